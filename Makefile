@@ -1,0 +1,42 @@
+# `make serve` and `make test` are the whole set-up: both make .venv from what Python they find.
+# Python: the distribution's own build first (profile-guided, 10 to 40 % faster than one compiled without it),
+# then whatever python3 is on the PATH. Override with `make PYTHON=/path/to/python serve`.
+PYTHON ?= $(shell for p in /usr/bin/python3 python3 python3.14 python3.13 python3.12 python3.11; do \
+	command -v $$p >/dev/null 2>&1 && $$p -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 \
+	&& { echo $$p; break; }; done)
+VENV := .venv
+BIN := $(VENV)/bin
+ARGS ?=
+
+.PHONY: serve test lint types check-python peers bench bench-quick clients fuzz soak clean
+
+check-python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
+
+# The broker alone: trio and pamqp.
+$(VENV)/.serve: pyproject.toml | check-python
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e .
+	@touch $@
+
+# What the tests need on top.
+$(VENV)/.dev: pyproject.toml | check-python
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
+	@touch $(VENV)/.serve $@
+
+serve: $(VENV)/.serve
+	@exec $(BIN)/leveret serve $(ARGS)
+
+test: $(VENV)/.dev lint types
+	@$(BIN)/pytest $(ARGS)
+
+lint: $(VENV)/.dev
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+
+types: $(VENV)/.dev
+	@$(BIN)/mypy -p leveret
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,112 @@
+"""Handlers of the class basic, but for publish and single acks: those come as runs. Source: behaviour page 2.7 to 2.13."""
+
+from pamqp import commands
+
+from ..engine.arguments import check_consumer_arguments, queue_type_of
+from ..engine.errors import LimitReached
+from ..engine.field_table import FieldTable
+from .channel import Channel
+from .codec import Method, encode_method
+from .deliveries import ConsumerWire, contents_for
+from .replies import PrefetchSizeNotImplemented, RequeueFalseNotImplemented
+from .session import AmqpSession, Handler
+from .topology_methods import generated_name
+
+
+def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> None:
+    if method.prefetch_size:
+        raise PrefetchSizeNotImplemented(size=method.prefetch_size)
+    channel.session.limit(method.prefetch_count, total=method.global_)
+    session.send(channel.number, commands.Basic.QosOk)
+
+
+def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
+    assert session.client is not None
+    vhost = session.client.vhost
+    queue = vhost.queue(session.queue_name(channel, method.queue))
+    arguments: FieldTable = method.arguments  # type: ignore[assignment]
+    limit = session.options.consumers_per_channel_max
+    if limit and len(channel.session.consumers) >= limit:
+        raise LimitReached(what="consumers per channel", limit=limit)
+    channel.session.check_access(queue)
+    check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
+    tag = method.consumer_tag or generated_name("amq.ctag-")
+    consumer = channel.session.consume(
+        queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
+    )
+    consumer.opaque = ConsumerWire(channel.number, tag)
+    if not method.nowait:
+        session.send(channel.number, commands.Basic.ConsumeOk, tag)
+
+
+def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cancel) -> None:
+    channel.session.cancel(method.consumer_tag or "")
+    if not method.nowait:
+        session.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)
+
+
+def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.CancelOk) -> None:
+    """Some clients answer our basic.cancel although it asks for no answer."""
+
+
+def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> None:
+    assert session.client is not None
+    queue = session.client.vhost.queue(session.queue_name(channel, method.queue))
+    got = channel.session.get(queue, no_ack=method.no_ack)
+    if got is None:
+        session.send(channel.number, commands.Basic.GetEmpty, "")
+        return
+    tag, message, redelivered, left = got
+    envelope = message.envelope
+    session.render()
+    session.send_raw(
+        encode_method(
+            channel.number,
+            commands.Basic.GetOk,
+            tag,
+            redelivered,
+            envelope.exchange,
+            envelope.routing_key,
+            left,
+        ),
+        *contents_for(envelope, (message.blob,), channel.number, session.connection.frame_max),
+    )
+
+
+def _ack(session: AmqpSession, channel: Channel, method: commands.Basic.Ack) -> None:
+    channel.session.ack(method.delivery_tag, multiple=method.multiple)
+
+
+def _nack(session: AmqpSession, channel: Channel, method: commands.Basic.Nack) -> None:
+    channel.session.reject(method.delivery_tag, multiple=method.multiple, requeue=method.requeue)
+
+
+def _reject(session: AmqpSession, channel: Channel, method: commands.Basic.Reject) -> None:
+    channel.session.reject(method.delivery_tag or 0, requeue=method.requeue)
+
+
+def _recover_async(session: AmqpSession, channel: Channel, method: commands.Basic.RecoverAsync) -> None:
+    if not method.requeue:
+        raise RequeueFalseNotImplemented
+    channel.session.recover()
+
+
+def _recover(session: AmqpSession, channel: Channel, method: commands.Basic.Recover) -> None:
+    if not method.requeue:
+        raise RequeueFalseNotImplemented
+    channel.session.recover()
+    session.send(channel.number, commands.Basic.RecoverOk)
+
+
+BASIC_HANDLERS: dict[type[Method], Handler] = {
+    commands.Basic.Qos: _qos,
+    commands.Basic.Consume: _consume,
+    commands.Basic.Cancel: _cancel,
+    commands.Basic.CancelOk: _cancel_ok,
+    commands.Basic.Get: _get,
+    commands.Basic.Ack: _ack,
+    commands.Basic.Nack: _nack,
+    commands.Basic.Reject: _reject,
+    commands.Basic.RecoverAsync: _recover_async,
+    commands.Basic.Recover: _recover,
+}

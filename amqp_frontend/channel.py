@@ -1,0 +1,170 @@
+"""A channel: the session it stands for, content that is being assembled, and what it remembers between methods."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from ..engine.content import ContentError, PropertyFacts, scan_properties
+from .replies import (
+    ContentBodyExpected,
+    ContentBodyTooLong,
+    ContentHeaderExpected,
+    ContentHeaderOfOtherClass,
+    ContentSizeTooLarge,
+    PropertiesUndecodable,
+    UnknownFrame,
+)
+from .states import CHANNEL_NEXT, ChannelState, ChannelStep
+from .wire import BODY, CONTENT_HEAD, FRAME_OVERHEAD, HEADER, ContentFraming, content_frames, frame
+
+if TYPE_CHECKING:
+    from ..engine import Envelope, Route, Session
+
+BASIC_CLASS = 60
+#: The most that any content header may announce (behaviour page 1.13).
+BODY_SIZE_MAX = 512 * 1024 * 1024
+#: Property lists and routes that a channel remembers before it starts anew: bounded whatever the peer sends.
+MEMORY_MAX = 512
+
+
+class PublishArguments(NamedTuple):
+    """basic.publish, decoded. `address`: the octets of exchange and routing key, as deliveries carry them."""
+
+    exchange: str
+    routing_key: str
+    mandatory: bool
+    immediate: bool
+    address: bytes
+
+
+class KnownRoute(NamedTuple):
+    """What a channel remembers of (publish arguments, property facts)."""
+
+    route: "Route"
+    envelope: "Envelope"
+    mandatory: bool
+
+
+class Assembly:
+    """A content that did not come in one piece: publish seen, header or body frames still to come."""
+
+    __slots__ = ("arguments", "body", "body_size", "header", "is_oversized", "remaining")
+
+    def __init__(self, arguments: bytes) -> None:
+        self.arguments = arguments
+        self.header: bytes | None = None
+        self.body: list[bytes] = []
+        self.body_size = 0
+        self.remaining = 0
+        self.is_oversized = False
+
+
+class Channel:
+    """One open (or closing) channel of a connection."""
+
+    __slots__ = (
+        "assembly",
+        "facts",
+        "framing",
+        "last_queue",
+        "message_size_max",
+        "number",
+        "routes",
+        "session",
+        "state",
+    )
+
+    def __init__(self, number: int, session: "Session", *, frame_max: int, message_size_max: int) -> None:
+        self.number = number
+        self.session = session
+        self.framing = ContentFraming(number, frame_max)
+        self.message_size_max = message_size_max
+        self.state = ChannelState.OPEN
+        self.assembly: Assembly | None = None
+        self.last_queue = ""
+        self.routes: dict[tuple[bytes, PropertyFacts], KnownRoute] = {}
+        self.facts: dict[bytes, PropertyFacts] = {}
+
+    def step(self, step: ChannelStep) -> None:
+        """Move on by the table; a step that is not in it is our own mistake."""
+        self.state = CHANNEL_NEXT[self.state][step]
+
+    def facts_of(self, properties: bytes) -> PropertyFacts:
+        """The facts of a property list, scanned once for each list that keeps coming back.
+
+        Raises: PropertiesUndecodable (541).
+        """
+        facts = self.facts.get(properties)
+        if facts is None:
+            try:
+                facts = scan_properties(properties)
+            except ContentError:
+                raise PropertiesUndecodable from None
+            if len(self.facts) >= MEMORY_MAX:
+                self.facts.clear()
+            facts = _INTERNED.setdefault(facts, facts)
+            if len(_INTERNED) > 4 * MEMORY_MAX:
+                _INTERNED.clear()
+            if len(properties) <= 256:
+                self.facts[properties] = facts
+        return facts
+
+    # -- content in pieces ------------------------------------------------------------------------------------------
+
+    def add_content(self, kind: int, payload: bytes) -> tuple[bytes, PropertyFacts, bytes, int] | None:
+        """Add a header or body frame to the content being assembled.
+
+        Returns: (publish arguments, facts, blob, oversized body size) when the content is whole, else None.
+        Raises: ContentHeaderExpected, ContentHeaderOfOtherClass, ContentSizeTooLarge, UnknownFrame,
+            ContentBodyExpected, ContentBodyTooLong, PropertiesUndecodable.
+        """
+        assembly = self.assembly
+        assert assembly is not None
+        if assembly.header is None:
+            self._add_header(assembly, kind, payload)
+        else:
+            self._add_body(assembly, kind, payload)
+        if assembly.remaining:
+            return None
+        self.assembly = None
+        header = assembly.header
+        assert header is not None
+        facts = self.facts_of(header[12:])
+        if assembly.is_oversized:
+            return assembly.arguments, facts, b"", assembly.body_size
+        return assembly.arguments, facts, self._blob(header, assembly.body), 0
+
+    def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:
+        if kind != HEADER:
+            raise ContentHeaderExpected
+        if len(payload) < 14:
+            raise UnknownFrame(type=kind, payload=payload)
+        _, _, _, class_id, weight, size = CONTENT_HEAD.unpack_from(b"\x02\x00\x00\x00\x00\x00\x00" + payload[:12])
+        if class_id != BASIC_CLASS:
+            raise ContentHeaderOfOtherClass(found=class_id)
+        if weight:
+            raise ContentHeaderExpected
+        if size > BODY_SIZE_MAX:
+            raise ContentSizeTooLarge(size=size, limit=BODY_SIZE_MAX)
+        assembly.header = payload
+        assembly.body_size = assembly.remaining = size
+        assembly.is_oversized = size > self.message_size_max
+
+    def _add_body(self, assembly: Assembly, kind: int, payload: bytes) -> None:
+        if kind != BODY:
+            raise ContentBodyExpected
+        assembly.remaining -= len(payload)
+        if assembly.remaining < 0:
+            raise ContentBodyTooLong
+        if payload and not assembly.is_oversized:
+            assembly.body.append(payload)
+
+    def _blob(self, header: bytes, body: list[bytes]) -> bytes:
+        limit = self.framing.frame_max - FRAME_OVERHEAD
+        if all(len(part) <= limit for part in body):
+            frames = [frame(BODY, self.number, part) for part in body]
+            return frame(HEADER, self.number, header) + b"".join(frames)
+        # Larger than was agreed, and tolerated: but other peers get frames of the right size.
+        return content_frames(self.number, header, b"".join(body), self.framing.frame_max)
+
+
+#: Equal facts are one object, so that runs are compared by identity.
+_INTERNED: dict[PropertyFacts, PropertyFacts] = {}

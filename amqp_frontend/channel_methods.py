@@ -1,0 +1,90 @@
+"""Handlers of the classes channel, access, confirm and tx. Source: behaviour page 1.12, 2.14, 2.15."""
+
+from pamqp import commands
+
+from .channel import Channel
+from .codec import AccessRequest, AccessRequestOk, Method
+from .replies import ChannelAlreadyOpen, FlowNotImplemented, TooManyChannels
+from .session import AmqpSession, Handler
+from .states import ChannelState, ChannelStep
+
+
+def open_channel(session: AmqpSession, number: int) -> None:
+    """channel.open: any free number; only how many are open is limited. Raises: TooManyChannels."""
+    open_now = len(session.connection.channels)
+    if open_now >= session.channel_max:
+        raise TooManyChannels(count=open_now, limit=session.channel_max)
+    session.open_channel(number)
+    session.send(number, commands.Channel.OpenOk, b"")
+
+
+def _open_again(session: AmqpSession, channel: Channel, method: Method) -> None:
+    raise ChannelAlreadyOpen
+
+
+def _flow(session: AmqpSession, channel: Channel, method: commands.Channel.Flow) -> None:
+    if not method.active and not session.options.honour_flow:
+        raise FlowNotImplemented
+    channel.session.set_flowing(bool(method.active))
+    session.send(channel.number, commands.Channel.FlowOk, method.active)
+
+
+def _flow_ok(session: AmqpSession, channel: Channel, method: commands.Channel.FlowOk) -> None:
+    """We never ask a peer to stop, so this answers nothing; harmless."""
+
+
+def _close(session: AmqpSession, channel: Channel, method: Method) -> None:
+    if channel.state is not ChannelState.OPEN:  # it crossed ours
+        session.send(channel.number, commands.Channel.CloseOk)
+        channel.step(ChannelStep.CLOSE)
+        return
+    session.confirm()
+    session.render()
+    channel.step(ChannelStep.CLOSE)
+    channel.session.close()
+    del session.connection.channels[channel.number]
+    session.send(channel.number, commands.Channel.CloseOk)
+
+
+def _close_ok(session: AmqpSession, channel: Channel, method: Method) -> None:
+    channel.step(ChannelStep.CLOSE_OK)
+    del session.connection.channels[channel.number]
+
+
+def _access_request(session: AmqpSession, channel: Channel, method: AccessRequest) -> None:
+    session.send(channel.number, AccessRequestOk, 1)
+
+
+def _confirm_select(session: AmqpSession, channel: Channel, method: commands.Confirm.Select) -> None:
+    channel.session.select_confirms()
+    if not method.nowait:
+        session.send(channel.number, commands.Confirm.SelectOk)
+
+
+def _tx_select(session: AmqpSession, channel: Channel, method: commands.Tx.Select) -> None:
+    channel.session.select_transactions()
+    session.send(channel.number, commands.Tx.SelectOk)
+
+
+def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commit) -> None:
+    session.send_returns(channel, channel.session.commit())
+    session.send(channel.number, commands.Tx.CommitOk)
+
+
+def _tx_rollback(session: AmqpSession, channel: Channel, method: commands.Tx.Rollback) -> None:
+    channel.session.roll_back()
+    session.send(channel.number, commands.Tx.RollbackOk)
+
+
+CHANNEL_HANDLERS: dict[type[Method], Handler] = {
+    commands.Channel.Open: _open_again,
+    commands.Channel.Flow: _flow,
+    commands.Channel.FlowOk: _flow_ok,
+    commands.Channel.Close: _close,
+    commands.Channel.CloseOk: _close_ok,
+    AccessRequest: _access_request,
+    commands.Confirm.Select: _confirm_select,
+    commands.Tx.Select: _tx_select,
+    commands.Tx.Commit: _tx_commit,
+    commands.Tx.Rollback: _tx_rollback,
+}

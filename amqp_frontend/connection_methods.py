@@ -1,0 +1,139 @@
+"""Handlers of channel 0: header, start-ok, secure-ok, tune-ok, open, close, update-secret.
+
+Source: behaviour page 1.1 to 1.10.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from pamqp import commands
+
+from ..engine.errors import LoginRefused
+from ..engine.field_table import Field, FieldTable
+from .codec import Method
+from .protocol_events import HeaderReceived
+from .replies import TuneTooHigh, TuneTooLow
+from .sasl import MECHANISMS, MalformedResponse
+from .session import AmqpSession
+from .states import ConnectionState, ConnectionStep
+
+#: The smallest frame-max that a peer may ask for.
+FRAME_MIN = 4096
+
+CAPABILITIES = (
+    "publisher_confirms",
+    "exchange_exchange_bindings",
+    "basic.nack",
+    "consumer_cancel_notify",
+    "connection.blocked",
+    "consumer_priorities",
+    "authentication_failure_close",
+    "per_consumer_qos",
+    "direct_reply_to",
+)
+
+
+def header_received(session: AmqpSession, event: HeaderReceived) -> None:
+    """Answer the protocol header with connection.start."""
+    session.connection.step(ConnectionStep.HEADER)
+    options = session.options
+    texts = {
+        "product": options.product,
+        "version": options.version,
+        "platform": "Leveret on Python",
+        "copyright": "The Leveret authors; Apache License 2.0",
+        "information": "Leveret: an AMQP 0-9-1 broker in Python",
+        "cluster_name": options.cluster_name,
+    }
+    properties: FieldTable = {"capabilities": Field("F", {name: Field("t", True) for name in CAPABILITIES})}
+    properties.update({key: Field("S", text.encode()) for key, text in texts.items()})
+    mechanisms = " ".join(options.mechanisms)
+    session.send(0, commands.Connection.Start, *event.version, properties, mechanisms, "en_US")
+
+
+def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None:
+    properties: FieldTable = method.client_properties  # type: ignore[assignment]
+    session.client_properties = properties
+    capabilities = properties.get("capabilities")
+    if capabilities is not None and isinstance(capabilities.value, dict):
+        session.capabilities = frozenset(name for name, field in capabilities.value.items() if field.value is True)
+    if method.mechanism not in session.options.mechanisms or method.mechanism not in MECHANISMS:
+        session.refuse_silently(f"mechanism {method.mechanism!r} is not offered")
+        return
+    session.login_mechanism = method.mechanism
+    _log_in(session, method.response)  # type: ignore[arg-type]
+
+
+def _log_in(session: AmqpSession, response: bytes) -> None:
+    mechanism = MECHANISMS[session.login_mechanism]
+    try:
+        session.user = mechanism(response, session.broker.users, session.peer, session.options.anonymous_user)
+    except MalformedResponse as error:
+        session.refuse_silently(str(error))
+        return
+    except LoginRefused as error:
+        session.connection.current_ids = (0, 0)
+        session.refuse(error, None)
+        return
+    session.connection.step(ConnectionStep.LOGIN)
+    options = session.options
+    session.send(0, commands.Connection.Tune, options.channel_max, options.frame_max, options.heartbeat_s)
+
+
+def _secure_ok(session: AmqpSession, method: commands.Connection.SecureOk) -> None:
+    """Answers a challenge; no mechanism of ours sends one, so the reader never lets this through."""
+    _log_in(session, method.response)  # type: ignore[arg-type]
+
+
+def _tune_ok(session: AmqpSession, method: commands.Connection.TuneOk) -> None:
+    options = session.options
+    if method.frame_max < FRAME_MIN and method.frame_max:
+        raise TuneTooLow(what="frame_max", value=method.frame_max, limit=FRAME_MIN)
+    for what, value, limit in (
+        ("frame_max", method.frame_max, options.frame_max),
+        ("channel_max", method.channel_max, options.channel_max),
+    ):
+        if limit and (value > limit or value == 0):
+            raise TuneTooHigh(what=what, value=value or "0 (no limit)", limit=limit)
+    session.connection.frame_max = method.frame_max or (1 << 31)
+    session.channel_max = method.channel_max
+    session.connection.step(ConnectionStep.TUNE)
+    session.start_heartbeats(method.heartbeat)
+
+
+def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
+    assert session.user is not None
+    session.client = session.broker.connect(
+        method.virtual_host, session.user, name=session.peer.name, flush=session.on_output
+    )
+    session.connection.step(ConnectionStep.OPEN)
+    session.logged_in()
+    session.send(0, commands.Connection.OpenOk, "")
+
+
+def _close(session: AmqpSession, method: commands.Connection.Close) -> None:
+    if session.connection.state is ConnectionState.CLOSING:
+        session.send(0, commands.Connection.CloseOk)  # our close crossed theirs, and theirs is answered all the same
+        return
+    session.say_goodbye()
+
+
+def _close_ok(session: AmqpSession, method: commands.Connection.CloseOk) -> None:
+    session.connection.step(ConnectionStep.CLOSE_OK)
+    session.finished = True
+
+
+def _update_secret(session: AmqpSession, method: commands.Connection.UpdateSecret) -> None:
+    """Accepted unchanged: our users log in by password. Source: behaviour page 1.10."""
+    session.send(0, commands.Connection.UpdateSecretOk)
+
+
+CONNECTION_HANDLERS: dict[type[Method], Callable[[AmqpSession, Any], None]] = {
+    commands.Connection.StartOk: _start_ok,
+    commands.Connection.SecureOk: _secure_ok,
+    commands.Connection.TuneOk: _tune_ok,
+    commands.Connection.Open: _open,
+    commands.Connection.Close: _close,
+    commands.Connection.CloseOk: _close_ok,
+    commands.Connection.UpdateSecret: _update_secret,
+}

@@ -1,0 +1,28 @@
+"""What an operator may choose about the AMQP frontend. Units are in the names."""
+
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class FrontendOptions:
+    """Defaults are those of the interface page; `product` and `version` are what clients see in connection.start.
+
+    Clients branch on the product (kombu chooses its kind of prefetch by it), so we name the broker whose behaviour
+    ours is compared with; `platform` and `information` say who we are.
+    """
+
+    heartbeat_s: int = 60
+    channel_max: int = 2047
+    frame_max: int = 131072
+    mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
+    anonymous_user: str = "guest"
+    handshake_timeout_ms: int = 10_000
+    refused_login_delay_ms: int = 3_000
+    half_open_max: int = 256
+    connections_max: int = 0  # 0 = unlimited
+    consumers_per_channel_max: int = 0  # 0 = unlimited
+    message_size_max: int = 128 * 1024 * 1024
+    honour_flow: bool = True
+    product: str = "RabbitMQ"
+    version: str = "3.10.8"
+    cluster_name: str = "leveret@localhost"

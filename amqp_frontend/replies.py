@@ -1,0 +1,397 @@
+"""The one table of reply codes and texts: which refusal becomes which close, word for word.
+
+Engine errors and the frontend's own errors have a row each; `{...}` names facts of the error. A test fails when a
+class has no row. Source: behaviour page 0 to 2; amqp-error-cases.
+"""
+
+from enum import Enum
+from typing import NamedTuple
+
+from ..engine import errors as engine
+from ..engine.arguments import Reason
+from ..engine.field_table import Field
+
+TEXT_MAX = 255
+
+
+class Scope(Enum):
+    """What a refusal closes."""
+
+    CHANNEL = "channel"
+    CONNECTION = "connection"
+
+
+CHANNEL, CONNECTION = Scope
+
+#: Reply codes and their names (AMQP 0-9-1 1.2).
+CONSTANTS = {
+    311: "CONTENT_TOO_LARGE",
+    312: "NO_ROUTE",
+    313: "NO_CONSUMERS",
+    320: "CONNECTION_FORCED",
+    402: "INVALID_PATH",
+    403: "ACCESS_REFUSED",
+    404: "NOT_FOUND",
+    405: "RESOURCE_LOCKED",
+    406: "PRECONDITION_FAILED",
+    501: "FRAME_ERROR",
+    502: "SYNTAX_ERROR",
+    503: "COMMAND_INVALID",
+    504: "CHANNEL_ERROR",
+    505: "UNEXPECTED_FRAME",
+    506: "RESOURCE_ERROR",
+    530: "NOT_ALLOWED",
+    540: "NOT_IMPLEMENTED",
+    541: "INTERNAL_ERROR",
+}
+
+
+class PeerError(Exception):
+    """The peer broke the protocol; facts are attributes, as with engine errors."""
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(", ".join(f"{key}={value!r}" for key, value in facts.items()))
+        self.__dict__.update(facts)
+
+
+class UnknownFrame(PeerError):
+    """A frame type that does not exist, or a frame that can't be one of its type. Facts: type, payload."""
+
+
+class FrameEndMissing(PeerError):
+    """The octet after the payload is not 206. Facts: type, payload, end."""
+
+
+class FrameTooLarge(PeerError):
+    """Facts: type, size, limit."""
+
+
+class UnexpectedFrame(PeerError):
+    """A content or heartbeat frame where none may be. Facts: type, payload."""
+
+
+class UndecodableArguments(PeerError):
+    """Method arguments cut short, or followed by more. Facts: arguments."""
+
+
+class MalformedShortString(PeerError):
+    """A short string of a method is not UTF-8."""
+
+
+class BadFieldTable(PeerError):
+    """A field table with an unknown tag or nested too deep. Facts: why."""
+
+
+class UnimplementedMethod(PeerError):
+    """A method that does not exist, or that only a server sends, or on a channel where it can't be."""
+
+
+class UnexpectedMethod(PeerError):
+    """A method on channel 0 that does not fit the connection's state. Facts: state."""
+
+
+class ChannelNotOpen(PeerError):
+    """A method on a channel that is not open."""
+
+
+class ChannelAlreadyOpen(PeerError):
+    """channel.open on an open channel."""
+
+
+class TooManyChannels(PeerError):
+    """Facts: count, limit."""
+
+
+class MethodFrameExpected(PeerError):
+    """Content on a channel where no content was announced."""
+
+
+class ContentHeaderExpected(PeerError):
+    """Anything but a content header after basic.publish."""
+
+
+class ContentHeaderOfOtherClass(PeerError):
+    """A content header of a class that has no content. Facts: found."""
+
+
+class ContentBodyExpected(PeerError):
+    """Anything but body frames until the body is whole."""
+
+
+class ContentBodyTooLong(PeerError):
+    """Body frames carry more than the header announced."""
+
+
+class ContentSizeTooLarge(PeerError):
+    """The header announces more than any message may have. Facts: size, limit."""
+
+
+class PropertiesUndecodable(PeerError):
+    """The property list of a content header can't be read."""
+
+
+class TuneTooLow(PeerError):
+    """Facts: what, value, limit."""
+
+
+class TuneTooHigh(PeerError):
+    """Facts: what, value, limit."""
+
+
+class NoQueueDeclared(PeerError):
+    """An empty queue name on a channel that has declared none."""
+
+
+class ImmediateNotImplemented(PeerError):
+    """basic.publish with immediate."""
+
+
+class PrefetchSizeNotImplemented(PeerError):
+    """Facts: size."""
+
+
+class RequeueFalseNotImplemented(PeerError):
+    """basic.recover without requeue."""
+
+
+class FlowNotImplemented(PeerError):
+    """channel.flow(active=false) in profiles that refuse it."""
+
+
+class NotLoggedIn(PeerError):
+    """Something wrong before the login was done: the log learns it, the peer gets silence. Facts: why."""
+
+
+class BrokerStopping(PeerError):
+    """The broker ends all connections."""
+
+
+class InternalError(PeerError):
+    """A fault of ours: the peer learns only that."""
+
+
+class Row(NamedTuple):
+    """`text` None: the bare constant. `with_ids`: whether the close names the method that was being handled."""
+
+    code: int
+    scope: Scope
+    text: str | None
+    with_ids: bool = True
+
+
+_RESOURCE = "{kind} '{name}' in vhost '{vhost}'"
+
+REPLY: dict[type[Exception], Row] = {
+    # the engine's words
+    engine.EngineError: Row(541, CONNECTION, None, False),
+    engine.NotFound: Row(404, CHANNEL, "not found"),
+    engine.AccessRefused: Row(403, CHANNEL, "access refused"),
+    engine.PreconditionFailed: Row(406, CHANNEL, "precondition failed"),
+    engine.NotAllowed: Row(530, CONNECTION, "not allowed"),
+    engine.VirtualHostNotFound: Row(530, CONNECTION, "vhost {vhost} not found"),
+    engine.VirtualHostRefused: Row(530, CONNECTION, "access to vhost '{vhost}' refused for user '{user}'"),
+    engine.LoginRefused: Row(
+        403,
+        CONNECTION,
+        "Login was refused using authentication mechanism {mechanism}. For details see the broker logfile.",
+        False,
+    ),
+    engine.PermissionRefused: Row(403, CHANNEL, "{action} access to " + _RESOURCE + " refused for user '{user}'"),
+    engine.QueueNotFound: Row(404, CHANNEL, "no queue '{name}' in vhost '{vhost}'"),
+    engine.ExchangeNotFound: Row(404, CHANNEL, "no exchange '{name}' in vhost '{vhost}'"),
+    engine.ReservedName: Row(403, CHANNEL, "{kind} name '{name}' contains reserved prefix 'amq.*'"),
+    engine.DefaultExchangeRefused: Row(403, CHANNEL, "operation not permitted on the default exchange"),
+    engine.SystemExchangeRefused: Row(
+        403, CHANNEL, "deletion of system exchange '{name}' in vhost '{vhost}' not allowed"
+    ),
+    engine.InternalExchangeRefused: Row(
+        403, CHANNEL, "cannot publish to internal exchange '{name}' in vhost '{vhost}'"
+    ),
+    engine.ExclusiveConsumerRefused: Row(403, CHANNEL, "queue '{name}' in vhost '{vhost}' in exclusive use"),
+    engine.ResourceLocked: Row(
+        405,
+        CHANNEL,
+        "cannot obtain exclusive access to locked queue '{name}' in vhost '{vhost}'. It could be originally declared "
+        "on another connection or the exclusive property value does not match that of the original declaration.",
+    ),
+    engine.UnknownExchangeType: Row(406, CHANNEL, "invalid exchange type '{type}'"),
+    engine.InequivalentField: Row(
+        406,
+        CHANNEL,
+        "inequivalent arg '{field}' for " + _RESOURCE + ": received '{received}' but current is '{current}'",
+    ),
+    engine.InequivalentArgument: Row(406, CHANNEL, "inequivalent arg '{key}' for " + _RESOURCE + ": {difference}"),
+    engine.InvalidArgument: Row(
+        406, CHANNEL, "invalid arg '{key}' for queue '{name}' in vhost '{vhost}': {reason_text}"
+    ),
+    engine.UnsupportedArgument: Row(
+        406,
+        CHANNEL,
+        "invalid arg '{key}' for queue '{name}' in vhost '{vhost}' of queue type rabbit_{queue_type}_queue",
+    ),
+    engine.InvalidDeadLetterExchange: Row(406, CHANNEL, "invalid type '{type}' for arg '{key}' in " + _RESOURCE),
+    engine.UnsupportedProperty: Row(
+        406, CHANNEL, "invalid property '{property}' for queue '{name}' in vhost '{vhost}'"
+    ),
+    engine.ServerNamedRefused: Row(
+        406, CHANNEL, "Cannot declare a server-named queue for type rabbit_{queue_type}_queue"
+    ),
+    engine.InvalidHeadersMatch: Row(
+        406,
+        CHANNEL,
+        "Invalid x-match field value {value_term}; expected all, any, all-with-x, or any-with-x",
+    ),
+    engine.InvalidHeadersMatchType: Row(
+        406, CHANNEL, "Invalid x-match field type {type} (value {value}); expected longstr"
+    ),
+    engine.InUse: Row(406, CHANNEL, _RESOURCE + " in use"),
+    engine.NotEmpty: Row(406, CHANNEL, "queue '{name}' in vhost '{vhost}' not empty"),
+    engine.UnknownDeliveryTag: Row(406, CHANNEL, "unknown delivery tag {tag}"),
+    engine.NotTransactional: Row(406, CHANNEL, "channel is not transactional"),
+    engine.ConfirmAfterTx: Row(406, CHANNEL, "cannot switch from tx to confirm mode"),
+    engine.TxAfterConfirm: Row(406, CHANNEL, "cannot switch from confirm to tx mode"),
+    engine.MessageTooLarge: Row(406, CHANNEL, "message size {size} is larger than configured max size {limit}"),
+    engine.ConsumerTagInUse: Row(530, CONNECTION, "attempt to reuse consumer tag '{tag}'"),
+    engine.LimitReached: Row(530, CONNECTION, "reached maximum ({limit}) of {what}"),
+    # the frontend's own
+    UnknownFrame: Row(501, CONNECTION, "type {type}, {octets}: unknown_frame", False),
+    FrameEndMissing: Row(501, CONNECTION, "type {type}, {octets}: {{invalid_frame_end_marker,{end}}}", False),
+    FrameTooLarge: Row(501, CONNECTION, "type {type}, all octets = <<>>: {{frame_too_large,{size},{limit}}}", False),
+    UnexpectedFrame: Row(505, CONNECTION, "type {type}, {octets}", False),
+    UndecodableArguments: Row(501, CONNECTION, "cannot decode {octets_term}"),
+    MalformedShortString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr", False),
+    BadFieldTable: Row(502, CONNECTION, "{why}"),
+    UnimplementedMethod: Row(503, CONNECTION, "unimplemented method"),
+    UnexpectedMethod: Row(504, CONNECTION, "unexpected method in connection state {state}"),
+    ChannelNotOpen: Row(504, CONNECTION, "expected 'channel.open'"),
+    ChannelAlreadyOpen: Row(504, CONNECTION, "second 'channel.open' seen"),
+    TooManyChannels: Row(
+        530,
+        CONNECTION,
+        "number of channels opened ({count}) has reached the negotiated channel_max ({limit})",
+        False,
+    ),
+    MethodFrameExpected: Row(505, CONNECTION, "expected method frame, got non method frame instead", False),
+    ContentHeaderExpected: Row(
+        505, CONNECTION, "expected content header for class 60, got non content header frame instead"
+    ),
+    ContentHeaderOfOtherClass: Row(
+        505, CONNECTION, "expected content header for class 60, got one for class {found} instead"
+    ),
+    ContentBodyExpected: Row(505, CONNECTION, "expected content body, got non content body frame instead"),
+    ContentBodyTooLong: Row(501, CONNECTION, "content body frame exceeds remaining content size"),
+    ContentSizeTooLarge: Row(501, CONNECTION, "content body size {size} exceeds maximum allowed size {limit}"),
+    PropertiesUndecodable: Row(541, CONNECTION, None, False),
+    TuneTooLow: Row(530, CONNECTION, "negotiated {what} = {value} is lower than the minimum allowed value ({limit})"),
+    TuneTooHigh: Row(530, CONNECTION, "negotiated {what} = {value} is higher than the maximum allowed value ({limit})"),
+    NoQueueDeclared: Row(404, CHANNEL, "no previously declared queue"),
+    ImmediateNotImplemented: Row(540, CONNECTION, "immediate=true"),
+    PrefetchSizeNotImplemented: Row(540, CONNECTION, "prefetch_size!=0 ({size})"),
+    RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),
+    FlowNotImplemented: Row(540, CONNECTION, "active=false"),
+    BrokerStopping: Row(320, CONNECTION, "broker forced connection closure with reason 'shutdown'", False),
+    NotLoggedIn: Row(504, CONNECTION, "{why}", False),
+    InternalError: Row(541, CONNECTION, None, False),
+}
+
+
+class Reply(NamedTuple):
+    """What a close method carries, and what it closes."""
+
+    code: int
+    text: str
+    scope: Scope
+    with_ids: bool
+
+
+def reply_for(error: Exception) -> Reply:
+    """The reply to a refusal; for an exception without a row, 541: it is our fault then."""
+    row = REPLY.get(type(error))
+    if row is None:
+        row = REPLY[InternalError]
+    constant = CONSTANTS[row.code]
+    if row.text is None:
+        return Reply(row.code, constant, row.scope, row.with_ids)
+    text = f"{constant} - {row.text.format_map(_Facts(error))}"
+    raw = text.encode()
+    if len(raw) > TEXT_MAX:
+        text = raw[:TEXT_MAX].decode(errors="ignore")
+    return Reply(row.code, text, row.scope, row.with_ids)
+
+
+class _Facts(dict[str, object]):
+    """The facts of an error, and the few texts that are made of facts."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(vars(error))
+
+    def __missing__(self, key: str) -> object:
+        return _DERIVED[key](self)
+
+
+def _difference(facts: _Facts) -> str:
+    received, current = facts["received"], facts["current"]
+    if isinstance(received, Field) and isinstance(current, Field):
+        return f"received '{_value(received)}' but current is '{_value(current)}'"
+    return f"received {_described(received)} but current is {_described(current)}"
+
+
+def _described(field: object) -> str:
+    return f"the value '{_value(field)}' of type '{field.type_name}'" if isinstance(field, Field) else "none"
+
+
+def _value(field: Field) -> str:
+    if isinstance(field.value, bytes):
+        return field.text
+    return str(field.value).lower() if isinstance(field.value, bool) else str(field.value)
+
+
+def _reason(facts: _Facts) -> str:
+    reason = facts["reason"]
+    assert isinstance(reason, Reason)
+    if reason.kind == "type":
+        return f'"expected integer, got {reason.word}"'
+    if reason.kind == "unacceptable":
+        return f"{{unacceptable_type,{reason.word}}}"
+    if reason.kind == "text":
+        return f'"{reason.word}"'
+    return f"{{{reason.word},{reason.value}}}" if reason.kind == "tuple" else reason.word
+
+
+def _octets(facts: _Facts) -> str:
+    payload = facts["payload"]
+    assert isinstance(payload, bytes)
+    if len(payload) <= 16:
+        return f"all octets = {term(payload)}"
+    return f"first 16 octets = {term(payload[:16])}"
+
+
+def _arguments_term(facts: _Facts) -> str:
+    return term(_bytes(facts["arguments"]))
+
+
+def _value_term(facts: _Facts) -> str:
+    return term(_bytes(facts["value"]))
+
+
+def _bytes(value: object) -> bytes:
+    assert isinstance(value, bytes)
+    return value
+
+
+_DERIVED = {
+    "difference": _difference,
+    "reason_text": _reason,
+    "octets": _octets,
+    "octets_term": _arguments_term,
+    "value_term": _value_term,
+}
+
+_PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])
+
+
+def term(octets: bytes) -> str:
+    """Octets as texts spell them: quoted when all are printable Latin-1, else as numbers."""
+    if octets and all(octet in _PRINTABLE for octet in octets):
+        return f'<<"{octets.decode("latin-1")}">>'
+    return f"<<{','.join(map(str, octets))}>>"

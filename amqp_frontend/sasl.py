@@ -1,0 +1,63 @@
+"""SASL mechanisms: from a response to a user. Source: behaviour page 1.4."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..engine import User, Users
+from ..engine.errors import LoginRefused
+from ..engine.field_table import FieldTableError, decode_bare_table
+
+
+class MalformedResponse(Exception):
+    """The response is no response of its mechanism: not a refusal, but a fault of the peer."""
+
+
+@dataclass(slots=True, frozen=True)
+class Peer:
+    """What is known of the other side before it logs in. `certified_name`: proven by a client certificate."""
+
+    name: str
+    is_loopback: bool
+    certified_name: str | None = None
+
+
+def _plain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:
+    parts = response.split(b"\x00")
+    if len(parts) != 3 or parts[0]:
+        raise MalformedResponse("PLAIN: not NUL user NUL password")
+    try:
+        name, password = parts[1].decode(), parts[2].decode()
+    except UnicodeDecodeError:
+        raise MalformedResponse("PLAIN: not UTF-8") from None
+    return users.log_in(name, password, mechanism="PLAIN", is_loopback=peer.is_loopback)
+
+
+def _amqplain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:
+    try:
+        table = decode_bare_table(response)
+        login, password = table["LOGIN"], table["PASSWORD"]
+    except (FieldTableError, KeyError):
+        raise MalformedResponse("AMQPLAIN: no table with LOGIN and PASSWORD") from None
+    if login.tag != "S" or password.tag != "S":
+        raise LoginRefused(mechanism="AMQPLAIN")
+    return users.log_in(login.text, password.text, mechanism="AMQPLAIN", is_loopback=peer.is_loopback)
+
+
+def _anonymous(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:
+    return users.identify(anonymous, mechanism="ANONYMOUS", is_loopback=peer.is_loopback)
+
+
+def _external(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:
+    if peer.certified_name is None:
+        raise LoginRefused(mechanism="EXTERNAL")
+    return users.identify(peer.certified_name, mechanism="EXTERNAL", is_loopback=peer.is_loopback)
+
+
+#: Mechanism -> (response, users, peer, name of the anonymous user) -> user.
+#: Each raises MalformedResponse or LoginRefused.
+MECHANISMS: dict[str, Callable[[bytes, Users, Peer, str], User]] = {
+    "PLAIN": _plain,
+    "AMQPLAIN": _amqplain,
+    "ANONYMOUS": _anonymous,
+    "EXTERNAL": _external,
+}

@@ -1,0 +1,274 @@
+"""The only file of this room that waits: sockets, read and sent without a task switch a message.
+
+A connection is one task: wait until readable, read what is there, handle it, end the turn, send. Sending is done by
+whoever's turn made the octets; a writer task exists only while a socket is full.
+Source: performance page 4; rulings 4.
+"""
+
+import errno
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from ..engine import Broker
+from .options import FrontendOptions
+from .sasl import Peer
+from .session import REPLIES_MAX, AmqpSession
+from .turn import handle_bytes
+
+logger = logging.getLogger("leveret.amqp")
+
+READ_SIZE = 128 * 1024
+BACKLOG = 1024
+ACCEPTS_A_TURN = 64
+#: After these, accepting is tried again a little later: the process is out of something.
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
+_EXHAUSTED_PAUSE_S = 0.1
+#: SO_LINGER on, zero seconds: closing resets the connection.
+_LINGER_NOTHING = struct.pack("ii", 1, 0)
+
+
+class Runtime(Protocol):
+    """What a frontend gets from the composition root."""
+
+    broker: Broker
+
+    def end_turn(self) -> None:
+        """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
+
+
+class Endpoint:
+    """One accepted socket with its session."""
+
+    __slots__ = ("_pending", "_server", "_writing", "drained", "scope", "session", "socket")
+
+    def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
+        self._server = server
+        self.socket = sock
+        self.session = AmqpSession(server.runtime.broker, server.options(), peer, self.flush)
+        self.scope = trio.CancelScope()
+        self._pending: memoryview | None = None  # taken from the session, not yet taken by the kernel
+        self._writing = False
+        self.drained: trio.Event | None = None
+
+    def flush(self) -> None:
+        """Send what there is, as far as the kernel takes it; never waits, never fails."""
+        session = self.session
+        if not self._writing:
+            try:
+                if self._send_all():
+                    session.output_sent()
+                else:
+                    self._writing = True
+                    self._server.nursery.start_soon(self._write)
+            except Exception:
+                # Our own fault, perhaps in somebody else's turn: this connection ends, the others go on.
+                logger.exception("%s: internal error", session.peer.name)
+                session.abort = session.finished = True
+        if session.finished and not self._writing:
+            self.scope.cancel()
+
+    def _send_all(self) -> bool:
+        """Send until nothing is left (True) or the socket is full (False)."""
+        while True:
+            data = self._pending
+            if data is None:
+                out = self.session.take_output()
+                if not out:
+                    return True
+                data = memoryview(b"".join(out) if len(out) > 1 else out[0])
+            try:
+                sent = self.socket.send(data)
+            except BlockingIOError:
+                self._pending = data
+                return False
+            except OSError:
+                self._pending = None  # the peer is gone; its reader finds out too
+                self.session.finished = True
+                return True
+            if sent < len(data):
+                self._pending = data[sent:]
+                return False
+            self._pending = None
+
+    async def _write(self) -> None:
+        """Exists while the socket is full."""
+        try:
+            while True:
+                await trio.lowlevel.wait_writable(self.socket)
+                if self._send_all():
+                    break
+        except (OSError, trio.ClosedResourceError):
+            self.session.finished = True
+        self._writing = False
+        if self.drained is not None:
+            self.drained.set()
+            self.drained = None
+        if self.session.finished:
+            self.scope.cancel()
+        else:
+            self.session.output_sent()
+            self._server.runtime.end_turn()
+
+    async def serve(self) -> None:
+        """Read until the end, whatever it is."""
+        sock, session = self.socket, self.session
+        recv, wait_readable, end_turn = sock.recv, trio.lowlevel.wait_readable, self._server.runtime.end_turn
+        try:
+            with self.scope:
+                while not session.finished:
+                    await wait_readable(sock)
+                    try:
+                        data = recv(READ_SIZE)
+                    except BlockingIOError:
+                        continue
+                    if not data:
+                        break
+                    handle_bytes(session, data)
+                    end_turn()  # sends what this and other connections got
+                    if session.has_output or session.finished:
+                        self.flush()
+                    if session.reply_size > REPLIES_MAX and self._writing:
+                        self.drained = trio.Event()  # replies that nobody reads: no more requests
+                        await self.drained.wait()
+        except (OSError, trio.ClosedResourceError):
+            pass
+        except Exception:
+            logger.exception("%s: internal error", session.peer.name)  # ours; the other connections go on
+        finally:
+            try:
+                session.handle_end()
+                end_turn()
+            except Exception:
+                logger.exception("%s: internal error while cleaning up", session.peer.name)
+            self._close()
+            self._server.forget(self)
+
+    def _close(self) -> None:
+        try:
+            if self.session.abort:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+        except OSError:
+            pass
+
+
+class Server:
+    """Listeners and connections of the AMQP frontend."""
+
+    def __init__(self, runtime: Runtime, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
+        self.runtime = runtime
+        self.options = options  # asked for each connection: a reload shows at the next one
+        self.nursery = nursery
+        self.endpoints: dict[Endpoint, None] = {}
+        self.no_endpoints: trio.Event | None = None
+
+    async def accept_from(self, listener: socket.socket) -> None:
+        """Accept for ever. More connections than allowed, or too many not logged in: closed at once, one log line."""
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            for _ in range(ACCEPTS_A_TURN):
+                try:
+                    sock, address = listener.accept()
+                except BlockingIOError:
+                    break
+                except OSError as error:
+                    if error.errno in _EXHAUSTED:
+                        logger.error("cannot accept: %s", error.strerror)
+                        await trio.sleep(_EXHAUSTED_PAUSE_S)
+                    break
+                self._accepted(sock, address)
+
+    def _accepted(self, sock: socket.socket, address: object) -> None:
+        refusal = self._why_not()
+        if refusal:
+            logger.warning("%s: refused: %s", _peer_of(sock, address).name, refusal)
+            sock.close()
+            return
+        try:
+            sock.setblocking(False)
+            if sock.family != getattr(socket, "AF_UNIX", None):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        except OSError:
+            sock.close()
+            return
+        endpoint = Endpoint(self, sock, _peer_of(sock, address))
+        self.endpoints[endpoint] = None
+        self.nursery.start_soon(endpoint.serve)
+
+    def _why_not(self) -> str:
+        options = self.options()
+        if options.connections_max and len(self.endpoints) >= options.connections_max:
+            return f"{options.connections_max} connections are open"
+        if len(self.endpoints) - len(self.runtime.broker.clients) >= options.half_open_max:
+            half_open = sum(not endpoint.session.is_logged_in for endpoint in self.endpoints)
+            if half_open >= options.half_open_max:
+                return f"{half_open} connections are not logged in"
+        return ""
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """A connection is over."""
+        self.endpoints.pop(endpoint, None)
+        if not self.endpoints and self.no_endpoints is not None:
+            self.no_endpoints.set()
+
+    async def stop(self, patience_s: float) -> None:
+        """Say goodbye to all, and wait a little for their answers."""
+        for endpoint in list(self.endpoints):
+            endpoint.session.stop()
+        self.runtime.end_turn()
+        if self.endpoints:
+            self.no_endpoints = trio.Event()
+            with trio.move_on_after(patience_s):
+                await self.no_endpoints.wait()
+
+
+def _peer_of(sock: socket.socket, address: object) -> Peer:
+    if isinstance(address, tuple):
+        host, port = address[0], address[1]
+        is_loopback = host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
+        try:
+            local = sock.getsockname()
+            return Peer(f"{host}:{port} -> {local[0]}:{local[1]}", is_loopback)
+        except OSError:
+            return Peer(f"{host}:{port}", is_loopback)
+    return Peer("unix socket", True)  # counts as loopback (rulings 19)
+
+
+#: How long a stopping broker waits for the last close-ok.
+STOP_PATIENCE_S = 3.0
+
+
+async def serve(
+    runtime: Runtime,
+    listeners: list[socket.socket],
+    options: Callable[[], FrontendOptions] = FrontendOptions,
+    *,
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve AMQP 0-9-1 on bound and listening sockets until `stopping` is set.
+
+    This is what the entry point `amqp` in the group `leveret.frontends` names; see docs/frontends.md.
+    """
+    async with trio.open_nursery() as nursery:
+        server = Server(runtime, options, nursery)
+        accepting = trio.CancelScope()
+
+        async def accept(listener: socket.socket) -> None:
+            with accepting:
+                await server.accept_from(listener)
+
+        for listener in listeners:
+            listener.setblocking(False)
+            nursery.start_soon(accept, listener)
+        task_status.started()
+        await stopping.wait()
+        accepting.cancel()
+        await server.stop(STOP_PATIENCE_S)
+        nursery.cancel_scope.cancel()

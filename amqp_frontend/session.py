@@ -1,0 +1,316 @@
+"""A connection's session: protocol events in, calls to the engine, answers out. Synchronous from end to end.
+
+This is what handlers share: the engine's client, output, refusals, goodbyes, heartbeats. The server feeds `turn` with
+each read and sends what `take_output` gives; everything between happens inside one turn.
+Source: behaviour page 1, 2.
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from pamqp import commands
+
+from ..engine import Broker, Client, ConsumerCancelled, Deadline, Delivered, Envelope, User
+from .channel import Channel
+from .codec import Method, encode_method
+from .connection import Connection
+from .deliveries import render_cancel, render_delivered, render_returns
+from .options import FrontendOptions
+from .replies import (
+    BrokerStopping,
+    NoQueueDeclared,
+    Scope,
+    reply_for,
+)
+from .sasl import Peer
+from .states import ChannelState, ChannelStep, ConnectionState, ConnectionStep
+from .wire import ACK_FRAME, FRAME_END, HEARTBEAT_FRAME, METHOD
+
+logger = logging.getLogger("leveret.amqp")
+
+_HEADER, STARTING, SECURING, TUNING, OPENING, RUNNING, CLOSING, CLOSED, REFUSED = ConnectionState
+_BEFORE_LOGIN = frozenset({_HEADER, STARTING, SECURING, TUNING})
+OPEN = ChannelState.OPEN
+
+BASIC_ACK = 60 << 16 | 80
+#: Replies (not deliveries, which the engine bounds) that may wait unsent before the connection is not read further.
+REPLIES_MAX = 4 * 1024 * 1024
+#: How long a peer may take to hang up after the goodbyes.
+GOODBYE_MAX_S = 30
+
+
+class AmqpSession:
+    """One connection. `on_output` is called when somebody else's turn, or a deadline, left something to send."""
+
+    def __init__(self, broker: Broker, options: FrontendOptions, peer: Peer, on_output: Callable[[], None]) -> None:
+        self.broker = broker
+        self.options = options
+        self.peer = peer
+        self.on_output = on_output
+        self.connection = Connection()
+        self.user: User | None = None
+        self.client: Client | None = None
+        self.client_properties: dict[str, Any] = {}
+        self.capabilities: frozenset[str] = frozenset()
+        self.channel_max = options.channel_max
+        self.heartbeat_s = 0
+        self.login_mechanism = ""
+        #: The socket is to be closed once everything is sent; `abort`: at once, without a goodbye.
+        self.finished = False
+        self.abort = False
+        self.reply_size = 0
+        self._out: list[bytes] = []
+        self.confirming: dict[Channel, None] = {}
+        self._timer: Deadline | None = None
+        self._heartbeat: Deadline | None = None
+        self._sent_since_tick = False
+        self._received_since_tick = False
+        self._idle_ticks = 0
+        self._set_timer(options.handshake_timeout_ms, self._handshake_timed_out)
+
+    # -- the turn ---------------------------------------------------------------------------------------------------
+
+    def received(self, data: bytes) -> None:
+        """Take one read; `turn.handle_bytes` goes on from here."""
+        self._received_since_tick = True
+        self.connection.receive_bytes(data)
+
+    def handle_end(self) -> None:
+        """The peer is gone, in whatever way: requeue, clean up. Idempotent."""
+        self.finished = True
+        self._cancel_timers()
+        if self.client is not None:
+            self.client.close()
+        self._out.clear()
+
+    def take_output(self) -> list[bytes]:
+        """Everything to send now, in parts; deliveries included."""
+        self.render()
+        self.reply_size = 0
+        if self._out:
+            self._sent_since_tick = True
+        taken, self._out = self._out, []
+        return taken
+
+    def output_sent(self) -> None:
+        """All of what was taken is with the kernel: consumers may get more."""
+        if self.client is not None and not self.client.closed:
+            self.client.drained()
+
+    @property
+    def has_output(self) -> bool:
+        """Whether `take_output` would give anything."""
+        return bool(self._out) or (self.client is not None and bool(self.client.outbox))
+
+    @property
+    def is_logged_in(self) -> bool:
+        """Whether the connection is past its handshake."""
+        return self.client is not None
+
+    # -- output -----------------------------------------------------------------------------------------------------
+
+    def send(self, number: int, method: type[Method], *values: object) -> None:
+        """Answer with a method. Deliveries of this turn go out first, so that order is kept."""
+        if self.client is not None and self.client.outbox:
+            self.render()
+        raw = encode_method(number, method, *values)
+        self.reply_size += len(raw)
+        self._out.append(raw)
+
+    def send_raw(self, *parts: bytes) -> None:
+        """Append octets that are whole frames."""
+        self._out += parts
+        self.reply_size += sum(map(len, parts))
+
+    def render(self) -> None:
+        """Turn the engine's effects for this connection into octets."""
+        client = self.client
+        if client is None or not client.outbox:
+            return
+        out = self._out
+        frame_max = self.connection.frame_max
+        for effect in client.take_outbox():
+            if type(effect) is Delivered:
+                out += render_delivered(effect, frame_max)
+            elif type(effect) is ConsumerCancelled and "consumer_cancel_notify" in self.capabilities:
+                wire = effect.consumer.opaque
+                out.append(render_cancel(wire.number, effect.consumer.tag))  # type: ignore[attr-defined]
+
+    def confirm(self) -> None:
+        """One basic.ack for all that a channel published in this turn."""
+        if not self.confirming:
+            return
+        for channel in self.confirming:
+            confirms = channel.session.confirms
+            if confirms is not None and channel.state is OPEN and (pending := confirms.take()) is not None:
+                tag, multiple = pending
+                self.send_raw(ACK_FRAME.pack(METHOD, channel.number, 13, BASIC_ACK, tag, multiple, FRAME_END))
+        self.confirming.clear()
+
+    # -- refusals and ends ------------------------------------------------------------------------------------------
+
+    def refuse(self, error: Exception, channel: Channel | None) -> None:
+        """Answer an error as the table says; before the login, with silence."""
+        state = self.connection.state
+        if state is REFUSED or state is CLOSED:
+            return
+        if state in _BEFORE_LOGIN and not self._may_be_told(error):
+            self.refuse_silently(str(error) or type(error).__name__)
+            return
+        if state is CLOSING:
+            self.abort = self.finished = True  # an error in the goodbyes: no more words
+            return
+        reply = reply_for(error)
+        if reply.scope is Scope.CHANNEL and channel is not None:
+            self.close_channel(channel, reply.code, reply.text, *self._ids(reply.with_ids))
+        else:
+            self.close_connection(reply.code, reply.text, *self._ids(reply.with_ids))
+
+    def _may_be_told(self, error: Exception) -> bool:
+        """Of errors before the login, those that the peer is told: a failed login if it wants to know, bad tuning."""
+        code = reply_for(error).code
+        return code == 530 or (code == 403 and "authentication_failure_close" in self.capabilities)
+
+    def _ids(self, with_ids: bool) -> tuple[int, int]:
+        return self.connection.current_ids if with_ids else (0, 0)
+
+    def close_channel(self, channel: Channel, code: int, text: str, class_id: int, method_id: int) -> None:
+        """Server-side channel.close: its work is given back, what still comes for it is ignored."""
+        logger.info("%s: channel %d closed: %d %s", self.peer.name, channel.number, code, text)
+        channel.step(ChannelStep.CLOSE_SENT)
+        channel.assembly = None
+        self.confirming.pop(channel, None)
+        channel.session.close()
+        self.send(channel.number, commands.Channel.Close, code, text, class_id, method_id)
+
+    def close_connection(self, code: int, text: str, class_id: int = 0, method_id: int = 0) -> None:
+        """Server-side connection.close: everything is given back before the close leaves."""
+        logger.warning("%s: connection closed: %d %s", self.peer.name, code, text)
+        self.connection.step(ConnectionStep.CLOSE_SENT)
+        self.confirming.clear()
+        self._end_client()
+        self.send(0, commands.Connection.Close, code, text, class_id, method_id)
+        self._set_timer(self._goodbye_ms(), self._hang_up)
+
+    def stop(self) -> None:
+        """The broker is stopping: say so, or just go if there is nobody to tell."""
+        if self.connection.state is RUNNING or self.connection.state is OPENING:
+            reply = reply_for(BrokerStopping())
+            self.close_connection(reply.code, reply.text)
+        elif self.connection.state is not CLOSING:
+            self.finished = True
+        self.on_output()
+
+    def refuse_silently(self, why: str) -> None:
+        """Not logged in and in error: say nothing, hang up after a while. Source: behaviour page 1.1."""
+        logger.warning("%s: refused before login: %s", self.peer.name, why)
+        self.connection.step(ConnectionStep.REFUSE)
+        if self.options.refused_login_delay_ms:
+            self._set_timer(self.options.refused_login_delay_ms, self._drop)
+        else:
+            self.abort = self.finished = True
+
+    def say_goodbye(self) -> None:
+        """The peer closed: everything is given back before it hears so; then it should hang up."""
+        self.confirm()
+        self.render()
+        self._end_client()
+        self.connection.step(ConnectionStep.CLOSE)
+        self.send(0, commands.Connection.CloseOk)
+        self._set_timer(self._goodbye_ms(), self._hang_up)
+
+    def _end_client(self) -> None:
+        self._cancel_timers()
+        if self.client is not None:
+            self.client.close()
+            self.client.outbox.clear()
+
+    def _goodbye_ms(self) -> int:
+        return 1000 * (min(self.heartbeat_s, GOODBYE_MAX_S) or GOODBYE_MAX_S)
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
+        deadlines = self.broker.deadlines
+        deadlines.cancel(self._timer)
+        self._timer = deadlines.set(self.broker.clock.monotonic_ns() + delay_ms * 1_000_000, action)
+
+    def _cancel_timers(self) -> None:
+        self.broker.deadlines.cancel(self._timer)
+        self.broker.deadlines.cancel(self._heartbeat)
+        self._timer = self._heartbeat = None
+
+    def _handshake_timed_out(self) -> None:
+        logger.warning("%s: handshake timed out", self.peer.name)
+        self._drop()
+
+    def _drop(self) -> None:
+        self.abort = self.finished = True
+        self.on_output()
+
+    def _hang_up(self) -> None:
+        self.finished = True
+        self.on_output()
+
+    def start_heartbeats(self, interval_s: int) -> None:
+        """Tick twice an interval, from now on. Source: behaviour page 1.8."""
+        self.heartbeat_s = interval_s
+        if interval_s:
+            self._next_tick()
+
+    def _next_tick(self) -> None:
+        due_ns = self.broker.clock.monotonic_ns() + self.heartbeat_s * 500_000_000
+        self._heartbeat = self.broker.deadlines.set(due_ns, self._tick)
+
+    def _tick(self) -> None:
+        """Send a heartbeat if nothing else went out; give up on a peer silent for two to three intervals."""
+        self._idle_ticks = 0 if self._received_since_tick else self._idle_ticks + 1
+        self._received_since_tick = False
+        if self._idle_ticks >= 5:
+            logger.warning("%s: missed heartbeats, interval %d s", self.peer.name, self.heartbeat_s)
+            self._heartbeat = None
+            self._drop()
+            return
+        if not self._sent_since_tick:
+            self._out.append(HEARTBEAT_FRAME)
+            self.on_output()
+        self._sent_since_tick = False
+        self._next_tick()
+
+    # -- what handlers share ----------------------------------------------------------------------------------------
+
+    def logged_in(self) -> None:
+        """The handshake is over: its timer goes."""
+        self.broker.deadlines.cancel(self._timer)
+        self._timer = None
+
+    def open_channel(self, number: int) -> Channel:
+        """A new channel with a session of the engine's."""
+        assert self.client is not None
+        channel = Channel(
+            number,
+            self.client.open_session(),
+            frame_max=self.connection.frame_max,
+            message_size_max=self.options.message_size_max,
+        )
+        self.connection.channels[number] = channel
+        return channel
+
+    def queue_name(self, channel: Channel, name: str) -> str:
+        """The queue that a method means: an empty name is the last one declared. Raises: NoQueueDeclared."""
+        if name:
+            return name
+        if not channel.last_queue:
+            raise NoQueueDeclared
+        return channel.last_queue
+
+    def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:
+        """basic.return for mandatory messages that nobody took."""
+        for envelope, blobs in returned:
+            self.render()
+            self.send_raw(*render_returns(channel.number, envelope, blobs, self.connection.frame_max))
+
+
+#: What handles a method: (session, channel, method) -> None.
+Handler = Callable[[AmqpSession, Channel, Any], None]

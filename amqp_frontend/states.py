@@ -1,0 +1,77 @@
+"""The life cycles of connections and channels as tables; the diagrams in docs/ are drawn from them.
+
+A missing key is the error. Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12.
+"""
+
+from enum import Enum, auto
+
+
+class ConnectionState(Enum):
+    """Where a connection is, from the server's side."""
+
+    HEADER = auto()  # waiting for the protocol header
+    STARTING = auto()  # start sent, waiting for start-ok
+    SECURING = auto()  # secure sent, waiting for secure-ok
+    TUNING = auto()  # tune sent, waiting for tune-ok
+    OPENING = auto()  # tuned, waiting for open
+    RUNNING = auto()
+    CLOSING = auto()  # we sent close, waiting for close-ok
+    CLOSED = auto()  # close-ok went one way or the other: waiting for the peer to hang up
+    REFUSED = auto()  # not logged in and in error: silence, then the socket is dropped
+
+
+class ConnectionStep(Enum):
+    """What moves a connection on."""
+
+    HEADER = auto()
+    SECURE = auto()
+    LOGIN = auto()
+    TUNE = auto()
+    OPEN = auto()
+    CLOSE = auto()  # the peer's close
+    CLOSE_SENT = auto()
+    CLOSE_OK = auto()
+    REFUSE = auto()
+
+
+_S, _E = ConnectionState, ConnectionStep
+_ALWAYS = {_E.CLOSE_SENT: _S.CLOSING, _E.REFUSE: _S.REFUSED}
+
+CONNECTION_NEXT: dict[ConnectionState, dict[ConnectionStep, ConnectionState]] = {
+    _S.HEADER: {_E.HEADER: _S.STARTING, _E.REFUSE: _S.REFUSED},
+    _S.STARTING: {_E.SECURE: _S.SECURING, _E.LOGIN: _S.TUNING, **_ALWAYS},
+    _S.SECURING: {_E.LOGIN: _S.TUNING, **_ALWAYS},
+    _S.TUNING: {_E.TUNE: _S.OPENING, **_ALWAYS},
+    _S.OPENING: {_E.OPEN: _S.RUNNING, **_ALWAYS},
+    _S.RUNNING: {_E.CLOSE: _S.CLOSED, **_ALWAYS},
+    _S.CLOSING: {_E.CLOSE: _S.CLOSING, _E.CLOSE_OK: _S.CLOSED, _E.CLOSE_SENT: _S.CLOSING},
+    _S.CLOSED: {},
+    _S.REFUSED: {},
+}
+
+
+class ChannelState(Enum):
+    """Where a channel is; a number without a channel is closed."""
+
+    OPEN = auto()
+    CLOSING = auto()  # we sent close: everything but close and close-ok is ignored
+    CROSSED = auto()  # and the peer's own close came meanwhile: it may open the number again at once
+    CLOSED = auto()
+
+
+class ChannelStep(Enum):
+    """What moves a channel on."""
+
+    CLOSE = auto()
+    CLOSE_SENT = auto()
+    CLOSE_OK = auto()
+
+
+_C, _D = ChannelState, ChannelStep
+
+CHANNEL_NEXT: dict[ChannelState, dict[ChannelStep, ChannelState]] = {
+    _C.OPEN: {_D.CLOSE: _C.CLOSED, _D.CLOSE_SENT: _C.CLOSING},
+    _C.CLOSING: {_D.CLOSE: _C.CROSSED, _D.CLOSE_OK: _C.CLOSED},
+    _C.CROSSED: {_D.CLOSE: _C.CROSSED, _D.CLOSE_OK: _C.CLOSED},
+    _C.CLOSED: {},
+}

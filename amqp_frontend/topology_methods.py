@@ -1,0 +1,148 @@
+"""Handlers of the classes exchange and queue. Source: behaviour page 2.1 to 2.6."""
+
+import base64
+import os
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from .channel import Channel
+from .codec import Method
+from .session import AmqpSession, Handler
+
+if TYPE_CHECKING:
+    from ..engine import Client, VirtualHost
+    from ..engine.field_table import FieldTable
+
+#: Carriage return and line feed are taken out of declared names, not refused (behaviour page 0.7).
+_STRIPPED = {13: None, 10: None}
+
+
+def clean(name: str) -> str:
+    """A name as it is declared."""
+    return name.translate(_STRIPPED)
+
+
+def generated_name(prefix: str) -> str:
+    """A name that nobody else has: `prefix` and 22 random characters."""
+    return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+
+
+def _client(session: AmqpSession) -> "Client":
+    assert session.client is not None
+    return session.client
+
+
+def _vhost(session: AmqpSession) -> "VirtualHost":
+    return _client(session).vhost
+
+
+def _table(arguments: object) -> "FieldTable":
+    """Decoded by our codec, whatever pamqp's annotation says."""
+    return arguments  # type: ignore[return-value]
+
+
+def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.Exchange.Declare) -> None:
+    _vhost(session).declare_exchange(
+        clean(method.exchange),
+        method.exchange_type,
+        durable=method.durable,
+        auto_delete=method.auto_delete,
+        internal=method.internal,
+        arguments=_table(method.arguments),
+        passive=method.passive,
+    )
+    if not method.nowait:
+        session.send(channel.number, commands.Exchange.DeclareOk)
+
+
+def _exchange_delete(session: AmqpSession, channel: Channel, method: commands.Exchange.Delete) -> None:
+    _vhost(session).delete_exchange(clean(method.exchange), if_unused=method.if_unused)
+    if not method.nowait:
+        session.send(channel.number, commands.Exchange.DeleteOk)
+
+
+def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exchange.Bind) -> None:
+    _vhost(session).bind_exchange(
+        clean(method.destination), clean(method.source), method.routing_key, _table(method.arguments)
+    )
+    if not method.nowait:
+        session.send(channel.number, commands.Exchange.BindOk)
+
+
+def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Exchange.Unbind) -> None:
+    _vhost(session).unbind_exchange(
+        clean(method.destination), clean(method.source), method.routing_key, _table(method.arguments)
+    )
+    if not method.nowait:
+        session.send(channel.number, commands.Exchange.UnbindOk)
+
+
+def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queue.Declare) -> None:
+    name = clean(method.queue)
+    server_named = not name and not method.passive
+    if server_named:
+        name = generated_name("amq.gen-")
+    queue = _vhost(session).declare_queue(
+        name,
+        client=_client(session),
+        durable=method.durable,
+        exclusive=method.exclusive,
+        auto_delete=method.auto_delete,
+        arguments=_table(method.arguments),
+        passive=method.passive,
+        server_named=server_named,
+    )
+    channel.last_queue = name
+    if not method.nowait:
+        session.broker.dispatch_now(queue)
+        session.send(channel.number, commands.Queue.DeclareOk, name, len(queue.ready), len(queue.consumers))
+
+
+def _bound_queue(session: AmqpSession, channel: Channel, queue: str, routing_key: str) -> tuple[str, str]:
+    """Queue and routing key of a (un)bind: both empty mean the last declared queue's name twice."""
+    name = session.queue_name(channel, clean(queue))
+    return name, name if not queue and not routing_key else routing_key
+
+
+def _queue_bind(session: AmqpSession, channel: Channel, method: commands.Queue.Bind) -> None:
+    name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
+    _vhost(session).bind_queue(name, clean(method.exchange), routing_key, _table(method.arguments), _client(session))
+    if not method.nowait:
+        session.send(channel.number, commands.Queue.BindOk)
+
+
+def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue.Unbind) -> None:
+    name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
+    _vhost(session).unbind_queue(name, clean(method.exchange), routing_key, _table(method.arguments), _client(session))
+    session.send(channel.number, commands.Queue.UnbindOk)
+
+
+def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> None:
+    count = _vhost(session).purge_queue(session.queue_name(channel, method.queue), _client(session))
+    if not method.nowait:
+        session.send(channel.number, commands.Queue.PurgeOk, count)
+
+
+def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> None:
+    count = _vhost(session).delete_queue(
+        session.queue_name(channel, clean(method.queue)),
+        _client(session),
+        if_unused=method.if_unused,
+        if_empty=method.if_empty,
+    )
+    if not method.nowait:
+        session.send(channel.number, commands.Queue.DeleteOk, count)
+
+
+TOPOLOGY_HANDLERS: dict[type[Method], Handler] = {
+    commands.Exchange.Declare: _exchange_declare,
+    commands.Exchange.Delete: _exchange_delete,
+    commands.Exchange.Bind: _exchange_bind,
+    commands.Exchange.Unbind: _exchange_unbind,
+    commands.Queue.Declare: _queue_declare,
+    commands.Queue.Bind: _queue_bind,
+    commands.Queue.Unbind: _queue_unbind,
+    commands.Queue.Purge: _queue_purge,
+    commands.Queue.Delete: _queue_delete,
+}

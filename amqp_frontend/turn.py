@@ -1,0 +1,137 @@
+"""One turn: a read of the socket, handled to its end without waiting for anything.
+
+Events and methods are looked up, not branched; there is one file for each family of methods.
+Source: architecture page, "The walk of one message".
+"""
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from ..engine import Envelope
+from ..engine.errors import EngineError, MessageTooLarge
+from .basic_methods import BASIC_HANDLERS
+from .channel import MEMORY_MAX, KnownRoute
+from .channel_methods import CHANNEL_HANDLERS, open_channel
+from .codec import Method
+from .connection_methods import CONNECTION_HANDLERS, header_received
+from .protocol_events import (
+    AcksReceived,
+    ChannelMethod,
+    ConnectionMethod,
+    HeaderReceived,
+    HeaderRejected,
+    PublishReceived,
+)
+from .replies import ImmediateNotImplemented, InternalError, PeerError
+from .session import AmqpSession, Handler
+from .states import ConnectionState
+from .topology_methods import TOPOLOGY_HANDLERS
+from .wire import PROTOCOL_HEADER
+
+logger = logging.getLogger("leveret.amqp")
+
+#: Method class -> (session, channel, method) -> None.
+HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS, **BASIC_HANDLERS}
+
+
+def handle_bytes(session: AmqpSession, data: bytes) -> None:
+    """Handle one read. Afterwards the broker's turn is to be ended and the output sent."""
+    session.received(data)
+    connection = session.connection
+    while True:
+        try:
+            for event in connection.events():
+                try:
+                    EVENT_HANDLERS[type(event)](session, event)
+                except (EngineError, PeerError) as error:
+                    session.refuse(error, getattr(event, "channel", None))
+                if session.finished:
+                    break
+            break
+        except PeerError as error:
+            session.refuse(error, None)
+        except Exception:
+            # Our own fault: the peer learns that it was, the others go on, the log gets it whole.
+            logger.exception("%s: internal error", session.peer.name)
+            session.refuse(InternalError(), None)
+        if connection.state is not ConnectionState.CLOSING:
+            break  # refused: nothing that follows matters
+    session.confirm()
+
+
+def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:
+    session.send_raw(PROTOCOL_HEADER)
+    session.finished = True
+
+
+def _published(session: AmqpSession, event: PublishReceived) -> None:
+    """The hot path: one dict hit for the route, one call for the whole run."""
+    channel = event.channel
+    key = (event.arguments, event.facts)
+    known = channel.routes.get(key)
+    assert session.client is not None
+    vhost = session.client.vhost
+    if known is None or known.route.version != vhost.topology_version or event.oversized:
+        known = _find_route(session, event)
+    engine_session = channel.session
+    returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
+    if returned:
+        session.send_returns(channel, returned)
+    if engine_session.confirms is not None:
+        session.confirming[channel] = None
+
+
+def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
+    """Check a publish and find its way; remembered until the topology changes.
+
+    Raises: ImmediateNotImplemented, MessageTooLarge, ExchangeNotFound, InternalExchangeRefused.
+    """
+    channel = event.channel
+    arguments = session.connection.arguments_of(event.arguments)
+    if arguments.immediate:
+        raise ImmediateNotImplemented
+    if event.oversized:
+        raise MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
+    client = session.client
+    assert client is not None
+    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
+    known = channel.routes.get((event.arguments, event.facts))
+    envelope = (
+        known.envelope
+        if known is not None
+        else Envelope(arguments.exchange, arguments.routing_key, event.facts, channel.framing, arguments.address)
+    )
+    if len(channel.routes) >= MEMORY_MAX:
+        channel.routes.clear()
+    fresh = channel.routes[event.arguments, event.facts] = KnownRoute(route, envelope, arguments.mandatory)
+    return fresh
+
+
+def _acked(session: AmqpSession, event: AcksReceived) -> None:
+    engine_session = event.channel.session
+    if event.tags:
+        engine_session.ack_each(event.tags)
+    if event.up_to is not None:
+        engine_session.ack(event.up_to, multiple=True)
+
+
+def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
+    if event.channel is None:
+        open_channel(session, event.number)
+        return
+    HANDLERS[type(event.method)](session, event.channel, event.method)
+
+
+def _connection_method(session: AmqpSession, event: ConnectionMethod) -> None:
+    CONNECTION_HANDLERS[type(event.method)](session, event.method)
+
+
+EVENT_HANDLERS: dict[type, Callable[[AmqpSession, Any], None]] = {
+    PublishReceived: _published,
+    AcksReceived: _acked,
+    ChannelMethod: _channel_method,
+    ConnectionMethod: _connection_method,
+    HeaderReceived: header_received,
+    HeaderRejected: _header_rejected,
+}

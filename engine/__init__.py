@@ -1,0 +1,40 @@
+"""The broker itself, as a pure machine: no I/O, no clock, no chance of its own.
+
+Frontends use what is named here and nothing else.
+"""
+
+from .access import User, Users, hash_password
+from .broker import Broker, BrokerStatistics
+from .client import Client, ConsumerCancelled, Effect
+from .clock import Clock, ManualClock
+from .consumer import Consumer, Holder
+from .deadlines import Deadline, Deadlines
+from .message import Delivered, Envelope, Message
+from .queue import Queue, QueueStatistics
+from .session import Session
+from .virtual_host import Route, VirtualHost
+
+__all__ = [
+    "Broker",
+    "BrokerStatistics",
+    "Client",
+    "Clock",
+    "Consumer",
+    "ConsumerCancelled",
+    "Deadline",
+    "Deadlines",
+    "Delivered",
+    "Effect",
+    "Envelope",
+    "Holder",
+    "ManualClock",
+    "Message",
+    "Queue",
+    "QueueStatistics",
+    "Route",
+    "Session",
+    "User",
+    "Users",
+    "VirtualHost",
+    "hash_password",
+]

@@ -1,0 +1,204 @@
+"""Queue and consumer arguments: which are known, what values they take, when two declarations agree.
+
+One row an argument. Reasons are facts; their wording is the frontend's.
+Source: behaviour page 2.4.1, 3.1.
+"""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .errors import InequivalentArgument, InvalidArgument, InvalidDeadLetterExchange, UnsupportedArgument
+from .field_table import INTEGER_TAGS, Field, FieldTable
+
+TEN_YEARS_MS = 315_360_000_000
+CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
+QUEUE_TYPES = frozenset({CLASSIC, QUORUM, STREAM})
+
+
+@dataclass(slots=True, frozen=True)
+class Reason:
+    """Why a value is refused. `kind` is one of: type (expected an integer), unacceptable, text, tuple, atom, whole."""
+
+    kind: str
+    word: str = ""
+    value: object = None
+
+
+Check = Callable[[Field], Reason | None]
+
+
+def _integer(low: int = 0, high: int | None = None, too_large: str = "value_too_large") -> Check:
+    def check(field: Field) -> Reason | None:
+        if field.tag not in INTEGER_TAGS:
+            return Reason("type", field.type_name)
+        value = field.value
+        assert isinstance(value, int)
+        if value < 0:
+            return Reason("tuple", "value_negative", value)
+        if value < low:
+            return Reason("tuple", "value_zero", value)
+        if high is not None and value > high:
+            return Reason("tuple", too_large, value)
+        return None
+
+    return check
+
+
+def _string(field: Field) -> Reason | None:
+    return None if field.tag == "S" else Reason("unacceptable", field.type_name)
+
+
+def _boolean(field: Field) -> Reason | None:
+    return None if field.tag == "t" else Reason("unacceptable", field.type_name)
+
+
+def _one_of(values: tuple[bytes, ...], refusal: Callable[[str], Reason]) -> Check:
+    def check(field: Field) -> Reason | None:
+        return _string(field) or (None if field.value in values else refusal(field.text))
+
+    return check
+
+
+def _version(field: Field) -> Reason | None:
+    wrong_type = _integer()(field)
+    if wrong_type is not None:
+        return wrong_type
+    return None if field.value in (1, 2) else Reason("text", f"unsupported queue version '{field.value!r}'")
+
+
+_AGE = re.compile(rb"[0-9]+[YMDhms]")
+
+
+def _age(field: Field) -> Reason | None:
+    if field.tag != "S":
+        return Reason("unacceptable", field.type_name)
+    assert isinstance(field.value, bytes)
+    return None if _AGE.fullmatch(field.value) else Reason("atom", "invalid_max_age")
+
+
+def _anything(field: Field) -> Reason | None:
+    return None
+
+
+@dataclass(slots=True, frozen=True)
+class Argument:
+    """One known queue argument: the queue types that take it, its check, whether a redeclaration compares it."""
+
+    types: frozenset[str]
+    check: Check
+    compared: bool = True
+
+
+_C, _Q, _S = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM})
+
+ARGUMENTS: dict[str, Argument] = {
+    "x-queue-type": Argument(
+        QUEUE_TYPES,
+        _one_of((b"classic", b"quorum", b"stream"), lambda text: Reason("text", f"unsupported queue type '{text}'")),
+    ),
+    "x-expires": Argument(_C | _Q, _integer(1, TEN_YEARS_MS)),
+    "x-message-ttl": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
+    "x-dead-letter-exchange": Argument(_C | _Q, _anything),
+    "x-dead-letter-routing-key": Argument(_C | _Q, _string),
+    "x-dead-letter-strategy": Argument(
+        _Q, _one_of((b"at-most-once", b"at-least-once"), lambda _: Reason("atom", "invalid_dlx_strategy"))
+    ),
+    "x-max-length": Argument(_C | _Q, _integer()),
+    "x-max-length-bytes": Argument(QUEUE_TYPES, _integer()),
+    "x-max-priority": Argument(_C, _integer(0, 255, "max_value_exceeded")),
+    "x-overflow": Argument(
+        _C | _Q,
+        _one_of((b"drop-head", b"reject-publish", b"reject-publish-dlx"), lambda _: Reason("atom", "invalid_overflow")),
+    ),
+    "x-queue-mode": Argument(
+        _C, _one_of((b"default", b"lazy"), lambda text: Reason("text", f"unsupported queue mode '{text}'"))
+    ),
+    "x-queue-version": Argument(_C, _version),
+    "x-single-active-consumer": Argument(_C | _Q, _boolean),
+    "x-queue-master-locator": Argument(
+        _C,
+        _one_of((b"min-masters", b"client-local", b"random"), lambda _: Reason("atom", "invalid_queue_locator_arg")),
+    ),
+    "x-queue-leader-locator": Argument(
+        _Q | _S,
+        _one_of(
+            (b"client-local", b"balanced", b"random", b"least-leaders"),
+            lambda _: Reason("atom", "invalid_queue_locator_arg"),
+        ),
+    ),
+    "x-delivery-limit": Argument(_Q, _anything),
+    "x-quorum-initial-group-size": Argument(_Q, _integer(1)),
+    "x-initial-cluster-size": Argument(_S, _integer(1)),
+    "x-max-in-memory-length": Argument(_Q, _integer()),
+    "x-max-in-memory-bytes": Argument(_Q, _integer()),
+    "x-max-age": Argument(_S, _age),
+    "x-stream-max-segment-size-bytes": Argument(_S, _integer(0, 3_000_000_000)),
+}
+
+
+def queue_type_of(arguments: FieldTable) -> str:
+    """classic, quorum or stream; classic when unsaid or unreadable."""
+    field = arguments.get("x-queue-type")
+    if field is None or field.tag != "S" or field.text not in QUEUE_TYPES:
+        return CLASSIC
+    return field.text
+
+
+def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> None:
+    """Refuse impossible values of known arguments; unknown ones are accepted as they are.
+
+    Raises: InvalidDeadLetterExchange, UnsupportedArgument, InvalidArgument.
+    """
+    exchange = arguments.get("x-dead-letter-exchange")
+    if exchange is not None and exchange.tag != "S":
+        raise InvalidDeadLetterExchange(
+            type=exchange.type_name, key="x-dead-letter-exchange", kind="queue", name=name, vhost=vhost
+        )
+    queue_type = queue_type_of(arguments)
+    for key, argument in ARGUMENTS.items():
+        field = arguments.get(key)
+        if field is None:
+            continue
+        if queue_type not in argument.types:
+            raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
+        reason = argument.check(field)
+        if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
+            reason = Reason("atom", "routing_key_but_no_dlx_defined")
+        if reason is not None:
+            raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
+
+
+def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
+    """Refuse a redeclaration whose known arguments differ. Raises: InequivalentArgument."""
+    for key, argument in ARGUMENTS.items():
+        if argument.compared:
+            _check_same(key, current.get(key), received.get(key), "queue", name, vhost)
+
+
+def check_same_alternate(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
+    """The one argument that an exchange's redeclaration compares. Raises: InequivalentArgument."""
+    key = "alternate-exchange"
+    _check_same(key, current.get(key), received.get(key), "exchange", name, vhost)
+
+
+def _check_same(key: str, old: Field | None, new: Field | None, kind: str, name: str, vhost: str) -> None:
+    if key == "x-queue-type":
+        old, new = (None if field is not None and field.value == b"classic" else field for field in (old, new))
+    if (old is None) != (new is None) or (old is not None and new is not None and _differ(old, new)):
+        raise InequivalentArgument(key=key, kind=kind, name=name, vhost=vhost, received=new, current=old)
+
+
+def _differ(old: Field, new: Field) -> bool:
+    if old.tag in "fd" or new.tag in "fd":  # floats equal floats only, integers of any width each other
+        return (old.tag in "fd") != (new.tag in "fd") or old.value != new.value
+    return old.comparable() != new.comparable()
+
+
+def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, queue_type: str) -> None:
+    """Raises: InvalidArgument, UnsupportedArgument."""
+    priority = arguments.get("x-priority")
+    if priority is not None and priority.tag not in INTEGER_TAGS:
+        raise InvalidArgument(key="x-priority", name=name, vhost=vhost, reason=Reason("type", priority.type_name))
+    if "x-stream-offset" in arguments and queue_type != STREAM:
+        raise UnsupportedArgument(key="x-stream-offset", name=name, vhost=vhost, queue_type=queue_type)

@@ -1,0 +1,209 @@
+"""The broker: virtual hosts, users, the deadlines, and the turn.
+
+A frontend does its work in turns: it calls into sessions and virtual hosts as often as one socket read asks for, and
+then `end_turn` once. Nothing here waits, reads a clock of its own, or knows what a socket is.
+Source: architecture page; rulings 3 to 6.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from .access import User, Users
+from .client import Client
+from .clock import Clock
+from .deadlines import Deadlines
+from .errors import VirtualHostNotFound
+from .events import Counters, Event, EventKind, Listener
+from .message import Envelope, Message
+from .queue import Queue
+from .service import Handler
+from .virtual_host import VirtualHost
+
+#: Rounds of dispatch and flush in one turn; what is left is for the next, so that no peer keeps the others waiting.
+ROUNDS_MAX = 4
+#: Messages given back to the allocator in one slice of a purge or delete (about 2 ms).
+FREE_SLICE = 20_000
+
+UNSENT_MAX_DEFAULT = 1024 * 1024
+
+
+@dataclass(slots=True, frozen=True)
+class BrokerStatistics:
+    """What the broker holds now, and what has happened since it started (counters by event name)."""
+
+    clients: int
+    vhosts: int
+    exchanges: int
+    queues: int
+    consumers: int
+    ready: int
+    unacked: int
+    deadlines: int
+    counters: dict[str, int]
+
+
+class Broker:
+    """Everything that one broker process serves, whatever its frontends.
+
+    `services`: name -> handler of exchanges behind which the broker itself listens, in every virtual host.
+    """
+
+    def __init__(
+        self,
+        clock: Clock,
+        users: Users | None = None,
+        *,
+        services: dict[str, Handler] | None = None,
+        unsent_max: int = UNSENT_MAX_DEFAULT,
+    ) -> None:
+        self.clock = clock
+        self.users = users or Users()
+        self.services = services or {}
+        self.unsent_max = unsent_max
+        self.deadlines = Deadlines()
+        self.counters = Counters()
+        self.listeners: list[Listener] = []
+        self.next_id = 1
+        self.clients: dict[Client, None] = {}
+        self.touched: dict[Client, None] = {}  # have effects in their outbox
+        self._marked: dict[Queue, None] = {}  # may have something to hand out
+        self._to_free: deque[deque[Message]] = deque()
+        self.virtual_hosts: dict[str, VirtualHost] = {}
+        self.create_virtual_host("/")
+
+    # -- clients ----------------------------------------------------------------------------------------------------
+
+    def create_virtual_host(self, name: str) -> VirtualHost:
+        """The virtual host of that name, new or as it is."""
+        vhost = self.virtual_hosts.get(name)
+        if vhost is None:
+            vhost = self.virtual_hosts[name] = VirtualHost(self, name)
+        return vhost
+
+    def connect(self, vhost: str, user: User, *, name: str, flush: Callable[[], object]) -> Client:
+        """A client in a virtual host. `flush` is called when a turn left effects in its outbox.
+
+        Raises: VirtualHostNotFound, VirtualHostRefused.
+        """
+        found = self.virtual_hosts.get(vhost)
+        if found is None:
+            raise VirtualHostNotFound(vhost=vhost)
+        user.check_vhost(vhost)
+        client = Client(found, user, name, flush, self.unsent_max)
+        self.clients[client] = None
+        self.emit_object(EventKind.CONNECTION_OPENED, vhost, name, {"user": user.name})
+        return client
+
+    def forget(self, client: Client) -> None:
+        """Part of `Client.close`."""
+        self.clients.pop(client, None)
+        self.touched.pop(client, None)
+        self.emit_object(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name, {})
+
+    # -- the turn ---------------------------------------------------------------------------------------------------
+
+    def mark(self, queue: Queue) -> None:
+        """Look at this queue again before the turn ends."""
+        self._marked[queue] = None
+
+    def dispatch_now(self, queue: Queue) -> None:
+        """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
+        if queue in self._marked:
+            del self._marked[queue]
+            if not queue.deleted:
+                queue.dispatch()
+
+    def end_turn(self) -> bool:
+        """Dispatch marked queues, flush touched clients, free a slice. True: call again soon, there is more."""
+        marked, touched = self._marked, self.touched
+        for _ in range(ROUNDS_MAX):
+            while marked:
+                queue, _ = marked.popitem()
+                if not queue.deleted:
+                    queue.dispatch()
+            if not touched:
+                break
+            for client in list(touched):
+                del touched[client]
+                if not client.closed:
+                    client.flush()
+        if self._to_free:
+            self._free_slice()
+        return bool(marked or touched or self._to_free)
+
+    def free(self, messages: deque[Message]) -> None:
+        """Give messages back to the allocator, in slices if there are many."""
+        if len(messages) > FREE_SLICE:
+            self._to_free.append(messages)
+
+    def _free_slice(self) -> None:
+        messages = self._to_free[0]
+        pop = messages.pop
+        for _ in range(min(FREE_SLICE, len(messages))):
+            pop()
+        if not messages:
+            self._to_free.popleft()
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def next_deadline_ns(self) -> int | None:
+        """When to call `advance` next, by the clock's monotonic reading."""
+        return self.deadlines.next_ns()
+
+    def advance(self) -> int:
+        """Do what is due by now. Returns how many deadlines that were; end the turn afterwards."""
+        return self.deadlines.advance(self.clock.monotonic_ns())
+
+    # -- what happens -----------------------------------------------------------------------------------------------
+
+    def emit(self, kind: EventKind, queue: Queue, messages: Sequence[int] = (), **detail: object) -> None:
+        """Tell the listeners about messages in a queue. Callers look for listeners first."""
+        event = Event(kind, queue.vhost.name, queue.name, messages, detail or None)
+        for listener in self.listeners:
+            listener(event)
+
+    def emit_published(
+        self, vhost: VirtualHost, envelope: Envelope, messages: Sequence[int], blobs: Sequence[bytes]
+    ) -> None:
+        """Tell the listeners about a run of new messages."""
+        detail: dict[str, object] = {"envelope": envelope, "blobs": blobs}
+        event = Event(EventKind.PUBLISHED, vhost.name, envelope.exchange, messages, detail)
+        for listener in self.listeners:
+            listener(event)
+
+    def emit_object(self, kind: EventKind, vhost: str, subject: str, detail: dict[str, object]) -> None:
+        """Tell the listeners about a queue, an exchange, a client."""
+        if self.listeners:
+            event = Event(kind, vhost, subject, (), detail)
+            for listener in self.listeners:
+                listener(event)
+
+    def unacked_ids(self, queue: Queue) -> list[int]:
+        """Ids of messages of `queue` that are out, oldest first. O(all unacknowledged messages)."""
+        return sorted(
+            message.id
+            for client in self.clients
+            for session in client.sessions
+            for message in session.unacked.values()
+            if message.holder is not None and message.holder.queue is queue
+        )
+
+    def statistics(self) -> BrokerStatistics:
+        """A snapshot. O(queues)."""
+        queues = [queue for vhost in self.virtual_hosts.values() for queue in vhost.queues.values()]
+        counters = Counters()
+        counters.add(self.counters)  # of exchanges, and of queues that are gone
+        for queue in queues:
+            counters.add(queue.counters)
+        return BrokerStatistics(
+            clients=len(self.clients),
+            vhosts=len(self.virtual_hosts),
+            exchanges=sum(len(vhost.exchanges) for vhost in self.virtual_hosts.values()),
+            queues=len(queues),
+            consumers=sum(len(queue.consumers) for queue in queues),
+            ready=sum(len(queue.ready) for queue in queues),
+            unacked=sum(queue.unacked for queue in queues),
+            deadlines=len(self.deadlines),
+            counters=counters.as_dict(),
+        )

@@ -1,0 +1,125 @@
+"""One connected peer as the engine sees it: sessions, exclusive queues, and an outbox of effects.
+
+The engine never writes to a peer. It appends effects to `outbox` and counts their octets; above `unsent_max` the
+client is paused and gets nothing more until its frontend says that everything went out.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from .consumer import Consumer
+from .message import Delivered
+from .session import Session
+
+if TYPE_CHECKING:
+    from .access import User
+    from .queue import Queue
+    from .virtual_host import VirtualHost
+
+
+class ConsumerCancelled:
+    """An effect: the broker ended a subscription (its queue is gone)."""
+
+    __slots__ = ("consumer",)
+
+    def __init__(self, consumer: Consumer) -> None:
+        self.consumer = consumer
+
+
+Effect = Delivered | ConsumerCancelled
+
+
+class Client:
+    """Made by `Broker.connect`. `flush` is called at the end of each turn that left something in the outbox."""
+
+    __slots__ = (
+        "broker",
+        "closed",
+        "exclusive_queues",
+        "flush",
+        "name",
+        "outbox",
+        "paused",
+        "sessions",
+        "unsent",
+        "unsent_max",
+        "user",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        vhost: "VirtualHost",
+        user: "User",
+        name: str,
+        flush: Callable[[], object],
+        unsent_max: int,
+    ) -> None:
+        self.vhost = vhost
+        self.broker = vhost.broker
+        self.user = user
+        self.name = name
+        self.flush = flush
+        self.unsent_max = unsent_max
+        self.outbox: list[Effect] = []
+        self.unsent = 0
+        self.paused = False
+        self.closed = False
+        self.sessions: dict[Session, None] = {}
+        self.exclusive_queues: dict[Queue, None] = {}
+
+    def open_session(self) -> Session:
+        """A new session: its own delivery tags, prefetch, confirms, transaction."""
+        session = Session(self)
+        self.sessions[session] = None
+        return session
+
+    def close(self) -> None:
+        """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent."""
+        if self.closed:
+            return
+        self.closed = True
+        for session in list(self.sessions):
+            session.close()
+        for queue in list(self.exclusive_queues):
+            self.vhost.remove_queue(queue)
+        self.broker.forget(self)
+
+    # -- what goes out ----------------------------------------------------------------------------------------------
+
+    def put(self, effect: Effect, size: int) -> None:
+        """Append an effect of about `size` octets; pauses the client when too much is unsent."""
+        if not self.outbox:
+            self.broker.touched[self] = None
+        self.outbox.append(effect)
+        self.unsent += size
+        if self.unsent > self.unsent_max:
+            self.paused = True
+
+    def take_outbox(self) -> list[Effect]:
+        """All effects so far, oldest first."""
+        taken, self.outbox = self.outbox, []
+        return taken
+
+    def drained(self) -> None:
+        """Everything went out: start from nothing, and serve its consumers again if they were paused."""
+        self.unsent = 0
+        if self.paused:
+            self.paused = False
+            for session in self.sessions:
+                session.mark_queues()
+
+    def room(self) -> int:
+        """Octets that may still be put before the client is paused."""
+        return self.unsent_max - self.unsent
+
+    def affordable(self, blobs: Sequence[bytes], start: int, stop: int) -> int:
+        """How many of `blobs[start:stop]` to take before the room is used up; at least one."""
+        room = self.unsent_max - self.unsent
+        if sum(map(len, blobs)) <= room:
+            return stop - start
+        for index in range(start, stop):
+            room -= len(blobs[index])
+            if room <= 0:
+                return index - start + 1
+        return stop - start

@@ -1,0 +1,37 @@
+"""Time, as the engine is given it."""
+
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Two readings: what runs is monotonic, what is written down is wall time."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds that only grow; for deadlines."""
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970 UTC; for timestamps."""
+
+
+class ManualClock:
+    """A clock that stands still until it is told to move: for tests and simulations."""
+
+    __slots__ = ("_now_ns", "_wall_start_ms")
+
+    def __init__(self, wall_start_ms: int = 1_700_000_000_000) -> None:
+        self._now_ns = 0
+        self._wall_start_ms = wall_start_ms
+
+    def monotonic_ns(self) -> int:
+        """See `Clock`."""
+        return self._now_ns
+
+    def wall_ms(self) -> int:
+        """See `Clock`."""
+        return self._wall_start_ms + self._now_ns // 1_000_000
+
+    def advance_ns(self, delta_ns: int) -> int:
+        """Move forward; returns the new monotonic reading."""
+        assert delta_ns >= 0
+        self._now_ns += delta_ns
+        return self._now_ns

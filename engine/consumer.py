@@ -1,0 +1,66 @@
+"""Who holds deliveries: consumers, and one-off gets."""
+
+from typing import TYPE_CHECKING
+
+from .field_table import FieldTable
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .queue import Queue
+    from .session import Session
+
+UNLIMITED = 1 << 62
+
+
+class Holder:
+    """What a message that is out remembers: the queue it came from and the session that has it."""
+
+    __slots__ = ("counts_against_prefetch", "queue", "session", "unacked")
+
+    def __init__(self, queue: "Queue", session: "Session", *, counts_against_prefetch: bool) -> None:
+        self.queue = queue
+        self.session = session
+        self.unacked = 0
+        self.counts_against_prefetch = counts_against_prefetch
+
+
+class Consumer(Holder):
+    """A subscription of one session to one queue.
+
+    `prefetch` limits this consumer's unacknowledged deliveries, 0 = unlimited; without acknowledgements (`no_ack`)
+    no limit applies. `opaque` belongs to the frontend.
+    """
+
+    __slots__ = ("arguments", "client", "exclusive", "no_ack", "opaque", "prefetch", "tag")
+
+    def __init__(
+        self,
+        queue: "Queue",
+        session: "Session",
+        tag: str,
+        *,
+        no_ack: bool,
+        exclusive: bool,
+        prefetch: int,
+        arguments: FieldTable,
+    ) -> None:
+        super().__init__(queue, session, counts_against_prefetch=True)
+        self.client: Client = session.client
+        self.tag = tag
+        self.no_ack = no_ack
+        self.exclusive = exclusive
+        self.prefetch = prefetch
+        self.arguments = arguments
+        self.opaque: object = None
+
+    def credit(self) -> int:
+        """How many messages it may be handed now; 0 or less means none."""
+        session = self.session
+        if self.client.paused or not session.flowing:
+            return 0
+        if self.no_ack:
+            return UNLIMITED
+        credit = self.prefetch - self.unacked if self.prefetch else UNLIMITED
+        if session.prefetch_total:
+            credit = min(credit, session.prefetch_total - session.unacked_by_consumers)
+        return credit

@@ -1,0 +1,193 @@
+"""The content of a message: header payload and body, byte for byte as published (a leaf but for field tables).
+
+Properties are looked at lazily: publishing needs only the `PropertyFacts`, a few facts that routing and queues ask
+for; everything else is decoded when somebody asks. Nothing here re-encodes what it did not change.
+Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
+"""
+
+from collections.abc import Mapping
+from struct import Struct
+from typing import NamedTuple, Protocol
+
+from .field_table import FieldTable, FieldTableError, decode_table, encode_table
+
+BASIC_CLASS = 60
+
+#: Name, flag bit and wire type of each property, in the order in which they stand in the payload.
+PROPERTIES = (
+    ("content_type", 0x8000, "shortstr"),
+    ("content_encoding", 0x4000, "shortstr"),
+    ("headers", 0x2000, "table"),
+    ("delivery_mode", 0x1000, "octet"),
+    ("priority", 0x0800, "octet"),
+    ("correlation_id", 0x0400, "shortstr"),
+    ("reply_to", 0x0200, "shortstr"),
+    ("expiration", 0x0100, "shortstr"),
+    ("message_id", 0x0080, "shortstr"),
+    ("timestamp", 0x0040, "longlong"),
+    ("type", 0x0020, "shortstr"),
+    ("user_id", 0x0010, "shortstr"),
+    ("app_id", 0x0008, "shortstr"),
+    ("cluster_id", 0x0004, "shortstr"),
+)
+
+_PREFIX = Struct(">HHQH")  # class, weight, body size, property flags
+_FLAGS = Struct(">H")
+_LENGTH = Struct(">I")
+_LONGLONG = Struct(">Q")
+
+PropertyValue = int | bytes | FieldTable
+
+
+class ContentError(ValueError):
+    """The property list of a content header is cut short or has bits that 0-9-1 does not know."""
+
+
+class PropertyFacts(NamedTuple):
+    """What routing and queues ask of a property list. Interned: equal facts are one object."""
+
+    persistent: bool = False
+    priority: int | None = None
+    expiration: bytes | None = None
+    user_id: bytes | None = None
+    has_headers: bool = False
+
+
+NO_FACTS = PropertyFacts()
+
+
+def scan_properties(data: bytes) -> PropertyFacts:
+    """Check a property list (flags and values) and keep the facts.
+
+    Raises: ContentError (the frontend's 541, as RabbitMQ does).
+    """
+    size = len(data)
+    if size < 2:
+        raise ContentError("no property flags")
+    flags = _FLAGS.unpack_from(data)[0]
+    if flags & 0x0003:
+        raise ContentError("unknown property flags")
+    position = 2
+    delivery_mode = 0
+    priority: int | None = None
+    expiration: bytes | None = None
+    user_id: bytes | None = None
+    try:
+        for name, bit, kind in PROPERTIES:
+            if not flags & bit:
+                continue
+            if kind == "shortstr":
+                start = position + 1
+                position = start + data[position]
+                if position > size:
+                    raise ContentError(f"{name} is cut short")
+                if bit == 0x0100:
+                    expiration = data[start:position]
+                elif bit == 0x0010:
+                    user_id = data[start:position]
+            elif kind == "table":
+                _, position = decode_table(data, position)
+            elif kind == "octet":
+                if bit == 0x1000:
+                    delivery_mode = data[position]
+                else:
+                    priority = data[position]
+                position += 1
+            else:
+                position += 8
+    except (IndexError, FieldTableError) as error:
+        raise ContentError("a property is cut short") from error
+    if position != size:
+        raise ContentError("the properties do not fill the header")
+    return PropertyFacts(delivery_mode == 2, priority, expiration, user_id, bool(flags & 0x2000))
+
+
+def decode_properties(header: bytes) -> dict[str, PropertyValue]:
+    """All properties of a header payload by name: int, bytes (strings), FieldTable (headers).
+
+    Raises: ContentError.
+    """
+    if len(header) < _PREFIX.size:
+        raise ContentError("no property flags")
+    flags = _PREFIX.unpack_from(header)[3]
+    position = _PREFIX.size
+    found: dict[str, PropertyValue] = {}
+    try:
+        for name, bit, kind in PROPERTIES:
+            if not flags & bit:
+                continue
+            if kind == "shortstr":
+                start = position + 1
+                position = start + header[position]
+                if position > len(header):
+                    raise ContentError(f"{name} is cut short")
+                found[name] = header[start:position]
+            elif kind == "table":
+                found[name], position = decode_table(header, position)
+            elif kind == "octet":
+                found[name] = header[position]
+                position += 1
+            else:
+                if position + 8 > len(header):
+                    raise ContentError(f"{name} is cut short")
+                found[name] = _LONGLONG.unpack_from(header, position)[0]
+                position += 8
+    except (IndexError, FieldTableError) as error:
+        raise ContentError("a property is cut short") from error
+    return found
+
+
+def headers_of(header: bytes) -> FieldTable:
+    """The headers table of a header payload; empty when there is none or it can't be read."""
+    try:
+        headers = decode_properties(header).get("headers")
+    except ContentError:
+        return {}
+    return headers if isinstance(headers, dict) else {}
+
+
+def encode_header(body_size: int, properties: Mapping[str, PropertyValue] | None = None) -> bytes:
+    """A header payload for `body_size` octets of body with these properties (for messages that the broker makes)."""
+    flags = 0
+    values: list[bytes] = []
+    for name, bit, kind in PROPERTIES:
+        value = (properties or {}).get(name)
+        if value is None:
+            continue
+        flags |= bit
+        if isinstance(value, bytes):
+            values.append(bytes((len(value),)) + value)
+        elif isinstance(value, dict):
+            values.append(encode_table(value))
+        else:
+            values.append(_LONGLONG.pack(value) if kind == "longlong" else bytes((value,)))
+    return _PREFIX.pack(BASIC_CLASS, 0, body_size, flags) + b"".join(values)
+
+
+class Framing(Protocol):
+    """How a stored blob splits into header payload and body: each frontend has its own.
+
+    A frontend that receives `blob`s of its own framing may pass them on as they are.
+    """
+
+    def split(self, blob: bytes) -> tuple[bytes, bytes]:
+        """Header payload and body of a blob."""
+
+
+class PlainFraming:
+    """The engine's own: four octets of header length, header payload, body."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def join(header: bytes, body: bytes) -> bytes:
+        """A blob of this framing."""
+        return _LENGTH.pack(len(header)) + header + body
+
+    def split(self, blob: bytes) -> tuple[bytes, bytes]:
+        """See `Framing`."""
+        end = 4 + _LENGTH.unpack_from(blob)[0]
+        return blob[4:end], blob[end:]
+
+
+PLAIN = PlainFraming()

@@ -1,0 +1,152 @@
+"""What the engine refuses, in its own words.
+
+A frontend owns one table that says which reply each class becomes; the facts that a reply names are attributes.
+"""
+
+
+class EngineError(Exception):
+    """Base of all refusals; a refused operation has changed nothing."""
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(", ".join(f"{key}={value!r}" for key, value in facts.items()))
+        self.__dict__.update(facts)
+
+
+class NotFound(EngineError):
+    """Something that was named does not exist."""
+
+
+class VirtualHostNotFound(NotFound):
+    """Facts: vhost."""
+
+
+class QueueNotFound(NotFound):
+    """Facts: name, vhost."""
+
+
+class ExchangeNotFound(NotFound):
+    """Facts: name, vhost."""
+
+
+class AccessRefused(EngineError):
+    """The thing exists, or could, but not for this user or this operation."""
+
+
+class LoginRefused(AccessRefused):
+    """Unknown user, wrong password, or a loopback-only user from elsewhere. Facts: mechanism."""
+
+
+class VirtualHostRefused(AccessRefused):
+    """The user has no permissions in the virtual host. Facts: vhost, user."""
+
+
+class PermissionRefused(AccessRefused):
+    """Facts: action ("configure", "write", "read"), kind, name, vhost, user."""
+
+
+class ReservedName(AccessRefused):
+    """New names must not start with "amq.". Facts: kind, name."""
+
+
+class DefaultExchangeRefused(AccessRefused):
+    """The default exchange can't be declared, deleted or bound."""
+
+
+class SystemExchangeRefused(AccessRefused):
+    """A predeclared exchange can't be deleted. Facts: name, vhost."""
+
+
+class InternalExchangeRefused(AccessRefused):
+    """Clients can't publish to an internal exchange. Facts: name, vhost."""
+
+
+class ExclusiveConsumerRefused(AccessRefused):
+    """The queue has, or would get, an exclusive consumer beside others. Facts: name, vhost."""
+
+
+class ResourceLocked(EngineError):
+    """The queue is exclusive to another client, or its exclusivity differs. Facts: name, vhost."""
+
+
+class PreconditionFailed(EngineError):
+    """The state of things forbids the operation."""
+
+
+class UnknownExchangeType(PreconditionFailed):
+    """Facts: type."""
+
+
+class InequivalentField(PreconditionFailed):
+    """Declared again with another field. Facts: field, kind, name, vhost, received, current (texts)."""
+
+
+class InequivalentArgument(PreconditionFailed):
+    """Declared again with another argument. Facts: key, kind, name, vhost, received, current (typed values or None)."""
+
+
+class InvalidArgument(PreconditionFailed):
+    """A declare or consume argument with an impossible value. Facts: key, name, vhost, reason."""
+
+
+class UnsupportedArgument(PreconditionFailed):
+    """An argument of another queue type. Facts: key, name, vhost, queue_type."""
+
+
+class InvalidDeadLetterExchange(PreconditionFailed):
+    """x-dead-letter-exchange or alternate-exchange that is no string. Facts: type, key, kind, name, vhost."""
+
+
+class UnsupportedProperty(PreconditionFailed):
+    """A queue property that its type does not allow. Facts: property, name, vhost."""
+
+
+class ServerNamedRefused(PreconditionFailed):
+    """Queue types that need a name of the client's. Facts: queue_type."""
+
+
+class InvalidHeadersMatch(PreconditionFailed):
+    """x-match of a headers binding. Facts: value."""
+
+
+class InvalidHeadersMatchType(PreconditionFailed):
+    """x-match that is no string. Facts: type, value."""
+
+
+class InUse(PreconditionFailed):
+    """Deletion "if unused" of something in use. Facts: kind, name, vhost."""
+
+
+class NotEmpty(PreconditionFailed):
+    """Deletion "if empty" of a queue with ready messages. Facts: name, vhost."""
+
+
+class UnknownDeliveryTag(PreconditionFailed):
+    """The tag was never sent on this session, or is settled. Facts: tag."""
+
+
+class NotTransactional(PreconditionFailed):
+    """tx.commit or tx.rollback without tx.select."""
+
+
+class ConfirmAfterTx(PreconditionFailed):
+    """confirm mode asked for on a transactional session."""
+
+
+class TxAfterConfirm(PreconditionFailed):
+    """Transactions asked for on a session in confirm mode."""
+
+
+class MessageTooLarge(PreconditionFailed):
+    """Facts: size, limit (octets)."""
+
+
+class NotAllowed(EngineError):
+    """Forbidden whatever the state."""
+
+
+class ConsumerTagInUse(NotAllowed):
+    """Facts: tag."""
+
+
+class LimitReached(NotAllowed):
+    """A configured limit. Facts: what, limit."""

@@ -1,0 +1,199 @@
+"""Exchanges and bindings: which destinations a routing key reaches.
+
+An exchange answers for itself only; following exchange-to-exchange bindings is the virtual host's walk. Look-ups are
+not on the hot path: their results are cached in routes until the topology changes.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
+
+from .field_table import FieldTable
+from .headers import HeadersPattern, check_headers_match
+from .topic import TopicTrie
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+Destination: TypeAlias = "Queue | Exchange"
+
+
+class Binding:
+    """One rule: from `source` to `destination` by routing key and arguments."""
+
+    __slots__ = ("arguments", "destination", "pattern", "routing_key", "source")
+
+    def __init__(self, source: "Exchange", destination: Destination, routing_key: str, arguments: FieldTable) -> None:
+        self.source = source
+        self.destination = destination
+        self.routing_key = routing_key
+        self.arguments = arguments
+        self.pattern: HeadersPattern | None = None  # filled by a headers exchange
+
+    @property
+    def identity(self) -> tuple[object, ...]:
+        """Equal for two bindings that are one and the same; the wire's field order does not matter."""
+        arguments = frozenset((key, field.tag, repr(field.value)) for key, field in self.arguments.items())
+        return (self.destination, self.routing_key, arguments)
+
+
+class Exchange:
+    """What all types share: the set of bindings. Subclasses keep an index of it and answer `match`."""
+
+    type: ClassVar[str]
+    #: Whether `match` looks at the message's headers, so that routes can't be cached by key alone.
+    looks_at_headers: ClassVar[bool] = False
+
+    __slots__ = ("arguments", "auto_delete", "bindings", "durable", "incoming", "internal", "name")
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: FieldTable | None = None,
+    ) -> None:
+        self.name = name
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments or {}
+        self.bindings: dict[tuple[object, ...], Binding] = {}  # where this is the source
+        self.incoming: dict[Binding, None] = {}  # where this is the destination
+
+    def check(self, arguments: FieldTable) -> None:
+        """Refuse binding arguments that this type can't use; the others ignore them."""
+
+    def add(self, binding: Binding) -> bool:
+        """Add a binding; False when there is an equal one already."""
+        if binding.identity in self.bindings:
+            return False
+        self.bindings[binding.identity] = binding
+        binding.destination.incoming[binding] = None
+        self._index(binding)
+        return True
+
+    def discard(self, binding: Binding) -> bool:
+        """Remove the binding that equals this one; False when there is none."""
+        found = self.bindings.pop(binding.identity, None)
+        if found is None:
+            return False
+        found.destination.incoming.pop(found, None)
+        self._unindex(found)
+        return True
+
+    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+        """Destinations of a message, perhaps some of them twice."""
+        raise NotImplementedError
+
+    def _index(self, binding: Binding) -> None:
+        raise NotImplementedError
+
+    def _unindex(self, binding: Binding) -> None:
+        raise NotImplementedError
+
+
+class DirectExchange(Exchange):
+    """Routing key equals binding key, octet for octet."""
+
+    type = "direct"
+    __slots__ = ("_by_key",)
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        self._by_key: dict[str, dict[Binding, None]] = {}
+
+    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+        """See `Exchange`."""
+        return [binding.destination for binding in self._by_key.get(routing_key, ())]
+
+    def _index(self, binding: Binding) -> None:
+        self._by_key.setdefault(binding.routing_key, {})[binding] = None
+
+    def _unindex(self, binding: Binding) -> None:
+        same_key = self._by_key[binding.routing_key]
+        del same_key[binding]
+        if not same_key:
+            del self._by_key[binding.routing_key]
+
+
+class FanoutExchange(Exchange):
+    """Everything bound, whatever the key."""
+
+    type = "fanout"
+    __slots__ = ()
+
+    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+        """See `Exchange`."""
+        return [binding.destination for binding in self.bindings.values()]
+
+    def _index(self, binding: Binding) -> None:
+        """The set of bindings is the index."""
+
+    def _unindex(self, binding: Binding) -> None:
+        """The set of bindings is the index."""
+
+
+class TopicExchange(Exchange):
+    """Patterns of words."""
+
+    type = "topic"
+    __slots__ = ("_trie",)
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        self._trie: TopicTrie[Destination] = TopicTrie()
+
+    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+        """See `Exchange`."""
+        return self._trie.match(routing_key)
+
+    def _index(self, binding: Binding) -> None:
+        self._trie.add(binding.routing_key, binding.destination)
+
+    def _unindex(self, binding: Binding) -> None:
+        self._trie.remove(binding.routing_key, binding.destination)
+
+
+class HeadersExchange(Exchange):
+    """Headers against binding arguments; the routing key is ignored."""
+
+    type = "headers"
+    looks_at_headers = True
+    __slots__ = ()
+
+    def check(self, arguments: FieldTable) -> None:
+        """Raises: InvalidHeadersMatch, InvalidHeadersMatchType."""
+        check_headers_match(arguments)
+
+    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+        """See `Exchange`."""
+        return [
+            binding.destination
+            for binding in self.bindings.values()
+            if binding.pattern is not None and binding.pattern.matches(headers)
+        ]
+
+    def _index(self, binding: Binding) -> None:
+        binding.pattern = HeadersPattern(binding.arguments)
+
+    def _unindex(self, binding: Binding) -> None:
+        binding.pattern = None
+
+
+#: The types that clients can declare.
+EXCHANGE_TYPES: dict[str, type[Exchange]] = {
+    kind.type: kind for kind in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange)
+}
+
+#: What every virtual host has from the start: (name, type, internal). All are durable.
+PREDECLARED = (
+    ("", "direct", False),
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.topic", "topic", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+)

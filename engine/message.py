@@ -1,0 +1,87 @@
+"""A message in a queue, and what a run of messages has in common.
+
+`Message` objects are per (message, queue): the content is shared, since the blob is one bytes object however many
+queues hold it. Their ids rise in the order of publishing, so an id is also the place in the queue.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .content import NO_FACTS, PLAIN, Framing, PropertyFacts, headers_of
+from .field_table import FieldTable
+
+if TYPE_CHECKING:
+    from .consumer import Holder
+
+
+class Envelope:
+    """Where a run of messages was published and how to read its blobs.
+
+    `opaque` belongs to the frontend that published: what it needs to pass the blobs on unread.
+    """
+
+    __slots__ = ("exchange", "facts", "framing", "opaque", "routing_key")
+
+    def __init__(
+        self,
+        exchange: str,
+        routing_key: str,
+        facts: PropertyFacts = NO_FACTS,
+        framing: Framing = PLAIN,
+        opaque: bytes | None = None,
+    ) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.facts = facts
+        self.framing = framing
+        self.opaque = opaque
+
+    def headers(self, blob: bytes) -> FieldTable:
+        """The headers table of one blob of this run."""
+        return headers_of(self.framing.split(blob)[0]) if self.facts.has_headers else {}
+
+
+class Message:
+    """One message in one queue. Slots only: there are millions of these."""
+
+    __slots__ = ("blob", "deliveries", "envelope", "holder", "id")
+
+    def __init__(
+        self, id_: int, blob: bytes, envelope: Envelope, holder: "Holder | None" = None, deliveries: int = 0
+    ) -> None:
+        self.id = id_
+        self.blob = blob
+        self.envelope = envelope
+        self.holder = holder  # who has it unacknowledged; None while it is ready
+        self.deliveries = deliveries  # how often it was handed out; > 0 means redelivered from now on
+
+    @property
+    def header(self) -> bytes:
+        """The content header payload as published."""
+        return self.envelope.framing.split(self.blob)[0]
+
+    @property
+    def body(self) -> bytes:
+        """The body as published."""
+        return self.envelope.framing.split(self.blob)[1]
+
+    def __repr__(self) -> str:
+        return f"<Message {self.id} {self.envelope.exchange!r} {self.envelope.routing_key!r} x{self.deliveries}>"
+
+
+class Delivered:
+    """An effect: a run of messages handed to one consumer with consecutive delivery tags.
+
+    All messages of a run share envelope and redelivered flag, so that a frontend renders them alike.
+    """
+
+    __slots__ = ("blobs", "consumer", "envelope", "first_tag", "redelivered")
+
+    def __init__(
+        self, consumer: "Holder", first_tag: int, envelope: Envelope, redelivered: bool, blobs: Sequence[bytes]
+    ) -> None:
+        self.consumer = consumer
+        self.first_tag = first_tag
+        self.envelope = envelope
+        self.redelivered = redelivered
+        self.blobs = blobs

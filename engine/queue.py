@@ -1,0 +1,280 @@
+"""A queue: ready messages in order of publishing, consumers in a rota, and the matching of the two.
+
+Everything works on runs. A message's id is its place: a requeued message goes back where its id says. Messages that
+a waiting consumer can take at once never enter the ready list.
+Source: behaviour page 2.4, 2.7, 2.12, 4; performance page 4.
+"""
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import repeat
+from typing import TYPE_CHECKING
+
+from .consumer import Consumer
+from .errors import ExclusiveConsumerRefused
+from .events import Counters, EventKind
+from .field_table import FieldTable
+from .message import Envelope, Message
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .exchange import Binding
+    from .virtual_host import VirtualHost
+
+#: Of one turn at a rota no consumer takes more than this, so that shares stay even while sockets fill.
+SHARE_MAX = 64
+
+
+@dataclass(slots=True, frozen=True)
+class QueueStatistics:
+    """What is in a queue now, and what has happened to it (counters by event name)."""
+
+    name: str
+    ready: int
+    unacked: int
+    consumers: int
+    counters: dict[str, int]
+
+
+class Queue:
+    """Source of the fields: queue.declare. `owner` is the client of an exclusive queue."""
+
+    __slots__ = (
+        "arguments",
+        "auto_delete",
+        "broker",
+        "consumers",
+        "counters",
+        "deleted",
+        "durable",
+        "exclusive",
+        "had_consumers",
+        "incoming",
+        "name",
+        "next_consumer",
+        "owner",
+        "ready",
+        "unacked",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        vhost: "VirtualHost",
+        name: str,
+        *,
+        durable: bool,
+        owner: "Client | None",
+        auto_delete: bool,
+        arguments: FieldTable,
+    ) -> None:
+        self.vhost = vhost
+        self.broker = vhost.broker
+        self.name = name
+        self.durable = durable
+        self.owner = owner
+        self.exclusive = owner is not None
+        self.auto_delete = auto_delete
+        self.arguments = arguments
+        self.ready: deque[Message] = deque()
+        self.unacked = 0
+        self.consumers: list[Consumer] = []
+        self.next_consumer = 0  # where the rota goes on
+        self.had_consumers = False
+        self.deleted = False
+        self.incoming: dict[Binding, None] = {}
+        self.counters = Counters()
+
+    def statistics(self) -> QueueStatistics:
+        """A snapshot."""
+        return QueueStatistics(self.name, len(self.ready), self.unacked, len(self.consumers), self.counters.as_dict())
+
+    # -- in ---------------------------------------------------------------------------------------------------------
+
+    def enqueue(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """Take a run of new messages: to waiting consumers at once, the rest to the ready list. O(run)."""
+        count = len(blobs)
+        self.counters.enqueued += count
+        if self.broker.listeners:
+            self.broker.emit(EventKind.ENQUEUED, self, range(first_id, first_id + count))
+        taken = 0
+        if self.consumers and not self.ready:
+            taken = self._hand_over(first_id, envelope, blobs)
+            if taken == count:
+                return
+        rest = blobs[taken:] if taken else blobs
+        self.ready.extend(map(Message, range(first_id + taken, first_id + count), rest, repeat(envelope)))
+
+    def _hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
+        """Give new messages to consumers with credit, in rota order. Returns how many were taken."""
+        count = len(blobs)
+        taken = 0
+        while taken < count:
+            eligible = self._eligible(count - taken)
+            if not eligible:
+                break
+            width = len(eligible)
+            first = eligible[0]
+            if width == 1:
+                room = min(first.credit(), count - taken)
+                size = first.client.affordable(blobs, taken, taken + room)
+                run = blobs if size == count else blobs[taken : taken + size]
+                first.session.deliver_new(first, range(first_id + taken, first_id + taken + size), envelope, run)
+                taken += size
+            else:
+                share = self._share(eligible, count - taken, lambda index: len(blobs[taken + index]))  # noqa: B023
+                stop = taken + share * width
+                ids = range(first_id, first_id + count)
+                for index, consumer in enumerate(eligible, taken):
+                    consumer.session.deliver_new(consumer, ids[index:stop:width], envelope, blobs[index:stop:width])
+                taken = stop
+        return taken
+
+    def requeue(self, messages: list[Message], *, why: str) -> None:
+        """Put messages back to where they were, in order of their ids, and mark the queue for dispatch.
+
+        `messages` need not be sorted; they must be out of this queue and unsettled. O(messages + those before them).
+        """
+        if self.deleted or not messages:
+            return
+        messages.sort(key=_id_of, reverse=True)
+        self.counters.requeued += len(messages)
+        if self.broker.listeners:
+            self.broker.emit(EventKind.REQUEUED, self, [message.id for message in reversed(messages)], why=why)
+        ready = self.ready
+        before: list[Message] = []
+        for message in messages:
+            message.holder = None
+        while messages:
+            if not ready or ready[0].id > messages[0].id:
+                break
+            before.append(ready.popleft())
+        # `before` rises, `messages` falls: merge from the back.
+        for message in messages:
+            while before and before[-1].id > message.id:
+                ready.appendleft(before.pop())
+            ready.appendleft(message)
+        while before:
+            ready.appendleft(before.pop())
+        self.broker.mark(self)
+
+    # -- out --------------------------------------------------------------------------------------------------------
+
+    def dispatch(self) -> None:
+        """Hand out ready messages while a consumer has credit. O(delivered)."""
+        ready = self.ready
+        while ready:
+            eligible = self._eligible(len(ready))
+            if not eligible:
+                return
+            width = len(eligible)
+            first = eligible[0]
+            if width == 1:
+                limit = min(first.credit(), len(ready))
+                first.session.deliver_ready(first, _take(ready, limit, first.client.room()))
+            else:
+                share = self._share(eligible, len(ready), lambda index: len(ready[index].blob))
+                block = [ready.popleft() for _ in range(share * width)]
+                for index, consumer in enumerate(eligible):
+                    consumer.session.deliver_ready(consumer, block[index::width])
+
+    def pop(self) -> Message | None:
+        """The next message for a get, or None."""
+        return self.ready.popleft() if self.ready else None
+
+    def _eligible(self, wanted: int) -> list[Consumer]:
+        """Up to `wanted` consumers with credit, in rota order; moves the rota behind the last of them."""
+        consumers = self.consumers
+        count = len(consumers)
+        start = self.next_consumer
+        found: list[Consumer] = []
+        for step in range(count):
+            index = start + step
+            if index >= count:
+                index -= count
+            consumer = consumers[index]
+            if consumer.credit() > 0:
+                found.append(consumer)
+                self.next_consumer = index + 1 if index + 1 < count else 0
+                if len(found) == wanted or consumer.session.prefetch_total:
+                    break  # a limit shared by several consumers is looked at again after each delivery
+        return found
+
+    def _share(self, eligible: list[Consumer], available: int, size_of: Callable[[int], int]) -> int:
+        """How many whole rounds of the rota can be dealt at once: the same result as one message at a time."""
+        width = len(eligible)
+        share = min(available // width, SHARE_MAX)
+        if share > 1:
+            share = max(1, min(share, min(consumer.credit() for consumer in eligible)))
+            room = min(consumer.client.room() for consumer in eligible)
+            if sum(size_of(index) for index in (0, share * width // 2, share * width - 1)) * share > room:
+                share = 1  # big messages: one at a time, so that no client is given more than its room
+        return share
+
+    # -- consumers --------------------------------------------------------------------------------------------------
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Join the end of the rota. Raises: ExclusiveConsumerRefused."""
+        consumers = self.consumers
+        if consumers and (consumer.exclusive or consumers[0].exclusive):
+            raise ExclusiveConsumerRefused(name=self.name, vhost=self.vhost.name)
+        # The rota is circular: its end is just before the one whose turn it is.
+        consumers.insert(self.next_consumer, consumer)
+        self.next_consumer = (self.next_consumer + 1) % len(consumers)
+        self.had_consumers = True
+        if self.broker.listeners:
+            self.broker.emit(EventKind.CONSUMER_ADDED, self, tag=consumer.tag)
+        if self.ready:
+            self.broker.mark(self)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Leave the rota; what it holds stays held. An auto-delete queue goes with its last consumer."""
+        index = self.consumers.index(consumer)
+        del self.consumers[index]
+        if index < self.next_consumer:
+            self.next_consumer -= 1
+        if self.next_consumer >= len(self.consumers):
+            self.next_consumer = 0
+        if self.broker.listeners:
+            self.broker.emit(EventKind.CONSUMER_REMOVED, self, tag=consumer.tag)
+        if self.auto_delete and not self.consumers and not self.deleted:
+            self.vhost.remove_queue(self)
+
+    # -- away -------------------------------------------------------------------------------------------------------
+
+    def purge(self) -> int:
+        """Drop all ready messages; returns how many. The memory is given back in slices."""
+        gone, self.ready = self.ready, deque()
+        self.counters.purged += len(gone)
+        if gone and self.broker.listeners:
+            self.broker.emit(EventKind.PURGED, self, [message.id for message in gone])
+        count = len(gone)
+        self.broker.free(gone)
+        return count
+
+    def kill(self, messages: list[Message], *, reason: str) -> None:
+        """Messages that were out and must not come back, and have nowhere else to go."""
+        self.counters.killed += len(messages)
+        if self.broker.listeners:
+            self.broker.emit(EventKind.KILLED, self, [message.id for message in messages], reason=reason)
+
+
+def _take(ready: deque[Message], limit: int, room: int) -> list[Message]:
+    """Up to `limit` messages from the head, stopping once `room` octets are used; at least one."""
+    popleft = ready.popleft
+    if limit <= 1:
+        return [popleft()]
+    taken: list[Message] = []
+    append = taken.append
+    for _ in range(limit):
+        message = popleft()
+        append(message)
+        room -= len(message.blob)
+        if room <= 0:
+            break
+    return taken
+
+
+def _id_of(message: Message) -> int:
+    return message.id

@@ -1,0 +1,478 @@
+"""A virtual host: exchanges, queues, bindings, and the way a message takes through them.
+
+Routes are looked up once and kept by frontends; `topology_version` tells them when to look again.
+Source: behaviour page 2.1 to 2.6.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .arguments import (
+    CLASSIC,
+    check_queue_arguments,
+    check_same_alternate,
+    check_same_arguments,
+    queue_type_of,
+)
+from .client import Client, ConsumerCancelled
+from .errors import (
+    DefaultExchangeRefused,
+    ExchangeNotFound,
+    InequivalentField,
+    InternalExchangeRefused,
+    InUse,
+    InvalidDeadLetterExchange,
+    NotEmpty,
+    QueueNotFound,
+    ReservedName,
+    ResourceLocked,
+    ServerNamedRefused,
+    SystemExchangeRefused,
+    UnknownExchangeType,
+    UnsupportedProperty,
+)
+from .events import EventKind
+from .exchange import EXCHANGE_TYPES, PREDECLARED, Binding, Destination, Exchange
+from .field_table import FieldTable
+from .message import Envelope
+from .queue import Queue
+from .service import ServiceExchange
+
+if TYPE_CHECKING:
+    from .access import User
+    from .broker import Broker
+
+
+class Route:
+    """Where messages of one exchange and routing key go, as long as `version` is the virtual host's.
+
+    `queues` is None when it depends on each message's headers.
+    """
+
+    __slots__ = ("exchange", "queues", "routing_key", "version")
+
+    def __init__(self, exchange: Exchange, routing_key: str, queues: list[Queue] | None, version: int) -> None:
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.queues = queues
+        self.version = version
+
+
+class VirtualHost:
+    """Made by `Broker.create_virtual_host`."""
+
+    __slots__ = ("broker", "exchanges", "name", "queues", "topology_version")
+
+    def __init__(self, broker: "Broker", name: str) -> None:
+        self.broker = broker
+        self.name = name
+        self.queues: dict[str, Queue] = {}
+        self.exchanges: dict[str, Exchange] = {}
+        self.topology_version = 0
+        for exchange_name, kind, internal in PREDECLARED:
+            self.exchanges[exchange_name] = EXCHANGE_TYPES[kind](exchange_name, durable=True, internal=internal)
+        for service_name, handler in broker.services.items():
+            self.exchanges[service_name] = ServiceExchange(service_name, handler)
+
+    # -- look-ups ---------------------------------------------------------------------------------------------------
+
+    def queue(self, name: str) -> Queue:
+        """Raises: QueueNotFound."""
+        try:
+            return self.queues[name]
+        except KeyError:
+            raise QueueNotFound(name=name, vhost=self.name) from None
+
+    def exchange(self, name: str) -> Exchange:
+        """Raises: ExchangeNotFound."""
+        try:
+            return self.exchanges[name]
+        except KeyError:
+            raise ExchangeNotFound(name=name, vhost=self.name) from None
+
+    # -- exchanges --------------------------------------------------------------------------------------------------
+
+    def declare_exchange(
+        self,
+        name: str,
+        kind: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: FieldTable | None = None,
+        passive: bool = False,
+    ) -> Exchange:
+        """Create an exchange, or check that the one there is the same (`passive`: is there at all).
+
+        Raises: UnknownExchangeType, DefaultExchangeRefused, ExchangeNotFound, InequivalentField,
+            InequivalentArgument, ReservedName, InvalidDeadLetterExchange.
+        """
+        exchange_type = EXCHANGE_TYPES.get(kind)
+        if exchange_type is None and not passive:
+            raise UnknownExchangeType(type=kind)
+        if not name:
+            raise DefaultExchangeRefused
+        if passive:
+            return self.exchange(name)
+        assert exchange_type is not None
+        arguments = arguments or {}
+        current = self.exchanges.get(name)
+        if current is not None:
+            self._check_same_exchange(current, kind, durable, auto_delete, internal, arguments)
+            return current
+        if name.startswith("amq."):
+            raise ReservedName(kind="exchange", name=name)
+        alternate = arguments.get("alternate-exchange")
+        if alternate is not None and alternate.tag != "S":
+            raise InvalidDeadLetterExchange(
+                type=alternate.type_name, key="alternate-exchange", kind="exchange", name=name, vhost=self.name
+            )
+        exchange = exchange_type(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
+        self.exchanges[name] = exchange
+        self._changed(EventKind.DECLARED, name, what="exchange")
+        return exchange
+
+    def _check_same_exchange(
+        self,
+        current: Exchange,
+        kind: str,
+        durable: bool,
+        auto_delete: bool,
+        internal: bool,
+        arguments: FieldTable,
+    ) -> None:
+        for field, received, is_now in (
+            ("type", kind, current.type),
+            ("durable", durable, current.durable),
+            ("auto_delete", auto_delete, current.auto_delete),
+            ("internal", internal, current.internal),
+        ):
+            if received != is_now:
+                raise InequivalentField(
+                    field=field,
+                    kind="exchange",
+                    name=current.name,
+                    vhost=self.name,
+                    received=_word(received),
+                    current=_word(is_now),
+                )
+        check_same_alternate(current.arguments, arguments, name=current.name, vhost=self.name)
+
+    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+        """Delete an exchange and its bindings; a missing one is fine.
+
+        Raises: DefaultExchangeRefused, SystemExchangeRefused, InUse (it is the source of a binding).
+        """
+        if not name:
+            raise DefaultExchangeRefused
+        if name.startswith("amq.") or isinstance(self.exchanges.get(name), ServiceExchange):
+            raise SystemExchangeRefused(name=name, vhost=self.name)
+        exchange = self.exchanges.get(name)
+        if exchange is None:
+            return
+        if if_unused and exchange.bindings:
+            raise InUse(kind="exchange", name=name, vhost=self.name)
+        self._remove_exchange(exchange)
+
+    def _remove_exchange(self, exchange: Exchange) -> None:
+        del self.exchanges[exchange.name]
+        for binding in list(exchange.bindings.values()):
+            exchange.discard(binding)
+        self._unbind_all(exchange)
+        self._changed(EventKind.UNDECLARED, exchange.name, what="exchange")
+
+    # -- bindings ---------------------------------------------------------------------------------------------------
+
+    def bind_queue(
+        self, queue_name: str, source: str, routing_key: str, arguments: FieldTable, client: Client | None = None
+    ) -> None:
+        """Bind a queue; once more changes nothing.
+
+        Raises: DefaultExchangeRefused, ExchangeNotFound, QueueNotFound, ResourceLocked, InvalidHeadersMatch(Type).
+        """
+        if not source:
+            raise DefaultExchangeRefused
+        exchange = self.exchange(source)
+        self._bind(exchange, self._accessible(queue_name, client), routing_key, arguments)
+
+    def unbind_queue(
+        self, queue_name: str, source: str, routing_key: str, arguments: FieldTable, client: Client | None = None
+    ) -> None:
+        """What is missing (binding, queue, exchange) is fine. Raises: DefaultExchangeRefused."""
+        if not source:
+            raise DefaultExchangeRefused
+        exchange, queue = self.exchanges.get(source), self.queues.get(queue_name)
+        if exchange is not None and queue is not None and (queue.owner is None or queue.owner is client):
+            self._unbind(Binding(exchange, queue, routing_key, arguments))
+
+    def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: FieldTable) -> None:
+        """Raises: DefaultExchangeRefused, ExchangeNotFound (the source first), InvalidHeadersMatch(Type)."""
+        if not source or not destination:
+            raise DefaultExchangeRefused
+        exchange = self.exchange(source)
+        self._bind(exchange, self.exchange(destination), routing_key, arguments)
+
+    def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: FieldTable) -> None:
+        """What is missing is fine. Raises: DefaultExchangeRefused."""
+        if not source or not destination:
+            raise DefaultExchangeRefused
+        exchange, target = self.exchanges.get(source), self.exchanges.get(destination)
+        if exchange is not None and target is not None:
+            self._unbind(Binding(exchange, target, routing_key, arguments))
+
+    def _bind(self, exchange: Exchange, destination: Destination, routing_key: str, arguments: FieldTable) -> None:
+        exchange.check(arguments)
+        if exchange.add(Binding(exchange, destination, routing_key, arguments)):
+            self._changed(EventKind.BOUND, destination.name, source=exchange.name, routing_key=routing_key)
+
+    def _unbind(self, binding: Binding) -> None:
+        if binding.source.discard(binding):
+            self._changed(
+                EventKind.UNBOUND,
+                binding.destination.name,
+                source=binding.source.name,
+                routing_key=binding.routing_key,
+            )
+            self._delete_if_done(binding.source)
+
+    def _unbind_all(self, destination: Destination) -> None:
+        for binding in list(destination.incoming):
+            self._unbind(binding)
+
+    def _delete_if_done(self, exchange: Exchange) -> None:
+        """An auto-delete exchange goes with its last outgoing binding."""
+        if exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange:
+            self._remove_exchange(exchange)
+
+    # -- queues -----------------------------------------------------------------------------------------------------
+
+    def declare_queue(
+        self,
+        name: str,
+        *,
+        client: Client,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: FieldTable | None = None,
+        passive: bool = False,
+        server_named: bool = False,
+    ) -> Queue:
+        """Create a queue, or check that the one there is the same (`passive`: is there and accessible).
+
+        `server_named`: the frontend made the name up, so its prefix is allowed.
+        Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
+            InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange.
+        """
+        if passive:
+            return self._accessible(name, client)
+        arguments = arguments or {}
+        durable = durable and not exclusive  # an exclusive queue is gone before a restart could find it
+        current = self.queues.get(name)
+        if current is not None:
+            self._check_same_queue(current, client, durable, exclusive, auto_delete, arguments)
+            return current
+        queue_type = queue_type_of(arguments)
+        if server_named and queue_type != CLASSIC:
+            raise ServerNamedRefused(queue_type=queue_type)
+        if name.startswith("amq.") and not server_named:
+            raise ReservedName(kind="queue", name=name)
+        check_queue_arguments(arguments, name=name, vhost=self.name)
+        if queue_type != CLASSIC:
+            for unwanted, word in (
+                (exclusive, "exclusive-owner"),
+                (auto_delete, "auto-delete"),
+                (not durable, "non-durable"),
+            ):
+                if unwanted:
+                    raise UnsupportedProperty(property=word, name=name, vhost=self.name)
+        queue = Queue(
+            self,
+            name,
+            durable=durable,
+            owner=client if exclusive else None,
+            auto_delete=auto_delete,
+            arguments=arguments,
+        )
+        self.queues[name] = queue
+        if exclusive:
+            client.exclusive_queues[queue] = None
+        self._changed(EventKind.DECLARED, name, what="queue")
+        return queue
+
+    def _check_same_queue(
+        self,
+        current: Queue,
+        client: Client,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: FieldTable,
+    ) -> None:
+        if exclusive != current.exclusive or (current.owner is not None and current.owner is not client):
+            raise ResourceLocked(name=current.name, vhost=self.name)
+        for field, received, is_now in (
+            ("durable", durable, current.durable),
+            ("auto_delete", auto_delete, current.auto_delete),
+        ):
+            if received != is_now:
+                raise InequivalentField(
+                    field=field,
+                    kind="queue",
+                    name=current.name,
+                    vhost=self.name,
+                    received=_word(received),
+                    current=_word(is_now),
+                )
+        check_same_arguments(current.arguments, arguments, name=current.name, vhost=self.name)
+
+    def _accessible(self, name: str, client: Client | None) -> Queue:
+        queue = self.queue(name)
+        if queue.owner is not None and client is not None and queue.owner is not client:
+            raise ResourceLocked(name=name, vhost=self.name)
+        return queue
+
+    def purge_queue(self, name: str, client: Client) -> int:
+        """Drop the ready messages; returns how many. Raises: QueueNotFound, ResourceLocked."""
+        queue = self._accessible(name, client)
+        self.broker.dispatch_now(queue)
+        return queue.purge()
+
+    def delete_queue(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        """Delete a queue; returns how many ready messages went with it. A missing queue is fine.
+
+        Raises: ResourceLocked, NotEmpty, InUse.
+        """
+        if name not in self.queues:
+            return 0
+        queue = self._accessible(name, client)
+        self.broker.dispatch_now(queue)
+        if if_empty and queue.ready:
+            raise NotEmpty(name=name, vhost=self.name)
+        if if_unused and queue.consumers:
+            raise InUse(kind="queue", name=name, vhost=self.name)
+        return self.remove_queue(queue)
+
+    def remove_queue(self, queue: Queue) -> int:
+        """Take a queue away, for whatever reason; its consumers are told. Returns how many messages were ready."""
+        queue.deleted = True
+        del self.queues[queue.name]
+        if queue.owner is not None:
+            queue.owner.exclusive_queues.pop(queue, None)
+        for consumer in list(queue.consumers):
+            consumer.session.consumer_cancelled(consumer)
+            queue.remove_consumer(consumer)
+            consumer.client.put(ConsumerCancelled(consumer), 0)
+        self._unbind_all(queue)
+        ready, queue.ready = queue.ready, type(queue.ready)()
+        count = len(ready)
+        queue.counters.deleted += count + queue.unacked
+        if self.broker.listeners:
+            gone = [message.id for message in ready] + self.broker.unacked_ids(queue)
+            self.broker.emit(EventKind.DELETED, queue, sorted(gone))
+        self.broker.counters.add(queue.counters)
+        self.broker.free(ready)
+        self._changed(EventKind.UNDECLARED, queue.name, what="queue")
+        return count
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def route(self, exchange_name: str, routing_key: str, user: "User") -> Route:
+        """The way for messages published by a user. Services take requests from administrators only.
+
+        Raises: ExchangeNotFound, InternalExchangeRefused.
+        """
+        exchange = self.exchange(exchange_name)
+        if exchange.internal and not (isinstance(exchange, ServiceExchange) and user.is_administrator):
+            raise InternalExchangeRefused(name=exchange_name, vhost=self.name)
+        return self._route(exchange, routing_key)
+
+    def _route(self, exchange: Exchange, routing_key: str) -> Route:
+        queues = None if self._looks_at_headers(exchange) else self._reach(exchange, routing_key, {})
+        return Route(exchange, routing_key, queues, self.topology_version)
+
+    def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Sequence[bytes]:
+        """Give a run its ids and put it into the queues of its route. Returns the blobs that no queue took."""
+        broker = self.broker
+        count = len(blobs)
+        first_id = broker.next_id
+        broker.next_id = first_id + count
+        counters = broker.counters
+        counters.published += count
+        if broker.listeners:
+            broker.emit_published(self, envelope, range(first_id, first_id + count), blobs)
+        queues = route.queues
+        if queues is None:
+            return self._publish_each(route, envelope, blobs, first_id)
+        if queues:
+            counters.routed += count
+            for queue in queues:
+                queue.enqueue(first_id, envelope, blobs)
+            return ()
+        if isinstance(route.exchange, ServiceExchange):
+            route.exchange.handle(self, envelope, blobs)
+            return ()
+        counters.unroutable += count
+        return blobs
+
+    def _publish_each(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int) -> Sequence[bytes]:
+        counters = self.broker.counters
+        unroutable = []
+        for id_, blob in enumerate(blobs, first_id):
+            queues = self._reach(route.exchange, route.routing_key, envelope.headers(blob))
+            if queues:
+                counters.routed += 1
+                for queue in queues:
+                    queue.enqueue(id_, envelope, (blob,))
+            else:
+                unroutable.append(blob)
+        counters.unroutable += len(unroutable)
+        return unroutable
+
+    def publish_by_name(self, envelope: Envelope, blobs: Sequence[bytes]) -> Sequence[bytes]:
+        """Publish a run with a look-up of its own: for commits. An exchange that is gone takes nothing."""
+        exchange = self.exchanges.get(envelope.exchange)
+        if exchange is None:
+            return blobs
+        return self.publish(self._route(exchange, envelope.routing_key), envelope, blobs)
+
+    def _looks_at_headers(self, start: Exchange) -> bool:
+        """Whether any exchange that can be reached decides by headers."""
+        seen = {start: None}
+        stack = [start]
+        while stack:
+            exchange = stack.pop()
+            if exchange.looks_at_headers:
+                return True
+            for binding in exchange.bindings.values():
+                destination = binding.destination
+                if isinstance(destination, Exchange) and destination not in seen:
+                    seen[destination] = None
+                    stack.append(destination)
+        return False
+
+    def _reach(self, start: Exchange, routing_key: str, headers: FieldTable) -> list[Queue]:
+        """All queues that a message comes to, each once; every exchange is visited at most once."""
+        if not start.name:
+            queue = self.queues.get(routing_key)
+            return [queue] if queue is not None else []
+        queues: dict[Queue, None] = {}
+        seen = {start: None}
+        stack = [start]
+        while stack:
+            for destination in stack.pop().match(routing_key, headers):
+                if isinstance(destination, Queue):
+                    queues[destination] = None
+                elif destination not in seen:
+                    seen[destination] = None
+                    stack.append(destination)
+        return list(queues)
+
+    def _changed(self, kind: EventKind, subject: str, **detail: object) -> None:
+        self.topology_version += 1
+        self.broker.emit_object(kind, self.name, subject, detail)
+
+
+def _word(value: object) -> object:
+    return str(value).lower() if isinstance(value, bool) else value

@@ -1,0 +1,178 @@
+"""The command line: `leveret serve`, `check`, `ctl`. Source: interfaces page."""
+
+import argparse
+import json
+import logging
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from . import __version__
+from .addresses import Address, AddressError, parse_address
+from .settings import Configuration, load_configuration
+
+EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
+
+LOG_LEVELS = ("debug", "info", "warning", "error")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    options = _parser().parse_args(arguments)
+    command: Any = options.run
+    try:
+        return int(command(options))
+    except KeyboardInterrupt:
+        return EXIT_OK
+    except BrokenPipeError:
+        return EXIT_FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="leveret", description="An AMQP 0-9-1 broker.")
+    parser.add_argument("--version", action="version", version=f"leveret {__version__}")
+    verbs = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = verbs.add_parser("serve", help="run a broker")
+    serve.add_argument("--config", action="append", default=[], metavar="FILE", help="configuration (TOML); repeatable")
+    serve.add_argument(
+        "--listen", action="append", default=[], metavar="ADDRESS", help="HOST:PORT or unix:PATH; repeatable"
+    )
+    where = serve.add_mutually_exclusive_group()
+    where.add_argument("--data", metavar="DIR", help="keep durable things here (not in this version)")
+    where.add_argument("--memory", action="store_true", help="keep everything in memory")
+    serve.add_argument("--profile", metavar="NAME", help="whose semantics to follow (default: leveret)")
+    serve.add_argument("--log-level", choices=LOG_LEVELS, default="info")
+    serve.set_defaults(run=_serve)
+
+    check = verbs.add_parser("check", help="look at configuration files as serve would")
+    check.add_argument("files", nargs="+", metavar="FILE")
+    check.set_defaults(run=_check)
+
+    ctl = verbs.add_parser("ctl", help="rule a running broker")
+    ctl.add_argument("--url", default=None, help="amqp://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
+    ctl.add_argument("--json", action="store_true", help="print JSON")
+    ctl.add_argument("command", help="status, queues, reload")
+    ctl.add_argument("arguments", nargs="*", metavar="NAME=VALUE")
+    ctl.set_defaults(run=_ctl)
+    return parser
+
+
+# -- serve ----------------------------------------------------------------------------------------------------------
+
+
+def _serve(options: argparse.Namespace) -> int:
+    from .app import ServeOptions, serve  # heavy: only when a broker is started
+
+    logging.basicConfig(
+        stream=sys.stderr,
+        level=options.log_level.upper(),
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+
+    def load() -> tuple[Configuration, list[str]]:
+        configuration, faults = _load(options.config)
+        if options.profile is not None:
+            configuration, more = _with_profile(configuration, options.profile)
+            faults += more
+        return configuration, faults
+
+    configuration, faults = load()
+    listen: list[Address] = []
+    for text in options.listen or configuration.value("broker", "listen"):
+        try:
+            listen.append(parse_address(text))
+        except AddressError as error:
+            faults.append(f"leveret: --listen {error}" if options.listen else f"leveret: listen: {error}")
+    if faults:
+        print("\n".join(faults), file=sys.stderr)
+        return EXIT_UNUSABLE
+    if not options.memory:
+        directory = options.data or configuration.value("broker", "data")
+        logging.getLogger("leveret").warning(
+            "this version has no journal: everything is kept in memory and gone at exit, nothing is written to %s "
+            "(--memory says that this is meant)",
+            directory,
+        )
+    return serve(ServeOptions(configuration, listen, load if options.config else None))
+
+
+def _with_profile(configuration: Configuration, profile: str) -> tuple[Configuration, list[str]]:
+    from .settings.configuration import KEYS
+
+    try:
+        said = {**configuration.said, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
+    except ValueError as error:
+        return configuration, [f"leveret: --profile {profile}: expected {error}"]
+    return Configuration(said, configuration.warnings), []
+
+
+def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
+    """The configuration of some files, and every fault as a line."""
+    texts: list[tuple[str, str]] = []
+    unreadable: list[str] = []
+    for name in names:
+        try:
+            with open(name, encoding="utf-8") as file:
+                texts.append((name, file.read()))
+        except OSError as error:
+            unreadable.append(f"{name}:1: FILE: cannot be read: {error.strerror}")
+        except UnicodeDecodeError:
+            unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
+    configuration, faults = load_configuration(texts)
+    return configuration, unreadable + [str(fault) for fault in faults]
+
+
+# -- check ----------------------------------------------------------------------------------------------------------
+
+
+def _check(options: argparse.Namespace) -> int:
+    configuration, faults = _load(options.files)
+    for index, text in enumerate(configuration.value("broker", "listen")):
+        try:
+            parse_address(text)
+        except AddressError as error:
+            faults.append(f"{options.files[-1]}:1: listen: item {index + 1}: {error}")
+    if faults:
+        print("\n".join(faults))
+        return EXIT_UNUSABLE
+    for warning in configuration.warnings:
+        print(f"warning: {warning}")
+    print("ok")
+    return EXIT_OK
+
+
+# -- ctl ------------------------------------------------------------------------------------------------------------
+
+
+def _ctl(options: argparse.Namespace) -> int:
+    from .control_client import DEFAULT_URL, ControlFailed, request
+
+    arguments: dict[str, str] = {}
+    for item in options.arguments:
+        name, equals, value = item.partition("=")
+        if not equals:
+            print(f"leveret ctl: {item!r} is not NAME=VALUE", file=sys.stderr)
+            return EXIT_UNUSABLE
+        arguments[name] = value
+    try:
+        result = request(options.url or DEFAULT_URL, options.command, arguments)
+    except ControlFailed as error:
+        print(f"leveret ctl: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    print(json.dumps(result) if options.json else _as_text(result))
+    return EXIT_OK
+
+
+def _as_text(result: Any) -> str:
+    if isinstance(result, list):
+        return "\n".join(
+            " ".join(f"{key}={value}" for key, value in row.items() if key != "counters") for row in result
+        )
+    if isinstance(result, dict):
+        return "\n".join(f"{key}: {value}" for key, value in result.items())
+    return str(result)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

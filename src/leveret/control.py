@@ -1,0 +1,153 @@
+"""The command table by which a running broker is ruled.
+
+Requests are JSON, {"command": NAME, "arguments": {...}}, published to the exchange `leveret.control` by a user with
+the tag administrator; the answer, {"ok": true, "result": ...} or {"ok": false, "error": TEXT}, goes to reply_to with
+the request's correlation_id. Source: rulings 24.
+"""
+
+import json
+import logging
+from collections.abc import Callable
+from typing import Any
+
+from . import __version__
+from .engine import Broker, Envelope, VirtualHost
+from .engine.content import PLAIN, ContentError, PropertyValue, decode_properties, encode_header
+
+logger = logging.getLogger("leveret.control")
+
+EXCHANGE = "leveret.control"
+
+Command = Callable[[dict[str, Any]], Any]
+
+
+class CommandError(Exception):
+    """The command cannot be done; the message is for the operator."""
+
+
+class ControlTable:
+    """Commands by name. `reload` and `edge_status` belong to the composition root."""
+
+    def __init__(
+        self, *, reload: Callable[[], list[str]] | None = None, edge_status: Callable[[], dict[str, Any]] | None = None
+    ) -> None:
+        self._broker: Broker | None = None
+        self._reload = reload
+        self._edge_status = edge_status
+        self._started_ms = 0
+        self.commands: dict[str, Command] = {
+            "status": self._status,
+            "queues": self._queues,
+            "reload": self._reload_command,
+        }
+
+    def attach(self, broker: Broker) -> None:
+        """The broker that the commands rule."""
+        self._broker = broker
+        self._started_ms = broker.clock.wall_ms()
+
+    @property
+    def broker(self) -> Broker:
+        """The attached broker."""
+        assert self._broker is not None
+        return self._broker
+
+    def run(self, name: object, arguments: object = None) -> Any:
+        """Do one command. Raises: CommandError."""
+        command = self.commands.get(name) if isinstance(name, str) else None
+        if command is None:
+            raise CommandError(f"unknown command {name!r}, expected one of {', '.join(self.commands)}")
+        if arguments is not None and not isinstance(arguments, dict):
+            raise CommandError("arguments must be an object")
+        return command(arguments or {})
+
+    # -- over AMQP --------------------------------------------------------------------------------------------------
+
+    def handle(self, vhost: VirtualHost, envelope: Envelope, blob: bytes) -> None:
+        """Serve one request message (an `engine.service.Handler`)."""
+        header, body = envelope.framing.split(blob)
+        try:
+            properties = decode_properties(header)
+        except ContentError:
+            properties = {}
+        answer = self._answer(body)
+        reply_to = properties.get("reply_to")
+        if not isinstance(reply_to, bytes) or not reply_to:
+            return
+        kept: dict[str, PropertyValue] = {"content_type": b"application/json"}
+        if isinstance(properties.get("correlation_id"), bytes):
+            kept["correlation_id"] = properties["correlation_id"]
+        raw = json.dumps(answer).encode()
+        reply = Envelope("", reply_to.decode("utf-8", "replace"))
+        vhost.publish_by_name(reply, [PLAIN.join(encode_header(len(raw), kept), raw)])
+
+    def _answer(self, body: bytes) -> dict[str, Any]:
+        try:
+            request = json.loads(body)
+            if not isinstance(request, dict):
+                raise CommandError("a request is an object with a command")
+            return {"ok": True, "result": self.run(request.get("command"), request.get("arguments"))}
+        except (ValueError, RecursionError):
+            return {"ok": False, "error": "the request is not JSON"}
+        except CommandError as error:
+            return {"ok": False, "error": str(error)}
+        except Exception as error:
+            logger.exception("a control command failed")
+            return {"ok": False, "error": f"internal error: {type(error).__name__}"}
+
+    # -- commands ---------------------------------------------------------------------------------------------------
+
+    def _status(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        _no_arguments("status", arguments)
+        statistics = self.broker.statistics()
+        return {
+            "product": "leveret",
+            "version": __version__,
+            "uptime_ms": self.broker.clock.wall_ms() - self._started_ms,
+            "connections": statistics.clients,
+            "vhosts": statistics.vhosts,
+            "exchanges": statistics.exchanges,
+            "queues": statistics.queues,
+            "consumers": statistics.consumers,
+            "ready": statistics.ready,
+            "unacked": statistics.unacked,
+            "deadlines": statistics.deadlines,
+            "counters": statistics.counters,
+            **(self._edge_status() if self._edge_status is not None else {}),
+        }
+
+    def _queues(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        wanted = arguments.pop("vhost", None)
+        _no_arguments("queues", arguments)
+        if wanted is not None and wanted not in self.broker.virtual_hosts:
+            raise CommandError(f"no virtual host {wanted!r}")
+        return [
+            {
+                "vhost": vhost.name,
+                "name": queue.name,
+                "durable": queue.durable,
+                "exclusive": queue.exclusive,
+                "auto_delete": queue.auto_delete,
+                "ready": len(queue.ready),
+                "unacked": queue.unacked,
+                "consumers": len(queue.consumers),
+                "counters": queue.counters.as_dict(),
+            }
+            for vhost in self.broker.virtual_hosts.values()
+            if wanted is None or vhost.name == wanted
+            for queue in vhost.queues.values()
+        ]
+
+    def _reload_command(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        _no_arguments("reload", arguments)
+        if self._reload is None:
+            raise CommandError("this broker was started without configuration files")
+        faults = self._reload()
+        if faults:
+            raise CommandError("nothing was changed:\n" + "\n".join(faults))
+        return {"reloaded": True}
+
+
+def _no_arguments(command: str, arguments: dict[str, Any]) -> None:
+    if arguments:
+        raise CommandError(f"{command}: unknown argument {next(iter(arguments))!r}")
