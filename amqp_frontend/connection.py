@@ -45,6 +45,7 @@ from .wire import (
     HEARTBEAT,
     METHOD,
     METHOD_HEAD,
+    PROTOCOL_HEADER,
 )
 
 HEADER_, STARTING, SECURING, TUNING, OPENING, RUNNING, CLOSING, CLOSED, REFUSED = ConnectionState
@@ -85,10 +86,6 @@ _CHANNEL_METHODS = frozenset(
     for method_id in method_ids
 )
 
-#: Protocol headers that are accepted: 0-9-1, and the two older spellings that RabbitMQ 3 takes for it.
-_HEADERS = {b"AMQP\x00\x00\x09\x01": (0, 9), b"AMQP\x01\x01\x00\x09": (0, 9), b"AMQP\x01\x01\x08\x00": (8, 0)}
-
-
 class Connection:
     """The protocol state of one connection, from the server's side."""
 
@@ -125,13 +122,12 @@ class Connection:
                         yield HeaderRejected()
                     return
                 position = 8
-                version = _HEADERS.get(data[:8])
-                if version is None:
+                if data[:8] != PROTOCOL_HEADER:
                     position = size
                     yield HeaderRejected()
                     return
-                yield HeaderReceived(version)
-            while size - position >= FRAME_OVERHEAD:
+                yield HeaderReceived()
+            while size - position >= FRAME_HEAD.size:
                 if self.state is RUNNING and size - position >= 21:
                     kind, number, length, index = METHOD_HEAD.unpack_from(data, position)
                     if kind == METHOD:
@@ -186,7 +182,7 @@ class Connection:
         startswith = data.startswith
         size = len(data)
         number = channel.number
-        body_max = self.frame_max - FRAME_OVERHEAD
+        body_max = min(self.frame_max - FRAME_OVERHEAD, channel.message_size_max)
         start = position
         facts: PropertyFacts | None = None
         method_frame = data[start : start + method_size]

@@ -48,7 +48,7 @@ def header_received(session: AmqpSession, event: HeaderReceived) -> None:
     properties: FieldTable = {"capabilities": Field("F", {name: Field("t", True) for name in CAPABILITIES})}
     properties.update({key: Field("S", text.encode()) for key, text in texts.items()})
     mechanisms = " ".join(options.mechanisms)
-    session.send(0, commands.Connection.Start, *event.version, properties, mechanisms, "en_US")
+    session.send(0, commands.Connection.Start, 0, 9, properties, mechanisms, "en_US")
 
 
 def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None:
@@ -87,6 +87,7 @@ def _secure_ok(session: AmqpSession, method: commands.Connection.SecureOk) -> No
 
 def _tune_ok(session: AmqpSession, method: commands.Connection.TuneOk) -> None:
     options = session.options
+    session.connection.current_ids = (10, 30)  # RabbitMQ 4 blames the tune that was answered badly
     if method.frame_max < FRAME_MIN and method.frame_max:
         raise TuneTooLow(what="frame_max", value=method.frame_max, limit=FRAME_MIN)
     for what, value, limit in (

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class HeaderReceived:
-    """The peer speaks AMQP 0-9-1. `version`: what it asked for, as (major, minor) for connection.start."""
-
-    version: tuple[int, int]
+    """The peer speaks AMQP 0-9-1."""
 
 
 @dataclass(slots=True)

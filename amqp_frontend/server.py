@@ -17,7 +17,7 @@ import trio
 from ..engine import Broker
 from .options import FrontendOptions
 from .sasl import Peer
-from .session import REPLIES_MAX, AmqpSession
+from .session import AmqpSession
 from .turn import handle_bytes
 
 logger = logging.getLogger("leveret.amqp")
@@ -131,10 +131,10 @@ class Endpoint:
                     handle_bytes(session, data)
                     end_turn()  # sends what this and other connections got
                     if session.has_output or session.finished:
+                        stalled = session.is_stalled
                         self.flush()
-                    if session.reply_size > REPLIES_MAX and self._writing:
-                        self.drained = trio.Event()  # replies that nobody reads: no more requests
-                        await self.drained.wait()
+                        if stalled:
+                            await self._catch_up()
         except (OSError, trio.ClosedResourceError):
             pass
         except Exception:
@@ -147,6 +147,21 @@ class Endpoint:
                 logger.exception("%s: internal error while cleaning up", session.peer.name)
             self._close()
             self._server.forget(self)
+
+    async def _catch_up(self) -> None:
+        """Answers that the peer does not read: no more requests are looked at until they are sent."""
+        session = self.session
+        stalled = True
+        while stalled and not session.finished:
+            if self._writing:
+                self.drained = trio.Event()
+                await self.drained.wait()
+            else:
+                await trio.lowlevel.checkpoint()
+            handle_bytes(session, b"")
+            self._server.runtime.end_turn()
+            stalled = session.is_stalled
+            self.flush()
 
     def _close(self) -> None:
         try:
@@ -258,17 +273,12 @@ async def serve(
     """
     async with trio.open_nursery() as nursery:
         server = Server(runtime, options, nursery)
-        accepting = trio.CancelScope()
-
-        async def accept(listener: socket.socket) -> None:
-            with accepting:
-                await server.accept_from(listener)
-
-        for listener in listeners:
-            listener.setblocking(False)
-            nursery.start_soon(accept, listener)
-        task_status.started()
-        await stopping.wait()
-        accepting.cancel()
+        async with trio.open_nursery() as accepting:
+            for listener in listeners:
+                listener.setblocking(False)
+                accepting.start_soon(server.accept_from, listener)
+            task_status.started()
+            await stopping.wait()
+            accepting.cancel_scope.cancel()
         await server.stop(STOP_PATIENCE_S)
         nursery.cancel_scope.cancel()

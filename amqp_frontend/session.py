@@ -104,6 +104,11 @@ class AmqpSession:
         return bool(self._out) or (self.client is not None and bool(self.client.outbox))
 
     @property
+    def is_stalled(self) -> bool:
+        """Whether so many answers wait unsent that no more requests should be read."""
+        return self.reply_size > REPLIES_MAX
+
+    @property
     def is_logged_in(self) -> bool:
         """Whether the connection is past its handshake."""
         return self.client is not None

@@ -36,7 +36,11 @@ HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS
 
 
 def handle_bytes(session: AmqpSession, data: bytes) -> None:
-    """Handle one read. Afterwards the broker's turn is to be ended and the output sent."""
+    """Handle one read. Afterwards the broker's turn is to be ended and the output sent.
+
+    When answers pile up unsent, part of the read is left: `session.is_stalled` until they are taken; call again with
+    no octets then.
+    """
     session.received(data)
     connection = session.connection
     while True:
@@ -46,8 +50,8 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
                     EVENT_HANDLERS[type(event)](session, event)
                 except (EngineError, PeerError) as error:
                     session.refuse(error, getattr(event, "channel", None))
-                if session.finished:
-                    break
+                if session.finished or session.is_stalled:
+                    break  # what was not looked at stays in the connection's buffer
             break
         except PeerError as error:
             session.refuse(error, None)

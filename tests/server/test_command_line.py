@@ -1,0 +1,209 @@
+"""`leveret serve`, `check` and `ctl` as a person or a script meets them. Source: interfaces page."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pika
+import pytest
+from broker_process import leveret_serve
+
+
+def leveret(*arguments: str, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
+    """Run one command to its end."""
+    command = [sys.executable, "-m", "leveret", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, timeout=30, cwd=cwd)
+
+
+def test_ready_lines_come_in_the_order_given_with_real_ports(tmp_path: Path) -> None:
+    """One line a listener on stdout: the real port also for :0, unix:PATH as it is."""
+    listen = ("127.0.0.1:0", f"unix:{tmp_path}/s", "[::1]:0" if socket.has_ipv6 else "127.0.0.1:0")
+    with leveret_serve(tmp_path, listen=listen) as broker:
+        assert broker.lines[0] == f"leveret ready amqp://127.0.0.1:{broker.port}/"
+        assert broker.port > 0
+        assert broker.lines[1] == f"leveret ready unix:{tmp_path}/s"
+        with socket.socket(socket.AF_UNIX) as client:
+            client.connect(f"{tmp_path}/s")
+            client.sendall(b"AMQP\x00\x00\x09\x01")
+            assert client.recv(4) == b"\x01\x00\x00\x00"
+        assert broker.stop() == 0
+        assert not os.path.exists(tmp_path / "s")
+
+
+def test_sigterm_says_320_to_all_and_exits_0(tmp_path: Path) -> None:
+    """connection.close 320 with RabbitMQ's text goes to every connection, then exit 0."""
+    with leveret_serve(tmp_path) as broker:
+        connections = [pika.BlockingConnection(pika.URLParameters(broker.url)) for _ in range(3)]
+        broker.process.terminate()
+        for connection in connections:
+            with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
+                connection.process_data_events(time_limit=10)
+            assert closed.value.reply_code == 320
+            assert closed.value.reply_text == (
+                "CONNECTION_FORCED - broker forced connection closure with reason 'shutdown'"
+            )
+        assert broker.process.wait(timeout=10) == 0
+
+
+def test_a_taken_port_is_exit_1_and_one_sentence(tmp_path: Path) -> None:
+    """No traceback: what is wrong, in a line."""
+    with leveret_serve(tmp_path) as broker:
+        second = leveret("serve", "--memory", "--listen", f"127.0.0.1:{broker.port}")
+        assert second.returncode == 1
+        assert second.stdout == ""
+        (line,) = second.stderr.splitlines()
+        assert line.startswith(f"leveret: cannot listen on 127.0.0.1:{broker.port}: ")
+
+
+def test_without_memory_it_warns_once_that_nothing_is_kept(tmp_path: Path) -> None:
+    """Until there is a journal, `serve` says so in one warning."""
+    command = [sys.executable, "-m", "leveret", "serve", "--listen", "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
+        assert process.stdout is not None and process.stdout.readline().startswith("leveret ready")
+        process.terminate()
+        _, log = process.communicate(timeout=20)
+    assert log.count("no journal") == 1
+    assert not (tmp_path / "leveret-data").exists()
+
+
+@pytest.mark.parametrize(
+    "config, fault",
+    [
+        ("[broker]\nheartbeet = 5\n", ":2: heartbeet: unknown key in [broker], did you mean 'heartbeat'?"),
+        ("[brokr]\n", ":1: brokr: unknown table, did you mean 'broker'?, expected one of "),
+        ("[broker]\n\nheartbeat = 'soon'\n", ":3: heartbeat: 'soon' is not right, expected a duration"),
+        ("[limits]\nmessage-size = -1\n", ":2: message-size: -1 is not right, expected a size"),
+        ("[broker]\nprofile = 'kafka'\n", ":2: profile: 'kafka' is not right, expected one of leveret"),
+        ("[broker]\nlisten = [1]\n", ":2: listen: [1] is not right, expected a list of texts"),
+        ("broker = 3\n", ":1: broker: expected a table [broker]"),
+        ("[broker\n", ":1: TOML: "),
+        ("[[user]]\nname = 'x'\n", ":1: user: this version does not have it yet"),
+    ],
+)
+def test_configuration_faults_name_file_line_and_key(tmp_path: Path, config: str, fault: str) -> None:
+    """Exit 2 from serve and check alike, each fault as FILE:LINE: KEY: what is wrong, what was expected."""
+    file = tmp_path / "bad.toml"
+    file.write_text(config)
+    served = leveret("serve", "--memory", "--config", str(file))
+    assert served.returncode == 2
+    assert served.stderr.startswith(f"{file}{fault}"), served.stderr
+    checked = leveret("check", str(file))
+    assert checked.returncode == 2
+    assert checked.stdout.startswith(f"{file}{fault}")
+
+
+def test_all_faults_come_in_one_go(tmp_path: Path) -> None:
+    """Nobody mends a file one fault at a time."""
+    file = tmp_path / "bad.toml"
+    file.write_text("[broker]\nheartbeet = 5\nprofile = 'x'\n[limits]\nmemory = 'much'\n")
+    checked = leveret("check", str(file), str(tmp_path / "missing.toml"))
+    assert checked.returncode == 2
+    assert len(checked.stdout.splitlines()) == 4
+
+
+def test_check_says_ok_and_warns_of_keys_without_effect(tmp_path: Path) -> None:
+    """A right file is `ok`, exit 0; a key of a later version is accepted, aloud."""
+    file = tmp_path / "good.toml"
+    file.write_text("[broker]\nheartbeat = '30s'\n[journal]\nfsync = 'never'\n")
+    checked = leveret("check", str(file))
+    assert checked.returncode == 0
+    warning, ok = checked.stdout.splitlines()
+    assert warning == f"warning: {file}:4: fsync: accepted, but without effect in this version"
+    assert ok == "ok"
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "amqps://127.0.0.1:5671", "unix:"])
+def test_bad_addresses_are_exit_2(address: str) -> None:
+    """What can't be listened on is said before anything starts."""
+    served = leveret("serve", "--memory", "--listen", address)
+    assert served.returncode == 2
+    assert repr(address) in served.stderr
+    assert "Traceback" not in served.stderr
+
+
+def test_ctl_status_queues_and_reload(tmp_path: Path) -> None:
+    """The control table over AMQP itself, as text and as JSON."""
+    with leveret_serve(tmp_path, config="[broker]\nheartbeat = '60s'\n") as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        channel.queue_declare("work", durable=True)
+        channel.basic_publish("", "work", b"one")
+        channel.queue_declare("work", passive=True)
+        status = json.loads(leveret("ctl", "--url", broker.url, "--json", "status").stdout)
+        assert status["product"] == "leveret"
+        assert status["ready"] == 1
+        assert status["connections"] == 2  # pika and ctl itself
+        queues = json.loads(leveret("ctl", "--url", broker.url, "--json", "queues").stdout)
+        assert {queue["name"]: queue["ready"] for queue in queues}["work"] == 1
+        assert "name=work" in leveret("ctl", "--url", broker.url, "queues", "vhost=/").stdout
+        assert leveret("ctl", "--url", broker.url, "reload").returncode == 0
+        (tmp_path / "leveret.toml").write_text("[broker]\nheartbeat = '7s'\n")
+        assert leveret("ctl", "--url", broker.url, "reload").returncode == 0
+        with socket.create_connection(("127.0.0.1", broker.port)) as client:
+            client.sendall(b"AMQP\x00\x00\x09\x01")
+            client.recv(4096)
+            client.sendall(start_ok())
+            assert client.recv(4096)[-3:-1] == b"\x00\x07"  # tune offers the new heartbeat
+        (tmp_path / "leveret.toml").write_text("[broker]\nheartbeat = 'never'\n")
+        refused = leveret("ctl", "--url", broker.url, "reload")
+        assert refused.returncode == 1
+        assert "nothing was changed" in refused.stderr and "leveret.toml:2: heartbeat" in refused.stderr
+        connection.close()
+
+
+def start_ok() -> bytes:
+    """connection.start-ok for guest."""
+    from pamqp import commands, frame
+
+    return frame.marshal(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"), 0)
+
+
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (("nonsense",), "unknown command 'nonsense'"),
+        (("status", "x=1"), "status: unknown argument 'x'"),
+        (("queues", "vhost=none"), "no virtual host 'none'"),
+    ],
+)
+def test_ctl_refuses_what_it_does_not_know(tmp_path: Path, arguments: tuple[str, ...], message: str) -> None:
+    """One clear sentence, exit 1."""
+    with leveret_serve(tmp_path) as broker:
+        done = leveret("ctl", "--url", broker.url, *arguments)
+        assert done.returncode == 1
+        assert message in done.stderr
+
+
+def test_ctl_says_why_it_cannot_reach_the_broker(tmp_path: Path) -> None:
+    """Nothing there, a wrong password, no AMQP: no traceback."""
+    with leveret_serve(tmp_path) as broker:
+        wrong = leveret("ctl", "--url", f"amqp://guest:wrong@127.0.0.1:{broker.port}/", "status")
+        assert wrong.returncode == 1 and "ACCESS_REFUSED" in wrong.stderr
+        port = broker.port
+    gone = leveret("ctl", "--url", f"amqp://guest:guest@127.0.0.1:{port}/", "status")
+    assert gone.returncode == 1 and "cannot reach" in gone.stderr
+    bad = leveret("ctl", "--url", "not a url", "status")
+    assert bad.returncode == 1 and "is not a URL" in bad.stderr
+
+
+def test_only_administrators_publish_to_the_control_exchange(tmp_path: Path) -> None:
+    """For everybody the exchange is there and internal; requests that are no JSON get an answer all the same."""
+    with leveret_serve(tmp_path) as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        channel.exchange_declare("leveret.control", passive=True)
+        queue = channel.queue_declare("", exclusive=True).method.queue
+        for body in (b"{", b"[]", b"\xff", b'{"command": 3}', b'{"command": "status", "arguments": []}'):
+            channel.basic_publish("leveret.control", "", body, pika.BasicProperties(reply_to=queue, correlation_id="7"))
+            _, properties, answer = channel.basic_get(queue, auto_ack=True)
+            assert properties.correlation_id == "7"
+            assert json.loads(answer)["ok"] is False
+        channel.basic_publish("leveret.control", "", b"no reply wanted")
+        assert channel.basic_get(queue) == (None, None, None)
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as closed:
+            channel.exchange_delete("leveret.control")
+        assert closed.value.reply_code == 403
+        connection.close()

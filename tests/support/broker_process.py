@@ -1,0 +1,64 @@
+"""A real `leveret serve` in a process of its own, for tests of what only a process has."""
+
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class BrokerProcess:
+    """A running broker: `lines` it printed when ready, `port` of the first TCP listener."""
+
+    def __init__(self, process: "subprocess.Popen[str]", lines: list[str], log: Path) -> None:
+        self.process = process
+        self.lines = lines
+        self._log = log
+        ports = [int(match[1]) for line in lines if (match := re.search(r":(\d+)/$", line))]
+        self.port = ports[0] if ports else 0
+
+    @property
+    def url(self) -> str:
+        """For clients."""
+        return f"amqp://guest:guest@127.0.0.1:{self.port}/"
+
+    @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self.process.pid
+
+    def log(self) -> str:
+        """What it logged so far."""
+        return self._log.read_text()
+
+    def stop(self) -> int:
+        """SIGTERM, then the exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout=20)
+
+
+@contextmanager
+def leveret_serve(
+    directory: Path, *arguments: str, config: str | None = None, listen: tuple[str, ...] = ("127.0.0.1:0",)
+) -> Iterator[BrokerProcess]:
+    """Start a broker with its files in `directory`; killed at the end if it still runs."""
+    command = [sys.executable, "-m", "leveret", "serve", "--memory", *arguments]
+    for address in listen:
+        command += ["--listen", address]
+    if config is not None:
+        (directory / "leveret.toml").write_text(config)
+        command += ["--config", str(directory / "leveret.toml")]
+    log = directory / "log"
+    with (
+        log.open("w") as stderr,
+        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=directory) as process,
+    ):
+        try:
+            assert process.stdout is not None
+            lines = [process.stdout.readline().strip() for _ in listen]
+            assert all(line.startswith("leveret ready ") for line in lines), (lines, log.read_text())
+            yield BrokerProcess(process, lines, log)
+        finally:
+            process.kill()
