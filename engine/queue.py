@@ -8,7 +8,8 @@ Source: behaviour page 2.4, 2.7, 2.12, 4; performance page 4.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import repeat
+from functools import partial
+from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
 from .consumer import Consumer
@@ -117,13 +118,14 @@ class Queue:
             width = len(eligible)
             first = eligible[0]
             if width == 1:
-                room = min(first.credit(), count - taken)
-                size = first.client.affordable(blobs, taken, taken + room)
+                limit = self._limit(first, count - taken)
+                size = first.client.affordable(blobs, taken, taken + limit)
                 run = blobs if size == count else blobs[taken : taken + size]
                 first.session.deliver_new(first, range(first_id + taken, first_id + taken + size), envelope, run)
                 taken += size
             else:
-                share = self._share(eligible, count - taken, lambda index: len(blobs[taken + index]))  # noqa: B023
+                rest = blobs[taken:]
+                share = self._share(eligible, len(rest), partial(_octets, rest))
                 stop = taken + share * width
                 ids = range(first_id, first_id + count)
                 for index, consumer in enumerate(eligible, taken):
@@ -171,10 +173,10 @@ class Queue:
             width = len(eligible)
             first = eligible[0]
             if width == 1:
-                limit = min(first.credit(), len(ready))
+                limit = self._limit(first, len(ready))
                 first.session.deliver_ready(first, _take(ready, limit, first.client.room()))
             else:
-                share = self._share(eligible, len(ready), lambda index: len(ready[index].blob))
+                share = self._share(eligible, len(ready), partial(_ready_octets, ready))
                 block = [ready.popleft() for _ in range(share * width)]
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])
@@ -201,16 +203,25 @@ class Queue:
                     break  # a limit shared by several consumers is looked at again after each delivery
         return found
 
-    def _share(self, eligible: list[Consumer], available: int, size_of: Callable[[int], int]) -> int:
-        """How many whole rounds of the rota can be dealt at once: the same result as one message at a time."""
+    def _limit(self, consumer: Consumer, available: int) -> int:
+        """How many messages the only eligible consumer may have before the rota is asked again."""
+        if consumer.session.prefetch_total and len(self.consumers) > 1:
+            return 1  # it shares its limit with consumers that are to have their turns
+        return min(consumer.credit(), available)
+
+    def _share(self, eligible: list[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
+        """How many whole rounds of the rota can be dealt at once: the same result as one message at a time.
+
+        `octets_of(count)`: the size of the next `count` messages; no client may be given more than its room.
+        """
         width = len(eligible)
         share = min(available // width, SHARE_MAX)
-        if share > 1:
-            share = max(1, min(share, min(consumer.credit() for consumer in eligible)))
-            room = min(consumer.client.room() for consumer in eligible)
-            if sum(size_of(index) for index in (0, share * width // 2, share * width - 1)) * share > room:
-                share = 1  # big messages: one at a time, so that no client is given more than its room
-        return share
+        if share <= 1 or len({consumer.session for consumer in eligible}) < width:
+            return 1  # consumers of one session: its deliveries are numbered in queue order
+        share = max(1, min(share, min(consumer.credit() for consumer in eligible)))
+        room = min(consumer.client.room() for consumer in eligible)
+        octets = octets_of(share * width)
+        return share if octets <= room else max(1, share * room // octets)
 
     # -- consumers --------------------------------------------------------------------------------------------------
 
@@ -274,6 +285,14 @@ def _take(ready: deque[Message], limit: int, room: int) -> list[Message]:
         if room <= 0:
             break
     return taken
+
+
+def _octets(blobs: Sequence[bytes], count: int) -> int:
+    return sum(map(len, blobs[:count]))
+
+
+def _ready_octets(ready: deque[Message], count: int) -> int:
+    return sum(len(message.blob) for message in islice(ready, count))
 
 
 def _id_of(message: Message) -> int:
