@@ -37,6 +37,21 @@ lint: $(VENV)/.dev
 
 types: $(VENV)/.dev
 	@$(BIN)/mypy -p leveret
+	@$(BIN)/mypy --strict benchmarks/*.py
+
+# Beside RabbitMQ in the same run; `make bench ARGS="--only S1-16,S2"`.
+bench: $(VENV)/.dev
+	@$(BIN)/python benchmarks/compare.py $(ARGS)
+
+bench-quick: $(VENV)/.dev
+	@$(BIN)/python benchmarks/compare.py --quick $(ARGS)
+
+soak: $(VENV)/.dev
+	@$(BIN)/python benchmarks/soak.py $(ARGS)
+
+# Debian's packages of the brokers that we compare with.
+peers:
+	apt-get install -y rabbitmq-server garagemq
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

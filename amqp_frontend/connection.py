@@ -86,6 +86,7 @@ _CHANNEL_METHODS = frozenset(
     for method_id in method_ids
 )
 
+
 class Connection:
     """The protocol state of one connection, from the server's side."""
 

@@ -51,7 +51,7 @@ class Endpoint:
         self.socket = sock
         self.session = AmqpSession(server.runtime.broker, server.options(), peer, self.flush)
         self.scope = trio.CancelScope()
-        self._pending: memoryview | None = None  # taken from the session, not yet taken by the kernel
+        self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
         self._writing = False
         self.drained: trio.Event | None = None
 
@@ -73,45 +73,50 @@ class Endpoint:
             self.scope.cancel()
 
     def _send_all(self) -> bool:
-        """Send until nothing is left (True) or the socket is full (False)."""
+        """Send what was left over, then what the session has: all of it (True) or till the socket is full (False)."""
         while True:
             data = self._pending
             if data is None:
                 out = self.session.take_output()
                 if not out:
                     return True
-                data = memoryview(b"".join(out) if len(out) > 1 else out[0])
+                data = b"".join(out) if len(out) > 1 else out[0]
             try:
                 sent = self.socket.send(data)
             except BlockingIOError:
-                self._pending = data
-                return False
+                sent = 0
             except OSError:
                 self._pending = None  # the peer is gone; its reader finds out too
                 self.session.finished = True
                 return True
             if sent < len(data):
-                self._pending = data[sent:]
+                self._pending = memoryview(data)[sent:]
                 return False
+            if self._pending is None:
+                return True
             self._pending = None
 
     async def _write(self) -> None:
         """Exists while the socket is full."""
+        session = self.session
         try:
-            while True:
+            while self.socket.fileno() >= 0:  # the reader may have closed it before this task came to run
                 await trio.lowlevel.wait_writable(self.socket)
                 if self._send_all():
                     break
         except (OSError, trio.ClosedResourceError):
-            self.session.finished = True
+            session.finished = True
+        except Exception:
+            logger.exception("%s: internal error", session.peer.name)
+            session.abort = session.finished = True
         self._writing = False
         if self.drained is not None:
             self.drained.set()
             self.drained = None
-        if self.session.finished:
+        if session.finished:
             self.scope.cancel()
         else:
-            self.session.output_sent()
+            session.output_sent()
             self._server.runtime.end_turn()
 
     async def serve(self) -> None:

@@ -61,7 +61,8 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
             session.refuse(InternalError(), None)
         if connection.state is not ConnectionState.CLOSING:
             break  # refused: nothing that follows matters
-    session.confirm()
+    if session.confirming:
+        session.confirm()
 
 
 def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:

@@ -1,0 +1,99 @@
+"""A client that sends whatever it is told to, octets or pamqp's frames, and can be cut off at any time."""
+
+from __future__ import annotations
+
+import random
+import socket
+import struct
+from contextlib import suppress
+from typing import Any
+
+from pamqp import base, commands, frame, header
+
+LOOPBACK = "127.0.0.1"
+DEADLINE_SECONDS = 20.0
+RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST
+
+
+class Unexpected(Exception):
+    """The broker did something else than AMQP says."""
+
+
+class RawClient:
+    """A connection that sends whatever it is told to, also half of it, and may be cut at any time."""
+
+    def __init__(self, port: int, *, receive_buffer_bytes: int | None = None) -> None:
+        self._socket = socket.socket()
+        if receive_buffer_bytes is not None:
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
+        self._socket.settimeout(DEADLINE_SECONDS)
+        self._socket.connect((LOOPBACK, port))
+        self._received = b""
+
+    def handshake(self) -> None:
+        """Up to an open channel 1."""
+        self.write(b"AMQP\0\0\x09\x01")
+        self.expect(commands.Connection.Start)
+        self.send(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"), channel=0)
+        tune = self.expect(commands.Connection.Tune)
+        self.send(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, 0), channel=0)
+        self.send(commands.Connection.Open("/"), channel=0)
+        self.expect(commands.Connection.OpenOk)
+        self.send(commands.Channel.Open())
+        self.expect(commands.Channel.OpenOk)
+
+    def write(self, octets: bytes) -> None:
+        """Send octets as they are."""
+        self._socket.sendall(octets)
+
+    def send(self, method: base.Frame, *, channel: int = 1) -> None:
+        """Send one method."""
+        self.write(frame.marshal(method, channel))
+
+    def expect(self, kind: type[base.Frame]) -> Any:
+        """The next method, which must be of this kind; frames of contents are skipped. Raises: Unexpected."""
+        while True:
+            received = self._next_frame()
+            if isinstance(received, kind):
+                return received
+            if isinstance(received, base.Frame):
+                raise Unexpected(f"{received.name} instead of {kind.__name__}")
+
+    def read_to_end(self) -> bytes:
+        """Everything until the broker closes; a reset counts as closing."""
+        octets = self._received
+        with suppress(ConnectionError):
+            while data := self._socket.recv(65536):
+                octets += data
+        return octets
+
+    def finish(self) -> None:
+        """Close the TCP connection without AMQP's farewell."""
+        self._socket.close()
+
+    def reset(self) -> None:
+        """Close it by RST, as a killed machine does."""
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
+        self._socket.close()
+
+    def leave(self, chance: random.Random) -> None:
+        """By one way or the other."""
+        chance.choice((self.finish, self.reset))()
+
+    def _next_frame(self) -> object:
+        while len(self._received) < 7 or len(self._received) < 8 + int.from_bytes(self._received[3:7]):
+            data = self._socket.recv(65536)
+            if not data:
+                raise Unexpected("the broker closed the connection")
+            self._received += data
+        size, _, received = frame.unmarshal(self._received)
+        self._received = self._received[size:]
+        return received
+
+
+def publish_octets(exchange: str, routing_key: str, body: bytes, *, mandatory: bool = False) -> bytes:
+    """A publish with its content, as frames on channel 1."""
+    method = commands.Basic.Publish(exchange=exchange, routing_key=routing_key, mandatory=mandatory)
+    content = header.ContentHeader(body_size=len(body), properties=commands.Basic.Properties(delivery_mode=1))
+    octets = frame.marshal(method, 1) + frame.marshal(content, 1)
+    return octets + (struct.pack(">BHI", 3, 1, len(body)) + body + b"\xce" if body else b"")

@@ -1,0 +1,95 @@
+"""What is measured, and what we want to reach. Ratios are to RabbitMQ's figure in the same round."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Goal:
+    """Bounds on ratios to RabbitMQ; None: none. CPU is the broker's seconds per message."""
+
+    rate_min: float | None = None
+    cpu_max: float | None = None
+    p50_max: float | None = None
+
+    def __str__(self) -> str:
+        parts = [
+            f"{name} {bound}"
+            for name, bound in (
+                ("rate ≥", f"{self.rate_min:g}x" if self.rate_min else ""),
+                ("CPU ≤", f"{self.cpu_max:.2f}x" if self.cpu_max else ""),
+                ("p50 ≤", f"{self.p50_max:g}x" if self.p50_max else ""),
+            )
+            if bound
+        ]
+        return ", ".join(parts) or "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """One load: the generator's flags, and how many messages the first, calibrating run takes.
+
+    `paced` loads last a given time instead of a number of messages; their rate is given and not compared.
+    """
+
+    name: str
+    title: str
+    flags: tuple[str, ...]
+    count_first: int
+    goal: Goal
+    paced: bool = False
+
+
+CONFIRMED = ("--prefetch", "100", "--confirm", "200", "--size", "1024")
+
+SCENARIOS = {
+    scenario.name: scenario
+    for scenario in (
+        Scenario("S1-16", "16 B, automatic ack", ("--size", "16"), 100_000, Goal(3, 0.20)),
+        Scenario("S1-1k", "1 KiB, automatic ack", ("--size", "1024"), 50_000, Goal(5, 0.17)),
+        Scenario("S1-rich", "1 KiB, headers and ids", ("--size", "1024", "--props", "rich"), 50_000, Goal()),
+        Scenario("mixed", "sizes, keys, exchanges mixed", ("--mixed",), 30_000, Goal()),
+        Scenario("S2", "1 KiB, ack each, confirms", ("--ack", "1", *CONFIRMED), 20_000, Goal(4, 0.16)),
+        Scenario(
+            "S4",
+            "4 producers, 4 consumers, ack per 10",
+            ("--ack", "10", "--producers", "4", "--consumers", "4", *CONFIRMED),
+            20_000,
+            Goal(4, 0.17),
+        ),
+        Scenario(
+            "mixed-acked",
+            "mixed, 4 and 4, ack per 10, confirms",
+            ("--mixed", "--ack", "10", "--producers", "4", "--consumers", "4", "--prefetch", "100", "--confirm", "200"),
+            20_000,
+            Goal(),
+        ),
+        Scenario(
+            "S5",
+            "1 KiB, fanout to 10 (deliveries)",
+            ("--size", "1024", "--fanout", "--queues", "10", "--consumers", "10"),
+            5_000,
+            Goal(7, 0.11),
+        ),
+        Scenario(
+            "S6",
+            "1 KiB at 2,000/s, latency",
+            ("--size", "1024", "--rate", "2000"),
+            0,
+            Goal(cpu_max=0.6, p50_max=1.0),
+            paced=True,
+        ),
+        Scenario(
+            "S7",
+            "16 B backlog, fill and drain",
+            ("--mode", "backlog", "--confirm", "2000", "--ack", "100", "--prefetch", "1000"),
+            20_000,
+            Goal(),
+        ),
+        Scenario("S8", "connect, declare, publish, get, close", ("--mode", "churn-conn"), 100, Goal(rate_min=5)),
+    )
+}
+
+START_MS_MAX = 200.0
+IDLE_RSS_MB_MAX = 35.0
