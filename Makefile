@@ -53,5 +53,9 @@ soak: $(VENV)/.dev
 peers:
 	apt-get install -y rabbitmq-server garagemq
 
+# Five clients' own test suites against RabbitMQ and Leveret; `make clients ARGS="--only amqp"`.
+clients: $(VENV)/.dev
+	@$(BIN)/python -m leveret.interop.clients $(ARGS)
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -46,10 +46,10 @@ class KnownRoute(NamedTuple):
 class Assembly:
     """A content that did not come in one piece: publish seen, header or body frames still to come."""
 
-    __slots__ = ("arguments", "body", "body_size", "header", "is_oversized", "remaining")
+    __slots__ = ("body", "body_size", "header", "is_oversized", "method_frame", "remaining")
 
-    def __init__(self, arguments: bytes) -> None:
-        self.arguments = arguments
+    def __init__(self, method_frame: bytes) -> None:
+        self.method_frame = method_frame
         self.header: bytes | None = None
         self.body: list[bytes] = []
         self.body_size = 0
@@ -112,7 +112,7 @@ class Channel:
     def add_content(self, kind: int, payload: bytes) -> tuple[bytes, PropertyFacts, bytes, int] | None:
         """Add a header or body frame to the content being assembled.
 
-        Returns: (publish arguments, facts, blob, oversized body size) when the content is whole, else None.
+        Returns: (publish frame, facts, blob, oversized body size) when the content is whole, else None.
         Raises: ContentHeaderExpected, ContentHeaderOfOtherClass, ContentSizeTooLarge, UnknownFrame,
             ContentBodyExpected, ContentBodyTooLong, PropertiesUndecodable.
         """
@@ -129,8 +129,8 @@ class Channel:
         assert header is not None
         facts = self.facts_of(header[12:])
         if assembly.is_oversized:
-            return assembly.arguments, facts, b"", assembly.body_size
-        return assembly.arguments, facts, self._blob(header, assembly.body), 0
+            return assembly.method_frame, facts, b"", assembly.body_size
+        return assembly.method_frame, facts, self._blob(header, assembly.body), 0
 
     def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:
         if kind != HEADER:

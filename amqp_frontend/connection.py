@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from ..engine.content import PropertyFacts
 from .channel import Assembly, Channel, PublishArguments
-from .codec import METHODS, decode_method, ids_of
+from .codec import METHODS, decode_method, encode_method, ids_of
 from .protocol_events import (
     AcksReceived,
     ChannelMethod,
@@ -39,6 +39,7 @@ from .wire import (
     BODY,
     CONTENT_HEAD,
     FRAME_END,
+    FRAME_END_OCTET,
     FRAME_HEAD,
     FRAME_OVERHEAD,
     HEADER,
@@ -58,6 +59,8 @@ CHANNEL_CLOSE = 20 << 16 | 40
 CHANNEL_CLOSE_OK = 20 << 16 | 41
 CONNECTION_CLOSE = 10 << 16 | 50
 CONNECTION_CLOSE_OK = 10 << 16 | 51
+
+_CLOSE_OK_FRAME = encode_method(0, METHODS[CONNECTION_CLOSE_OK])
 
 #: The largest frame before tuning is done; room for big tokens, not for floods.
 FRAME_MAX_UNTUNED = 8192
@@ -90,7 +93,7 @@ _CHANNEL_METHODS = frozenset(
 class Connection:
     """The protocol state of one connection, from the server's side."""
 
-    __slots__ = ("_buffer", "channels", "current_ids", "frame_max", "publish_arguments", "state")
+    __slots__ = ("_buffer", "_to_skip", "channels", "current_ids", "frame_max", "publish_arguments", "state")
 
     def __init__(self) -> None:
         self.state = HEADER_
@@ -100,6 +103,12 @@ class Connection:
         #: Class and method id of the method being handled: what a close names as its cause.
         self.current_ids = (0, 0)
         self._buffer = b""
+        self._to_skip = 0  # octets that belong to a frame that was refused
+
+    def skip_everything(self) -> None:
+        """The rest of what the peer sends can't be read: throw it away."""
+        self._buffer = b""
+        self._to_skip = 1 << 62
 
     def step(self, step: ConnectionStep) -> None:
         """Move on by the table; a step that is not in it is our own mistake."""
@@ -108,9 +117,21 @@ class Connection:
     def receive_bytes(self, data: bytes) -> None:
         """Take what one read of the socket brought."""
         self._buffer = self._buffer + data if self._buffer else data
+        if self._to_skip:
+            self._skip()
+
+    def _skip(self) -> None:
+        if self._buffer.endswith(_CLOSE_OK_FRAME):
+            # The refused frame never came whole, and the peer has heard of its end: this is its goodbye.
+            self._to_skip = len(self._buffer) - len(_CLOSE_OK_FRAME)
+        skipped = min(self._to_skip, len(self._buffer))
+        self._to_skip -= skipped
+        self._buffer = self._buffer[skipped:]
 
     def events(self) -> Iterator[ProtocolEvent]:
         """What the octets so far mean. Raises PeerError at the octet that is wrong; call again for what follows."""
+        if self._to_skip:
+            self._skip()
         data = self._buffer
         self._buffer = b""
         size = len(data)
@@ -149,7 +170,10 @@ class Connection:
                                     continue
                 kind, number, length = FRAME_HEAD.unpack_from(data, position)
                 if length > self.frame_max:
-                    position = size  # nothing behind a frame that large is looked at
+                    self._to_skip = length + 1  # what follows its head is never looked at
+                    position += FRAME_HEAD.size
+                    if self.state is CLOSING:
+                        return
                     self.current_ids = (0, 0)
                     raise FrameTooLarge(type=kind, size=length, limit=self.frame_max - FRAME_OVERHEAD)
                 end = position + length + FRAME_OVERHEAD
@@ -177,16 +201,17 @@ class Connection:
         Returns the run and where it ends; (None, position) when the first is not of that form: then the frames are
         taken one at a time, which also finds what is wrong with them.
         """
-        method_size = length + FRAME_OVERHEAD
         blobs: list[bytes] = []
         append = blobs.append
         startswith = data.startswith
         size = len(data)
         number = channel.number
         body_max = min(self.frame_max - FRAME_OVERHEAD, channel.message_size_max)
+        known_facts = channel.facts
         start = position
-        facts: PropertyFacts | None = None
+        method_size = length + FRAME_OVERHEAD
         method_frame = data[start : start + method_size]
+        run_facts: PropertyFacts | None = None
         while True:
             # One message read with care ...
             header_start = position + method_size
@@ -212,12 +237,16 @@ class Connection:
                 or data[stop - 1] != FRAME_END
             ):
                 break
-            these = channel.facts_of(data[header_start + 19 : header_end - 1])
-            if facts is None:
-                facts = these
-            elif facts is not these:
+            properties = data[header_start + 19 : header_end - 1]
+            facts = known_facts.get(properties) or channel.facts_of(properties)
+            if run_facts is None:
+                run_facts = facts
+            elif run_facts is not facts:
                 break
             append(data[header_start:stop])
+            if not startswith(method_frame, stop):
+                position = stop
+                break
             # ... and then as many as begin with the very same octets (0.2 us each instead of 1.2).
             head = data[position:body_start]
             head_size = body_start - position
@@ -228,20 +257,19 @@ class Connection:
                     break
                 append(data[position + method_size : stop])
                 position = stop
-            if not startswith(method_frame, position):
-                break
-        if facts is None:
+        if run_facts is None:
             return None, start
         self.current_ids = (60, 40)
-        return PublishReceived(channel, method_frame[11:-1], facts, blobs), position
+        return PublishReceived(channel, method_frame, run_facts, blobs), position
 
-    def arguments_of(self, raw: bytes) -> PublishArguments:
-        """Decode the arguments of basic.publish, once for each form that keeps coming back.
+    def arguments_of(self, method_frame: bytes) -> PublishArguments:
+        """Decode the arguments of a basic.publish frame, once for each that keeps coming back.
 
         Raises: UndecodableArguments, MalformedShortString.
         """
-        known = self.publish_arguments.get(raw)
+        known = self.publish_arguments.get(method_frame)
         if known is None:
+            raw = method_frame[11:-1]
             method = decode_method(METHODS[PUBLISH], raw)
             known = PublishArguments(
                 method.exchange,  # type: ignore[attr-defined]
@@ -252,7 +280,7 @@ class Connection:
             )
             if len(self.publish_arguments) >= 512:
                 self.publish_arguments.clear()
-            self.publish_arguments[raw] = known
+            self.publish_arguments[method_frame] = known
         return known
 
     # -- one frame --------------------------------------------------------------------------------------------------
@@ -321,8 +349,9 @@ class Connection:
         if index not in _CHANNEL_METHODS:
             raise UnimplementedMethod
         if index == PUBLISH:
-            self.arguments_of(arguments)
-            channel.assembly = Assembly(arguments)
+            method_frame = METHOD_HEAD.pack(METHOD, number, len(arguments) + 4, index) + arguments + FRAME_END_OCTET
+            self.arguments_of(method_frame)
+            channel.assembly = Assembly(method_frame)
             return None
         return ChannelMethod(number, channel, decode_method(METHODS[index], arguments))
 
@@ -338,8 +367,8 @@ class Connection:
         whole = channel.add_content(kind, payload)
         if whole is None:
             return None
-        arguments, facts, blob, oversized = whole
-        return PublishReceived(channel, arguments, facts, [blob], oversized)
+        method_frame, facts, blob, oversized = whole
+        return PublishReceived(channel, method_frame, facts, [blob], oversized)
 
 
 def _check_heartbeat(kind: int, number: int, payload: bytes) -> None:

@@ -4,13 +4,15 @@ Source: behaviour page 1.1 to 1.10.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 from pamqp import commands
 
 from ..engine.errors import LoginRefused
 from ..engine.field_table import Field, FieldTable
-from .codec import Method
+from .codec import Method, encode_method
+from .options import FrontendOptions
 from .protocol_events import HeaderReceived
 from .replies import TuneTooHigh, TuneTooLow
 from .sasl import MECHANISMS, MalformedResponse
@@ -36,7 +38,12 @@ CAPABILITIES = (
 def header_received(session: AmqpSession, event: HeaderReceived) -> None:
     """Answer the protocol header with connection.start."""
     session.connection.step(ConnectionStep.HEADER)
-    options = session.options
+    session.send_raw(_start_frame(session.options))
+
+
+@lru_cache(maxsize=8)
+def _start_frame(options: FrontendOptions) -> bytes:
+    """connection.start; the same for every connection until the options change."""
     texts = {
         "product": options.product,
         "version": options.version,
@@ -48,7 +55,7 @@ def header_received(session: AmqpSession, event: HeaderReceived) -> None:
     properties: FieldTable = {"capabilities": Field("F", {name: Field("t", True) for name in CAPABILITIES})}
     properties.update({key: Field("S", text.encode()) for key, text in texts.items()})
     mechanisms = " ".join(options.mechanisms)
-    session.send(0, commands.Connection.Start, 0, 9, properties, mechanisms, "en_US")
+    return encode_method(0, commands.Connection.Start, 0, 9, properties, mechanisms, "en_US")
 
 
 def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None:

@@ -40,12 +40,12 @@ class ChannelMethod:
 class PublishReceived:
     """A run of publishes on one channel with the same arguments and the same property facts.
 
-    `arguments`: raw octets of basic.publish. `blobs`: content frames as they came. `oversized`: the body size of a
+    `method_frame`: the whole basic.publish frame. `blobs`: content frames as they came. `oversized`: the body size of a
     message that was too large to keep (its blob is empty), else 0.
     """
 
     channel: "Channel"
-    arguments: bytes
+    method_frame: bytes
     facts: PropertyFacts
     blobs: list[bytes]
     oversized: int = 0

@@ -122,11 +122,12 @@ class Endpoint:
     async def serve(self) -> None:
         """Read until the end, whatever it is."""
         sock, session = self.socket, self.session
+        fd = sock.fileno()
         recv, wait_readable, end_turn = sock.recv, trio.lowlevel.wait_readable, self._server.runtime.end_turn
         try:
             with self.scope:
                 while not session.finished:
-                    await wait_readable(sock)
+                    await wait_readable(fd)
                     try:
                         data = recv(READ_SIZE)
                     except BlockingIOError:

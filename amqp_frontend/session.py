@@ -167,7 +167,7 @@ class AmqpSession:
             self.refuse_silently(str(error) or type(error).__name__)
             return
         if state is CLOSING:
-            self.abort = self.finished = True  # an error in the goodbyes: no more words
+            self.connection.skip_everything()  # only its hanging up still counts, or our patience
             return
         reply = reply_for(error)
         if reply.scope is Scope.CHANNEL and channel is not None:

@@ -73,7 +73,7 @@ def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:
 def _published(session: AmqpSession, event: PublishReceived) -> None:
     """The hot path: one dict hit for the route, one call for the whole run."""
     channel = event.channel
-    key = (event.arguments, event.facts)
+    key = (event.method_frame, event.facts)
     known = channel.routes.get(key)
     assert session.client is not None
     vhost = session.client.vhost
@@ -93,7 +93,7 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     Raises: ImmediateNotImplemented, MessageTooLarge, ExchangeNotFound, InternalExchangeRefused.
     """
     channel = event.channel
-    arguments = session.connection.arguments_of(event.arguments)
+    arguments = session.connection.arguments_of(event.method_frame)
     if arguments.immediate:
         raise ImmediateNotImplemented
     if event.oversized:
@@ -101,7 +101,7 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     client = session.client
     assert client is not None
     route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
-    known = channel.routes.get((event.arguments, event.facts))
+    known = channel.routes.get((event.method_frame, event.facts))
     envelope = (
         known.envelope
         if known is not None
@@ -109,7 +109,7 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     )
     if len(channel.routes) >= MEMORY_MAX:
         channel.routes.clear()
-    fresh = channel.routes[event.arguments, event.facts] = KnownRoute(route, envelope, arguments.mandatory)
+    fresh = channel.routes[event.method_frame, event.facts] = KnownRoute(route, envelope, arguments.mandatory)
     return fresh
 
 

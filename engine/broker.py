@@ -8,6 +8,7 @@ Source: architecture page; rulings 3 to 6.
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from .access import User, Users
 from .client import Client
@@ -180,12 +181,17 @@ class Broker:
                 listener(event)
 
     def unacked_ids(self, queue: Queue) -> list[int]:
-        """Ids of messages of `queue` that are out, oldest first. O(all unacknowledged messages)."""
+        """Ids of messages of `queue` that are out, oldest first; also those whose settling waits for a commit.
+
+        O(all unacknowledged messages).
+        """
         return sorted(
             message.id
             for client in self.clients
             for session in client.sessions
-            for message in session.unacked.values()
+            for message in chain(
+                session.unacked.values(), session.transaction.tags.values() if session.transaction else ()
+            )
             if message.holder is not None and message.holder.queue is queue
         )
 

@@ -113,13 +113,11 @@ class Client:
         """Octets that may still be put before the client is paused."""
         return self.unsent_max - self.unsent
 
-    def affordable(self, blobs: Sequence[bytes], start: int, stop: int) -> int:
-        """How many of `blobs[start:stop]` to take before the room is used up; at least one."""
+    def affordable(self, blobs: Sequence[bytes]) -> int:
+        """How many of these to take until the room is used up; at least one."""
         room = self.unsent_max - self.unsent
-        if sum(map(len, blobs)) <= room:
-            return stop - start
-        for index in range(start, stop):
-            room -= len(blobs[index])
+        for count, blob in enumerate(blobs, 1):
+            room -= len(blob)
             if room <= 0:
-                return index - start + 1
-        return stop - start
+                return count
+        return len(blobs)

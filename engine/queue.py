@@ -109,29 +109,46 @@ class Queue:
 
     def _hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
         """Give new messages to consumers with credit, in rota order. Returns how many were taken."""
+        consumers = self.consumers
+        if len(consumers) == 1:
+            return self._hand_to(consumers[0], first_id, envelope, blobs)
         count = len(blobs)
         taken = 0
         while taken < count:
+            rest = blobs[taken:] if taken else blobs
             eligible = self._eligible(count - taken)
-            if not eligible:
-                break
             width = len(eligible)
-            first = eligible[0]
+            if width == 0:
+                break
             if width == 1:
-                limit = self._limit(first, count - taken)
-                size = first.client.affordable(blobs, taken, taken + limit)
-                run = blobs if size == count else blobs[taken : taken + size]
-                first.session.deliver_new(first, range(first_id + taken, first_id + taken + size), envelope, run)
-                taken += size
-            else:
-                rest = blobs[taken:]
-                share = self._share(eligible, len(rest), partial(_octets, rest))
-                stop = taken + share * width
-                ids = range(first_id, first_id + count)
-                for index, consumer in enumerate(eligible, taken):
-                    consumer.session.deliver_new(consumer, ids[index:stop:width], envelope, blobs[index:stop:width])
-                taken = stop
+                if eligible[0].session.prefetch_total:
+                    rest = rest[:1]  # it shares its limit with consumers that are to have their turns
+                taken += self._hand_to(eligible[0], first_id + taken, envelope, rest)
+                continue
+            share = self._share(eligible, len(rest), partial(_octets, rest))
+            stop = taken + share * width
+            ids = range(first_id, first_id + count)
+            for index, consumer in enumerate(eligible, taken):
+                run = blobs[index:stop:width]
+                consumer.session.deliver_new(consumer, ids[index:stop:width], envelope, run, sum(map(len, run)))
+            taken = stop
         return taken
+
+    def _hand_to(self, consumer: Consumer, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
+        """Give new messages to one consumer: as many as its credit and its client's room allow, at least one."""
+        credit = consumer.credit()
+        if credit <= 0:
+            return 0
+        if credit < len(blobs):
+            blobs = blobs[:credit]
+        octets = sum(map(len, blobs))
+        client = consumer.client
+        if octets > client.unsent_max - client.unsent and len(blobs) > 1:
+            blobs = blobs[: client.affordable(blobs)]
+            octets = sum(map(len, blobs))
+        count = len(blobs)
+        consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelope, blobs, octets)
+        return count
 
     def requeue(self, messages: list[Message], *, why: str) -> None:
         """Put messages back to where they were, in order of their ids, and mark the queue for dispatch.
@@ -216,6 +233,8 @@ class Queue:
         """
         width = len(eligible)
         share = min(available // width, SHARE_MAX)
+        if eligible[-1].session.prefetch_total:
+            return 1  # `_eligible` stopped there: consumers behind it have their turns before the next round
         if share <= 1 or len({consumer.session for consumer in eligible}) < width:
             return 1  # consumers of one session: its deliveries are numbered in queue order
         share = max(1, min(share, min(consumer.credit() for consumer in eligible)))

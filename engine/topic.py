@@ -10,9 +10,10 @@ T = TypeVar("T")
 
 
 class _Node(Generic[T]):
-    __slots__ = ("children", "values")
+    __slots__ = ("children", "is_many", "values")
 
-    def __init__(self) -> None:
+    def __init__(self, is_many: bool = False) -> None:
+        self.is_many = is_many  # stands for `#`: one more word leads back to it
         self.children: dict[str, _Node[T]] = {}
         self.values: dict[T, int] = {}  # value -> how many bindings carry it here
 
@@ -29,7 +30,7 @@ class TopicTrie(Generic[T]):
         """Add one (pattern, value). O(words)."""
         node = self._root
         for word in split(pattern):
-            node = node.children.setdefault(word, _Node())
+            node = node.children.setdefault(word, _Node(word == "#"))
         node.values[value] = node.values.get(value, 0) + 1
 
     def remove(self, pattern: str, value: T) -> None:
@@ -61,6 +62,8 @@ class TopicTrie(Generic[T]):
             seen.add((id(node), index))
             if index == count:
                 found.update(dict.fromkeys(node.values))
+            elif node.is_many:
+                stack.append((node, index + 1))
             children = node.children
             if not children:
                 continue
@@ -73,7 +76,7 @@ class TopicTrie(Generic[T]):
                     stack.append((one, index + 1))
             many = children.get("#")
             if many is not None:
-                stack.extend((many, skipped) for skipped in range(index, count + 1))
+                stack.append((many, index))
         return list(found)
 
 

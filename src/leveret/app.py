@@ -116,7 +116,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         assert options.load is not None
         loaded, faults = options.load()
         if not faults:
-            current.configuration = loaded
+            current.replace(loaded)
         return faults
 
     control = ControlTable(
@@ -161,11 +161,16 @@ class _Current:
     """The configuration in force: what a reload replaces, and new connections look at."""
 
     def __init__(self, configuration: Configuration) -> None:
+        self.replace(configuration)
+
+    def replace(self, configuration: Configuration) -> None:
+        """From now on this one counts."""
         self.configuration = configuration
+        self._frontend_options = frontend_options(configuration)
 
     def frontend_options(self) -> FrontendOptions:
         """For the next connection."""
-        return frontend_options(self.configuration)
+        return self._frontend_options
 
 
 def _stop_signals() -> list[signal.Signals]:

@@ -1,0 +1,164 @@
+"""What one suite did on two brokers, test by test, and which differences are known."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+PASSED, FAILED, SKIPPED, MISSING = "passed", "failed", "skipped", "not run"
+VARIES = "varies"  # how the entry of a test begins which waits for nothing but fails on RabbitMQ too, now and then
+WAITING_FILE = Path(__file__).with_name("waiting.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How one test ended; `reason` is the first line of its failure, "" when it passed."""
+
+    verdict: str
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRun:
+    """All tests of one suite on one broker, by test id, and how long they took together."""
+
+    outcomes: Mapping[str, Outcome]
+    seconds: float
+
+    def figures(self) -> str:
+        """`passed of collected (failed, skipped)`."""
+        counts = Counter(outcome.verdict for outcome in self.outcomes.values())
+        return (
+            f"{counts[PASSED]} of {len(self.outcomes)} ({counts[FAILED]} failed, {counts[SKIPPED]} skipped) "
+            f"in {self.seconds:.1f} s"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A test which passes on RabbitMQ and not on leveret; `feature` is what it waits for, None when nobody said."""
+
+    test: str
+    outcome: Outcome
+    feature: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One suite, either side None when it was not run (and no earlier run is kept)."""
+
+    suite: str
+    rabbitmq: SuiteRun | None
+    leveret: SuiteRun | None
+    differences: tuple[Difference, ...] = ()
+    done: tuple[str, ...] = ()  # patterns that wait for nothing any more
+
+    @property
+    def unexplained(self) -> tuple[Difference, ...]:
+        return tuple(difference for difference in self.differences if difference.feature is None)
+
+
+def read_junit(path: Path) -> SuiteRun:
+    """Read pytest's JUnit XML; no file (the run was killed, or never began) is a run without tests.
+
+    A test may stand there twice, once for itself and once for its teardown: the worse verdict counts.
+    """
+    outcomes: dict[str, Outcome] = {}
+    seconds = 0.0
+    if path.exists():
+        root = ElementTree.parse(path).getroot()
+        seconds = sum(float(suite.get("time", 0)) for suite in root.iter("testsuite"))
+        for case in root.iter("testcase"):
+            test = f"{case.get('classname')}::{case.get('name')}"
+            outcome = _outcome(case)
+            if outcome.verdict == FAILED or test not in outcomes:
+                outcomes[test] = outcome
+    return SuiteRun(outcomes, seconds)
+
+
+def _outcome(case: ElementTree.Element) -> Outcome:
+    for tag, verdict in (("failure", FAILED), ("error", FAILED), ("skipped", SKIPPED)):
+        found = case.find(tag)
+        if found is not None:
+            lines = (found.get("message") or found.text or "").strip().splitlines()
+            return Outcome(verdict, lines[0][:160] if lines else "")
+    return Outcome(PASSED)
+
+
+def read_waiting(path: Path = WAITING_FILE) -> dict[str, dict[str, str]]:
+    """Suite -> pattern -> feature. Raises ValueError for anything else in the file."""
+    tables = tomllib.loads(path.read_text())
+    for suite, table in tables.items():
+        if not isinstance(table, dict) or not all(isinstance(feature, str) for feature in table.values()):
+            raise ValueError(f'{path.name}: [{suite}] is to hold lines of the form "test id" = "feature"')
+    return tables
+
+
+def compare(
+    suite: str, rabbitmq: SuiteRun | None, leveret: SuiteRun | None, waiting: Mapping[str, str], *, partial: bool
+) -> Comparison:
+    """Find what passes on RabbitMQ and not on leveret.
+
+    `partial` says that leveret ran a selection (`-k`): then tests it did not run are no difference, and patterns
+    without a difference are not done.
+    """
+    if rabbitmq is None or leveret is None:
+        return Comparison(suite, rabbitmq, leveret)
+    differences = []
+    for test, expected in rabbitmq.outcomes.items():
+        got = leveret.outcomes.get(test, Outcome(MISSING))
+        if expected.verdict == PASSED and got.verdict != PASSED and not (partial and got.verdict == MISSING):
+            feature = next((why for pattern, why in waiting.items() if matches(pattern, test)), None)
+            differences.append(Difference(test, got, feature))
+    done = [
+        pattern
+        for pattern, why in waiting.items()
+        if not why.startswith(VARIES) and not any(matches(pattern, d.test) for d in differences)
+    ]
+    return Comparison(suite, rabbitmq, leveret, tuple(differences), () if partial else tuple(done))
+
+
+def matches(pattern: str, test: str) -> bool:
+    """Whether the pattern, in which only * is special (test ids are full of brackets), is the whole test id."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), test, re.DOTALL) is not None
+
+
+def render(comparisons: Iterable[Comparison]) -> str:
+    """The report, as Markdown: a table of figures, then test by test what passes on RabbitMQ alone."""
+    comparisons = list(comparisons)
+    lines = ["| suite | RabbitMQ | leveret | waiting | unexplained |", "|---|---|---|---|---|"]
+    for c in comparisons:
+        rabbitmq, leveret = (run.figures() if run else "not run" for run in (c.rabbitmq, c.leveret))
+        counts = (
+            f"{len(c.differences) - len(c.unexplained)} | {len(c.unexplained)}" if c.rabbitmq and c.leveret else "|"
+        )
+        lines.append(f"| {c.suite} | {rabbitmq} | {leveret} | {counts} |")
+    for c in comparisons:
+        if c.unexplained:
+            lines += ["", f"## {c.suite}: passes on RabbitMQ, not on leveret, and nobody said why", ""]
+            lines += [f"- `{d.test}`: {d.outcome.verdict} {d.outcome.reason}".rstrip() for d in c.unexplained]
+        features = sorted({d.feature for d in c.differences if d.feature is not None})
+        if features:
+            lines += ["", f"## {c.suite}: waiting", ""]
+        for feature in features:
+            lines.append(f"- {feature}")
+            lines += [f"  - `{d.test}`" for d in c.differences if d.feature == feature]
+        if c.done:
+            lines += ["", f"## {c.suite}: waits for nothing any more (take it out of {WAITING_FILE.name})", ""]
+            lines += [f"- `{pattern}`" for pattern in c.done]
+        if c.leveret is None and c.rabbitmq is not None:
+            lines += _failures(c.suite, "RabbitMQ", c.rabbitmq)
+        if c.rabbitmq is None and c.leveret is not None:
+            lines += _failures(c.suite, "leveret", c.leveret)
+    return "\n".join(lines) + "\n"
+
+
+def _failures(suite: str, broker: str, run: SuiteRun) -> list[str]:
+    """What failed on the only broker that was run."""
+    failed = [f"- `{test}`: {o.reason}" for test, o in run.outcomes.items() if o.verdict == FAILED]
+    return ["", f"## {suite}: fails on {broker}", "", *failed] if failed else []

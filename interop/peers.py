@@ -1,0 +1,234 @@
+"""Brokers as context managers: a real RabbitMQ and a leveret, each a process of its own on 127.0.0.1.
+
+    with rabbitmq() as peer:
+        connect(peer.url)
+
+A peer is ready when the body runs (it has answered an AMQP protocol header) and gone when the body is left, however it
+is left: its process group is killed and its temporary directory deleted. Several run at once; they share nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+LOOPBACK = "127.0.0.1"
+START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is for a busy one
+POLL_SECONDS = 0.02
+
+# The script itself, not Debian's wrapper in /usr/sbin, which insists on being root or rabbitmq and changes user.
+RABBITMQ_PLACES = (
+    "/usr/lib/rabbitmq/bin/rabbitmq-server",
+    "/opt/homebrew/sbin/rabbitmq-server",
+    "/usr/local/sbin/rabbitmq-server",
+)
+WITHOUT_RABBITMQ = "no rabbitmq-server on this machine (make peers)"
+READY_LINE = re.compile(r"^leveret ready amqp://127\.0\.0\.1:(\d+)/", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A broker that answers on 127.0.0.1.
+
+    `pid` is the process that does the work (for RabbitMQ the Erlang VM, not the script around it), so CPU time and
+    memory can be read from it. `directory` holds what it writes, `log` its output; both are gone after the block.
+    """
+
+    name: str
+    port: int
+    pid: int
+    directory: Path
+    log: Path
+
+    @property
+    def url(self) -> str:
+        """AMQP URL of the default user and virtual host."""
+        return f"amqp://guest:guest@{LOOPBACK}:{self.port}/"
+
+
+class PeerFailed(Exception):
+    """The broker ended, or did not answer in time; the message carries the end of its log."""
+
+
+def find_rabbitmq() -> Path | None:
+    """The rabbitmq-server script, or None: then tests skip with `WITHOUT_RABBITMQ`. RABBITMQ_SERVER names another."""
+    named = os.environ.get("RABBITMQ_SERVER")
+    candidates = [named] if named else [*RABBITMQ_PLACES, shutil.which("rabbitmq-server")]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK) and shutil.which("erl"):
+            return Path(candidate)
+    return None
+
+
+@contextmanager
+def rabbitmq(port: int = 0, *, config: str = "", plugins: Sequence[str] = ()) -> Iterator[Peer]:
+    """Run a fresh RabbitMQ; port 0 takes a free one. `config` is text in rabbitmq.conf's format.
+
+    Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
+    """
+    script = find_rabbitmq()
+    if script is None:
+        raise FileNotFoundError(WITHOUT_RABBITMQ)
+    with _directory("rabbitmq") as directory:
+        log = directory / "output"
+        taken = _free_ports(3)
+        amqp, distribution, epmd = port or taken[0], taken[1], taken[2]
+        environment = _rabbitmq_environment(directory, amqp, distribution, epmd, config, plugins)
+        mapper = shutil.which("epmd")
+        if mapper is None:
+            raise FileNotFoundError("epmd (Erlang's port mapper) is not on the PATH")
+        # In the foreground and ours: one that Erlang starts by itself becomes a daemon and outlives the test.
+        with (
+            _process([mapper, "-address", LOOPBACK, "-port", str(epmd)], environment, log, directory) as daemon,
+            _process([str(script)], environment, log, directory) as process,
+        ):
+            _wait(lambda: _listens(epmd), daemon, log)
+            _wait(lambda: _answers_amqp(amqp), process, log)
+            yield Peer("rabbitmq", amqp, process.pid, directory, log)
+
+
+@contextmanager
+def leveret(
+    *options: str, python: str = sys.executable, environment: Mapping[str, str] | None = None
+) -> Iterator[Peer]:
+    """Run a fresh `leveret serve` with nothing kept on disk; `options` follow its own and may overrule them.
+
+    Raises: PeerFailed: it did not say within the time that it is ready.
+    """
+    with _directory("leveret") as directory:
+        log = directory / "output"
+        command = [python, "-m", "leveret", "serve", "--memory", "--listen", f"{LOOPBACK}:0", *options]
+        merged = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+        with _process(command, merged, log) as process:
+            _wait(lambda: READY_LINE.search(_text(log)) is not None, process, log)
+            ready = READY_LINE.search(_text(log))
+            assert ready is not None
+            yield Peer("leveret", int(ready[1]), process.pid, directory, log)
+
+
+def _rabbitmq_environment(
+    directory: Path, port: int, distribution: int, epmd: int, config: str, plugins: Sequence[str]
+) -> dict[str, str]:
+    """What rabbitmq-server reads: every file in `directory`, every listener on loopback, nothing of the machine's."""
+    for name, text in {
+        "rabbitmq.conf": config,
+        "enabled_plugins": f"[{','.join(plugins)}].\n",
+        "env.conf": "",
+        # Erlang resolves `localhost` by this file alone: the name server is not asked for our own node's address.
+        "inetrc": '{lookup, [file]}.\n{host, {127,0,0,1}, ["localhost"]}.\n',
+    }.items():
+        (directory / name).write_text(text)
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_"))}
+    return inherited | {
+        "HOME": str(directory),  # the Erlang cookie goes there
+        "ERL_EPMD_ADDRESS": LOOPBACK,
+        "ERL_EPMD_PORT": str(epmd),
+        "ERL_INETRC": str(directory / "inetrc"),
+        "ERL_CRASH_DUMP_SECONDS": "0",
+        "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the VM instead of waiting on it: one process, one pid
+        "RABBITMQ_NODENAME": f"peer{port}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": LOOPBACK,
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(distribution),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_CONF_ENV_FILE": str(directory / "env.conf"),
+        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(directory / "advanced.config"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
+        "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_PID_FILE": str(directory / "pid"),
+        "RABBITMQ_GENERATED_CONFIG_DIR": str(directory / "config"),
+        "RABBITMQ_SCHEMA_DIR": str(directory / "schema"),
+        "RABBITMQ_FEATURE_FLAGS_FILE": str(directory / "feature_flags"),
+        "RABBITMQ_PLUGINS_EXPAND_DIR": str(directory / "plugins"),
+    }
+
+
+@contextmanager
+def _directory(name: str) -> Iterator[Path]:
+    """A temporary directory; a process that is still being torn down may write while we delete, hence the flag."""
+    with tempfile.TemporaryDirectory(prefix=f"leveret-{name}-", ignore_cleanup_errors=True) as directory:
+        yield Path(directory)
+
+
+@contextmanager
+def _process(
+    command: Sequence[str], environment: Mapping[str, str], log: Path, directory: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run `command` at the head of a process group of its own; the whole group is killed at the end."""
+    with log.open("ab") as output:
+        process = subprocess.Popen(
+            command,
+            env=dict(environment),
+            cwd=directory,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+
+def _wait(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
+    """Return once `fact` holds; raise PeerFailed when the process has ended or the time is over."""
+    deadline = time.monotonic() + START_SECONDS_MAX
+    while not fact():
+        code = process.poll()
+        if code is not None or time.monotonic() > deadline:
+            what = "did not answer in time" if code is None else f"ended with {code}"
+            raise PeerFailed(f"{process.args!r} {what}; it wrote:\n{_text(log)[-4000:]}")
+        time.sleep(POLL_SECONDS)
+
+
+def _listens(port: int) -> bool:
+    """Whether something accepts connections there."""
+    try:
+        socket.create_connection((LOOPBACK, port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+def _answers_amqp(port: int) -> bool:
+    """Whether a protocol header is answered by a method frame on channel 0 (connection.start)."""
+    try:
+        with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
+            connection.sendall(b"AMQP\0\0\x09\x01")
+            return connection.recv(3) == b"\x01\0\0"
+    except OSError:
+        return False
+
+
+def _free_ports(count: int) -> list[int]:
+    """Ports that nothing listens on now, all different; held together so that none is given out twice."""
+    holders = [socket.socket() for _ in range(count)]
+    try:
+        for holder in holders:
+            holder.bind((LOOPBACK, 0))
+        return [int(holder.getsockname()[1]) for holder in holders]
+    finally:
+        for holder in holders:
+            holder.close()
+
+
+def _text(log: Path) -> str:
+    return log.read_text(errors="replace")

@@ -1,0 +1,146 @@
+"""Every row of error_cases.json as a conversation with the broker, its outcome compared word for word.
+
+The JSON holds what RabbitMQ 3.10.8 answers; its field `leveret` says where we answer otherwise, and why. The rows are
+in tests/support/error_rows_*.py. With LEVERET_SPEC_PEER=rabbitmq they run against RabbitMQ, which proves the table.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import error_rows_connection
+import error_rows_model
+import pytest
+from rawclient import Client
+from spec_broker import RABBITMQ_MESSAGE_SIZE_MAX, SpecBroker, close_of, spec_broker
+
+CASES: dict[str, dict[str, Any]] = {
+    case["name"]: case for case in json.loads(Path(__file__).with_name("error_cases.json").read_text())
+}
+TABLES = (error_rows_connection.ROWS, error_rows_model.ROWS)
+ROWS = {name: row for table in TABLES for name, row in table.by_name.items()}
+BARE = {name for table in TABLES for name in table.bare}
+
+# ------------------------------------------------------------------------------------------------------ expectations
+
+
+def expectation(case: dict[str, Any], *, is_rabbitmq: bool) -> dict[str, Any]:
+    """What the broker must answer: the case, with our deviation over it."""
+    deviation = {} if is_rabbitmq else case.get("leveret", {})
+    if "text" in deviation or "text_pattern" in deviation:
+        case = {key: value for key, value in case.items() if key not in ("text", "text_pattern")}
+    if deviation.get("scope", case["scope"]) in ("none", "socket-close"):
+        case = {**case, "code": None}
+    elif "scope" in deviation and "class_id" not in deviation:
+        case = {**case, "class_id": None, "method_id": None}
+    return {**case, **deviation}
+
+
+def check(client: Client, expected: dict[str, Any]) -> None:
+    """Read the outcome of a case off the connection."""
+    match expected["scope"]:
+        case "channel":
+            close = client.expect("channel.close")
+            check_close(close_of(close), expected)
+            client.send("channel.close-ok")
+            client.call("channel.open")  # the connection lives and the number is free
+        case "connection":
+            client.running = False
+            close = client.expect("connection.close", channel=0)
+            check_close(close_of(close), expected)
+            client.send("connection.close-ok", channel=0)
+            client.expect_eof()
+        case "socket-close":
+            client.running = False
+            client.expect_eof()
+        case _:
+            assert expected["scope"] == "none"
+            if client.running:
+                client.call("channel.open", channel=40_000)  # the connection lives
+                client.call("channel.close")  # and nothing was said on channel 1
+
+
+def check_close(actual: tuple[int, str, int, int], expected: dict[str, Any]) -> None:
+    code, text, *ids = actual
+    if "text_pattern" in expected:
+        assert re.fullmatch(expected["text_pattern"], text), (text, expected["text_pattern"])
+    else:
+        assert text == expected["text"]
+    assert code == expected["code"]
+    if expected["class_id"] is not None:
+        assert ids == [expected["class_id"], expected["method_id"]]
+
+
+# --------------------------------------------------------------------------------------------------- not yet executed
+
+USERS = "users with permissions other than guest's"
+LIMITS = "limits of virtual hosts and users"
+FORCED = "closing connections over the HTTP API"
+HASH = "exchange type x-consistent-hash"
+EXPIRATION = "message expiry: validation of the expiration property"
+CC = "CC and BCC headers"
+REPLY_TO = "direct reply-to"
+QUORUM = "queue type quorum"
+STREAM = "queue type stream"
+
+LATER: dict[str, str] = {
+    "open-vhost-connection-limit": LIMITS,
+    "queue-limit-vhost": LIMITS,
+    "limit-user-connections": LIMITS,
+    "exchange-delayed-not-installed": "exchange type x-delayed-message",
+    "exchange-chash-bad-weight": HASH,
+    "exchange-chash-zero-weight": HASH,
+    "exchange-chash-both-headers": HASH,
+    "basic-userid-mismatch": "the user-id property",
+    "basic-cc-not-array": CC,
+    "basic-bcc-not-array": CC,
+    "tx-commit-overflow-reject": "x-overflow reject-publish",
+    "consumer-ack-timeout": "consumer acknowledgement time-out",
+}
+LATER |= {name: USERS for name in CASES if name.startswith("perm-")}
+LATER |= {name: FORCED for name in CASES if name.startswith("forced-")}
+LATER |= {name: EXPIRATION for name in CASES if name.startswith("basic-expiration-")}
+LATER |= {name: REPLY_TO for name in CASES if name.startswith("basic-reply-to-")}
+LATER |= {name: QUORUM for name in CASES if name.startswith("quorum-")}
+LATER |= {name: STREAM for name in CASES if name.startswith("stream-")}
+
+MESSAGE_TOO_LARGE = "message-too-large"  # wants a broker of its own, see below
+
+# -------------------------------------------------------------------------------------------------------------- tests
+
+
+def test_every_case_is_executed_or_deferred() -> None:
+    """Each case of error_cases.json has a row or a reason in LATER, never both, and each row and reason has a case."""
+    executed = {*ROWS, MESSAGE_TOO_LARGE}
+    assert executed & LATER.keys() == set()
+    assert executed | LATER.keys() == CASES.keys()
+
+
+def test_every_deviation_says_why() -> None:
+    """A case where we answer otherwise than RabbitMQ 3.10 carries the reason."""
+    assert [name for name, case in CASES.items() if "leveret" in case and not case["leveret"].get("why")] == []
+
+
+@pytest.mark.parametrize("name", list(ROWS))
+def test_error_case(name: str, broker: SpecBroker) -> None:
+    """The broker answers the case with this code, scope, text and ids, and with nothing else."""
+    client = broker.connect() if name in BARE else broker.open()
+    ROWS[name](client, broker)
+    check(client, expectation(CASES[name], is_rabbitmq=broker.is_rabbitmq))
+
+
+def test_a_message_that_is_too_large(tmp_path: Path) -> None:
+    """message-too-large: the channel closes after the whole content arrived, and the connection lives on."""
+    configuration = "[limits]\nmessage-size = 1000\n"
+    with spec_broker(tmp_path, configuration) as broker:
+        limit = RABBITMQ_MESSAGE_SIZE_MAX if broker.is_rabbitmq else 1000
+        expected = dict(CASES[MESSAGE_TOO_LARGE])
+        expected["text"] = expected["text"].replace("1001", str(limit + 1)).replace("1000", str(limit))
+        client = broker.open(tune={"frame_max": 131072})
+        client.publish("", "p.nowhere", bytes(limit))
+        client.publish("", "p.nowhere", bytes(limit + 1))
+        check(client, expected)
+        broker.clean_up()

@@ -1,0 +1,106 @@
+"""The broker that the specification runs against: a `leveret serve` of our own, or whatever the environment names."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from rawclient import Client, Eof, Method
+
+from leveret.interop import peers
+
+# A refused login is answered after 3 s; the table does not want to wait.
+CONFIGURATION = "[broker]\nrefused-login-delay = 0\n"
+RABBITMQ_MESSAGE_SIZE_MAX = 134_217_728
+
+
+class SpecBroker:
+    """A broker on a port, the connections that a case opened, and the objects that it declared."""
+
+    def __init__(self, host: str, port: int, *, is_rabbitmq: bool) -> None:
+        self.host = host
+        self.port = port
+        self.is_rabbitmq = is_rabbitmq
+        self._clients: list[Client] = []
+
+    def connect(self) -> Client:
+        """A bare TCP connection; nothing was said yet."""
+        client = Client(self.host, self.port)
+        self._clients.append(client)
+        return client
+
+    def open(self, *, channels: int = 1, **options: Any) -> Client:
+        """A connection with channels 1 to `channels` open; `options` as of `Client.handshake`."""
+        client = self.connect()
+        client.handshake(**options)
+        for channel in range(1, channels + 1):
+            client.call("channel.open", channel=channel)
+        return client
+
+    def clean_up(self) -> None:
+        """End the connections of the case and delete what it declared."""
+        declared = [thing for client in self._clients for thing in client.declared]
+        for client in self._clients:
+            _end(client)
+        self._clients.clear()
+        if not declared:
+            return
+        client = Client.open(self.host, self.port)
+        for kind, name in dict.fromkeys(declared):
+            if name.startswith(("p.", "amq.gen-")):
+                values: dict[str, Any] = {kind: name}
+                client.send(f"{kind}.delete", **values)
+                if client.read().name == "channel.close":  # locked by a connection that is still dying
+                    client.send("channel.close-ok")
+                    client.call("channel.open")
+        client.close()
+
+
+def _end(client: Client) -> None:
+    try:
+        if client.running:
+            client.close()
+    except (Eof, OSError, AssertionError):
+        pass  # the case ended the connection itself, or failed; its own report says so
+    client.abort()
+
+
+@contextmanager
+def spec_broker(directory: Path, configuration: str = "") -> Iterator[SpecBroker]:
+    """LEVERET_SPEC_PORT: one that runs already. LEVERET_SPEC_PEER=rabbitmq: RabbitMQ's expectations, and a RabbitMQ
+    of our own unless a port is named. Neither: leveret, with `configuration` added to the test's own."""
+    is_rabbitmq = os.environ.get("LEVERET_SPEC_PEER") == "rabbitmq"
+    port = os.environ.get("LEVERET_SPEC_PORT")
+    if port:
+        yield SpecBroker(peers.LOOPBACK, int(port), is_rabbitmq=is_rabbitmq)
+    elif is_rabbitmq:
+        with peers.rabbitmq() as peer:
+            yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=True)
+    else:
+        file = directory / "spec.toml"
+        file.write_text(CONFIGURATION + configuration)
+        with peers.leveret("--config", str(file)) as peer:
+            yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=False)
+
+
+def close_of(method: Method) -> tuple[int, str, int, int]:
+    """Code, text and ids of a channel.close or connection.close."""
+    assert method.name in ("channel.close", "connection.close"), method
+    return method["reply_code"], method["reply_text"], method["class_id"], method["method_id"]
+
+
+def expect_channel_close(client: Client, code: int, text: str, ids: tuple[int, int], *, channel: int = 1) -> None:
+    """The next method closes the channel with exactly this; it is answered, so the number is free again."""
+    assert close_of(client.expect("channel.close", channel=channel)) == (code, text, *ids)
+    client.send("channel.close-ok", channel=channel)
+
+
+def expect_connection_close(client: Client, code: int, text: str, ids: tuple[int, int]) -> None:
+    """The next method closes the connection with exactly this; once answered the TCP connection ends."""
+    client.running = False
+    assert close_of(client.expect("connection.close", channel=0)) == (code, text, *ids)
+    client.send("connection.close-ok", channel=0)
+    client.expect_eof()
