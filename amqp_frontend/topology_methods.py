@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pamqp import commands
 
 from .channel import Channel
-from .codec import Method
+from .codec import Method, encode_method
 from .session import AmqpSession, Handler
 
 if TYPE_CHECKING:
@@ -125,6 +125,7 @@ def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.
 
 
 def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> None:
+    session.render()
     count = _vhost(session).delete_queue(
         session.queue_name(channel, clean(method.queue)),
         _client(session),
@@ -132,7 +133,8 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
         if_empty=method.if_empty,
     )
     if not method.nowait:
-        session.send(channel.number, commands.Queue.DeleteOk, count)
+        # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's suite rests on it.
+        session.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))
 
 
 TOPOLOGY_HANDLERS: dict[type[Method], Handler] = {

@@ -211,5 +211,5 @@ def _encode_field(field: Field) -> bytes:
         return raw_tag
     try:
         return raw_tag + _FIXED[tag].pack(value)
-    except StructError as error:
+    except (StructError, OverflowError) as error:
         raise FieldTableError(str(error)) from error
