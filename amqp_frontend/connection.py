@@ -116,6 +116,8 @@ class Connection:
 
     def receive_bytes(self, data: bytes) -> None:
         """Take what one read of the socket brought."""
+        if self.state is CLOSED or self.state is REFUSED:
+            return  # nothing that still comes is looked at, nor kept
         self._buffer = self._buffer + data if self._buffer else data
         if self._to_skip:
             self._skip()
@@ -230,7 +232,7 @@ class Connection:
                 or header_channel != number
                 or class_id != 60
                 or weight
-                or header_length < 14
+                or not 14 <= header_length <= self.frame_max
                 or FRAME_HEAD.unpack_from(data, header_end) != (BODY, number, body_size)
                 or data[header_start - 1] != FRAME_END
                 or data[header_end - 1] != FRAME_END

@@ -185,7 +185,7 @@ class AmqpSession:
 
     def close_channel(self, channel: Channel, code: int, text: str, class_id: int, method_id: int) -> None:
         """Server-side channel.close: its work is given back, what still comes for it is ignored."""
-        logger.info("%s: channel %d closed: %d %s", self.peer.name, channel.number, code, text)
+        logger.info("%s: channel %d closed: %d %r", self.peer.name, channel.number, code, text)
         channel.step(ChannelStep.CLOSE_SENT)
         channel.assembly = None
         self.confirming.pop(channel, None)
@@ -194,7 +194,7 @@ class AmqpSession:
 
     def close_connection(self, code: int, text: str, class_id: int = 0, method_id: int = 0) -> None:
         """Server-side connection.close: everything is given back before the close leaves."""
-        logger.warning("%s: connection closed: %d %s", self.peer.name, code, text)
+        logger.warning("%s: connection closed: %d %r", self.peer.name, code, text)
         self.connection.step(ConnectionStep.CLOSE_SENT)
         self.confirming.clear()
         self._end_client()
@@ -212,7 +212,7 @@ class AmqpSession:
 
     def refuse_silently(self, why: str) -> None:
         """Not logged in and in error: say nothing, hang up after a while. Source: behaviour page 1.1."""
-        logger.warning("%s: refused before login: %s", self.peer.name, why)
+        logger.warning("%s: refused before login: %r", self.peer.name, why[:200])
         self.connection.step(ConnectionStep.REFUSE)
         if self.options.refused_login_delay_ms:
             self._set_timer(self.options.refused_login_delay_ms, self._drop)

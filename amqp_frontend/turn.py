@@ -66,6 +66,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
 
 
 def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:
+    logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1", session.peer.name)
     session.send_raw(PROTOCOL_HEADER)
     session.finished = True
 

@@ -176,10 +176,14 @@ class VirtualHost:
         self._remove_exchange(exchange)
 
     def _remove_exchange(self, exchange: Exchange) -> None:
+        self._drop_exchange(exchange)
+        self._unbind_all(exchange)
+
+    def _drop_exchange(self, exchange: Exchange) -> None:
+        """Forget an exchange with its outgoing bindings; the incoming ones are the caller's."""
         del self.exchanges[exchange.name]
         for binding in list(exchange.bindings.values()):
             exchange.discard(binding)
-        self._unbind_all(exchange)
         self._changed(EventKind.UNDECLARED, exchange.name, what="exchange")
 
     # -- bindings ---------------------------------------------------------------------------------------------------
@@ -227,23 +231,23 @@ class VirtualHost:
             self._changed(EventKind.BOUND, destination.name, source=exchange.name, routing_key=routing_key)
 
     def _unbind(self, binding: Binding) -> None:
-        if binding.source.discard(binding):
+        """Take a binding away; auto-delete exchanges go with their last outgoing one, and so on up the chain."""
+        unused = [binding]
+        while unused:
+            binding = unused.pop()
+            source = binding.source
+            if not source.discard(binding):
+                continue
             self._changed(
-                EventKind.UNBOUND,
-                binding.destination.name,
-                source=binding.source.name,
-                routing_key=binding.routing_key,
+                EventKind.UNBOUND, binding.destination.name, source=source.name, routing_key=binding.routing_key
             )
-            self._delete_if_done(binding.source)
+            if source.auto_delete and not source.bindings and self.exchanges.get(source.name) is source:
+                unused += source.incoming
+                self._drop_exchange(source)
 
     def _unbind_all(self, destination: Destination) -> None:
         for binding in list(destination.incoming):
             self._unbind(binding)
-
-    def _delete_if_done(self, exchange: Exchange) -> None:
-        """An auto-delete exchange goes with its last outgoing binding."""
-        if exchange.auto_delete and not exchange.bindings and self.exchanges.get(exchange.name) is exchange:
-            self._remove_exchange(exchange)
 
     # -- queues -----------------------------------------------------------------------------------------------------
 

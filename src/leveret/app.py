@@ -2,6 +2,7 @@
 
 import gc
 import logging
+import os
 import signal
 import socket
 import sys
@@ -14,7 +15,7 @@ import trio
 
 from .addresses import Address, AddressTaken, bind, url_of
 from .amqp_frontend.options import FrontendOptions
-from .control import EXCHANGE, ControlTable
+from .control import EXCHANGE, CommandError, ControlTable
 from .engine import Broker, User, Users, hash_password
 from .runtime import Runtime, SystemClock
 from .settings import Configuration
@@ -134,7 +135,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     runtime = Runtime(broker)
     stopping = trio.Event()
     async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(*_stop_signals()) as signals:
+        with trio.open_signal_receiver(*_signals()) as signals:
             nursery.start_soon(runtime.run)
             serving = trio.Event()
 
@@ -146,8 +147,10 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
             for address, listener in zip(options.listen, listeners):
                 options.ready(f"leveret ready {url_of(address, listener)}")
             async for number in signals:
-                logger.info("stopping: %s", signal.Signals(number).name)
-                break
+                if signal.Signals(number).name != "SIGHUP":
+                    logger.info("stopping: %s", signal.Signals(number).name)
+                    break
+                _reload_by_signal(control)
             stopping.set()
             await serving.wait()
         nursery.cancel_scope.cancel()
@@ -173,13 +176,21 @@ class _Current:
         return self._frontend_options
 
 
-def _stop_signals() -> list[signal.Signals]:
-    return [signal.SIGINT, signal.SIGTERM]
+def _signals() -> list[signal.Signals]:
+    """What ends the broker, and where there is one, what makes it read its configuration again."""
+    hang_up = [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
+    return [signal.SIGINT, signal.SIGTERM, *hang_up]
+
+
+def _reload_by_signal(control: ControlTable) -> None:
+    try:
+        control.run("reload")
+        logger.info("configuration reloaded")
+    except CommandError as error:
+        logger.error("SIGHUP: %s", error)
 
 
 def _remove(path: str) -> None:
-    import os
-
     try:
         os.unlink(path)
     except OSError:

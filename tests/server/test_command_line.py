@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -152,6 +153,19 @@ def test_ctl_status_queues_and_reload(tmp_path: Path) -> None:
         assert refused.returncode == 1
         assert "nothing was changed" in refused.stderr and "leveret.toml:2: heartbeat" in refused.stderr
         connection.close()
+
+
+def test_sighup_reloads_and_a_bad_file_changes_nothing(tmp_path: Path) -> None:
+    """The broker goes on in any case, and the log says what happened."""
+    with leveret_serve(tmp_path, config="[broker]\nheartbeat = '60s'\n") as broker:
+        broker.process.send_signal(signal.SIGHUP)
+        while "configuration reloaded" not in broker.log():
+            leveret("ctl", "--url", broker.url, "status")
+        (tmp_path / "leveret.toml").write_text("[broker]\nheartbeat = 'never'\n")
+        broker.process.send_signal(signal.SIGHUP)
+        while "nothing was changed" not in broker.log():
+            assert leveret("ctl", "--url", broker.url, "status").returncode == 0
+        assert broker.stop() == 0
 
 
 def start_ok() -> bytes:

@@ -1,0 +1,232 @@
+"""What happens over time, and at the ends: heartbeats, handshakes, goodbyes, crossings. Virtual time throughout."""
+
+import pytest
+from pair import Pair, handshake, is_heartbeat, method, publish, raw_frame
+from pamqp import commands
+
+from leveret.amqp_frontend.options import FrontendOptions
+
+HEARTBEAT = raw_frame(8, 0, b"")
+CLOSE: dict[str, object] = {"reply_code": 200, "reply_text": "", "class_id": 0, "method_id": 0}
+
+
+def heartbeats(peer: object) -> int:
+    """How many heartbeats came since the last look; nothing else may have come."""
+    taken = peer.take()  # type: ignore[attr-defined]
+    assert all(is_heartbeat(received) for received in taken), taken
+    return len(taken)
+
+
+@pytest.mark.parametrize("interval_s", [1, 2, 60])
+def test_a_heartbeat_leaves_whenever_half_an_interval_was_silent(interval_s: int) -> None:
+    """Every interval / 2 while nothing else is sent (behaviour page 1.8)."""
+    pair = Pair()
+    peer = pair.open(heartbeat_s=interval_s)
+    for _ in range(10):
+        pair.advance(interval_s / 2)
+        peer.send(HEARTBEAT)
+    assert 9 <= heartbeats(peer) <= 10
+
+
+def test_traffic_takes_the_place_of_heartbeats() -> None:
+    """When something was sent in the last half interval, no heartbeat is."""
+    pair = Pair()
+    peer = pair.open(heartbeat_s=2)
+    pair.advance(0.9)
+    for _ in range(6):
+        peer.call(1, commands.Basic.Qos, prefetch_count=1)
+        pair.advance(1)
+        assert heartbeats(peer) == 0
+
+
+def test_a_silent_peer_is_dropped_between_two_and_three_intervals() -> None:
+    """Without a word: no connection.close, just the end of the socket (1.8)."""
+    pair = Pair()
+    peer = pair.open(heartbeat_s=2)
+    pair.advance(3.9)
+    assert not peer.is_closed
+    pair.advance(2.1)
+    assert peer.is_closed and peer.has_reset
+    assert all(is_heartbeat(received) for received in peer.take())
+
+
+def test_any_octet_counts_as_a_sign_of_life() -> None:
+    """Partial frames too."""
+    pair = Pair()
+    peer = pair.open(heartbeat_s=2)
+    frame = publish(1, "q", b"x" * 20)
+    for octet in frame[:12]:
+        pair.advance(1.9)
+        peer.send(bytes((octet,)))
+    assert not peer.is_closed
+
+
+def test_heartbeat_zero_means_none_in_either_direction() -> None:
+    """Hours of silence are fine (1.5)."""
+    pair = Pair()
+    peer = pair.open(heartbeat_s=0)
+    pair.advance(100_000)
+    assert not peer.is_closed
+    peer.expect_nothing()
+
+
+def test_the_client_s_heartbeat_is_used_even_if_larger_than_offered() -> None:
+    """The server obeys (trap 5)."""
+    pair = Pair(FrontendOptions(heartbeat_s=10))
+    peer = pair.open(heartbeat_s=1000)
+    pair.advance(999)
+    peer.expect_nothing()
+    pair.advance(2)
+    assert heartbeats(peer) == 1
+
+
+def test_handshake_timeout_counts_from_accept_to_open() -> None:
+    """10 s from accept until running; the socket just ends (1.1)."""
+    pair = Pair()
+    slow, fast = pair.connect(), pair.connect()
+    for burst in handshake():
+        slow.send(burst[:-1])
+        break
+    fast.send(*handshake())
+    pair.advance(9.9)
+    assert not slow.is_closed
+    pair.advance(0.2)
+    assert slow.is_closed and slow.has_reset
+    assert not fast.is_closed
+
+
+def test_a_refused_login_is_silent_for_three_seconds() -> None:
+    """No connection.close without the capability; then the socket ends (trap 3)."""
+    pair = Pair()
+    peer = pair.connect(refused_login_delay_ms=3000)
+    peer.send(handshake()[0], method(0, commands.Connection.StartOk, mechanism="PLAIN", response="\0guest\0wrong"))
+    peer.expect(commands.Connection.Start)
+    pair.advance(2.9)
+    assert not peer.is_closed
+    peer.expect_nothing()
+    pair.advance(0.2)
+    assert peer.is_closed and peer.has_reset
+
+
+def test_after_close_ok_the_peer_hangs_up_or_is_hung_up_on() -> None:
+    """The socket stays open for the client to close, 30 s at most (trap 77)."""
+    pair = Pair()
+    polite, lazy = pair.open(), pair.open()
+    for peer in (polite, lazy):
+        assert isinstance(peer.call(0, commands.Connection.Close, **CLOSE), commands.Connection.CloseOk)
+        assert not peer.is_closed
+    polite.hang_up()
+    pair.advance(29)
+    assert not lazy.is_closed
+    pair.advance(2)
+    assert lazy.is_closed
+
+
+def test_a_close_that_is_not_answered_ends_by_itself() -> None:
+    """Server close, no close-ok: dropped after min(heartbeat, 30) s."""
+    pair = Pair()
+    peer = pair.open(heartbeat_s=4)
+    peer.send(raw_frame(99, 0, b"abc"))
+    peer.expect(commands.Connection.Close)
+    pair.advance(3)
+    assert not peer.is_closed
+    pair.advance(1.1)
+    assert peer.is_closed
+
+
+def test_closes_that_cross_are_both_answered() -> None:
+    """Both sides close at once: the peer's close is answered, its close-ok ends it (1.7)."""
+    pair = Pair()
+    peer = pair.open()
+    peer.session.stop()
+    peer.expect(commands.Connection.Close)
+    peer.send(method(0, commands.Connection.Close, **CLOSE))
+    peer.expect(commands.Connection.CloseOk)
+    assert not peer.is_closed
+    peer.send(method(0, commands.Connection.CloseOk))
+    assert peer.is_closed
+
+
+def test_channel_closes_that_cross_leave_the_number_usable() -> None:
+    """channel.close against channel.close: answered; the number opens again with or without a late close-ok."""
+    for late_close_ok in (True, False):
+        pair = Pair()
+        peer = pair.open()
+        peer.send(
+            method(1, commands.Basic.Ack, delivery_tag=9)
+            + method(1, commands.Channel.Close, **CLOSE)
+            + publish(1, "q", b"ignored")
+        )
+        peer.expect(commands.Channel.Close)
+        peer.expect(commands.Channel.CloseOk)
+        if late_close_ok:
+            peer.send(method(1, commands.Channel.CloseOk))
+        assert isinstance(peer.call(1, commands.Channel.Open), commands.Channel.OpenOk)
+        assert isinstance(peer.call(1, commands.Basic.Qos, prefetch_count=1), commands.Basic.QosOk)
+
+
+def test_confirms_are_sent_before_close_ok() -> None:
+    """What was published is confirmed, also when the close comes in the same read (docs/DEVIATIONS.md)."""
+    pair = Pair()
+    peer = pair.open()
+    peer.call(1, commands.Confirm.Select)
+    peer.send(publish(1, "q", b"x") + publish(1, "q", b"y") + method(1, commands.Channel.Close, **CLOSE))
+    assert peer.expect(commands.Basic.Ack).delivery_tag == 2
+    peer.expect(commands.Channel.CloseOk)
+
+
+def test_flow_stops_and_starts_deliveries() -> None:
+    """channel.flow(active=false) is honoured in our own profile (rulings 15)."""
+    pair = Pair()
+    peer = pair.open()
+    peer.call(1, commands.Queue.Declare, queue="q")
+    peer.call(1, commands.Basic.Consume, queue="q", no_ack=True)
+    assert peer.call(1, commands.Channel.Flow, active=False).active is False
+    peer.send(publish(1, "q", b"later"))
+    peer.expect_nothing()
+    peer.send(method(1, commands.Channel.Flow, active=True))
+    assert peer.expect(commands.Channel.FlowOk).active is True
+    assert peer.expect_content(commands.Basic.Deliver).body == b"later"
+
+
+def test_flow_is_not_implemented_in_rabbitmq_profiles() -> None:
+    """540 on the connection, as RabbitMQ answers."""
+    pair = Pair(FrontendOptions(honour_flow=False))
+    peer = pair.open()
+    close = peer.call(1, commands.Channel.Flow, active=False)
+    assert (close.reply_code, close.reply_text) == (540, "NOT_IMPLEMENTED - active=false")
+
+
+@pytest.mark.parametrize("mechanism, is_allowed", [("ANONYMOUS", True), ("EXTERNAL", False)])
+def test_other_mechanisms_work_where_they_are_offered(mechanism: str, is_allowed: bool) -> None:
+    """ANONYMOUS logs in as a configured user; EXTERNAL needs a certificate; both are off by default."""
+    pair = Pair(FrontendOptions(mechanisms=("PLAIN", mechanism), refused_login_delay_ms=0))
+    peer = pair.connect()
+    peer.send(handshake()[0], method(0, commands.Connection.StartOk, mechanism=mechanism, response="trace"))
+    assert mechanism in peer.expect(commands.Connection.Start).mechanisms
+    if is_allowed:
+        peer.expect(commands.Connection.Tune)
+    else:
+        assert peer.is_closed
+    silent = Pair(FrontendOptions(refused_login_delay_ms=0)).connect()
+    silent.send(handshake()[0], method(0, commands.Connection.StartOk, mechanism=mechanism, response="trace"))
+    assert silent.is_closed
+
+
+def test_update_secret_is_accepted() -> None:
+    """With password users it changes nothing (1.10)."""
+    peer = Pair().open()
+    answer = peer.call(0, commands.Connection.UpdateSecret, new_secret="s", reason="r")
+    assert isinstance(answer, commands.Connection.UpdateSecretOk)
+
+
+def test_guest_logs_in_from_loopback_only() -> None:
+    """A peer from elsewhere gets the same 403 as a wrong password."""
+    from leveret.amqp_frontend.sasl import MECHANISMS, Peer
+    from leveret.app import default_users
+    from leveret.engine.errors import LoginRefused
+
+    plain = MECHANISMS["PLAIN"]
+    assert plain(b"\0guest\0guest", default_users(), Peer("x", True), "guest").is_administrator
+    with pytest.raises(LoginRefused):
+        plain(b"\0guest\0guest", default_users(), Peer("x", False), "guest")
