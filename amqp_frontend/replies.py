@@ -244,6 +244,8 @@ REPLY: dict[type[Exception], Row] = {
     engine.InvalidHeadersMatchType: Row(
         406, CHANNEL, "Invalid x-match field type {type} (value {value}); expected longstr"
     ),
+    engine.InvalidExpiration: Row(406, CHANNEL, "invalid expiration '{value}': {reason}"),
+    engine.PartialCommit: Row(406, CHANNEL, "partial tx completion"),
     engine.InUse: Row(406, CHANNEL, _RESOURCE + " in use"),
     engine.NotEmpty: Row(406, CHANNEL, "queue '{name}' in vhost '{vhost}' not empty"),
     engine.UnknownDeliveryTag: Row(406, CHANNEL, "unknown delivery tag {tag}"),

@@ -34,6 +34,7 @@ _BEFORE_LOGIN = frozenset({_HEADER, STARTING, SECURING, TUNING})
 OPEN = ChannelState.OPEN
 
 BASIC_ACK = 60 << 16 | 80
+BASIC_NACK = 60 << 16 | 120
 #: Replies (not deliveries, which the engine bounds) that may wait unsent before the connection is not read further.
 REPLIES_MAX = 4 * 1024 * 1024
 #: How long a peer may take to hang up after the goodbyes.
@@ -148,12 +149,13 @@ class AmqpSession:
                 out.append(render_cancel(wire.number, effect.consumer.tag))  # type: ignore[attr-defined]
 
     def confirm(self) -> None:
-        """One basic.ack for all that a channel published in this turn."""
+        """One basic.ack for all that a channel published in this turn; basic.nack for what a queue refused."""
         for channel in self.confirming:
             confirms = channel.session.confirms
-            if confirms is not None and channel.state is OPEN and (pending := confirms.take()) is not None:
-                tag, multiple = pending
-                self.send_raw(ACK_FRAME.pack(METHOD, channel.number, 13, BASIC_ACK, tag, multiple, FRAME_END))
+            if confirms is not None and channel.state is OPEN:
+                for tag, multiple, is_ack in confirms.take():
+                    index = BASIC_ACK if is_ack else BASIC_NACK
+                    self.send_raw(ACK_FRAME.pack(METHOD, channel.number, 13, index, tag, multiple, FRAME_END))
         self.confirming.clear()
 
     # -- refusals and ends ------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..engine import Envelope
+from ..engine.arguments import check_expiration
 from ..engine.errors import EngineError, MessageTooLarge
 from .basic_methods import BASIC_HANDLERS
 from .channel import MEMORY_MAX, KnownRoute
@@ -91,7 +92,7 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
 def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     """Check a publish and find its way; remembered until the topology changes.
 
-    Raises: ImmediateNotImplemented, MessageTooLarge, ExchangeNotFound, InternalExchangeRefused.
+    Raises: ImmediateNotImplemented, MessageTooLarge, ExchangeNotFound, InternalExchangeRefused, InvalidExpiration.
     """
     channel = event.channel
     arguments = session.connection.arguments_of(event.method_frame)
@@ -99,6 +100,7 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
         raise ImmediateNotImplemented
     if event.oversized:
         raise MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
+    check_expiration(event.facts.expiration)
     client = session.client
     assert client is not None
     route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)

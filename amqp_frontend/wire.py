@@ -72,6 +72,10 @@ class ContentFraming:
             position = body_end + 1
         return header, b"".join(parts)
 
+    def body_size(self, blob: bytes) -> int:
+        """Octets of body, as the header announced them."""
+        return int.from_bytes(blob[11:19], "big")
+
     def on_channel(self, blob: bytes, channel: int) -> bytes:
         """The same frames on another channel."""
         number = channel.to_bytes(2, "big")

@@ -8,7 +8,13 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .errors import InequivalentArgument, InvalidArgument, InvalidDeadLetterExchange, UnsupportedArgument
+from .errors import (
+    InequivalentArgument,
+    InvalidArgument,
+    InvalidDeadLetterExchange,
+    InvalidExpiration,
+    UnsupportedArgument,
+)
 from .field_table import INTEGER_TAGS, Field, FieldTable
 
 TEN_YEARS_MS = 315_360_000_000
@@ -193,6 +199,29 @@ def _differ(old: Field, new: Field) -> bool:
     if old.tag in "fd" or new.tag in "fd":  # floats equal floats only, integers of any width each other
         return (old.tag in "fd") != (new.tag in "fd") or old.value != new.value
     return old.comparable() != new.comparable()
+
+
+_LEADING_DIGITS = re.compile(rb"-?[0-9]+")
+
+
+def check_expiration(value: bytes | None) -> None:
+    """Refuse an expiration property that is no decimal number of milliseconds from 0 to ten years.
+
+    Raises: InvalidExpiration. Source: behaviour page 2.10.
+    """
+    if value is None or (value.isdigit() and len(value) < 12):
+        return
+    text = value.decode("utf-8", "replace")
+    digits = _LEADING_DIGITS.match(value)
+    if digits is None:
+        raise InvalidExpiration(value=text, reason="no_integer")
+    if rest := value[digits.end() :]:
+        raise InvalidExpiration(value=text, reason=f'{{leftover_string,"{rest.decode("utf-8", "replace")}"}}')
+    number = int(value)
+    if number < 0:
+        raise InvalidExpiration(value=text, reason=f"{{value_negative,{number}}}")
+    if number > TEN_YEARS_MS:
+        raise InvalidExpiration(value=text, reason=f"{{value_too_large,{number}}}")
 
 
 def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, queue_type: str) -> None:

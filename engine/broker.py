@@ -14,10 +14,12 @@ from .access import User, Users
 from .client import Client
 from .clock import Clock
 from .deadlines import Deadlines
+from .deaths import dead_letter
 from .errors import VirtualHostNotFound
 from .events import Counters, Event, EventKind, Listener
 from .message import Envelope, Message
 from .queue import Queue
+from .ready import Ready
 from .service import Handler
 from .virtual_host import VirtualHost
 
@@ -25,6 +27,8 @@ from .virtual_host import VirtualHost
 ROUNDS_MAX = 4
 #: Messages given back to the allocator in one slice of a purge or delete (about 2 ms).
 FREE_SLICE = 20_000
+#: Dead letters published in one slice (about 10 ms).
+DEAD_SLICE = 500
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
 
@@ -69,7 +73,8 @@ class Broker:
         self.clients: dict[Client, None] = {}
         self.touched: dict[Client, None] = {}  # have effects in their outbox
         self._marked: dict[Queue, None] = {}  # may have something to hand out
-        self._to_free: deque[deque[Message]] = deque()
+        self._dead: deque[tuple[Queue, Message, str]] = deque()  # on their way to dead-letter exchanges
+        self._to_free: deque[Ready] = deque()
         self.virtual_hosts: dict[str, VirtualHost] = {}
         self.create_virtual_host("/")
 
@@ -110,6 +115,10 @@ class Broker:
 
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
+        if self._dead:
+            self._publish_dead()
+        if queue.expiring:
+            queue.expire_due()
         if queue in self._marked:
             del self._marked[queue]
             if not queue.deleted:
@@ -119,11 +128,13 @@ class Broker:
         """Dispatch marked queues, flush touched clients, free a slice. True: call again soon, there is more."""
         marked, touched = self._marked, self.touched
         for _ in range(ROUNDS_MAX):
+            if self._dead:
+                self._publish_dead()
             while marked:
                 queue, _ = marked.popitem()
                 if not queue.deleted:
                     queue.dispatch()
-            if not touched:
+            if not touched and not self._dead:
                 break
             for client in list(touched):
                 del touched[client]
@@ -131,9 +142,31 @@ class Broker:
                     client.flush()
         if self._to_free:
             self._free_slice()
-        return bool(marked or touched or self._to_free)
+        return bool(marked or touched or self._dead or self._to_free)
 
-    def free(self, messages: deque[Message]) -> None:
+    def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
+        self._dead.extend((queue, message, reason) for message in messages)
+
+    def _publish_dead(self) -> None:
+        """A slice of the dead letters: their publication may cause more of them."""
+        dead = self._dead
+        for _ in range(min(DEAD_SLICE, len(dead))):
+            queue, message, reason = dead.popleft()
+            rules = queue.rules
+            if rules.dead_letter_exchange is not None:
+                queue.vhost.publish_dead(
+                    dead_letter(
+                        message,
+                        queue=queue.name,
+                        reason=reason,
+                        exchange=rules.dead_letter_exchange,
+                        routing_key=rules.dead_letter_routing_key,
+                        wall_ms=self.clock.wall_ms(),
+                    )
+                )
+
+    def free(self, messages: Ready) -> None:
         """Give messages back to the allocator, in slices if there are many."""
         if len(messages) > FREE_SLICE:
             self._to_free.append(messages)
@@ -165,10 +198,10 @@ class Broker:
             listener(event)
 
     def emit_published(
-        self, vhost: VirtualHost, envelope: Envelope, messages: Sequence[int], blobs: Sequence[bytes]
+        self, vhost: VirtualHost, envelope: Envelope, messages: Sequence[int], blobs: Sequence[bytes], **more: object
     ) -> None:
         """Tell the listeners about a run of new messages."""
-        detail: dict[str, object] = {"envelope": envelope, "blobs": blobs}
+        detail: dict[str, object] = {"envelope": envelope, "blobs": blobs, **more}
         event = Event(EventKind.PUBLISHED, vhost.name, envelope.exchange, messages, detail)
         for listener in self.listeners:
             listener(event)

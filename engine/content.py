@@ -7,9 +7,10 @@ Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
 
 from collections.abc import Mapping
 from struct import Struct
+from struct import error as StructError
 from typing import NamedTuple, Protocol
 
-from .field_table import FieldTable, FieldTableError, decode_table, encode_table
+from .field_table import FieldTable, FieldTableError, decode_table, encode_table, table_spans
 
 BASIC_CLASS = 60
 
@@ -164,6 +165,44 @@ def encode_header(body_size: int, properties: Mapping[str, PropertyValue] | None
     return _PREFIX.pack(BASIC_CLASS, 0, body_size, flags) + b"".join(values)
 
 
+def splice_header(header: bytes, added: FieldTable, dropped: set[str], *, without_expiration: bool = False) -> bytes:
+    """A header payload with some entries of its headers table replaced or gone; all else byte for byte as it was.
+
+    `added` goes behind what stays. Raises: ContentError.
+    """
+    flags = _PREFIX.unpack_from(header)[3]
+    position = _PREFIX.size
+    parts: list[bytes] = []
+    gone = dropped | set(added)
+    new_entries = encode_table(added)[4:]
+    try:
+        for name, bit, kind in PROPERTIES:
+            start = position
+            if flags & bit:
+                if kind == "shortstr":
+                    position += 1 + header[position]
+                elif kind == "table":
+                    position += 4 + _LENGTH.unpack_from(header, position)[0]
+                else:
+                    position += 1 if kind == "octet" else 8
+            if name == "headers":
+                kept = (
+                    b"".join(header[first:last] for key, first, last in table_spans(header, start) if key not in gone)
+                    if flags & bit
+                    else b""
+                )
+                table = kept + new_entries
+                flags |= bit
+                parts.append(_LENGTH.pack(len(table)) + table)
+            elif name == "expiration" and without_expiration:
+                flags &= ~bit
+            else:
+                parts.append(header[start:position])
+    except (IndexError, StructError, FieldTableError) as error:
+        raise ContentError("a property is cut short") from error
+    return header[:12] + _FLAGS.pack(flags) + b"".join(parts)
+
+
 class Framing(Protocol):
     """How a stored blob splits into header payload and body: each frontend has its own.
 
@@ -172,6 +211,9 @@ class Framing(Protocol):
 
     def split(self, blob: bytes) -> tuple[bytes, bytes]:
         """Header payload and body of a blob."""
+
+    def body_size(self, blob: bytes) -> int:
+        """Octets of body, without splitting."""
 
 
 class PlainFraming:
@@ -188,6 +230,10 @@ class PlainFraming:
         """See `Framing`."""
         end = 4 + _LENGTH.unpack_from(blob)[0]
         return blob[4:end], blob[end:]
+
+    def body_size(self, blob: bytes) -> int:
+        """See `Framing`."""
+        return len(blob) - 4 - int(_LENGTH.unpack_from(blob)[0])
 
 
 PLAIN = PlainFraming()

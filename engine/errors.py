@@ -112,6 +112,14 @@ class InvalidHeadersMatchType(PreconditionFailed):
     """x-match that is no string. Facts: type, value."""
 
 
+class InvalidExpiration(PreconditionFailed):
+    """The expiration property is no decimal number of milliseconds up to ten years. Facts: value, reason."""
+
+
+class PartialCommit(PreconditionFailed):
+    """A queue refused part of a transaction."""
+
+
 class InUse(PreconditionFailed):
     """Deletion "if unused" of something in use. Facts: kind, name, vhost."""
 

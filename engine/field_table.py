@@ -184,6 +184,23 @@ def _array(data: bytes, position: int, end: int, depth: int) -> list[Field]:
     return items
 
 
+def table_spans(data: bytes, start: int) -> list[tuple[str, int, int]]:
+    """(key, first octet, octet behind) of each entry of the table whose length octets stand at `start`.
+
+    Raises: FieldTableError.
+    """
+    position, end = _span(data, start, len(data))
+    spans = []
+    while position < end:
+        name_end = position + 1 + data[position]
+        if name_end > end:
+            raise FieldTableError("a key is cut short")
+        _, after = _field(data, name_end, end, DEPTH_MAX)
+        spans.append((data[position + 1 : name_end].decode("utf-8", "surrogateescape"), position, after))
+        position = after
+    return spans
+
+
 def encode_table(table: FieldTable) -> bytes:
     """The inverse of `decode_table`. Raises: FieldTableError when a value does not fit its tag."""
     body = b"".join(_encode_key(key) + _encode_field(field) for key, field in table.items())

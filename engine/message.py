@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 class Envelope:
     """Where a run of messages was published and how to read its blobs.
 
-    `opaque` belongs to the frontend that published: what it needs to pass the blobs on unread.
+    The facts' expiration must be valid (`check_expiration`). `opaque` belongs to the frontend that published: what it needs to pass the blobs on unread.
     """
 
-    __slots__ = ("exchange", "facts", "framing", "opaque", "routing_key")
+    __slots__ = ("exchange", "expiration_ms", "facts", "framing", "opaque", "routing_key")
 
     def __init__(
         self,
@@ -33,6 +33,7 @@ class Envelope:
         self.exchange = exchange
         self.routing_key = routing_key
         self.facts = facts
+        self.expiration_ms = None if facts.expiration is None else int(facts.expiration)
         self.framing = framing
         self.opaque = opaque
 
@@ -44,7 +45,7 @@ class Envelope:
 class Message:
     """One message in one queue. Slots only: there are millions of these."""
 
-    __slots__ = ("blob", "deliveries", "envelope", "holder", "id")
+    __slots__ = ("blob", "deliveries", "envelope", "expires_ns", "holder", "id")
 
     def __init__(
         self, id_: int, blob: bytes, envelope: Envelope, holder: "Holder | None" = None, deliveries: int = 0
@@ -53,6 +54,7 @@ class Message:
         self.blob = blob
         self.envelope = envelope
         self.holder = holder  # who has it unacknowledged; None while it is ready
+        self.expires_ns = 0  # by the clock's monotonic reading; 0: never
         self.deliveries = deliveries  # how often it was handed out; > 0 means redelivered from now on
 
     @property

@@ -13,10 +13,15 @@ from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
 from .consumer import Consumer
+from .deadlines import Deadline
+from .deaths import EXPIRED, MAXLEN
 from .errors import ExclusiveConsumerRefused
 from .events import Counters, EventKind
 from .field_table import FieldTable
+from .limits import MS, admit, arm, body_size, expire, trim
 from .message import Envelope, Message
+from .ready import LeveledReady, Ready, merge_back
+from .rules import DROP_HEAD, NO_RULES, rules_of
 
 if TYPE_CHECKING:
     from .client import Client
@@ -50,13 +55,17 @@ class Queue:
         "deleted",
         "durable",
         "exclusive",
+        "expiring",
+        "expiry_deadline",
         "had_consumers",
         "incoming",
         "name",
         "next_consumer",
         "owner",
         "ready",
+        "rules",
         "unacked",
+        "unused_deadline",
         "vhost",
     )
 
@@ -78,7 +87,11 @@ class Queue:
         self.exclusive = owner is not None
         self.auto_delete = auto_delete
         self.arguments = arguments
-        self.ready: deque[Message] = deque()
+        self.rules = rules_of(arguments)
+        self.ready = self._empty_ready()
+        self.expiring = False  # has had messages that expire
+        self.expiry_deadline: Deadline | None = None
+        self.unused_deadline: Deadline | None = None
         self.unacked = 0
         self.consumers: list[Consumer] = []
         self.next_consumer = 0  # where the rota goes on
@@ -87,14 +100,29 @@ class Queue:
         self.incoming: dict[Binding, None] = {}
         self.counters = Counters()
 
+    def _empty_ready(self) -> Ready:
+        if self.rules.max_priority is None and self.rules.max_length_bytes is None:
+            return deque()
+        return LeveledReady(self.rules.max_priority or 0, body_size)
+
+    def take_ready(self) -> Ready:
+        """All ready messages, leaving none."""
+        gone, self.ready = self.ready, self._empty_ready()
+        return gone
+
     def statistics(self) -> QueueStatistics:
         """A snapshot."""
         return QueueStatistics(self.name, len(self.ready), self.unacked, len(self.consumers), self.counters.as_dict())
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
-    def enqueue(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        """Take a run of new messages: to waiting consumers at once, the rest to the ready list. O(run)."""
+    def enqueue(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> Sequence[int]:
+        """Take a run of new messages: to waiting consumers at once, the rest to the ready list. O(run).
+
+        Returns: the offsets of messages that a limit refused (behaviour page 3.3, reject-publish).
+        """
+        if self.rules is not NO_RULES or envelope.expiration_ms is not None:
+            return admit(self, first_id, envelope, blobs)
         count = len(blobs)
         self.counters.enqueued += count
         if self.broker.listeners:
@@ -103,9 +131,26 @@ class Queue:
         if self.consumers and not self.ready:
             taken = self._hand_over(first_id, envelope, blobs)
             if taken == count:
-                return
+                return ()
         rest = blobs[taken:] if taken else blobs
         self.ready.extend(map(Message, range(first_id + taken, first_id + count), rest, repeat(envelope)))
+        return ()
+
+    def take_in(self, message: Message) -> bool:
+        """Count a new message in; True when a waiting consumer took it at once, so that no limit concerns it."""
+        self.counters.enqueued += 1
+        if self.broker.listeners:
+            self.broker.emit(EventKind.ENQUEUED, self, (message.id,))
+        if self.ready or not self.has_waiting_consumer:
+            return False
+        (consumer,) = self._eligible(1)
+        consumer.session.deliver_ready(consumer, [message])
+        return True
+
+    @property
+    def has_waiting_consumer(self) -> bool:
+        """Whether a message could be delivered now."""
+        return any(consumer.credit() > 0 for consumer in self.consumers)
 
     def _hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
         """Give new messages to consumers with credit, in rota order. Returns how many were taken."""
@@ -161,21 +206,16 @@ class Queue:
         self.counters.requeued += len(messages)
         if self.broker.listeners:
             self.broker.emit(EventKind.REQUEUED, self, [message.id for message in reversed(messages)], why=why)
-        ready = self.ready
-        before: list[Message] = []
         for message in messages:
             message.holder = None
-        while messages:
-            if not ready or ready[0].id > messages[0].id:
-                break
-            before.append(ready.popleft())
-        # `before` rises, `messages` falls: merge from the back.
-        for message in messages:
-            while before and before[-1].id > message.id:
-                ready.appendleft(before.pop())
-            ready.appendleft(message)
-        while before:
-            ready.appendleft(before.pop())
+        if isinstance(self.ready, LeveledReady):
+            self.ready.merge(messages)
+        else:
+            merge_back(self.ready, messages)
+        if self.rules.has_limit and self.rules.overflow == DROP_HEAD:
+            trim(self)
+        if self.expiring:
+            arm(self)
         self.broker.mark(self)
 
     # -- out --------------------------------------------------------------------------------------------------------
@@ -184,23 +224,35 @@ class Queue:
         """Hand out ready messages while a consumer has credit. O(delivered)."""
         ready = self.ready
         while ready:
-            eligible = self._eligible(len(ready))
+            if self.expiring:
+                expire(self)
+                if not ready:
+                    break
+            eligible = self._eligible(1 if self.expiring else len(ready))
             if not eligible:
-                return
+                break
             width = len(eligible)
             first = eligible[0]
             if width == 1:
-                limit = self._limit(first, len(ready))
+                limit = 1 if self.expiring else self._limit(first, len(ready))
                 first.session.deliver_ready(first, _take(ready, limit, first.client.room()))
             else:
                 share = self._share(eligible, len(ready), partial(_ready_octets, ready))
                 block = [ready.popleft() for _ in range(share * width)]
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])
+        if self.expiring:
+            arm(self)
 
     def pop(self) -> Message | None:
         """The next message for a get, or None."""
-        return self.ready.popleft() if self.ready else None
+        self.touch()
+        if self.expiring:
+            expire(self)
+        message = self.ready.popleft() if self.ready else None
+        if self.expiring:
+            arm(self)
+        return message
 
     def _eligible(self, wanted: int) -> list[Consumer]:
         """Up to `wanted` consumers with credit, in rota order; moves the rota behind the last of them."""
@@ -253,6 +305,7 @@ class Queue:
         consumers.insert(self.next_consumer, consumer)
         self.next_consumer = (self.next_consumer + 1) % len(consumers)
         self.had_consumers = True
+        self.touch()
         if self.broker.listeners:
             self.broker.emit(EventKind.CONSUMER_ADDED, self, tag=consumer.tag)
         if self.ready:
@@ -270,12 +323,13 @@ class Queue:
             self.broker.emit(EventKind.CONSUMER_REMOVED, self, tag=consumer.tag)
         if self.auto_delete and not self.consumers and not self.deleted:
             self.vhost.remove_queue(self)
+        self.touch()
 
     # -- away -------------------------------------------------------------------------------------------------------
 
     def purge(self) -> int:
         """Drop all ready messages; returns how many. The memory is given back in slices."""
-        gone, self.ready = self.ready, deque()
+        gone = self.take_ready()
         self.counters.purged += len(gone)
         if gone and self.broker.listeners:
             self.broker.emit(EventKind.PURGED, self, [message.id for message in gone])
@@ -284,13 +338,65 @@ class Queue:
         return count
 
     def kill(self, messages: list[Message], *, reason: str) -> None:
-        """Messages that were out and must not come back, and have nowhere else to go."""
-        self.counters.killed += len(messages)
+        """Messages that were out and must not come back."""
+        self.lose(messages, reason)
+
+    def lose(self, messages: list[Message], reason: str) -> None:
+        """Messages came to a bad end: counted under their cause, and on their way to the dead-letter exchange if any.
+
+        `reason`: rejected, expired or maxlen. Source: rulings, "Events".
+        """
+        count = len(messages)
+        exchange = self.rules.dead_letter_exchange
+        if reason == EXPIRED:
+            kind = EventKind.EXPIRED
+            self.counters.expired += count
+        elif exchange is not None:
+            kind = EventKind.DEAD_LETTERED
+            self.counters.killed += count
+        elif reason == MAXLEN:
+            kind = EventKind.DROPPED
+            self.counters.dropped += count
+        else:
+            kind = EventKind.KILLED
+            self.counters.killed += count
         if self.broker.listeners:
-            self.broker.emit(EventKind.KILLED, self, [message.id for message in messages], reason=reason)
+            detail = {"to": exchange} if exchange is not None else {}
+            self.broker.emit(kind, self, [message.id for message in messages], reason=reason, **detail)
+        if exchange is not None:
+            self.broker.bury(self, messages, reason)
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def expire_due(self) -> None:
+        """A deadline: heads whose time is over go, the next ones are waited for."""
+        if not self.deleted:
+            expire(self)
+            arm(self)
+
+    def touch(self) -> None:
+        """The queue is in use: its own expiry (x-expires) starts anew. Source: behaviour page 3.2."""
+        expires_ms = self.rules.expires_ms
+        if expires_ms is None:
+            return
+        deadlines = self.broker.deadlines
+        deadlines.cancel(self.unused_deadline)
+        self.unused_deadline = None
+        if not self.consumers and not self.deleted:
+            due_ns = self.broker.clock.monotonic_ns() + expires_ms * MS
+            self.unused_deadline = deadlines.set(due_ns, self._unused)
+
+    def _unused(self) -> None:
+        if not self.deleted and not self.consumers:
+            self.vhost.remove_queue(self)
+
+    def forget_deadlines(self) -> None:
+        """The queue is gone."""
+        self.broker.deadlines.cancel(self.expiry_deadline)
+        self.broker.deadlines.cancel(self.unused_deadline)
 
 
-def _take(ready: deque[Message], limit: int, room: int) -> list[Message]:
+def _take(ready: Ready, limit: int, room: int) -> list[Message]:
     """Up to `limit` messages from the head, stopping once `room` octets are used; at least one."""
     popleft = ready.popleft
     if limit <= 1:
@@ -310,7 +416,7 @@ def _octets(blobs: Sequence[bytes], count: int) -> int:
     return sum(map(len, blobs[:count]))
 
 
-def _ready_octets(ready: deque[Message], count: int) -> int:
+def _ready_octets(ready: Ready, count: int) -> int:
     return sum(len(message.blob) for message in islice(ready, count))
 
 

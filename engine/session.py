@@ -14,6 +14,7 @@ from .errors import (
     ConfirmAfterTx,
     ConsumerTagInUse,
     NotTransactional,
+    PartialCommit,
     ResourceLocked,
     TxAfterConfirm,
     UnknownDeliveryTag,
@@ -36,19 +37,35 @@ class Confirms:
     Sequence numbers start at 1 with the first publish after the mode was chosen. Source: behaviour page 2.14.
     """
 
-    __slots__ = ("confirmed", "published")
+    __slots__ = ("confirmed", "published", "refused")
 
     def __init__(self) -> None:
         self.published = 0
         self.confirmed = 0
+        self.refused: list[int] = []  # sequence numbers, rising
 
-    def take(self) -> tuple[int, bool] | None:
-        """The confirm to send now as (tag, multiple), or None."""
-        pending = self.published - self.confirmed
-        if not pending:
-            return None
-        self.confirmed = self.published
-        return self.published, pending > 1
+    def add(self, count: int, refused: Sequence[int]) -> None:
+        """`count` more were published; those at the offsets `refused` were not taken."""
+        if refused:
+            self.refused += [self.published + 1 + offset for offset in refused]
+        self.published += count
+
+    def take(self) -> list[tuple[int, bool, bool]]:
+        """The confirms to send now, as (tag, multiple, is_ack) in rising order; a multiple covers only its like."""
+        taken: list[tuple[int, bool, bool]] = []
+        for tag in self.refused:
+            self._take_up_to(tag - 1, taken)
+            taken.append((tag, False, False))
+            self.confirmed = tag
+        self.refused = []
+        self._take_up_to(self.published, taken)
+        return taken
+
+    def _take_up_to(self, tag: int, taken: list[tuple[int, bool, bool]]) -> None:
+        pending = tag - self.confirmed
+        if pending:
+            taken.append((tag, pending > 1, True))
+            self.confirmed = tag
 
 
 class Transaction:
@@ -105,9 +122,9 @@ class Session:
         if self.transaction is not None:
             self.transaction.publishes.append((envelope, blobs, mandatory))
             return []
+        unroutable, refused = self.client.vhost.publish(route, envelope, blobs)
         if self.confirms is not None:
-            self.confirms.published += len(blobs)
-        unroutable = self.client.vhost.publish(route, envelope, blobs)
+            self.confirms.add(len(blobs), refused)
         return [(envelope, unroutable)] if mandatory and unroutable else []
 
     def select_confirms(self) -> None:
@@ -391,7 +408,7 @@ class Session:
     def commit(self) -> list[Returned]:
         """Apply all of it: publishes first, then acknowledgements. Returns mandatory messages that nobody took.
 
-        Raises: NotTransactional.
+        Raises: NotTransactional, PartialCommit (a queue refused some of it; the rest is done).
         """
         transaction = self.transaction
         if transaction is None:
@@ -399,13 +416,17 @@ class Session:
         self.transaction = Transaction()
         returned: list[Returned] = []
         vhost = self.client.vhost
+        is_partial = False
         for envelope, blobs, mandatory in transaction.publishes:
-            unroutable = vhost.publish_by_name(envelope, blobs)
+            unroutable, refused = vhost.publish_by_name(envelope, blobs)
+            is_partial = is_partial or bool(refused)
             if mandatory and unroutable:
                 returned.append((envelope, unroutable))
         self._settle(transaction.acked)
         for messages, requeue in transaction.rejected:
             self._rejected(messages, requeue=requeue)
+        if is_partial:
+            raise PartialCommit
         return returned
 
     def roll_back(self) -> None:

@@ -5,7 +5,7 @@ Source: behaviour page 2.1 to 2.6.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from .arguments import (
     CLASSIC,
@@ -15,6 +15,7 @@ from .arguments import (
     queue_type_of,
 )
 from .client import Client, ConsumerCancelled
+from .deaths import DeadLetter
 from .errors import (
     DefaultExchangeRefused,
     ExchangeNotFound,
@@ -56,6 +57,16 @@ class Route:
         self.routing_key = routing_key
         self.queues = queues
         self.version = version
+
+
+class Outcome(NamedTuple):
+    """What became of a run: blobs that no queue took, and offsets of messages that a queue's limit refused."""
+
+    unroutable: Sequence[bytes]
+    refused: Sequence[int]
+
+
+ALL_WELL = Outcome((), ())
 
 
 class VirtualHost:
@@ -270,12 +281,15 @@ class VirtualHost:
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange.
         """
         if passive:
-            return self._accessible(name, client)
+            found = self._accessible(name, client)
+            found.touch()
+            return found
         arguments = arguments or {}
         durable = durable and not exclusive  # an exclusive queue is gone before a restart could find it
         current = self.queues.get(name)
         if current is not None:
             self._check_same_queue(current, client, durable, exclusive, auto_delete, arguments)
+            current.touch()
             return current
         queue_type = queue_type_of(arguments)
         if server_named and queue_type != CLASSIC:
@@ -300,6 +314,7 @@ class VirtualHost:
             arguments=arguments,
         )
         self.queues[name] = queue
+        queue.touch()
         if exclusive:
             client.exclusive_queues[queue] = None
         self._changed(EventKind.DECLARED, name, what="queue")
@@ -369,7 +384,8 @@ class VirtualHost:
             queue.remove_consumer(consumer)
             consumer.client.put(ConsumerCancelled(consumer), 0)
         self._unbind_all(queue)
-        ready, queue.ready = queue.ready, type(queue.ready)()
+        ready = queue.take_ready()
+        queue.forget_deadlines()
         count = len(ready)
         queue.counters.deleted += count + queue.unacked
         if self.broker.listeners:
@@ -396,8 +412,8 @@ class VirtualHost:
         queues = None if self._looks_at_headers(exchange) else self._reach(exchange, routing_key, {})
         return Route(exchange, routing_key, queues, self.topology_version)
 
-    def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Sequence[bytes]:
-        """Give a run its ids and put it into the queues of its route. Returns the blobs that no queue took."""
+    def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+        """Give a run its ids and put it into the queues of its route."""
         broker = self.broker
         count = len(blobs)
         first_id = broker.next_id
@@ -411,34 +427,59 @@ class VirtualHost:
             return self._publish_each(route, envelope, blobs, first_id)
         if queues:
             counters.routed += count
-            for queue in queues:
-                queue.enqueue(first_id, envelope, blobs)
-            return ()
+            if len(queues) == 1:
+                refused = queues[0].enqueue(first_id, envelope, blobs)
+                return Outcome((), refused) if refused else ALL_WELL
+            refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs)}
+            return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
         if isinstance(route.exchange, ServiceExchange):
             route.exchange.handle(self, envelope, blobs)
-            return ()
+            return ALL_WELL
         counters.unroutable += count
-        return blobs
+        return Outcome(blobs, ())
 
-    def _publish_each(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int) -> Sequence[bytes]:
+    def _publish_each(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int) -> Outcome:
         counters = self.broker.counters
         unroutable = []
-        for id_, blob in enumerate(blobs, first_id):
+        refused = []
+        for offset, blob in enumerate(blobs):
             queues = self._reach(route.exchange, route.routing_key, envelope.headers(blob))
             if queues:
                 counters.routed += 1
-                for queue in queues:
-                    queue.enqueue(id_, envelope, (blob,))
+                outcomes = [queue.enqueue(first_id + offset, envelope, (blob,)) for queue in queues]
+                if any(outcomes):
+                    refused.append(offset)
             else:
                 unroutable.append(blob)
         counters.unroutable += len(unroutable)
-        return unroutable
+        return Outcome(unroutable, refused)
 
-    def publish_by_name(self, envelope: Envelope, blobs: Sequence[bytes]) -> Sequence[bytes]:
+    def publish_dead(self, letter: DeadLetter) -> None:
+        """Publish a dead letter; where its exchange is gone, or it would go round in circles, it ends here."""
+        exchange = self.exchanges.get(letter.envelope.exchange)
+        if exchange is None:
+            return
+        headers = letter.envelope.headers(letter.blob)
+        reached = {queue: None for key in letter.keys for queue in self._reach(exchange, key, headers)}
+        broker = self.broker
+        id_ = broker.next_id
+        broker.next_id = id_ + 1
+        broker.counters.published += 1
+        if broker.listeners:
+            broker.emit_published(self, letter.envelope, (id_,), (letter.blob,), cause=letter.reason)
+        queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
+        if queues:
+            broker.counters.routed += 1
+            for queue in queues:
+                queue.enqueue(id_, letter.envelope, (letter.blob,))
+        else:
+            broker.counters.unroutable += 1
+
+    def publish_by_name(self, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
         """Publish a run with a look-up of its own: for commits. An exchange that is gone takes nothing."""
         exchange = self.exchanges.get(envelope.exchange)
         if exchange is None:
-            return blobs
+            return Outcome(blobs, ())
         return self.publish(self._route(exchange, envelope.routing_key), envelope, blobs)
 
     def _looks_at_headers(self, start: Exchange) -> bool:
