@@ -57,5 +57,14 @@ peers:
 clients: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.clients $(ARGS)
 
+# Coverage-guided fuzzing of the frame reader.
+FUZZ_SECONDS ?= 60
+$(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
+	@touch $@
+
+fuzz: $(VENV)/.fuzz
+	@$(BIN)/python tests/fuzz/fuzz_frames.py -max_total_time=$(FUZZ_SECONDS) $(ARGS)
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

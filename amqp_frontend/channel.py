@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BASIC_CLASS = 60
 #: The most that any content header may announce (behaviour page 1.13).
 BODY_SIZE_MAX = 512 * 1024 * 1024
-#: Property lists and routes that a channel remembers before it starts anew: bounded whatever the peer sends.
+#: Property lists and routes that a connection remembers before it starts anew: bounded whatever the peer sends.
 MEMORY_MAX = 512
 
 
@@ -36,7 +36,7 @@ class PublishArguments(NamedTuple):
 
 
 class KnownRoute(NamedTuple):
-    """What a channel remembers of (publish arguments, property facts)."""
+    """What a connection remembers of (publish frame, property facts)."""
 
     route: "Route"
     envelope: "Envelope"
@@ -72,7 +72,16 @@ class Channel:
         "state",
     )
 
-    def __init__(self, number: int, session: "Session", *, frame_max: int, message_size_max: int) -> None:
+    def __init__(
+        self,
+        number: int,
+        session: "Session",
+        *,
+        frame_max: int,
+        message_size_max: int,
+        routes: "dict[tuple[bytes, PropertyFacts], KnownRoute]",
+        facts: dict[bytes, PropertyFacts],
+    ) -> None:
         self.number = number
         self.session = session
         self.framing = ContentFraming(number, frame_max)
@@ -80,8 +89,8 @@ class Channel:
         self.state = ChannelState.OPEN
         self.assembly: Assembly | None = None
         self.last_queue = ""
-        self.routes: dict[tuple[bytes, PropertyFacts], KnownRoute] = {}
-        self.facts: dict[bytes, PropertyFacts] = {}
+        self.routes = routes  # both are the connection's: publish frames name their channel
+        self.facts = facts
 
     def step(self, step: ChannelStep) -> None:
         """Move on by the table; a step that is not in it is our own mistake."""

@@ -9,7 +9,7 @@ Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.13; performance page 4, rules 2
 from collections.abc import Iterator
 
 from ..engine.content import PropertyFacts
-from .channel import Assembly, Channel, PublishArguments
+from .channel import Assembly, Channel, KnownRoute, PublishArguments
 from .codec import METHODS, decode_method, encode_method, ids_of
 from .protocol_events import (
     AcksReceived,
@@ -93,13 +93,25 @@ _CHANNEL_METHODS = frozenset(
 class Connection:
     """The protocol state of one connection, from the server's side."""
 
-    __slots__ = ("_buffer", "_to_skip", "channels", "current_ids", "frame_max", "publish_arguments", "state")
+    __slots__ = (
+        "_buffer",
+        "_to_skip",
+        "channels",
+        "current_ids",
+        "facts",
+        "frame_max",
+        "publish_arguments",
+        "routes",
+        "state",
+    )
 
     def __init__(self) -> None:
         self.state = HEADER_
         self.frame_max = FRAME_MAX_UNTUNED
         self.channels: dict[int, Channel] = {}
         self.publish_arguments: dict[bytes, PublishArguments] = {}
+        self.routes: dict[tuple[bytes, PropertyFacts], KnownRoute] = {}
+        self.facts: dict[bytes, PropertyFacts] = {}
         #: Class and method id of the method being handled: what a close names as its cause.
         self.current_ids = (0, 0)
         self._buffer = b""

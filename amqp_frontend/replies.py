@@ -146,6 +146,10 @@ class ImmediateNotImplemented(PeerError):
     """basic.publish with immediate."""
 
 
+class UserIdMismatch(PeerError):
+    """The user-id property names somebody else. Facts: claimed, user."""
+
+
 class PrefetchSizeNotImplemented(PeerError):
     """Facts: size."""
 
@@ -288,6 +292,7 @@ REPLY: dict[type[Exception], Row] = {
     TuneTooHigh: Row(530, CONNECTION, "negotiated {what} = {value} is higher than the maximum allowed value ({limit})"),
     NoQueueDeclared: Row(404, CHANNEL, "no previously declared queue"),
     ImmediateNotImplemented: Row(540, CONNECTION, "immediate=true"),
+    UserIdMismatch: Row(406, CHANNEL, "user_id property set to '{claimed}' but authenticated user was '{user}'"),
     PrefetchSizeNotImplemented: Row(540, CONNECTION, "prefetch_size!=0 ({size})"),
     RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),
     FlowNotImplemented: Row(540, CONNECTION, "active=false"),

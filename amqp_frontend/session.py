@@ -188,9 +188,9 @@ class AmqpSession:
     def close_channel(self, channel: Channel, code: int, text: str, class_id: int, method_id: int) -> None:
         """Server-side channel.close: its work is given back, what still comes for it is ignored."""
         logger.info("%s: channel %d closed: %d %r", self.peer.name, channel.number, code, text)
+        self.confirm()  # what stood before the error was taken care of
         channel.step(ChannelStep.CLOSE_SENT)
         channel.assembly = None
-        self.confirming.pop(channel, None)
         channel.session.close()
         self.send(channel.number, commands.Channel.Close, code, text, class_id, method_id)
 
@@ -303,6 +303,8 @@ class AmqpSession:
             self.client.open_session(),
             frame_max=self.connection.frame_max,
             message_size_max=self.options.message_size_max,
+            routes=self.connection.routes,
+            facts=self.connection.facts,
         )
         self.connection.channels[number] = channel
         return channel

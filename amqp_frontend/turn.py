@@ -24,7 +24,7 @@ from .protocol_events import (
     HeaderRejected,
     PublishReceived,
 )
-from .replies import ImmediateNotImplemented, InternalError, PeerError
+from .replies import ImmediateNotImplemented, InternalError, PeerError, UserIdMismatch
 from .session import AmqpSession, Handler
 from .states import ConnectionState
 from .topology_methods import TOPOLOGY_HANDLERS
@@ -92,7 +92,8 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
 def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     """Check a publish and find its way; remembered until the topology changes.
 
-    Raises: ImmediateNotImplemented, MessageTooLarge, ExchangeNotFound, InternalExchangeRefused, InvalidExpiration.
+    Raises: ImmediateNotImplemented, MessageTooLarge, ExchangeNotFound, InternalExchangeRefused,
+        InvalidExpiration, UserIdMismatch.
     """
     channel = event.channel
     arguments = session.connection.arguments_of(event.method_frame)
@@ -103,6 +104,9 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     check_expiration(event.facts.expiration)
     client = session.client
     assert client is not None
+    user_id = event.facts.user_id
+    if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
+        raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
     route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
     known = channel.routes.get((event.method_frame, event.facts))
     envelope = (

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class Envelope:
     """Where a run of messages was published and how to read its blobs.
 
-    The facts' expiration must be valid (`check_expiration`). `opaque` belongs to the frontend that published: what it needs to pass the blobs on unread.
+    The facts' expiration must be valid (`arguments.check_expiration`). `opaque` belongs to the frontend that published:
+    what it needs to pass the blobs on unread.
     """
 
     __slots__ = ("exchange", "expiration_ms", "facts", "framing", "opaque", "routing_key")

@@ -80,7 +80,6 @@ USERS = "users with permissions other than guest's"
 LIMITS = "limits of virtual hosts and users"
 FORCED = "closing connections over the HTTP API"
 HASH = "exchange type x-consistent-hash"
-EXPIRATION = "message expiry: validation of the expiration property"
 CC = "CC and BCC headers"
 REPLY_TO = "direct reply-to"
 QUORUM = "queue type quorum"
@@ -94,15 +93,12 @@ LATER: dict[str, str] = {
     "exchange-chash-bad-weight": HASH,
     "exchange-chash-zero-weight": HASH,
     "exchange-chash-both-headers": HASH,
-    "basic-userid-mismatch": "the user-id property",
     "basic-cc-not-array": CC,
     "basic-bcc-not-array": CC,
-    "tx-commit-overflow-reject": "x-overflow reject-publish",
     "consumer-ack-timeout": "consumer acknowledgement time-out",
 }
 LATER |= {name: USERS for name in CASES if name.startswith("perm-")}
 LATER |= {name: FORCED for name in CASES if name.startswith("forced-")}
-LATER |= {name: EXPIRATION for name in CASES if name.startswith("basic-expiration-")}
 LATER |= {name: REPLY_TO for name in CASES if name.startswith("basic-reply-to-")}
 LATER |= {name: QUORUM for name in CASES if name.startswith("quorum-")}
 LATER |= {name: STREAM for name in CASES if name.startswith("stream-")}

@@ -14,20 +14,13 @@ from rawclient import BODY, HEADER, HEARTBEAT, Client, arguments_of, frame, head
 from spec_broker import SpecBroker, close_of, expect_channel_close, expect_connection_close
 
 TRAPS = range(1, 87)
-EXPIRY = "message expiry"
-DEAD_LETTERS = "dead letters"
+VIRTUAL_TIME = "shown on virtual time, in tests/amqp_frontend/test_limits.py"
 REPLY_TO = "direct reply-to"
 USERS = "users with permissions other than guest's"
 STREAM = "queue type stream"
 HTTP = "HTTP API"
 LATER: dict[int, str] = {
-    39: "x-overflow reject-publish",
-    41: "message expiry: validation of the expiration property",
-    **dict.fromkeys((52, 53, 54), EXPIRY),
-    **dict.fromkeys((55, 56, 57, 58), DEAD_LETTERS),
-    60: "length limits of priority queues",
-    61: "length limits",
-    62: "priority queues",
+    **dict.fromkeys((52, 53, 54, 58), VIRTUAL_TIME),
     63: "alternate exchanges",
     **dict.fromkeys((67, 68), REPLY_TO),
     **dict.fromkeys((69, 70, 71), USERS),
@@ -936,3 +929,150 @@ def test_trap_80_consumer_priority_string(broker: SpecBroker) -> None:
         '"expected integer, got longstr"'
     )
     expect_channel_close(client, 406, text, (60, 20))
+
+
+def headers_of(method: Any) -> dict[str, Any]:
+    """The headers of a delivered content, without their tags."""
+    return {key: plain(field) for key, field in method.content.headers.items()}
+
+
+def plain(field: Any) -> Any:
+    """A value without its tag."""
+    tag, value = field
+    if tag == "A":
+        return [plain(item) for item in value]
+    if tag == "F":
+        return {key: plain(item) for key, item in value.items()}
+    return value.decode() if isinstance(value, bytes) else value
+
+
+def limited(broker: SpecBroker, **arguments: Any) -> Client:
+    """A client and the queue p.trap with arguments, all dead letters of which go to p.dead."""
+    client = broker.open()
+    client.call("queue.declare", queue="p.dead")
+    client.call("queue.declare", queue=Q, arguments={key.replace("_", "-"): value for key, value in arguments.items()})
+    return client
+
+
+def test_trap_39_reject_publish_is_nacked_and_not_returned(broker: SpecBroker) -> None:
+    """A full reject-publish queue: basic.nack, and no basic.return even with mandatory."""
+    client = limited(broker, x_max_length=1, x_overflow="reject-publish")
+    client.call("confirm.select")
+    client.publish("", Q, b"fits", mandatory=True)
+    assert client.expect("basic.ack")["delivery_tag"] == 1
+    client.publish("", Q, b"does not", mandatory=True)
+    assert client.expect("basic.nack")["delivery_tag"] == 2
+    assert client.take(Q).body == b"fits"
+
+
+@pytest.mark.parametrize(
+    "value, reason",
+    [
+        ("", "no_integer"),
+        (" 10", "no_integer"),
+        ("1.5", '{leftover_string,".5"}'),
+        ("10s", '{leftover_string,"s"}'),
+        ("-1", "{value_negative,-1}"),
+    ],
+)
+def test_trap_41_expiration_is_a_decimal_number(broker: SpecBroker, value: str, reason: str) -> None:
+    """Anything else closes the channel, each with its own reason."""
+    client = broker.open()
+    client.publish("", Q, expiration=value)
+    text = f"PRECONDITION_FAILED - invalid expiration '{value}': {reason}"
+    expect_channel_close(client, 406, text, (60, 40))
+
+
+def test_trap_55_dead_lettering_moves_expiration_into_the_history(broker: SpecBroker) -> None:
+    """The property is gone from the copy, x-death has original-expiration; the rest of the content is as it was."""
+    client = limited(broker, x_dead_letter_exchange="", x_dead_letter_routing_key="p.dead")
+    client.publish("", Q, b"x", expiration="100000", message_id="m", headers={"kept": ("s", 7)})
+    client.wait_for_ready(Q, 1)
+    client.send("basic.nack", delivery_tag=client.take(Q)["delivery_tag"], requeue=False)
+    client.wait_for_ready("p.dead", 1)
+    dead = client.take("p.dead")
+    properties = dead.content.properties
+    assert "expiration" not in properties
+    assert properties["message_id"] == "m"
+    assert dead.content.headers["kept"] == ("s", 7)
+    (death,) = headers_of(dead)["x-death"]
+    assert death["original-expiration"] == "100000"
+    assert dead.body == b"x"
+    assert dead["redelivered"] is False
+
+
+def test_trap_56_deaths_are_newest_first_and_counted(broker: SpecBroker) -> None:
+    """One entry for each (queue, reason); a repeat raises its count and moves it to the front."""
+    client = limited(broker, x_dead_letter_exchange="", x_dead_letter_routing_key="p.dead")
+    client.call("queue.declare", queue="p.back", arguments={"x-dead-letter-exchange": "amq.fanout"})
+    client.call("queue.bind", queue=Q, exchange="amq.fanout", routing_key="")
+    client.call("queue.bind", queue="p.back", exchange="amq.topic", routing_key="#")
+    client.publish("", Q, b"x")
+    for _ in range(2):
+        client.wait_for_ready(Q, 1)
+        client.send("basic.reject", delivery_tag=client.take(Q)["delivery_tag"], requeue=False)
+        client.wait_for_ready("p.dead", 1)
+        dead = client.take("p.dead")
+        client.publish("amq.topic", "again", dead.body, headers={"x-death": dead.content.headers["x-death"]})
+        client.wait_for_ready("p.back", 1)
+        client.send("basic.reject", delivery_tag=client.take("p.back")["delivery_tag"], requeue=False)
+    client.wait_for_ready(Q, 1)
+    deaths = headers_of(client.take(Q))["x-death"]
+    assert [(death["queue"], death["reason"], death["count"]) for death in deaths] == [
+        ("p.back", "rejected", 2),
+        (Q, "rejected", 2),
+    ]
+
+
+def test_trap_57_routing_keys_of_the_dead(broker: SpecBroker) -> None:
+    """x-death tells the key that the message was published with; the copy has the new one."""
+    client = limited(broker, x_dead_letter_exchange="", x_dead_letter_routing_key="p.dead")
+    client.call("queue.bind", queue=Q, exchange="amq.topic", routing_key="a.#")
+    client.publish("amq.topic", "a.b", b"x")
+    client.wait_for_ready(Q, 1)
+    client.send("basic.reject", delivery_tag=client.take(Q)["delivery_tag"], requeue=False)
+    client.wait_for_ready("p.dead", 1)
+    dead = client.take("p.dead")
+    assert (dead["exchange"], dead["routing_key"]) == ("", "p.dead")
+    headers = headers_of(dead)
+    (death,) = headers["x-death"]
+    assert (death["exchange"], death["routing-keys"]) == ("amq.topic", ["a.b"])
+    assert (headers["x-first-death-queue"], headers["x-first-death-reason"]) == (Q, "rejected")
+    assert headers["x-first-death-exchange"] == "amq.topic"
+
+
+def test_trap_60_drop_head_takes_the_highest_priority_first(broker: SpecBroker) -> None:
+    """low, high, low2 with limit 2 leaves low, low2."""
+    client = limited(broker, x_max_length=2, x_max_priority=5)
+    for body, priority in ((b"low", 0), (b"high", 5), (b"low2", 0)):
+        client.publish("", Q, body, priority=priority)
+    client.wait_for_ready(Q, 2)
+    assert [client.take(Q).body for _ in range(2)] == [b"low", b"low2"]
+
+
+def test_trap_61_unacked_messages_take_no_room(broker: SpecBroker) -> None:
+    """max-length counts ready messages only."""
+    client = limited(broker, x_max_length=1)
+    client.publish("", Q, b"held")
+    client.wait_for_ready(Q, 1)
+    client.take(Q)
+    client.publish("", Q, b"fits")
+    client.wait_for_ready(Q, 1)
+    assert client.take(Q).body == b"fits"
+
+
+def test_trap_62_priorities_are_clamped_and_absent_is_zero(broker: SpecBroker) -> None:
+    """9 counts as 5 where 5 is the highest; no priority and 0 are one level; the property itself is kept."""
+    client = limited(broker, x_max_priority=5)
+    for body, properties in (
+        (b"none", {}),
+        (b"one", {"priority": 1}),
+        (b"nine", {"priority": 9}),
+        (b"zero", {"priority": 0}),
+        (b"five", {"priority": 5}),
+    ):
+        client.publish("", Q, body, **properties)
+    client.wait_for_ready(Q, 5)
+    taken = [client.take(Q) for _ in range(5)]
+    assert [method.body for method in taken] == [b"nine", b"five", b"one", b"none", b"zero"]
+    assert taken[0].content.properties["priority"] == 9

@@ -308,6 +308,28 @@ one("basic-recover-no-requeue", "basic.recover", requeue=False)
 one("basic-recover-async-no-requeue", "basic.recover-async", requeue=False)
 ok("basic-recover-nothing", "basic.recover", requeue=True)
 ok("basic-cancel-unknown", "basic.cancel", consumer_tag="nobody")
+for name, value in {
+    "basic-expiration-bad": "abc",
+    "basic-expiration-negative": "-1",
+    "basic-expiration-float": "1.5",
+    "basic-expiration-suffix": "10s",
+    "basic-expiration-empty": "",
+    "basic-expiration-huge": "99999999999999",
+}.items():
+    row(name)(lambda client, broker, value=value: client.publish("", "p.nowhere", expiration=value))
+row("basic-userid-mismatch")(lambda client, broker: client.publish("", "p.nowhere", user_id="other"))
+
+
+@row("tx-commit-overflow-reject")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.call("queue.declare", queue="p.full", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+    client.publish("", "p.full", b"fills it")
+    client.wait_for_ready("p.full", 1)
+    client.call("tx.select")
+    client.publish("", "p.full", b"too much")
+    client.send("tx.commit")
+
+
 row("basic-publish-immediate")(lambda client, broker: client.publish("", "p.nowhere", immediate=True))
 
 

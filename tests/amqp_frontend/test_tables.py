@@ -1,0 +1,193 @@
+"""Tables that must be total: states, replies, handlers (style.md 5, 7, 8)."""
+
+from __future__ import annotations
+
+import re
+import string
+from collections.abc import Iterator
+from enum import Enum
+from typing import Any
+
+import pytest
+
+from leveret.amqp_frontend import replies
+from leveret.amqp_frontend.codec import METHODS
+from leveret.amqp_frontend.connection import _AWAITED, _CHANNEL_METHODS, PUBLISH
+from leveret.amqp_frontend.connection_methods import CONNECTION_HANDLERS
+from leveret.amqp_frontend.protocol_events import ProtocolEvent
+from leveret.amqp_frontend.replies import CONSTANTS, REPLY, TEXT_MAX, PeerError, Scope, reply_for, term
+from leveret.amqp_frontend.states import (
+    CHANNEL_NEXT,
+    CONNECTION_NEXT,
+    ChannelState,
+    ChannelStep,
+    ConnectionState,
+    ConnectionStep,
+)
+from leveret.amqp_frontend.turn import EVENT_HANDLERS, HANDLERS
+from leveret.engine import errors
+from leveret.engine.arguments import Reason
+from leveret.engine.errors import EngineError
+from leveret.engine.field_table import Field
+
+TABLES: list[tuple[type[Enum], type[Enum], dict[Any, dict[Any, Any]], Enum, set[Enum]]] = [
+    (
+        ConnectionState,
+        ConnectionStep,
+        CONNECTION_NEXT,
+        ConnectionState.HEADER,
+        {ConnectionState.CLOSED, ConnectionState.REFUSED},
+    ),
+    (ChannelState, ChannelStep, CHANNEL_NEXT, ChannelState.OPEN, {ChannelState.CLOSED}),
+]
+
+
+@pytest.mark.parametrize("states, steps, table, start, ends", TABLES, ids=["connection", "channel"])
+def test_state_tables_are_total_and_closed(
+    states: type[Enum], steps: type[Enum], table: dict[Any, dict[Any, Any]], start: Enum, ends: set[Enum]
+) -> None:
+    """Every state has a row, rows lead to states only, every step is used, all is reached, and only the ends end."""
+    assert set(table) == set(states)
+    assert {after for row in table.values() for after in row.values()} <= set(states)
+    assert {step for row in table.values() for step in row} == set(steps)
+    assert {state for state, row in table.items() if not row} == ends
+    reached = {start}
+    for _ in states:
+        reached |= {after for state in reached for after in table[state].values()}
+    assert reached == set(states)
+
+
+@pytest.mark.parametrize("states, steps, table, start, ends", TABLES, ids=["connection", "channel"])
+def test_every_state_leads_to_an_end(
+    states: type[Enum], steps: type[Enum], table: dict[Any, dict[Any, Any]], start: Enum, ends: set[Enum]
+) -> None:
+    """No state from which nothing ends."""
+    ending = set(ends)
+    for _ in states:
+        ending |= {state for state, row in table.items() if set(row.values()) & ending}
+    assert ending == set(states)
+
+
+def test_every_method_that_is_let_through_has_a_handler() -> None:
+    """What the reader passes on, somebody handles."""
+    channel_methods = {METHODS[index] for index in _CHANNEL_METHODS if index != PUBLISH}
+    assert channel_methods <= set(HANDLERS)
+    awaited = {METHODS[index] for indices in _AWAITED.values() for index in indices}
+    assert awaited <= set(CONNECTION_HANDLERS)
+    assert set(EVENT_HANDLERS) == set(ProtocolEvent.__args__)
+
+
+def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:
+    """All of them, of any depth, and the class itself."""
+    yield kind
+    for sub in kind.__subclasses__():
+        if sub.__module__.startswith("leveret."):
+            yield from subclasses(sub)
+
+
+ERRORS = sorted({*subclasses(EngineError), *subclasses(PeerError)} - {PeerError}, key=lambda kind: kind.__name__)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_refusal_has_a_row(kind: type[Exception]) -> None:
+    """An error without a row would look like a fault of ours."""
+    assert kind in REPLY
+    assert REPLY[kind].code in CONSTANTS
+
+
+def test_the_table_has_no_other_rows() -> None:
+    """A row for a class that is gone would never be missed."""
+    assert set(REPLY) == set(ERRORS)
+
+
+#: Behaviour page 0.2: which code closes what.
+CONNECTION_CODES = {320, 402, 501, 502, 503, 504, 505, 506, 530, 540, 541}
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_codes_close_what_the_page_says(kind: type[Exception]) -> None:
+    """Channel and connection codes are not mixed; a failed login is the one 403 that ends a connection."""
+    row = REPLY[kind]
+    if kind is errors.LoginRefused:
+        assert row.scope is Scope.CONNECTION
+    else:
+        assert (row.scope is Scope.CONNECTION) is (row.code in CONNECTION_CODES)
+
+
+#: Values as the code passes them; the rest of the facts are names.
+FACTS: dict[str, object] = {
+    "payload": b"\x00<\x00(",
+    "arguments": b"\x00\x00\x05ab",
+    "value": b"most",
+    "received": Field("l", 1),
+    "current": None,
+    "reason": Reason("tuple", "value_negative", -1),
+    "size": 131073,
+    "limit": 131064,
+    "end": 0,
+    "count": 2,
+    "tag": 99,
+    "type": 8,
+}
+
+
+def facts_of(kind: type[Exception]) -> set[str]:
+    """Facts that a class says it has: the words after "Facts:" in its docstring."""
+    found = re.search(r"Facts: ([^.]*)", kind.__doc__ or "")
+    return set(re.findall(r"[a-z_]+", re.sub(r"\(.*?\)", "", found.group(1)))) if found else set()
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_text_renders_from_the_documented_facts(kind: type[Exception]) -> None:
+    """Each template finds its facts, begins with the constant, and fits a short string."""
+    facts = {name: FACTS.get(name, name) for name in facts_of(kind)}
+    reply = reply_for(kind(**facts))
+    assert reply.code == REPLY[kind].code
+    constant = CONSTANTS[reply.code]
+    assert reply.text == constant if REPLY[kind].text is None else reply.text.startswith(f"{constant} - ")
+    assert not re.search(r"\{[a-z_]+\}", reply.text)
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_text_fits_a_short_string(kind: type[Exception]) -> None:
+    """Names of 255 octets, not all of them letters: the text is cut between characters."""
+    facts = {name: FACTS.get(name, "ü" * 127) for name in facts_of(kind)}
+    text = reply_for(kind(**facts)).text
+    assert len(text.encode()) <= TEXT_MAX
+
+
+def test_templates_name_facts_or_derived_texts() -> None:
+    """No template asks for what no class has."""
+    for kind, row in REPLY.items():
+        asked = {name for _, name, _, _ in string.Formatter().parse(row.text or "") if name}
+        assert asked <= facts_of(kind) | set(replies._DERIVED), kind
+
+
+@pytest.mark.parametrize(
+    "reason, text",
+    [
+        (Reason("type", "longstr"), '"expected integer, got longstr"'),
+        (Reason("unacceptable", "bool"), "{unacceptable_type,bool}"),
+        (Reason("text", "unsupported queue type 'x'"), "\"unsupported queue type 'x'\""),
+        (Reason("tuple", "value_negative", -1), "{value_negative,-1}"),
+        (Reason("atom", "invalid_overflow"), "invalid_overflow"),
+    ],
+)
+def test_reasons_are_spelt_as_erlang_terms(reason: Reason, text: str) -> None:
+    """Behaviour page 0.5."""
+    reply = reply_for(errors.InvalidArgument(key="k", name="q", vhost="/", reason=reason))
+    assert reply.text == f"PRECONDITION_FAILED - invalid arg 'k' for queue 'q' in vhost '/': {text}"
+
+
+@pytest.mark.parametrize(
+    "octets, spelt",
+    [(b"abc", '<<"abc">>'), (b"", "<<>>"), (b"a\x00", "<<97,0>>"), (b"\xe4\n", '<<"ä\n">>'), (b"\x80", "<<128>>")],
+)
+def test_octets_are_spelt_as_erlang_terms(octets: bytes, spelt: str) -> None:
+    """Quoted when all are printable Latin-1, numbers otherwise."""
+    assert term(octets) == spelt
+
+
+def test_an_unknown_exception_is_our_fault() -> None:
+    """541, the bare constant, the connection."""
+    assert reply_for(KeyError("x")) == (541, "INTERNAL_ERROR", Scope.CONNECTION, False)
