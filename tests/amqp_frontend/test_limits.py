@@ -1,4 +1,4 @@
-"""Rules of queues in virtual time: expiry of messages and queues, limits, dead letters. Source: behaviour page 3.2 to 3.4."""
+"""Rules of queues in virtual time: expiry, limits, dead letters. Source: behaviour page 3.2 to 3.4."""
 
 from typing import Any
 
