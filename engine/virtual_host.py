@@ -153,21 +153,8 @@ class VirtualHost:
         internal: bool,
         arguments: FieldTable,
     ) -> None:
-        for field, received, is_now in (
-            ("type", kind, current.type),
-            ("durable", durable, current.durable),
-            ("auto_delete", auto_delete, current.auto_delete),
-            ("internal", internal, current.internal),
-        ):
-            if received != is_now:
-                raise InequivalentField(
-                    field=field,
-                    kind="exchange",
-                    name=current.name,
-                    vhost=self.name,
-                    received=_word(received),
-                    current=_word(is_now),
-                )
+        fields = {"type": kind, "durable": durable, "auto_delete": auto_delete, "internal": internal}
+        self._check_same_fields("exchange", current, fields)
         check_same_alternate(current.arguments, arguments, name=current.name, vhost=self.name)
 
     def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
@@ -331,20 +318,22 @@ class VirtualHost:
     ) -> None:
         if exclusive != current.exclusive or (current.owner is not None and current.owner is not client):
             raise ResourceLocked(name=current.name, vhost=self.name)
-        for field, received, is_now in (
-            ("durable", durable, current.durable),
-            ("auto_delete", auto_delete, current.auto_delete),
-        ):
+        self._check_same_fields("queue", current, {"durable": durable, "auto_delete": auto_delete})
+        check_same_arguments(current.arguments, arguments, name=current.name, vhost=self.name)
+
+    def _check_same_fields(self, kind: str, current: Destination, fields: dict[str, object]) -> None:
+        """The first field that differs refuses a redeclaration. Raises: InequivalentField."""
+        for field, received in fields.items():
+            is_now = getattr(current, field)
             if received != is_now:
                 raise InequivalentField(
                     field=field,
-                    kind="queue",
+                    kind=kind,
                     name=current.name,
                     vhost=self.name,
                     received=_word(received),
                     current=_word(is_now),
                 )
-        check_same_arguments(current.arguments, arguments, name=current.name, vhost=self.name)
 
     def _accessible(self, name: str, client: Client | None) -> Queue:
         queue = self.queue(name)
