@@ -11,7 +11,7 @@ def page() -> str:
         "TOML, drawn from `settings/configuration.py` by `docs/draw_configuration.py`; do not edit. Durations are",
         'milliseconds or text ("5s", "15m"), sizes octets or text ("64KiB", "10MB"; powers of 1024). An unknown key',
         "is an error that names the nearest known one. Keys marked *later* are accepted with a warning: what they",
-        "govern is not in this version. `leveret ctl reload` or SIGHUP reads the files again; it shows at the next connection.",
+        "govern is not in this version. `leveret ctl reload` or SIGHUP reads the files again, for new connections.",
     ]
     for table, keys in KEYS.items():
         lines += ["", f"## [{table}]", "", "| key | default | |", "|---|---|---|"]
