@@ -82,7 +82,7 @@ class AmqpSession:
         self.finished = True
         self._cancel_timers()
         if self.client is not None:
-            self.client.close()
+            self.client.close(failed=True)  # unless it was closed before, by its own wish
             self.client.flush = _nothing
         # No cycles are left behind: memory comes back at once, without waiting for the collector.
         self._out.clear()
@@ -191,7 +191,7 @@ class AmqpSession:
         self.confirm()  # what stood before the error was taken care of
         channel.step(ChannelStep.CLOSE_SENT)
         channel.assembly = None
-        channel.session.close()
+        channel.session.close(failed=True)
         self.send(channel.number, commands.Channel.Close, code, text, class_id, method_id)
 
     def close_connection(self, code: int, text: str, class_id: int = 0, method_id: int = 0) -> None:
@@ -199,7 +199,7 @@ class AmqpSession:
         logger.warning("%s: connection closed: %d %r", self.peer.name, code, text)
         self.connection.step(ConnectionStep.CLOSE_SENT)
         self.confirming.clear()
-        self._end_client()
+        self._end_client(failed=True)
         self.send(0, commands.Connection.Close, code, text, class_id, method_id)
         self._set_timer(self._goodbye_ms(), self._hang_up)
 
@@ -225,15 +225,15 @@ class AmqpSession:
         """The peer closed: everything is given back before it hears so; then it should hang up."""
         self.confirm()
         self.render()
-        self._end_client()
+        self._end_client(failed=False)
         self.connection.step(ConnectionStep.CLOSE)
         self.send(0, commands.Connection.CloseOk)
         self._set_timer(self._goodbye_ms(), self._hang_up)
 
-    def _end_client(self) -> None:
+    def _end_client(self, *, failed: bool) -> None:
         self._cancel_timers()
         if self.client is not None:
-            self.client.close()
+            self.client.close(failed=failed)
             self.client.outbox.clear()
 
     def _goodbye_ms(self) -> int:

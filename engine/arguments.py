@@ -7,6 +7,7 @@ Source: behaviour page 2.4.1, 3.1.
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import isfinite
 
 from .errors import (
     InequivalentArgument,
@@ -15,7 +16,7 @@ from .errors import (
     InvalidExpiration,
     UnsupportedArgument,
 )
-from .field_table import INTEGER_TAGS, Field, FieldTable
+from .field_table import INTEGER_TAGS, NUMBER_TAGS, Field, FieldTable, number_of
 
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
@@ -83,6 +84,28 @@ def _age(field: Field) -> Reason | None:
     return None if _AGE.fullmatch(field.value) else Reason("atom", "invalid_max_age")
 
 
+def _limit(field: Field) -> Reason | None:
+    if field.tag not in INTEGER_TAGS:
+        return Reason("type", field.type_name)
+    value = field.value
+    assert isinstance(value, int)
+    return None if value == -1 or value >= 1 else Reason("tuple", "expected_minus_one_or_positive", value)
+
+
+def _number(low: float, high: float, *, above: bool = False) -> Check:
+    """A finite number from `low` (`above`: greater than it) to `high`."""
+
+    def check(field: Field) -> Reason | None:
+        if field.tag not in NUMBER_TAGS:
+            return Reason("text", f"expected number, got {field.type_name}")
+        value = number_of(field)
+        if isfinite(value) and low <= value <= high and not (above and value == low):
+            return None
+        return Reason("tuple", "value_out_of_range", value)
+
+    return check
+
+
 def _anything(field: Field) -> Reason | None:
     return None
 
@@ -140,6 +163,15 @@ ARGUMENTS: dict[str, Argument] = {
     "x-max-in-memory-bytes": Argument(_Q, _integer()),
     "x-max-age": Argument(_S, _age),
     "x-stream-max-segment-size-bytes": Argument(_S, _integer(0, 3_000_000_000)),
+    # Ours, on every queue but streams (address-settings page 6.6; a deviation listed in docs/DEVIATIONS.md).
+    "x-ring-size": Argument(_C | _Q, _limit),
+    "x-redelivery-delay": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
+    "x-redelivery-delay-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
+    "x-redelivery-collision-avoidance-factor": Argument(_C | _Q, _number(0, 1)),
+    "x-max-redelivery-delay": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
+    "x-max-delivery-attempts": Argument(_C | _Q, _limit),
+    "x-dead-letter-address": Argument(_C | _Q, _string),
+    "x-expiry-address": Argument(_C | _Q, _string),
 }
 
 
@@ -149,6 +181,24 @@ def queue_type_of(arguments: FieldTable) -> str:
     if field is None or field.tag != "S" or field.text not in QUEUE_TYPES:
         return CLASSIC
     return field.text
+
+
+#: Pairs of arguments that contradict each other, and the one that is blamed (address-settings page 6.7).
+CONFLICTS = (
+    ("x-ring-size", "x-max-length"),
+    ("x-dead-letter-address", "x-dead-letter-exchange"),
+    ("x-max-delivery-attempts", "x-delivery-limit"),
+)
+
+
+def _conflict(key: str, arguments: FieldTable) -> Reason | None:
+    for blamed, other in CONFLICTS:
+        if key == blamed and other in arguments:
+            return Reason("text", f"contradicts {other}")
+    overflow = arguments.get("x-overflow")
+    if key == "x-ring-size" and overflow is not None and overflow.value != b"drop-head":
+        return Reason("text", "contradicts x-overflow: a ring never refuses")
+    return None
 
 
 def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> None:
@@ -168,7 +218,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             continue
         if queue_type not in argument.types:
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
-        reason = argument.check(field)
+        reason = argument.check(field) or _conflict(key, arguments)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
             reason = Reason("atom", "routing_key_but_no_dlx_defined")
         if reason is not None:

@@ -44,6 +44,7 @@ class BrokerStatistics:
     consumers: int
     ready: int
     unacked: int
+    scheduled: int
     deadlines: int
     counters: dict[str, int]
 
@@ -52,6 +53,7 @@ class Broker:
     """Everything that one broker process serves, whatever its frontends.
 
     `services`: name -> handler of exchanges behind which the broker itself listens, in every virtual host.
+    `chance`: a number in [0, 1), uniform in a real broker; 0.5 stands for "nothing happens by chance".
     """
 
     def __init__(
@@ -60,11 +62,13 @@ class Broker:
         users: Users | None = None,
         *,
         services: dict[str, Handler] | None = None,
+        chance: Callable[[], float] = lambda: 0.5,
         unsent_max: int = UNSENT_MAX_DEFAULT,
     ) -> None:
         self.clock = clock
         self.users = users or Users()
         self.services = services or {}
+        self.chance = chance
         self.unsent_max = unsent_max
         self.deadlines = Deadlines()
         self.counters = Counters()
@@ -153,18 +157,24 @@ class Broker:
         dead = self._dead
         for _ in range(min(DEAD_SLICE, len(dead))):
             queue, message, reason = dead.popleft()
-            rules = queue.rules
-            if rules.dead_letter_exchange is not None:
-                queue.vhost.publish_dead(
-                    dead_letter(
-                        message,
-                        queue=queue.name,
-                        reason=reason,
-                        exchange=rules.dead_letter_exchange,
-                        routing_key=rules.dead_letter_routing_key,
-                        wall_ms=self.clock.wall_ms(),
-                    )
+            target = queue.dead_letter_target(reason)
+            if target is None:
+                continue
+            is_address = queue.rules.dead_letter_exchange is None
+            key = queue.rules.dead_letter_routing_key
+            if is_address:
+                target, key = queue.vhost.resolve_address(target, queue.name)
+            queue.vhost.publish_dead(
+                dead_letter(
+                    message,
+                    queue=queue.name,
+                    reason=reason,
+                    exchange=target,
+                    routing_key=key,
+                    wall_ms=self.clock.wall_ms(),
+                    tells_origin=is_address,
                 )
+            )
 
     def free(self, messages: Ready) -> None:
         """Give messages back to the allocator, in slices if there are many."""
@@ -243,6 +253,7 @@ class Broker:
             consumers=sum(len(queue.consumers) for queue in queues),
             ready=sum(len(queue.ready) for queue in queues),
             unacked=sum(queue.unacked for queue in queues),
+            scheduled=sum(len(queue.scheduled) for queue in queues),
             deadlines=len(self.deadlines),
             counters=counters.as_dict(),
         )

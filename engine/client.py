@@ -74,13 +74,18 @@ class Client:
         self.sessions[session] = None
         return session
 
-    def close(self) -> None:
-        """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent."""
+    def close(self, *, failed: bool = False) -> None:
+        """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent.
+
+        `failed`: the peer did not ask for it, so that what it holds was tried and failed.
+        """
         if self.closed:
             return
         self.closed = True
+        for session in self.sessions:
+            session.flowing = False
         for session in list(self.sessions):
-            session.close()
+            session.close(failed=failed)
         for queue in list(self.exclusive_queues):
             self.vhost.remove_queue(queue)
         self.broker.forget(self)

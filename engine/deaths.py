@@ -7,7 +7,9 @@ from .content import PLAIN, decode_properties, scan_properties, splice_header
 from .field_table import Field, FieldTable
 from .message import Envelope, Message
 
-REJECTED, EXPIRED, MAXLEN = "rejected", "expired", "maxlen"
+REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
+#: The header that tells clients how often a message was tried; a dead letter starts anew.
+DELIVERY_COUNT = "x-delivery-count"
 
 
 class DeadLetter:
@@ -38,9 +40,18 @@ class DeadLetter:
 
 
 def dead_letter(
-    message: Message, *, queue: str, reason: str, exchange: str, routing_key: str | None, wall_ms: int
+    message: Message,
+    *,
+    queue: str,
+    reason: str,
+    exchange: str,
+    routing_key: str | None,
+    wall_ms: int,
+    tells_origin: bool = False,
 ) -> DeadLetter:
     """The copy of a message that died in `queue`, to be published to `exchange`.
+
+    `tells_origin`: it goes to a dead-letter or expiry address and carries where it came from (address-settings page 5.6).
 
     Its properties stay as they were but for `expiration`, which is removed, and the headers that tell of the death;
     with a `routing_key` of its own the copy also loses CC, whose keys no longer apply.
@@ -70,7 +81,14 @@ def dead_letter(
         added["x-first-death-exchange"] = entry["exchange"]
     deaths = _continued(history, entry)
     added["x-death"] = Field("A", [Field("F", death) for death in deaths])
-    dropped = {"CC"} if routing_key is not None else set()
+    if tells_origin:
+        address = message.envelope.exchange or message.envelope.routing_key
+        added["_AMQ_ORIG_ADDRESS"] = Field("S", address.encode())
+        added["_AMQ_ORIG_QUEUE"] = Field("S", queue.encode())
+        added["_AMQ_ORIG_MESSAGE_ID"] = Field("l", message.id)
+        if reason == EXPIRED:
+            added["_AMQ_ACTUAL_EXPIRY"] = Field("l", wall_ms)
+    dropped = {DELIVERY_COUNT, "CC"} if routing_key is not None else {DELIVERY_COUNT}
     new_header = splice_header(header, added, dropped, without_expiration=True)
     envelope = Envelope(exchange, routing_key if routing_key is not None else keys[0], scan_properties(new_header[12:]))
     return DeadLetter(

@@ -74,8 +74,7 @@ class Field(NamedTuple):
         """
         tag, value = self
         if tag == "D":
-            assert isinstance(value, tuple)
-            return ("number", value[1] / 10 ** value[0])
+            return ("number", number_of(self))
         if tag in NUMBER_TAGS:
             return ("number", value)
         if tag in "Sx":
@@ -85,6 +84,15 @@ class Field(NamedTuple):
         if isinstance(value, dict):
             return ("table", tuple((key, item.comparable()) for key, item in value.items()))
         return (tag, value)
+
+
+def number_of(field: Field) -> float:
+    """The value of a field of any numeric tag."""
+    value = field.value
+    if isinstance(value, tuple):
+        return float(value[1] / 10 ** value[0])
+    assert isinstance(value, int | float)
+    return float(value)
 
 
 FieldTable: TypeAlias = dict[str, Field]

@@ -6,6 +6,7 @@ the rules name an exchange for it. Source: behaviour page 3.2, 3.3.
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
 from .deaths import EXPIRED, MAXLEN
@@ -23,6 +24,9 @@ MS = 1_000_000
 def admit(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> list[int]:
     """Take a run of new messages one by one, as the rules say. Returns the offsets of those that were refused."""
     rules = queue.rules
+    if rules.is_only_a_ring and envelope.expiration_ms is None and not queue.has_waiting_consumer:
+        _admit_to_ring(queue, first_id, envelope, blobs)
+        return []
     ttl_ms = rules.message_ttl_ms
     if envelope.expiration_ms is not None:
         ttl_ms = envelope.expiration_ms if ttl_ms is None else min(ttl_ms, envelope.expiration_ms)
@@ -49,6 +53,8 @@ def admit(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[byt
             queue.lose([message], EXPIRED)  # nobody took it at once
             continue
         queue.ready.append(message)
+        if rules.ring_size is not None and len(queue.ready) > rules.ring_size:
+            _evict_head(queue)
         if rules.has_limit:
             trim(queue)
         if expires_ns:
@@ -56,6 +62,37 @@ def admit(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[byt
     if queue.expiring:
         arm(queue)
     return refused
+
+
+def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    """A run into a ring that nobody waits at: each arrival drops at most one head, as one by one (page 4.5, rule 1)."""
+    ready = queue.ready
+    ring_size = queue.rules.ring_size
+    assert ring_size is not None and not isinstance(ready, LeveledReady)
+    count, before = len(blobs), len(ready)
+    dropped = before + count - max(min(before + count, ring_size), before)
+    queue.counters.enqueued += count
+    queue.counters.replaced += dropped
+    broker = queue.broker
+    if broker.listeners:
+        broker.emit(EventKind.ENQUEUED, queue, range(first_id, first_id + count))
+        ids = [message.id for message in islice(ready, dropped)]
+        broker.emit(EventKind.EVICTED, queue, [*ids, *range(first_id, first_id + dropped - len(ids))])
+    from_ready = min(dropped, before)
+    if from_ready == before:
+        ready.clear()
+    else:
+        for _ in range(from_ready):
+            ready.popleft()
+    skipped = dropped - from_ready  # came and went within the run
+    ready.extend(map(Message, range(first_id + skipped, first_id + count), blobs[skipped:], repeat(envelope)))
+
+
+def _evict_head(queue: "Queue") -> None:
+    gone = queue.ready.popleft()
+    queue.counters.replaced += 1
+    if queue.broker.listeners:
+        queue.broker.emit(EventKind.EVICTED, queue, (gone.id,))
 
 
 def _would_overflow(queue: "Queue", message: Message) -> bool:

@@ -46,7 +46,7 @@ class Envelope:
 class Message:
     """One message in one queue. Slots only: there are millions of these."""
 
-    __slots__ = ("blob", "deliveries", "envelope", "expires_ns", "holder", "id")
+    __slots__ = ("blob", "deliveries", "envelope", "expires_ns", "holder", "id", "uncounted")
 
     def __init__(
         self, id_: int, blob: bytes, envelope: Envelope, holder: "Holder | None" = None, deliveries: int = 0
@@ -56,6 +56,7 @@ class Message:
         self.envelope = envelope
         self.holder = holder  # who has it unacknowledged; None while it is ready
         self.expires_ns = 0  # by the clock's monotonic reading; 0: never
+        self.uncounted = 0  # of the deliveries, those that were no attempt (clean closes, recovers)
         self.deliveries = deliveries  # how often it was handed out; > 0 means redelivered from now on
 
     @property

@@ -18,10 +18,12 @@ from .deaths import EXPIRED, MAXLEN
 from .errors import ExclusiveConsumerRefused
 from .events import Counters, EventKind
 from .field_table import FieldTable
-from .limits import MS, admit, arm, body_size, expire, trim
+from .limits import MS, admit, arm, body_size, expire
 from .message import Envelope, Message
 from .ready import LeveledReady, Ready, merge_back
-from .rules import DROP_HEAD, NO_RULES, rules_of
+from .redelivery import Scheduled
+from .returns import come_due, give_back
+from .rules import NO_RULES, rules_of
 
 if TYPE_CHECKING:
     from .client import Client
@@ -39,6 +41,7 @@ class QueueStatistics:
     name: str
     ready: int
     unacked: int
+    scheduled: int
     consumers: int
     counters: dict[str, int]
 
@@ -53,6 +56,7 @@ class Queue:
         "consumers",
         "counters",
         "deleted",
+        "due_deadline",
         "durable",
         "exclusive",
         "expiring",
@@ -64,6 +68,7 @@ class Queue:
         "owner",
         "ready",
         "rules",
+        "scheduled",
         "unacked",
         "unused_deadline",
         "vhost",
@@ -92,6 +97,8 @@ class Queue:
         self.expiring = False  # has had messages that expire
         self.expiry_deadline: Deadline | None = None
         self.unused_deadline: Deadline | None = None
+        self.scheduled = Scheduled()  # waiting for their time, neither ready nor out
+        self.due_deadline: Deadline | None = None
         self.unacked = 0
         self.consumers: list[Consumer] = []
         self.next_consumer = 0  # where the rota goes on
@@ -112,7 +119,14 @@ class Queue:
 
     def statistics(self) -> QueueStatistics:
         """A snapshot."""
-        return QueueStatistics(self.name, len(self.ready), self.unacked, len(self.consumers), self.counters.as_dict())
+        return QueueStatistics(
+            self.name,
+            len(self.ready),
+            self.unacked,
+            len(self.scheduled),
+            len(self.consumers),
+            self.counters.as_dict(),
+        )
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
@@ -195,28 +209,35 @@ class Queue:
         consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelope, blobs, octets)
         return count
 
-    def requeue(self, messages: list[Message], *, why: str) -> None:
+    def requeue(self, messages: list[Message], *, why: str, counted: bool = False, delayed: bool = False) -> None:
         """Put messages back to where they were, in order of their ids, and mark the queue for dispatch.
 
-        `messages` need not be sorted; they must be out of this queue and unsettled. O(messages + those before them).
+        `messages` need not be sorted; they must be out of this queue and unsettled. With rules, `counted` says whether
+        the delivery was a failed attempt, and `delayed` whether a redelivery delay applies (address-settings 7.1).
+        O(messages + those before them).
         """
         if self.deleted or not messages:
             return
         messages.sort(key=_id_of, reverse=True)
-        self.counters.requeued += len(messages)
-        if self.broker.listeners:
-            self.broker.emit(EventKind.REQUEUED, self, [message.id for message in reversed(messages)], why=why)
         for message in messages:
             message.holder = None
+        if self.rules is not NO_RULES:
+            give_back(self, messages, why=why, counted=counted, delayed=delayed)
+        else:
+            self.counters.requeued += len(messages)
+            if self.broker.listeners:
+                self.broker.emit(EventKind.REQUEUED, self, [message.id for message in reversed(messages)], why=why)
+            self.merge(messages)
+            self.broker.mark(self)
+        if self.expiring:
+            arm(self)
+
+    def merge(self, messages: list[Message]) -> None:
+        """Insert messages (ids falling) into the ready list at their places."""
         if isinstance(self.ready, LeveledReady):
             self.ready.merge(messages)
         else:
             merge_back(self.ready, messages)
-        if self.rules.has_limit and self.rules.overflow == DROP_HEAD:
-            trim(self)
-        if self.expiring:
-            arm(self)
-        self.broker.mark(self)
 
     # -- out --------------------------------------------------------------------------------------------------------
 
@@ -328,8 +349,10 @@ class Queue:
     # -- away -------------------------------------------------------------------------------------------------------
 
     def purge(self) -> int:
-        """Drop all ready messages; returns how many. The memory is given back in slices."""
+        """Drop all ready and scheduled messages; returns how many. The memory is given back in slices."""
         gone = self.take_ready()
+        gone.extend(self.scheduled.take_all())
+        self.await_due()
         self.counters.purged += len(gone)
         if gone and self.broker.listeners:
             self.broker.emit(EventKind.PURGED, self, [message.id for message in gone])
@@ -344,27 +367,33 @@ class Queue:
     def lose(self, messages: list[Message], reason: str) -> None:
         """Messages came to a bad end: counted under their cause, and on their way to the dead-letter exchange if any.
 
-        `reason`: rejected, expired or maxlen. Source: rulings, "Events".
+        `reason`: rejected, expired, maxlen or delivery_limit. Source: rulings, "Events".
         """
         count = len(messages)
-        exchange = self.rules.dead_letter_exchange
+        target = self.dead_letter_target(reason)
         if reason == EXPIRED:
             kind = EventKind.EXPIRED
             self.counters.expired += count
-        elif exchange is not None:
-            kind = EventKind.DEAD_LETTERED
-            self.counters.killed += count
-        elif reason == MAXLEN:
+        elif reason == MAXLEN and target is None:
             kind = EventKind.DROPPED
             self.counters.dropped += count
         else:
-            kind = EventKind.KILLED
+            kind = EventKind.DEAD_LETTERED if target is not None else EventKind.KILLED
             self.counters.killed += count
         if self.broker.listeners:
-            detail = {"to": exchange} if exchange is not None else {}
+            detail = {} if target is None else {"to": target}
             self.broker.emit(kind, self, [message.id for message in messages], reason=reason, **detail)
-        if exchange is not None:
+        if target is not None:
             self.broker.bury(self, messages, reason)
+
+    def dead_letter_target(self, reason: str) -> str | None:
+        """Exchange or address that messages dead of `reason` go to. An exchange named by the client wins for all."""
+        rules = self.rules
+        if rules.dead_letter_exchange is not None:
+            return rules.dead_letter_exchange
+        if reason == EXPIRED:
+            return rules.expiry_address
+        return None if reason == MAXLEN else rules.dead_letter_address
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -373,6 +402,20 @@ class Queue:
         if not self.deleted:
             expire(self)
             arm(self)
+
+    def await_due(self) -> None:
+        """See to it that the soonest of the scheduled messages comes due in time."""
+        due_ns = self.scheduled.next_ns()
+        deadline = self.due_deadline
+        if deadline is not None and deadline.action is not None:
+            if deadline.due_ns == due_ns:
+                return
+            self.broker.deadlines.cancel(deadline)
+        self.due_deadline = None if due_ns is None else self.broker.deadlines.set(due_ns, self._come_due)
+
+    def _come_due(self) -> None:
+        if not self.deleted:
+            come_due(self)
 
     def touch(self) -> None:
         """The queue is in use: its own expiry (x-expires) starts anew. Source: behaviour page 3.2."""
@@ -394,6 +437,7 @@ class Queue:
         """The queue is gone."""
         self.broker.deadlines.cancel(self.expiry_deadline)
         self.broker.deadlines.cancel(self.unused_deadline)
+        self.broker.deadlines.cancel(self.due_deadline)
 
 
 def _take(ready: Ready, limit: int, room: int) -> list[Message]:

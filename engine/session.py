@@ -322,7 +322,7 @@ class Session:
         """Requeue everything unacknowledged; deliveries come anew, with new tags, at the end of the turn."""
         messages = list(self.unacked.values())
         self.unacked.clear()
-        self._return(messages, why="recovered")
+        self._return(messages, why="recovered", counted=False, delayed=True)
 
     def _take(self, tag: int, multiple: bool) -> list[Message]:
         """The outstanding messages that a tag names; they are outstanding no more."""
@@ -368,7 +368,7 @@ class Session:
 
     def _rejected(self, messages: list[Message], *, requeue: bool) -> None:
         if requeue:
-            self._return(messages, why="rejected")
+            self._return(messages, why="rejected", counted=True, delayed=True)
             return
         for holder, run in _by_holder(messages):
             self._release(holder, len(run))
@@ -376,13 +376,13 @@ class Session:
             if not queue.deleted:
                 queue.kill(run, reason="rejected")
 
-    def _return(self, messages: list[Message], *, why: str) -> None:
+    def _return(self, messages: list[Message], *, why: str, counted: bool, delayed: bool) -> None:
         by_queue: dict[Queue, list[Message]] = {}
         for holder, run in _by_holder(messages):
             self._release(holder, len(run))
             by_queue.setdefault(holder.queue, []).extend(run)
         for queue, returned in by_queue.items():
-            queue.requeue(returned, why=why)
+            queue.requeue(returned, why=why, counted=counted, delayed=delayed)
 
     def _release(self, holder: Holder, count: int) -> None:
         """`count` deliveries of a holder are no longer out: credit is free, queues may go on."""
@@ -440,12 +440,18 @@ class Session:
 
     # -- the end ----------------------------------------------------------------------------------------------------
 
-    def close(self) -> None:
-        """Requeue what is unacknowledged, then end the subscriptions. Uncommitted work is dropped."""
+    def close(self, *, failed: bool = False) -> None:
+        """Requeue what is unacknowledged, then end the subscriptions. Uncommitted work is dropped.
+
+        `failed`: the peer did not ask for it (error, loss): its deliveries count as attempts (address-settings 7.1).
+        """
+        self.flowing = False  # nothing more for its consumers, also from what it gives back itself
         if self.transaction is not None:
             self.roll_back()
             self.transaction = None
-        self.recover()
+        messages = list(self.unacked.values())
+        self.unacked.clear()
+        self._return(messages, why="lost" if failed else "closed", counted=failed, delayed=False)
         for tag in list(self.consumers):
             self.cancel(tag)
         self.client.sessions.pop(self, None)

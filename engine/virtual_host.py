@@ -356,7 +356,7 @@ class VirtualHost:
             return 0
         queue = self._accessible(name, client)
         self.broker.dispatch_now(queue)
-        if if_empty and queue.ready:
+        if if_empty and (queue.ready or queue.scheduled):
             raise NotEmpty(name=name, vhost=self.name)
         if if_unused and queue.consumers:
             raise InUse(kind="queue", name=name, vhost=self.name)
@@ -374,6 +374,7 @@ class VirtualHost:
             consumer.client.put(ConsumerCancelled(consumer), 0)
         self._unbind_all(queue)
         ready = queue.take_ready()
+        ready.extend(queue.scheduled.take_all())
         queue.forget_deadlines()
         count = len(ready)
         queue.counters.deleted += count + queue.unacked
@@ -442,6 +443,18 @@ class VirtualHost:
                 unroutable.append(blob)
         counters.unroutable += len(unroutable)
         return Outcome(unroutable, refused)
+
+    def resolve_address(self, address: str, queue_name: str) -> tuple[str, str]:
+        """Exchange and routing key that a dead-letter or expiry address stands for (address-settings page 1.3).
+
+        `exchange:NAME/KEY`, `exchange:NAME`, `queue:NAME`; else an exchange of that name, else the queue of that name.
+        """
+        if address.startswith("exchange:"):
+            name, slash, key = address.removeprefix("exchange:").partition("/")
+            return name, key if slash else queue_name
+        if address.startswith("queue:"):
+            return "", address.removeprefix("queue:")
+        return (address, queue_name) if address in self.exchanges else ("", address)
 
     def publish_dead(self, letter: DeadLetter) -> None:
         """Publish a dead letter; where its exchange is gone, or it would go round in circles, it ends here."""

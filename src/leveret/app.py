@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import random
 import signal
 import socket
 import sys
@@ -128,6 +129,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         SystemClock(),
         default_users(),
         services={EXCHANGE: control.handle},
+        chance=random.random,
         unsent_max=configuration.value("limits", "unsent-per-connection"),
     )
     control.attach(broker)

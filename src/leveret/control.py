@@ -111,6 +111,7 @@ class ControlTable:
             "consumers": statistics.consumers,
             "ready": statistics.ready,
             "unacked": statistics.unacked,
+            "scheduled": statistics.scheduled,
             "deadlines": statistics.deadlines,
             "counters": statistics.counters,
             **(self._edge_status() if self._edge_status is not None else {}),
@@ -130,6 +131,7 @@ class ControlTable:
                 "auto_delete": queue.auto_delete,
                 "ready": len(queue.ready),
                 "unacked": queue.unacked,
+                "scheduled": len(queue.scheduled),
                 "consumers": len(queue.consumers),
                 "counters": queue.counters.as_dict(),
             }

@@ -1,0 +1,79 @@
+"""Redelivery: how long a returned message waits, when it has had its chances, and the ones that wait.
+
+Pure arithmetic and a heap; who returns what, and how it counts, is decided in `returns.py`.
+Source: address-settings page 5.1, 5.3.
+"""
+
+from collections.abc import Iterator
+from heapq import heappop, heappush
+from itertools import count
+
+from .message import Message
+from .rules import QueueRules
+
+INT64_MAX = 2**63 - 1
+
+
+def redelivery_delay_ms(rules: QueueRules, attempts: int, chance: float) -> int | None:
+    """The wait before a message that was delivered `attempts` times is deliverable again; None: no wait at all.
+
+    delay x multiplier^(attempts - 1), with up to `collision_avoidance_factor` of it added or taken away by `chance`
+    (uniform in [0, 1); 0.5 changes nothing), and capped. A wait of 0 is a wait all the same.
+    """
+    delay_ms = rules.redelivery_delay_ms
+    if delay_ms <= 0:
+        return None
+    wait = _truncated(delay_ms * _power(rules.redelivery_delay_multiplier, max(attempts - 1, 0)))
+    factor = rules.redelivery_collision_avoidance_factor
+    if factor > 0:
+        wait = _truncated(wait + wait * factor * (2 * chance - 1))
+    cap_ms = rules.max_redelivery_delay_ms
+    return min(wait, 10 * delay_ms if cap_ms is None else cap_ms)
+
+
+def _power(base: float, exponent: int) -> float:
+    try:
+        return float(base**exponent)
+    except OverflowError:
+        return float("inf")
+
+
+def _truncated(value: float) -> int:
+    return INT64_MAX if value >= INT64_MAX else int(value)
+
+
+class Scheduled:
+    """Messages of one queue that wait for a due time, soonest first. O(log n) in and out."""
+
+    __slots__ = ("_heap", "_order")
+
+    def __init__(self) -> None:
+        self._heap: list[tuple[int, int, Message]] = []
+        self._order = count()
+
+    def __len__(self) -> int:
+        return len(self._heap)
+
+    def __iter__(self) -> Iterator[Message]:
+        return (message for _, _, message in self._heap)
+
+    def add(self, due_ns: int, message: Message) -> None:
+        """Wait until `due_ns` of the monotonic clock."""
+        heappush(self._heap, (due_ns, next(self._order), message))
+
+    def next_ns(self) -> int | None:
+        """When the soonest is due."""
+        return self._heap[0][0] if self._heap else None
+
+    def take_due(self, now_ns: int) -> list[Message]:
+        """Those whose time has come, soonest first."""
+        due: list[Message] = []
+        while self._heap and self._heap[0][0] <= now_ns:
+            due.append(heappop(self._heap)[2])
+        return due
+
+    def take_all(self) -> list[Message]:
+        """All of them, soonest first."""
+        taken = [message for _, _, message in sorted(self._heap)]
+        self._heap.clear()
+        return taken
