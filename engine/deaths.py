@@ -51,7 +51,7 @@ def dead_letter(
 ) -> DeadLetter:
     """The copy of a message that died in `queue`, to be published to `exchange`.
 
-    `tells_origin`: it goes to a dead-letter or expiry address and carries where it came from (address-settings page 5.6).
+    `tells_origin`: it goes to a dead-letter or expiry address, and says where it came from (address-settings page 5.6).
 
     Its properties stay as they were but for `expiration`, which is removed, and the headers that tell of the death;
     with a `routing_key` of its own the copy also loses CC, whose keys no longer apply.

@@ -417,6 +417,32 @@ class Queue:
         if not self.deleted:
             come_due(self)
 
+    def fire(self, id_: int) -> bool:
+        """An operator wants a waiting message ready now. False when no such message waits."""
+        return self.reschedule(id_, 0)
+
+    def reschedule(self, id_: int, delay_ms: int) -> bool:
+        """An operator wants a waiting message due so long from now. False when no such message waits."""
+        message = self.scheduled.take(id_)
+        if message is None:
+            return False
+        self.scheduled.add(self.broker.clock.monotonic_ns() + delay_ms * MS, message)
+        if delay_ms == 0:
+            come_due(self)
+        self.await_due()
+        return True
+
+    def cancel_scheduled(self, id_: int) -> bool:
+        """An operator takes a waiting message out for good. False when no such message waits."""
+        message = self.scheduled.take(id_)
+        if message is None:
+            return False
+        self.counters.cancelled += 1
+        if self.broker.listeners:
+            self.broker.emit(EventKind.CANCELLED, self, (id_,))
+        self.await_due()
+        return True
+
     def touch(self) -> None:
         """The queue is in use: its own expiry (x-expires) starts anew. Source: behaviour page 3.2."""
         expires_ms = self.rules.expires_ms

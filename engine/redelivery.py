@@ -5,7 +5,7 @@ Source: address-settings page 5.1, 5.3.
 """
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from itertools import count
 
 from .message import Message
@@ -56,6 +56,20 @@ class Scheduled:
 
     def __iter__(self) -> Iterator[Message]:
         return (message for _, _, message in self._heap)
+
+    def entries(self) -> list[tuple[int, Message]]:
+        """(due time, message), soonest first."""
+        return [(due_ns, message) for due_ns, _, message in sorted(self._heap)]
+
+    def take(self, id_: int) -> Message | None:
+        """Take one message out by its id, whenever it is due; None when it does not wait here. O(n)."""
+        for index, (_, _, message) in enumerate(self._heap):
+            if message.id == id_:
+                self._heap[index] = self._heap[-1]
+                self._heap.pop()
+                heapify(self._heap)
+                return message
+        return None
 
     def add(self, due_ns: int, message: Message) -> None:
         """Wait until `due_ns` of the monotonic clock."""

@@ -1,6 +1,6 @@
 """Messages that come back to a queue with rules: what counts, who is dead, who waits, and what a ring keeps.
 
-`give_back` is the only entry for nack, recover, close and loss; address-settings page 7.1 has the table of its arguments.
+`give_back` is the only entry for nack, recover, close and loss; for its arguments see address-settings page 7.1.
 Order of checks: attempts, ring, delay, insertion (page 4.5, rule 6).
 """
 

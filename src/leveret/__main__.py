@@ -1,14 +1,16 @@
-"""The command line: `leveret serve`, `check`, `ctl`. Source: interfaces page."""
+"""The command line: `leveret serve`, `check`, `explain`, `diff`, `ctl`. Source: interfaces page."""
 
 import argparse
 import json
 import logging
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from . import __version__
 from .addresses import Address, AddressError, parse_address
+from .explain import add_commands
 from .settings import Configuration, load_configuration
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
@@ -34,7 +36,9 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
     serve = verbs.add_parser("serve", help="run a broker")
-    serve.add_argument("--config", action="append", default=[], metavar="FILE", help="configuration (TOML); repeatable")
+    serve.add_argument(
+        "--config", action="append", default=[], metavar="FILE", help="configuration (TOML or XML); repeatable"
+    )
     serve.add_argument(
         "--listen", action="append", default=[], metavar="ADDRESS", help="HOST:PORT or unix:PATH; repeatable"
     )
@@ -49,11 +53,13 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("files", nargs="+", metavar="FILE")
     check.set_defaults(run=_check)
 
+    add_commands(verbs, _load)
+
     ctl = verbs.add_parser("ctl", help="rule a running broker")
     ctl.add_argument("--url", default=None, help="amqp://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
     ctl.add_argument("--json", action="store_true", help="print JSON")
-    ctl.add_argument("command", help="status, queues, reload")
-    ctl.add_argument("arguments", nargs="*", metavar="NAME=VALUE")
+    ctl.add_argument("command", help="status, queues, scheduled, reload")
+    ctl.add_argument("arguments", nargs="*", metavar="[ACTION] NAME=VALUE")
     ctl.set_defaults(run=_ctl)
     return parser
 
@@ -104,7 +110,7 @@ def _with_profile(configuration: Configuration, profile: str) -> tuple[Configura
         said = {**configuration.said, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
     except ValueError as error:
         return configuration, [f"leveret: --profile {profile}: expected {error}"]
-    return Configuration(said, configuration.warnings), []
+    return replace(configuration, said=said), []
 
 
 def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
@@ -149,8 +155,10 @@ def _ctl(options: argparse.Namespace) -> int:
     from .control_client import DEFAULT_URL, ControlFailed, request
 
     arguments: dict[str, str] = {}
-    for item in options.arguments:
+    for index, item in enumerate(options.arguments):
         name, equals, value = item.partition("=")
+        if not equals and index == 0:
+            name, equals, value = "action", "=", item  # leveret ctl scheduled fire queue=q id=7
         if not equals:
             print(f"leveret ctl: {item!r} is not NAME=VALUE", file=sys.stderr)
             return EXIT_UNUSABLE

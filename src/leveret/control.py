@@ -11,12 +11,14 @@ from collections.abc import Callable
 from typing import Any
 
 from . import __version__
-from .engine import Broker, Envelope, VirtualHost
+from .engine import Broker, Envelope, Queue, VirtualHost
 from .engine.content import PLAIN, ContentError, PropertyValue, decode_properties, encode_header
 
 logger = logging.getLogger("leveret.control")
 
 EXCHANGE = "leveret.control"
+#: How many waiting messages are listed, soonest first.
+LISTED_MAX = 1000
 
 Command = Callable[[dict[str, Any]], Any]
 
@@ -38,6 +40,7 @@ class ControlTable:
         self.commands: dict[str, Command] = {
             "status": self._status,
             "queues": self._queues,
+            "scheduled": self._scheduled,
             "reload": self._reload_command,
         }
 
@@ -140,6 +143,47 @@ class ControlTable:
             for queue in vhost.queues.values()
         ]
 
+    def _scheduled(self, arguments: dict[str, Any]) -> Any:
+        """`action` list (the default), fire, cancel or reschedule; `queue`, `vhost`, `id`, `delay` (ms)."""
+        action = arguments.pop("action", "list")
+        queue = self._queue_named(arguments.pop("vhost", "/"), arguments.pop("queue", None))
+        if action == "list":
+            _no_arguments("scheduled list", arguments)
+            clock = self.broker.clock
+            now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
+            return [
+                {
+                    "id": message.id,
+                    "due_ms": wall_ms + (due_ns - now_ns) // 1_000_000,
+                    "due_in_ms": max(0, (due_ns - now_ns) // 1_000_000),
+                    "exchange": message.envelope.exchange,
+                    "routing_key": message.envelope.routing_key,
+                    "attempts": message.deliveries - message.uncounted,
+                }
+                for due_ns, message in queue.scheduled.entries()[:LISTED_MAX]
+            ]
+        id_ = _number("id", arguments.pop("id", None))
+        if action == "reschedule":
+            is_done = queue.reschedule(id_, _number("delay", arguments.pop("delay", None)))
+        elif action == "fire":
+            is_done = queue.fire(id_)
+        elif action == "cancel":
+            is_done = queue.cancel_scheduled(id_)
+        else:
+            raise CommandError(f"scheduled: unknown action {action!r}, expected list, fire, cancel or reschedule")
+        _no_arguments(f"scheduled {action}", arguments)
+        if not is_done:
+            raise CommandError(f"no message {id_} waits in queue {queue.name!r}")
+        return {"id": id_, "done": action}
+
+    def _queue_named(self, vhost: Any, name: Any) -> Queue:
+        found = self.broker.virtual_hosts.get(vhost) if isinstance(vhost, str) else None
+        if found is None:
+            raise CommandError(f"no virtual host {vhost!r}")
+        if not isinstance(name, str) or name not in found.queues:
+            raise CommandError(f"no queue {name!r} in virtual host {vhost!r}")
+        return found.queues[name]
+
     def _reload_command(self, arguments: dict[str, Any]) -> dict[str, Any]:
         _no_arguments("reload", arguments)
         if self._reload is None:
@@ -148,6 +192,14 @@ class ControlTable:
         if faults:
             raise CommandError("nothing was changed:\n" + "\n".join(faults))
         return {"reloaded": True}
+
+
+def _number(name: str, value: object) -> int:
+    """A count from JSON, or from the command line's text."""
+    text = str(value)
+    if isinstance(value, bool) or not text.isascii() or not text.isdigit() or len(text) > 18:
+        raise CommandError(f"{name} must be a number, not {value!r}")
+    return int(text)
 
 
 def _no_arguments(command: str, arguments: dict[str, Any]) -> None:

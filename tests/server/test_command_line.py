@@ -221,3 +221,39 @@ def test_only_administrators_publish_to_the_control_exchange(tmp_path: Path) -> 
             channel.exchange_delete("leveret.control")
         assert closed.value.reply_code == 403
         connection.close()
+
+
+def test_scheduled_messages_are_seen_and_ruled(tmp_path: Path) -> None:
+    """`leveret ctl scheduled`: list with due times; fire, cancel, reschedule one of them."""
+    with leveret_serve(tmp_path) as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        channel.queue_declare("jobs", arguments={"x-redelivery-delay": 3_600_000})
+        for body in (b"1", b"2", b"3"):
+            channel.basic_publish("", "jobs", body)
+            method, _, _ = channel.basic_get("jobs")
+            channel.basic_nack(method.delivery_tag)
+        channel.queue_declare("jobs", passive=True)
+
+        def ctl(*arguments: str) -> "subprocess.CompletedProcess[str]":
+            return leveret("ctl", "--url", broker.url, "--json", "scheduled", *arguments)
+
+        waiting = json.loads(ctl("queue=jobs").stdout)
+        assert [row["routing_key"] for row in waiting] == ["jobs"] * 3
+        assert all(3_590_000 < row["due_in_ms"] <= 3_600_000 and row["attempts"] == 1 for row in waiting)
+        first, second, third = (str(row["id"]) for row in waiting)
+        assert json.loads(ctl("fire", "queue=jobs", f"id={second}").stdout)["done"] == "fire"
+        assert channel.basic_get("jobs", auto_ack=True)[2] == b"2"
+        assert ctl("cancel", "queue=jobs", f"id={first}").returncode == 0
+        assert ctl("reschedule", "queue=jobs", f"id={third}", "delay=0").returncode == 0
+        assert channel.basic_get("jobs", auto_ack=True)[2] == b"3"
+        assert json.loads(ctl("list", "queue=jobs").stdout) == []
+        for bad, message in (
+            (("fire", "queue=jobs", f"id={first}"), f"no message {first} waits in queue 'jobs'"),
+            (("fire", "queue=jobs", "id=x"), "id must be a number"),
+            (("fire", "queue=none", "id=1"), "no queue 'none'"),
+            (("burn", "queue=jobs", "id=1"), "unknown action 'burn'"),
+        ):
+            done = ctl(*bad)
+            assert done.returncode == 1 and message in done.stderr
+        connection.close()
