@@ -11,8 +11,9 @@ from .consumer import Consumer, Holder
 from .deadlines import Deadline, Deadlines
 from .message import Delivered, Envelope, Message
 from .queue import Queue, QueueStatistics
+from .routing import Route
 from .session import Session
-from .virtual_host import Route, VirtualHost
+from .virtual_host import VirtualHost
 
 __all__ = [
     "Broker",

@@ -4,6 +4,7 @@ An exchange answers for itself only; following exchange-to-exchange bindings is 
 not on the hot path: their results are cached in routes until the topology changes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
@@ -36,7 +37,7 @@ class Binding:
         return (self.destination, self.routing_key, arguments)
 
 
-class Exchange:
+class Exchange(ABC):
     """What all types share: the set of bindings. Subclasses keep an index of it and answer `match`."""
 
     type: ClassVar[str]
@@ -62,7 +63,7 @@ class Exchange:
         self.bindings: dict[tuple[object, ...], Binding] = {}  # where this is the source
         self.incoming: dict[Binding, None] = {}  # where this is the destination
 
-    def check(self, arguments: FieldTable) -> None:
+    def check(self, arguments: FieldTable) -> None:  # noqa: B027 - most types have nothing to refuse
         """Refuse binding arguments that this type can't use; the others ignore them."""
 
     def add(self, binding: Binding) -> bool:
@@ -83,15 +84,17 @@ class Exchange:
         self._unindex(found)
         return True
 
+    @abstractmethod
     def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
         """Destinations of a message, perhaps some of them twice."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _index(self, binding: Binding) -> None:
-        raise NotImplementedError
+        """Take a new binding into the index."""
 
+    @abstractmethod
     def _unindex(self, binding: Binding) -> None:
-        raise NotImplementedError
+        """Take a binding out of the index."""
 
 
 class DirectExchange(Exchange):

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from .confirms import Confirms
 from .consumer import Consumer, Holder
 from .errors import (
     ConfirmAfterTx,
@@ -22,62 +23,14 @@ from .errors import (
 from .events import EventKind
 from .field_table import FieldTable
 from .message import Delivered, Envelope, Message
+from .transaction import Transaction
 
 if TYPE_CHECKING:
     from .client import Client
     from .queue import Queue
-    from .virtual_host import Route
+    from .routing import Route
 
 DELIVERY_OVERHEAD = 64  # octets on the wire beside the content, roughly
-
-
-class Confirms:
-    """Publisher confirms of one session: which publishes the broker has taken care of.
-
-    Sequence numbers start at 1 with the first publish after the mode was chosen. Source: behaviour page 2.14.
-    """
-
-    __slots__ = ("confirmed", "published", "refused")
-
-    def __init__(self) -> None:
-        self.published = 0
-        self.confirmed = 0
-        self.refused: list[int] = []  # sequence numbers, rising
-
-    def add(self, count: int, refused: Sequence[int]) -> None:
-        """`count` more were published; those at the offsets `refused` were not taken."""
-        if refused:
-            self.refused += [self.published + 1 + offset for offset in refused]
-        self.published += count
-
-    def take(self) -> list[tuple[int, bool, bool]]:
-        """The confirms to send now, as (tag, multiple, is_ack) in rising order; a multiple covers only its like."""
-        taken: list[tuple[int, bool, bool]] = []
-        for tag in self.refused:
-            self._take_up_to(tag - 1, taken)
-            taken.append((tag, False, False))
-            self.confirmed = tag
-        self.refused = []
-        self._take_up_to(self.published, taken)
-        return taken
-
-    def _take_up_to(self, tag: int, taken: list[tuple[int, bool, bool]]) -> None:
-        pending = tag - self.confirmed
-        if pending:
-            taken.append((tag, pending > 1, True))
-            self.confirmed = tag
-
-
-class Transaction:
-    """What a transactional session has gathered since the last commit or rollback."""
-
-    __slots__ = ("acked", "publishes", "rejected", "tags")
-
-    def __init__(self) -> None:
-        self.publishes: list[tuple[Envelope, Sequence[bytes], bool]] = []
-        self.acked: list[Message] = []
-        self.rejected: list[tuple[list[Message], bool]] = []
-        self.tags: dict[int, Message] = {}
 
 
 #: A run that no queue took although its publisher had asked for one.

@@ -5,7 +5,7 @@ Source: behaviour page 2.1 to 2.6.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from .arguments import (
     CLASSIC,
@@ -37,36 +37,12 @@ from .exchange import EXCHANGE_TYPES, PREDECLARED, Binding, Destination, Exchang
 from .field_table import FieldTable
 from .message import Envelope
 from .queue import Queue
+from .routing import ALL_WELL, Outcome, Route, looks_at_headers, reach
 from .service import ServiceExchange
 
 if TYPE_CHECKING:
     from .access import User
     from .broker import Broker
-
-
-class Route:
-    """Where messages of one exchange and routing key go, as long as `version` is the virtual host's.
-
-    `queues` is None when it depends on each message's headers.
-    """
-
-    __slots__ = ("exchange", "queues", "routing_key", "version")
-
-    def __init__(self, exchange: Exchange, routing_key: str, queues: list[Queue] | None, version: int) -> None:
-        self.exchange = exchange
-        self.routing_key = routing_key
-        self.queues = queues
-        self.version = version
-
-
-class Outcome(NamedTuple):
-    """What became of a run: blobs that no queue took, and offsets of messages that a queue's limit refused."""
-
-    unroutable: Sequence[bytes]
-    refused: Sequence[int]
-
-
-ALL_WELL = Outcome((), ())
 
 
 class VirtualHost:
@@ -399,7 +375,7 @@ class VirtualHost:
         return self._route(exchange, routing_key)
 
     def _route(self, exchange: Exchange, routing_key: str) -> Route:
-        queues = None if self._looks_at_headers(exchange) else self._reach(exchange, routing_key, {})
+        queues = None if looks_at_headers(exchange) else reach(exchange, routing_key, {}, self.queues)
         return Route(exchange, routing_key, queues, self.topology_version)
 
     def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
@@ -433,7 +409,7 @@ class VirtualHost:
         unroutable = []
         refused = []
         for offset, blob in enumerate(blobs):
-            queues = self._reach(route.exchange, route.routing_key, envelope.headers(blob))
+            queues = reach(route.exchange, route.routing_key, envelope.headers(blob), self.queues)
             if queues:
                 counters.routed += 1
                 outcomes = [queue.enqueue(first_id + offset, envelope, (blob,)) for queue in queues]
@@ -462,7 +438,7 @@ class VirtualHost:
         if exchange is None:
             return
         headers = letter.envelope.headers(letter.blob)
-        reached = {queue: None for key in letter.keys for queue in self._reach(exchange, key, headers)}
+        reached = {queue: None for key in letter.keys for queue in reach(exchange, key, headers, self.queues)}
         broker = self.broker
         id_ = broker.next_id
         broker.next_id = id_ + 1
@@ -483,38 +459,6 @@ class VirtualHost:
         if exchange is None:
             return Outcome(blobs, ())
         return self.publish(self._route(exchange, envelope.routing_key), envelope, blobs)
-
-    def _looks_at_headers(self, start: Exchange) -> bool:
-        """Whether any exchange that can be reached decides by headers."""
-        seen = {start: None}
-        stack = [start]
-        while stack:
-            exchange = stack.pop()
-            if exchange.looks_at_headers:
-                return True
-            for binding in exchange.bindings.values():
-                destination = binding.destination
-                if isinstance(destination, Exchange) and destination not in seen:
-                    seen[destination] = None
-                    stack.append(destination)
-        return False
-
-    def _reach(self, start: Exchange, routing_key: str, headers: FieldTable) -> list[Queue]:
-        """All queues that a message comes to, each once; every exchange is visited at most once."""
-        if not start.name:
-            queue = self.queues.get(routing_key)
-            return [queue] if queue is not None else []
-        queues: dict[Queue, None] = {}
-        seen = {start: None}
-        stack = [start]
-        while stack:
-            for destination in stack.pop().match(routing_key, headers):
-                if isinstance(destination, Queue):
-                    queues[destination] = None
-                elif destination not in seen:
-                    seen[destination] = None
-                    stack.append(destination)
-        return list(queues)
 
     def _changed(self, kind: EventKind, subject: str, **detail: object) -> None:
         self.topology_version += 1
