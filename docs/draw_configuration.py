@@ -1,6 +1,24 @@
-"""Draw docs/configuration.md from the key table: `python docs/draw_configuration.py > docs/configuration.md`."""
+"""Draw docs/configuration.md from the key tables: `python docs/draw_configuration.py > docs/configuration.md`."""
 
 from leveret.settings.configuration import KEYS
+from leveret.settings.declarations import QUEUE_ATTRIBUTES
+from leveret.settings.fields import FIELDS
+
+DERIVED = {
+    "max-delivery-attempts": "unlimited; 10 where a match rules redelivery or dead letters",
+    "max-redelivery-delay": "10 x redelivery-delay",
+    "max-read-page-bytes": "2 x page-size-bytes",
+    "prefetch-page-messages": "max-read-page-messages",
+    "prefetch-page-bytes": "max-read-page-bytes",
+    "page-full-policy": "unset",
+}
+
+
+def shown(value: object) -> str:
+    """A value as a table has it."""
+    if value is None or value == "":
+        return "unset"
+    return f"`{str(value).lower() if isinstance(value, bool) else repr(value)}`"
 
 
 def page() -> str:
@@ -8,22 +26,65 @@ def page() -> str:
     lines = [
         "# Configuration",
         "",
-        "TOML, drawn from `settings/configuration.py` by `docs/draw_configuration.py`; do not edit. Durations are",
-        'milliseconds or text ("5s", "15m"), sizes octets or text ("64KiB", "10MB"; powers of 1024). An unknown key',
-        "is an error that names the nearest known one. Keys marked *later* are accepted with a warning: what they",
-        "govern is not in this version. `leveret ctl reload` or SIGHUP reads the files again, for new connections.",
+        "Drawn from the tables in `settings/` by `docs/draw_configuration.py`; do not edit. The native form is TOML.",
+        'Durations are milliseconds or text ("5s", "15m"), sizes octets or text ("64KiB", "10MB"; powers of 1024).',
+        "An unknown key is an error that names the nearest known one. Keys marked *later* are accepted with a warning:",
+        "what they govern is not in this version. `leveret ctl reload` reads the files again.",
+        "",
+        "Artemis' `broker.xml` and broker-properties and HornetQ's XML are read as well, whole or in fragments (any",
+        "known element may be the root); a file's form is seen by its content. Document types and entities are",
+        "refused, a `jms.queue.` or `jms.topic.` prefix is taken off. `leveret check FILE...` says what is wrong,",
+        "`leveret explain FILE NAME` which rule gave each setting, `leveret diff OLD NEW` what would change.",
     ]
     for table, keys in KEYS.items():
         lines += ["", f"## [{table}]", "", "| key | default | |", "|---|---|---|"]
         for name, key in keys.items():
-            default = (
-                "unset"
-                if key.default is None
-                else repr(key.default).lower()
-                if isinstance(key.default, bool)
-                else repr(key.default)
-            )
-            lines.append(f"| `{name}` | `{default}` | {'' if key.is_heeded else 'later'} |")
+            lines.append(f"| `{name}` | {shown(key.default)} | {'' if key.is_heeded else 'later'} |")
+    lines += [
+        "",
+        "## [wildcard-addresses]",
+        "",
+        "| key | default |",
+        "|---|---|",
+        "| `delimiter` | `'.'` |",
+        "| `any-words` | `'#'`: zero or more words, only as the last |",
+        "| `single-word` | `'*'`: exactly one word that is not empty |",
+        "| `literal-match-markers` | unset; two characters: a match between them is taken letter by letter |",
+        "",
+        "## [[address-setting]]",
+        "",
+        "`match` (an address or a pattern) and, optionally, `vhost` (default: every virtual host, beneath its own",
+        "entries). All matching entries are merged field by field: the exact match first, then a literal one, then",
+        "patterns without `#` (the left-most literal word decides), then patterns with `#` (the longer text first).",
+        'A field that no entry says has the default. `-1` is no limit or off, `""` no such address. A changed value',
+        "acts on existing queues *at once*, or on *new queues only*.",
+        "",
+        "| key | default | acts | |",
+        "|---|---|---|---|",
+    ]
+    for field in FIELDS:
+        default = DERIVED.get(field.name) or shown(field.default)
+        lines.append(f"| `{field.name}` | {default} | {field.lifetime.value} | {'' if field.is_heeded else 'later'} |")
+    attributes = ", ".join(f"`{name}`" for name in QUEUE_ATTRIBUTES)
+    lines += [
+        "",
+        "## [[address]] and [[address.queue]]",
+        "",
+        "Queues that are there from the start. An address has a `name`, a `vhost` (default `/`) and a `routing-type`",
+        "(`anycast`; `multicast` makes a fanout exchange of that name, to which its queues are bound). A queue has",
+        "a `name`, `routing-type`, `durable` (true), `enabled` (true: takes new messages), `arguments` (a table, as",
+        "a client would say them), and what has an argument of its own stands here without `x-`:",
+        f"{attributes}.",
+        "",
+        "## [[divert]]",
+        "",
+        "`name`, `address` (an exchange, or a key of the default one), `forwarding-address` (one or a list),",
+        "`exclusive` (false), `routing-name`, `routing-type` (STRIP), `vhost` (`/`).",
+        "",
+        "## [[vhost]]",
+        "",
+        "`name`: a virtual host that is there from the start. Those that anything declared is in need no entry.",
+    ]
     return "\n".join(lines)
 
 

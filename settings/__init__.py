@@ -1,5 +1,38 @@
 """What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out."""
 
-from .configuration import Configuration, Fault, load_configuration
+from .configuration import Configuration
+from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
+from .faults import Fault, Origin
+from .loading import load_configuration
+from .matching import MatchFault, Wildcards
+from .model import AddressSettings
+from .queue_arguments import (
+    QUEUE_ARGUMENTS,
+    ArgumentFault,
+    OwnSettings,
+    settings_of_arguments,
+)
+from .repository import NO_SETTINGS, Entry, SettingsRepository, entry
+from .resolved import ResolvedSettings
 
-__all__ = ["Configuration", "Fault", "load_configuration"]
+__all__ = [
+    "NO_SETTINGS",
+    "QUEUE_ARGUMENTS",
+    "AddressSettings",
+    "ArgumentFault",
+    "Configuration",
+    "Divert",
+    "Entry",
+    "ExchangeDeclaration",
+    "Fault",
+    "MatchFault",
+    "Origin",
+    "OwnSettings",
+    "QueueDeclaration",
+    "ResolvedSettings",
+    "SettingsRepository",
+    "Wildcards",
+    "entry",
+    "load_configuration",
+    "settings_of_arguments",
+]

@@ -1,20 +1,34 @@
-"""The configuration of a broker, from TOML: one row a key, all faults in one go.
+"""The configuration of a broker: the table of its keys, and what all files together say.
 
-A key that is not in the table is an error that names the nearest one; a key whose feature this version does not have
-yet is accepted with a warning. Source: interfaces page, "Configuration keys".
+A key whose feature this version does not have yet is accepted with a warning. Source: interfaces page, "Configuration
+keys"; address-settings page 6.1 for those that Artemis and HornetQ have.
 """
 
-import difflib
-import re
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from .values import Reader, boolean, duration_ms, integer, size_bytes, text, texts, word
+from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
+from .repository import NO_SETTINGS, SettingsRepository
+from .values import (
+    INT_MAX,
+    Reader,
+    boolean,
+    duration_ms,
+    duration_or_off_ms,
+    integer,
+    size_between,
+    size_bytes,
+    text,
+    texts,
+    word,
+)
 
 PROFILES = ("leveret", "rabbitmq-3.10", "rabbitmq-3.13", "rabbitmq-4.0", "rabbitmq-4.3")
+
+#: Where nack(requeue=true) does not count as an attempt unless the operator says so (rulings 8).
+PROFILES_WITHOUT_NACK_COUNT = frozenset({"rabbitmq-4.3"})
 
 
 @dataclass(slots=True, frozen=True)
@@ -43,14 +57,23 @@ KEYS: dict[str, dict[str, Key]] = {
         "product": Key(text, "RabbitMQ"),
         "product-version": Key(text, "3.10.8"),
         "cluster-name": Key(text, "leveret@localhost"),
-        "nack-counts": Key(boolean, True, False),
-        "reject-counts": Key(boolean, True, False),
-        "delay-on-connection-loss": Key(boolean, False, False),
-        "default-max-delivery-attempts": Key(integer(-1, 2**31), None, False),
-        "message-address": Key(word("exchange", "exchange-and-key", "key"), "exchange", False),
+        "nack-counts": Key(boolean, True),
+        "reject-counts": Key(boolean, True),
+        "delay-on-connection-loss": Key(boolean, False),
+        "default-max-delivery-attempts": Key(integer(-1, INT_MAX), None),
+        "message-address": Key(word("exchange", "exchange-and-key", "key"), "exchange"),
+        "legacy-hornetq-headers": Key(boolean, False),
+        "uuid-namespace": Key(text, ""),
+        "id-cache-size": Key(integer(0, INT_MAX), 20_000),
+        "configuration-file-refresh-period": Key(duration_or_off_ms, 5_000),
         "persist-delivery-count-before-delivery": Key(boolean, False, False),
         "max-redelivery-records": Key(integer(-1, 2**31), 10, False),
-        "configuration-file-refresh-period": Key(duration_ms, 5_000, False),
+        "persist-id-cache": Key(boolean, True, False),
+        "message-expiry-scan-period": Key(duration_or_off_ms, 30_000, False),
+        "address-queue-scan-period": Key(duration_or_off_ms, 30_000, False),
+        "global-max-size": Key(size_between(0, or_off=True), -1, False),
+        "global-max-messages": Key(integer(-1, 2**63 - 1), -1, False),
+        "internal-naming-prefix": Key(text, "$.artemis.internal.", False),
     },
     "journal": {
         "fsync": Key(word("commit", "interval", "never"), "commit", False),
@@ -84,20 +107,7 @@ KEYS: dict[str, dict[str, Key]] = {
 }
 
 #: Arrays of tables that later versions read; refusing them by name is clearer than "unknown".
-LATER_TABLES = frozenset({"user", "vhost", "address", "address-setting", "policy"})
-
-
-@dataclass(slots=True, frozen=True, order=True)
-class Fault:
-    """One thing wrong in a file; `line` counts from 1."""
-
-    file: str
-    line: int
-    key: str
-    problem: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.key}: {self.problem}"
+LATER_TABLES = frozenset({"user", "policy"})
 
 
 @dataclass(slots=True, frozen=True)
@@ -106,99 +116,18 @@ class Configuration:
 
     said: Mapping[tuple[str, str], Any] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = field(default=())
+    repository: SettingsRepository = field(default=NO_SETTINGS)
+    queues: tuple[QueueDeclaration, ...] = field(default=())
+    exchanges: tuple[ExchangeDeclaration, ...] = field(default=())
+    diverts: tuple[Divert, ...] = field(default=())
+    vhosts: tuple[str, ...] = field(default=())  # that are declared, or that something declared is in
 
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default."""
         return self.said.get((table, key), KEYS[table][key].default)
 
-
-def load_configuration(files: Iterable[tuple[str, str]]) -> tuple[Configuration, list[Fault]]:
-    """Read (name, text) of files in order, later ones over earlier ones.
-
-    Returns: the configuration and all faults, in order of file and line; with faults it must not be used.
-    """
-    said: dict[tuple[str, str], Any] = {}
-    faults: list[Fault] = []
-    warnings: list[str] = []
-    for name, content in files:
-        try:
-            document = tomllib.loads(content)
-        except tomllib.TOMLDecodeError as error:
-            line, problem = _syntax_fault(error)
-            faults.append(Fault(name, line, "TOML", problem))
-            continue
-        except RecursionError:
-            faults.append(Fault(name, 1, "TOML", "nested too deep"))
-            continue
-        lines = content.splitlines()
-        for table, entries in document.items():
-            faults += _read_table(name, lines, table, entries, said, warnings)
-    return Configuration(MappingProxyType(said), tuple(warnings)), sorted(faults)
-
-
-def _read_table(
-    file: str,
-    lines: list[str],
-    table: str,
-    entries: object,
-    said: dict[tuple[str, str], Any],
-    warnings: list[str],
-) -> Iterable[Fault]:
-    known = KEYS.get(table)
-    if known is None:
-        where = _line_of_table(lines, table)
-        if table in LATER_TABLES:
-            yield Fault(file, where, table, "this version does not have it yet; it reads " + _listed(KEYS))
-        else:
-            yield Fault(
-                file, where, table, "unknown table" + _nearest(table, KEYS) + ", expected one of " + _listed(KEYS)
-            )
-        return
-    if not isinstance(entries, dict):
-        yield Fault(file, _line_of_table(lines, table), table, f"expected a table [{table}]")
-        return
-    for key, value in entries.items():
-        line = _line_of_key(lines, table, key)
-        row = known.get(key)
-        if row is None:
-            yield Fault(file, line, key, f"unknown key in [{table}]" + _nearest(key, known))
-            continue
-        try:
-            said[table, key] = row.read(value)
-        except ValueError as error:
-            yield Fault(file, line, key, f"{value!r} is not right, expected {error}")
-            continue
-        if not row.is_heeded:
-            warnings.append(f"{file}:{line}: {key}: accepted, but without effect in this version")
-
-
-def _nearest(word_: str, known: Iterable[str]) -> str:
-    close = difflib.get_close_matches(word_, list(known), n=1, cutoff=0.5)
-    return f", did you mean {close[0]!r}?" if close else ""
-
-
-def _listed(tables: Iterable[str]) -> str:
-    return ", ".join(f"[{name}]" for name in tables)
-
-
-def _syntax_fault(error: tomllib.TOMLDecodeError) -> tuple[int, str]:
-    message = str(error)
-    where = re.search(r"\(at line ([0-9]+), column [0-9]+\)", message)
-    return (int(where[1]) if where else 1), message
-
-
-def _line_of_table(lines: list[str], table: str) -> int:
-    pattern = re.compile(rf"""\s*(\[\[?\s*["']?{re.escape(table)}["']?\s*[\].]|["']?{re.escape(table)}["']?\s*[.=])""")
-    return next((number for number, line in enumerate(lines, 1) if pattern.match(line)), 1)
-
-
-def _line_of_key(lines: list[str], table: str, key: str) -> int:
-    """Where a key stands: in its table, or dotted, or in an inline table; the table's line when it can't be found."""
-    start = _line_of_table(lines, table)
-    pattern = re.compile(rf"""(^|[\s.{{,])["']?{re.escape(key)}["']?\s*=""")
-    for number, line in enumerate(lines[start - 1 :], start):
-        if number > start and line.lstrip().startswith("["):
-            break
-        if pattern.search(line.split("#")[0]):
-            return number
-    return start
+    @property
+    def nack_counts(self) -> bool:
+        """Whether nack(requeue=true) counts as an attempt; where nothing is said, the profile decides."""
+        said = self.said.get(("broker", "nack-counts"))
+        return self.value("broker", "profile") not in PROFILES_WITHOUT_NACK_COUNT if said is None else bool(said)

@@ -1,34 +1,108 @@
 """Values as operators write them: durations, sizes, words. Each reader raises ValueError with what it expected."""
 
+import math
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
-_DURATION = re.compile(r"\s*([0-9]+)\s*(ms|s|m|h|d)\s*")
+LONG_MAX = 2**63 - 1
+INT_MAX = 2**31 - 1
+
+_DURATION = re.compile(r"\s*([0-9]{1,19})\s*(ms|s|m|h|d)\s*")
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_SIZE = re.compile(r"\s*([0-9]+)\s*([KMGT]?)(i?)B?\s*", re.IGNORECASE)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
+_SIZE = re.compile(r"\s*([0-9]{1,19})\s*(?:([KMG])I?)?B?\s*", re.IGNORECASE)
+_POWERS = {"": 0, "K": 1, "M": 2, "G": 3}
 
 Reader = Callable[[object], Any]
 
 
+@dataclass(slots=True, frozen=True)
+class Kind:
+    """A type of value: `read` takes what TOML gives; `parse` makes that out of the text of XML and properties."""
+
+    read: Reader
+    parse: Callable[[str], object] = str.strip
+
+    def read_text(self, content: str) -> Any:
+        """The value of some text. Raises: ValueError with what was expected."""
+        return self.read(self.parse(content))
+
+
+# -- text to what TOML would have given -------------------------------------------------------------------------------
+
+
+def parse_integer(content: str) -> object:
+    """An int, or the text itself for the reader to refuse."""
+    stripped = content.strip()
+    return int(stripped) if re.fullmatch(r"[+-]?[0-9]{1,19}", stripped) else stripped
+
+
+def parse_number(content: str) -> object:
+    """A float, or the text itself."""
+    stripped = content.strip()
+    plain = re.fullmatch(r"[+-]?([0-9]{1,30}(\.[0-9]{0,30})?|\.[0-9]{1,30})([eE][+-]?[0-9]{1,4})?", stripped)
+    return float(stripped) if plain else stripped
+
+
+def parse_boolean(content: str) -> object:
+    """true, false, 1, 0 in any case; else the text itself. (Artemis reads 1 as false: not copied.)"""
+    return {"true": True, "1": True, "false": False, "0": False}.get(content.strip().lower(), content.strip())
+
+
+# -- readers ----------------------------------------------------------------------------------------------------------
+
+
 def duration_ms(value: object) -> int:
     """Milliseconds from an integer or text such as "5s", "15m"."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LONG_MAX:
         return value
     if isinstance(value, str) and (match := _DURATION.fullmatch(value)):
-        return int(match[1]) * _UNITS_MS[match[2]]
+        milliseconds = int(match[1]) * _UNITS_MS[match[2]]
+        if milliseconds <= LONG_MAX:
+            return milliseconds
     raise ValueError('a duration: milliseconds, or text like "5s", "15m", "1h"')
 
 
+def duration_or_off_ms(value: object) -> int:
+    """A duration, or -1 for none."""
+    if value == -1 and isinstance(value, int):
+        return -1
+    try:
+        return duration_ms(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, or -1 for none") from None
+
+
 def size_bytes(value: object) -> int:
-    """Octets from an integer or text such as "64KiB", "10MB" (both in powers of 1024, as Artemis reads them)."""
-    if isinstance(value, int) and not isinstance(value, bool) and value >= 0:
+    """Octets from an integer or text such as "64KiB", "10 mb" (all in powers of 1024, as Artemis reads them)."""
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LONG_MAX:
         return value
     if isinstance(value, str) and (match := _SIZE.fullmatch(value)):
-        factor: int = 1024 ** _POWERS[match[2].upper()]
-        return int(match[1]) * factor
+        octets: int = int(match[1]) * 1024 ** _POWERS[(match[2] or "").upper()]
+        if octets <= LONG_MAX:
+            return octets
     raise ValueError('a size: octets, or text like "64KiB", "10MB"')
+
+
+def size_between(low: int, high: int = LONG_MAX, *, or_off: bool = False) -> Reader:
+    """A size within bounds; with `or_off`, -1 as well."""
+    expected = 'a size: octets, or text like "64KiB", "10MB"'
+    expected += (f", at least {low}" if low > 0 else "") + (f", at most {high}" if high < LONG_MAX else "")
+    expected += ", or -1 for none" if or_off else ""
+
+    def read(value: object) -> int:
+        if or_off and isinstance(value, int | str) and not isinstance(value, bool) and str(value).strip() == "-1":
+            return -1
+        try:
+            size = size_bytes(value)
+        except ValueError:
+            raise ValueError(expected) from None
+        if not low <= size <= high:
+            raise ValueError(expected)
+        return size
+
+    return read
 
 
 def boolean(value: object) -> bool:
@@ -45,6 +119,23 @@ def text(value: object) -> str:
     raise ValueError("text")
 
 
+def name_text(value: object) -> str:
+    """Text that AMQP can carry as a name: 1 to 255 octets."""
+    if isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= 255:
+        return value
+    raise ValueError("a name of 1 to 255 octets")
+
+
+def address_text(value: object) -> str:
+    """A name, or empty text for "none"."""
+    if value == "":
+        return ""
+    try:
+        return name_text(value)
+    except ValueError:
+        raise ValueError('an address of at most 255 octets, or "" for none') from None
+
+
 def texts(value: object) -> tuple[str, ...]:
     """A list of texts; one text alone will do."""
     if isinstance(value, str):
@@ -54,13 +145,32 @@ def texts(value: object) -> tuple[str, ...]:
     raise ValueError("a list of texts")
 
 
-def integer(low: int, high: int) -> Reader:
-    """An integer between two bounds."""
+def integer(low: int, high: int, *, except_zero: bool = False) -> Reader:
+    """An integer between two bounds; with `except_zero`, -1 stands for none and 0 for nothing."""
+    expected = f"-1 or an integer from 1 to {high}" if except_zero else f"an integer from {low} to {high}"
 
     def read(value: object) -> int:
-        if isinstance(value, int) and not isinstance(value, bool) and low <= value <= high:
+        is_integer = isinstance(value, int) and not isinstance(value, bool)
+        if isinstance(value, int) and is_integer and low <= value <= high and (value or not except_zero):
             return value
-        raise ValueError(f"an integer from {low} to {high}")
+        raise ValueError(expected)
+
+    return read
+
+
+def number(low: float, high: float, *, above_low: bool = False) -> Reader:
+    """A finite number between two bounds; with `above_low` the lower one itself is excluded."""
+    expected = f"a number above {low:g}" if above_low else f"a number from {low:g} to {high:g}"
+
+    def read(value: object) -> float:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            try:
+                real = float(value)
+            except OverflowError:
+                raise ValueError(expected) from None
+            if math.isfinite(real) and low <= real <= high and not (above_low and real == low):
+                return real
+        raise ValueError(expected)
 
     return read
 
@@ -74,3 +184,24 @@ def word(*words: str) -> Reader:
         raise ValueError("one of " + ", ".join(words))
 
     return read
+
+
+def word_any_case(*words: str) -> Reader:
+    """One of some words in any case; read as it is written here."""
+    known = {word_.lower(): word_ for word_ in words}
+
+    def read(value: object) -> str:
+        if isinstance(value, str) and (found := known.get(value.strip().lower())) is not None:
+            return found
+        raise ValueError("one of " + ", ".join(words))
+
+    return read
+
+
+def shown(value: object) -> str:
+    """A value as it stands in a message: short, whatever was written."""
+    try:
+        content = repr(value)
+    except (ValueError, RecursionError):  # an integer of thousands of digits
+        content = f"this {type(value).__name__}"
+    return content if len(content) <= 80 else content[:77] + "..."

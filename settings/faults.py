@@ -1,0 +1,37 @@
+"""What is wrong in a file, and what its writer may have meant."""
+
+import difflib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True, order=True)
+class Fault:
+    """One thing wrong in a file; `line` counts from 1."""
+
+    file: str
+    line: int
+    key: str
+    problem: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}: {self.key}: {self.problem}"
+
+
+@dataclass(slots=True, frozen=True, order=True)
+class Origin:
+    """Where something was said."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def nearest(key: str, known: Iterable[str]) -> str:
+    """`, did you mean 'x'?` for the known key that is most like `key`; empty when none is."""
+    plain = key.lower().replace("_", "-")[:100]
+    spelled = {name.lower().replace("_", "-"): name for name in known}
+    close = difflib.get_close_matches(plain, list(spelled), n=1, cutoff=0.5)
+    return f", did you mean {spelled[close[0]]!r}?" if close else ""

@@ -1,0 +1,71 @@
+"""One configuration, three forms: TOML, XML and broker-properties mean the same."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.settings import AddressSettings, load_configuration
+from leveret.settings.fields import BY_ATTRIBUTE, FIELDS, Field, bean_name
+
+
+def toml(name: str, value: Any) -> str:
+    """`name = value`."""
+    return f"{name} = {str(value).lower() if isinstance(value, bool) else repr(value)}\n"
+
+
+def read(form: str, settings: dict[Field, Any]) -> AddressSettings:
+    """The settings of `a.#` as some form writes them."""
+    if form == "toml":
+        text = "[[address-setting]]\nmatch = 'a.#'\n" + "".join(
+            toml(one.name, value) for one, value in settings.items()
+        )
+    elif form == "xml":
+        inner = "".join(f"<{one.name}> {value} </{one.name}>" for one, value in settings.items())
+        text = f"<address-settings><address-setting match='a.#'>{inner}</address-setting></address-settings>"
+    else:
+        text = "".join(f'addressSettings."a.#".{bean_name(one.name)}={value}\n' for one, value in settings.items())
+    configuration, faults = load_configuration([("f", text)])
+    assert not faults, faults
+    return configuration.repository.merged("a.b")
+
+
+def candidates(field: Field) -> list[Any]:
+    """Values that a field may have."""
+    possible = [True, False, 1, 5, -1, 0.5, "DROP", "MULTICAST", "FORCE", "KILL", "MESSAGES_PER_HOUR", "some.address"]
+    kept = []
+    for value in possible:
+        try:
+            if type(field.kind.read(value)) is type(value):
+                kept.append(value)
+        except ValueError:
+            continue
+    return kept
+
+
+CANDIDATES = {field: candidates(field) for field in FIELDS}
+
+
+@pytest.mark.parametrize("form", ["toml", "xml", "properties"])
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_each_field_in_each_form(field: Field, form: str) -> None:
+    """What is written is what is read."""
+    assert CANDIDATES[field]
+    for value in CANDIDATES[field]:
+        assert read(form, {field: value}) == AddressSettings(**{field.attribute: value})
+
+
+SETTINGS = st.fixed_dictionaries(
+    {}, optional={attribute: st.sampled_from(CANDIDATES[field]) for attribute, field in BY_ATTRIBUTE.items()}
+)
+
+
+@given(SETTINGS)
+def test_three_forms_mean_the_same(said: dict[str, Any]) -> None:
+    """Any settings at all."""
+    settings = {BY_ATTRIBUTE[attribute]: value for attribute, value in said.items()}
+    if settings:
+        assert (
+            read("toml", settings) == read("xml", settings) == read("properties", settings) == AddressSettings(**said)
+        )

@@ -1,0 +1,190 @@
+"""Artemis' broker-properties: section 6.2."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.settings import Configuration, load_configuration
+from leveret.settings.broker_properties import is_properties
+from leveret.settings.fields import FIELDS, bean_name
+from leveret.settings.properties_lines import logical_lines, split_key
+
+
+def load(*texts: str) -> Configuration:
+    """Texts that have no faults."""
+    configuration, faults = load_configuration((f"{number}.any", text) for number, text in enumerate(texts))
+    assert not faults, faults
+    return configuration
+
+
+def faults_of(text: str) -> list[str]:
+    """The faults of one text."""
+    return [str(fault) for fault in load_configuration([("b.properties", text)])[1]]
+
+
+def test_settings_queues_and_diverts() -> None:
+    """Keys are bean paths; names with dots are quoted."""
+    configuration = load(
+        """\
+# a comment
+! another
+addressSettings.jobs.redeliveryDelay=5000
+addressSettings."orders.#".maxDeliveryAttempts = 3
+addressesSettings."orders.#".deadLetterAddress : \\
+    DLQ
+addressSettings.jobs.redeliveryMultiplier=1.5
+addressSettings.jobs.sendToDLAOnNoRoute=true
+addressSettings.jobs.sendToDlaOnNoRoute=true
+addressSettings.jobs.maxSizeBytes=10M
+addressSettings.jobs.addressFullMessagePolicy=FAIL
+addressConfigurations."LB.TEST".queueConfigs."LB.TEST".routingType=ANYCAST
+addressConfigurations."LB.TEST".queueConfigs."LB.TEST".ringSize=3
+addressConfigurations.news.routingTypes=MULTICAST
+addressConfigurations.news.queueConfigs.archive.durable=false
+divertConfigurations.d.address=news
+divertConfigurations.d.forwardingAddress=x,y
+IDCacheSize=17
+persistDeliveryCountBeforeDelivery=false
+wildcardConfiguration.singleWord=+
+criticalAnalyzer=false
+"""
+    )
+    settings = configuration.repository
+    jobs = settings.resolve("jobs")
+    assert (jobs.redelivery_delay_ms, jobs.redelivery_delay_multiplier, jobs.max_size_bytes) == (
+        5000,
+        1.5,
+        10 * 1024**2,
+    )
+    assert (jobs.send_to_dla_on_no_route, jobs.address_full_policy, jobs.id_cache_size) == (True, "FAIL", 17)
+    assert (settings.resolve("orders.x").max_delivery_attempts, settings.resolve("orders").dead_letter_address) == (
+        3,
+        "DLQ",
+    )
+    ring, archive = configuration.queues
+    assert (ring.name, ring.exchange, dict(ring.arguments)) == ("LB.TEST", "", {"x-ring-size": 3})
+    assert (archive.exchange, archive.durable, dict(archive.arguments)) == ("news", False, {"x-address": "news"})
+    assert [exchange.name for exchange in configuration.exchanges] == ["news"]
+    assert configuration.diverts[0].forwarding_addresses == ("x", "y")
+    assert settings.wildcards.single_word == "+"
+    source = settings.sources("orders.x")["dead_letter_address"]
+    assert str(source.origin_of("dead_letter_address")) == "0.any:5"
+
+
+def test_properties_go_over_xml_field_by_field_wherever_they_are_given() -> None:
+    """Applied after the XML; `-` takes a field or a match away."""
+    xml = """<address-settings><address-setting match="q">
+    <redelivery-delay>1</redelivery-delay><no-expiry>true</no-expiry>
+    <max-delivery-attempts>3</max-delivery-attempts></address-setting><address-setting match="r"/></address-settings>"""
+    properties = "addressSettings.q.redeliveryDelay=2\naddressSettings.q.noExpiry=-\naddressSettings.r=-\n"
+    configuration = load(properties, xml)
+    q = configuration.repository.resolve("q")
+    assert (q.redelivery_delay_ms, q.no_expiry, q.max_delivery_attempts) == (2, False, 3)
+    assert [one.match.text for one in configuration.repository.entries] == ["q"]
+
+
+def test_another_quotation_and_another_word_for_removal() -> None:
+    """key.surround and remove.value."""
+    text = "key.surround=%%\nremove.value=gone\naddressSettings.%%a.b%%.ringSize=1\naddressSettings.%%a.b%%=gone\n"
+    (fault,) = faults_of(text)
+    assert "ringSize: unknown key in addressSettings, did you mean 'defaultRingSize'?" in fault
+    assert load(text.replace("ringSize", "defaultRingSize")).repository.entries == ()
+
+
+@pytest.mark.parametrize(
+    "text, fault",
+    [
+        (
+            "addressSettings.q.redeliveryDelai=5",
+            "b.properties:1: redeliveryDelai: unknown key in addressSettings, did you mean",
+        ),
+        (
+            "addressSettings.q.redeliveryDelay=soon",
+            "b.properties:1: redeliveryDelay: 'soon' is not right, expected a duration",
+        ),
+        (
+            "\naddressSettings.q.redeliveryCollisionAvoidanceFactor=5.0",
+            "b.properties:2: redeliveryCollisionAvoidanceFactor: '5.0'",
+        ),
+        ("addressSettings.q.defaultRingSize=-2", "defaultRingSize: '-2' is not right"),
+        ("addressSettings.q=5", "names no setting"),
+        ('addressSettings."q=5', "is not a path of names"),
+        ("addressSettings..x=5", "is not a path of names"),
+        ('addressSettings."a.#.b".noExpiry=true', "match: 'a.#.b'"),
+        (
+            "addresSettings.q.noExpiry=true",
+            "addresSettings: unknown key in broker properties, did you mean 'addressSettings'?",
+        ),
+        ("addressConfigurations.a.queueConfigs.q.ringSize=0", "ringSize: 0 is not right, expected -1 or"),
+        ("addressConfigurations.a.queueConfigs.q.filterString=x", "filterString: queues have no selectors here"),
+        ("addressConfigurations.a.queueConfigs.q.wringSize=1", "did you mean 'ringSize'?"),
+        ("addressConfigurations.a.routingTypes=BROADCAST", "expected one of ANYCAST, MULTICAST"),
+        ("divertConfigurations.d.address=a", "needs address and forwardingAddress"),
+        ("globalMaxSize=x", "global-max-size: 'x' is not right"),
+    ],
+)
+def test_faults(text: str, fault: str) -> None:
+    """Checked like every other form."""
+    (found,) = faults_of(text)
+    assert fault in found, found
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        ("addressSettings.x.y=1", True),
+        ("adressSettings.x.y=1", True),
+        ("# c\n\n  idCacheSize = 5", True),
+        ("key.surround = %", True),
+        ("[broker]\n", False),
+        ("broker.heartbeat = 5", False),
+        ("brokr.heartbeat = 5", False),
+        ("address-setting = []", False),
+        ("", False),
+        ("# nothing", False),
+    ],
+)
+def test_the_form_is_seen_by_its_first_key(text: str, expected: bool) -> None:
+    """TOML has tables of ours, properties have beans of theirs."""
+    assert is_properties(text) is expected
+
+
+@pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
+def test_every_field_has_a_bean(field: "object") -> None:
+    """`a-b` is `aB`; those with names of their own have both."""
+    from leveret.settings.fields import BY_BEAN, Field
+
+    assert isinstance(field, Field)
+    for bean in (bean_name(field.name), *field.beans):
+        assert BY_BEAN[bean] is field
+
+
+def test_lines_continue_and_unescape() -> None:
+    """java.util.Properties: continuation, escapes, `=`, `:` or space."""
+    text = 'a\\ b = c\\\n   d\n# x\\\ne:f\\u0041\\t\ng h\n"q=r".s=t\ni\n'
+    assert list(logical_lines(text)) == [
+        (1, "a b", "cd"), (4, "e", "fA"), (5, "g", "h"), (6, '"q=r".s', "t"), (7, "i", ""),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "key, names",
+    [
+        ("a.b", ["a", "b"]),
+        ('a."b.c".d', ["a", "b.c", "d"]),
+        ('"a"', ["a"]),
+        ("a.", None),
+        ('a."b', None),
+        ('a."b"c', None),
+        ("", None),
+    ],
+)
+def test_split_key(key: str, names: list[str] | None) -> None:
+    """Paths of names, quoted where they hold dots."""
+    assert split_key(key) == names
+
+
+@given(st.text(alphabet='ab.="\\- \n#:', max_size=60).map(lambda text: "addressSettings." + text))
+def test_no_text_makes_the_properties_loader_fail(text: str) -> None:
+    """Faults, never exceptions."""
+    load_configuration([("b", text)])
