@@ -183,24 +183,6 @@ def queue_type_of(arguments: FieldTable) -> str:
     return field.text
 
 
-#: Pairs of arguments that contradict each other, and the one that is blamed (address-settings page 6.7).
-CONFLICTS = (
-    ("x-ring-size", "x-max-length"),
-    ("x-dead-letter-address", "x-dead-letter-exchange"),
-    ("x-max-delivery-attempts", "x-delivery-limit"),
-)
-
-
-def _conflict(key: str, arguments: FieldTable) -> Reason | None:
-    for blamed, other in CONFLICTS:
-        if key == blamed and other in arguments:
-            return Reason("text", f"contradicts {other}")
-    overflow = arguments.get("x-overflow")
-    if key == "x-ring-size" and overflow is not None and overflow.value != b"drop-head":
-        return Reason("text", "contradicts x-overflow: a ring never refuses")
-    return None
-
-
 def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> None:
     """Refuse impossible values of known arguments; unknown ones are accepted as they are.
 
@@ -218,7 +200,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             continue
         if queue_type not in argument.types:
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
-        reason = argument.check(field) or _conflict(key, arguments)
+        reason = argument.check(field)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
             reason = Reason("atom", "routing_key_but_no_dlx_defined")
         if reason is not None:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from ..settings import NO_SETTINGS, SettingsRepository
 from .access import User, Users
 from .client import Client
 from .clock import Clock
@@ -62,12 +63,14 @@ class Broker:
         users: Users | None = None,
         *,
         services: dict[str, Handler] | None = None,
+        settings: SettingsRepository = NO_SETTINGS,
         chance: Callable[[], float] = lambda: 0.5,
         unsent_max: int = UNSENT_MAX_DEFAULT,
     ) -> None:
         self.clock = clock
         self.users = users or Users()
         self.services = services or {}
+        self.settings = settings
         self.chance = chance
         self.unsent_max = unsent_max
         self.deadlines = Deadlines()
@@ -110,6 +113,14 @@ class Broker:
         self.clients.pop(client, None)
         self.touched.pop(client, None)
         self.emit_object(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name, {})
+
+    def replace_settings(self, settings: SettingsRepository) -> None:
+        """The operator's settings are these from now on, all at once (address-settings page 3.8). O(queues)."""
+        self.settings = settings
+        for vhost in self.virtual_hosts.values():
+            for queue in vhost.queues.values():
+                queue.settings_changed()
+            self.emit_object(EventKind.SETTINGS_CHANGED, vhost.name, "", {})
 
     # -- the turn ---------------------------------------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ from functools import partial
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
+from ..settings import ResolvedSettings
 from .consumer import Consumer
 from .deadlines import Deadline
 from .deaths import EXPIRED, MAXLEN
@@ -23,7 +24,7 @@ from .message import Envelope, Message
 from .ready import LeveledReady, Ready, merge_back
 from .redelivery import Scheduled
 from .returns import come_due, give_back
-from .rules import NO_RULES, rules_of
+from .rules import NO_RULES, own_settings, rules_of, with_live
 
 if TYPE_CHECKING:
     from .client import Client
@@ -65,6 +66,7 @@ class Queue:
         "incoming",
         "name",
         "next_consumer",
+        "own_settings",
         "owner",
         "ready",
         "rules",
@@ -92,7 +94,8 @@ class Queue:
         self.exclusive = owner is not None
         self.auto_delete = auto_delete
         self.arguments = arguments
-        self.rules = rules_of(arguments)
+        self.own_settings = own_settings(arguments)
+        self.rules = rules_of(arguments, self._resolved())
         self.ready = self._empty_ready()
         self.expiring = False  # has had messages that expire
         self.expiry_deadline: Deadline | None = None
@@ -106,6 +109,13 @@ class Queue:
         self.deleted = False
         self.incoming: dict[Binding, None] = {}
         self.counters = Counters()
+
+    def _resolved(self) -> ResolvedSettings:
+        return self.broker.settings.resolve_queue(self.name, self.vhost.name, self.own_settings)
+
+    def settings_changed(self) -> None:
+        """The operator's settings are others now: what is live takes effect at the next return, death or arrival."""
+        self.rules = with_live(self.rules, self._resolved())
 
     def _empty_ready(self) -> Ready:
         if self.rules.max_priority is None and self.rules.max_length_bytes is None:

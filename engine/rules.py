@@ -4,8 +4,9 @@ A queue without anything special has no rules at all, and pays for none.
 Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from ..settings import AddressSettings, ResolvedSettings, settings_of_arguments
 from .field_table import Field, FieldTable, number_of
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
@@ -57,8 +58,16 @@ class QueueRules:
 NO_RULES = QueueRules()
 
 
-def rules_of(arguments: FieldTable) -> QueueRules:
-    """The rules that queue.declare asked for; `NO_RULES` itself when there are none. The arguments are checked."""
+def own_settings(arguments: FieldTable) -> AddressSettings:
+    """What a queue's arguments say of the settings of its address. Raises: ArgumentFault (contradictions)."""
+    return settings_of_arguments({key: _plain(field) for key, field in arguments.items()}).settings
+
+
+def rules_of(arguments: FieldTable, settings: ResolvedSettings) -> QueueRules:
+    """The rules of a queue; `NO_RULES` itself when there are none.
+
+    `arguments` are checked; `settings` are those of the queue: its arguments over those of its address.
+    """
     rules = QueueRules(
         message_ttl_ms=_integer(arguments.get("x-message-ttl")),
         expires_ms=_integer(arguments.get("x-expires")),
@@ -68,15 +77,9 @@ def rules_of(arguments: FieldTable) -> QueueRules:
         dead_letter_exchange=_text(arguments.get("x-dead-letter-exchange")),
         dead_letter_routing_key=_text(arguments.get("x-dead-letter-routing-key")),
         max_priority=_integer(arguments.get("x-max-priority")),
-        ring_size=_limit(arguments.get("x-ring-size")),
-        redelivery_delay_ms=_integer(arguments.get("x-redelivery-delay")) or 0,
-        redelivery_delay_multiplier=_number(arguments.get("x-redelivery-delay-multiplier"), 1.0),
-        redelivery_collision_avoidance_factor=_number(arguments.get("x-redelivery-collision-avoidance-factor"), 0.0),
-        max_redelivery_delay_ms=_integer(arguments.get("x-max-redelivery-delay")),
-        max_delivery_attempts=_limit(arguments.get("x-max-delivery-attempts")),
-        dead_letter_address=_text(arguments.get("x-dead-letter-address")) or None,
-        expiry_address=_text(arguments.get("x-expiry-address")) or None,
+        ring_size=_limit(settings.default_ring_size),
     )
+    rules = with_live(rules, settings)
     return NO_RULES if rules == NO_RULES else rules
 
 
@@ -84,14 +87,30 @@ def _integer(field: Field | None) -> int | None:
     return field.value if field is not None and isinstance(field.value, int) else None
 
 
-def _limit(field: Field | None) -> int | None:
-    """A positive number; -1 means no limit."""
-    value = _integer(field)
-    return value if value is not None and value > 0 else None
+def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
+    """The rules with what settings rule also for queues that exist (address-settings page 3.8)."""
+    has_delay = settings.redelivery_delay_ms > 0
+    live = replace(
+        rules,
+        redelivery_delay_ms=settings.redelivery_delay_ms if has_delay else 0,
+        redelivery_delay_multiplier=settings.redelivery_delay_multiplier if has_delay else 1.0,
+        redelivery_collision_avoidance_factor=settings.redelivery_collision_avoidance_factor if has_delay else 0.0,
+        max_redelivery_delay_ms=settings.max_redelivery_delay_ms if has_delay else None,
+        max_delivery_attempts=_limit(settings.max_delivery_attempts),
+        dead_letter_address=settings.dead_letter_address or None,
+        expiry_address=settings.expiry_address or None,
+    )
+    return NO_RULES if live == NO_RULES else live
 
 
-def _number(field: Field | None, default: float) -> float:
-    return default if field is None else number_of(field)
+def _limit(value: int) -> int | None:
+    """A positive number; everything else means no limit."""
+    return value if value > 0 else None
+
+
+def _plain(field: Field) -> object:
+    """A field as settings read it."""
+    return field.text if isinstance(field.value, bytes) else number_of(field) if field.tag in "fdD" else field.value
 
 
 def _text(field: Field | None) -> str | None:

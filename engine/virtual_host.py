@@ -7,8 +7,10 @@ Source: behaviour page 2.1 to 2.6.
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ..settings import ArgumentFault
 from .arguments import (
     CLASSIC,
+    Reason,
     check_queue_arguments,
     check_same_alternate,
     check_same_arguments,
@@ -22,6 +24,7 @@ from .errors import (
     InequivalentField,
     InternalExchangeRefused,
     InUse,
+    InvalidArgument,
     InvalidDeadLetterExchange,
     NotEmpty,
     QueueNotFound,
@@ -38,6 +41,7 @@ from .field_table import FieldTable
 from .message import Envelope
 from .queue import Queue
 from .routing import ALL_WELL, Outcome, Route, looks_at_headers, reach
+from .rules import own_settings
 from .service import ServiceExchange
 
 if TYPE_CHECKING:
@@ -260,6 +264,12 @@ class VirtualHost:
         if name.startswith("amq.") and not server_named:
             raise ReservedName(kind="queue", name=name)
         check_queue_arguments(arguments, name=name, vhost=self.name)
+        try:
+            own_settings(arguments)
+        except ArgumentFault as fault:
+            raise InvalidArgument(
+                key=fault.key, name=name, vhost=self.name, reason=Reason("text", fault.problem)
+            ) from None
         if queue_type != CLASSIC:
             for unwanted, word in (
                 (exclusive, "exclusive-owner"),

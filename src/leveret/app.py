@@ -113,12 +113,15 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     configuration = options.configuration
     for warning in configuration.warnings:
         logger.warning("%s", warning)
+    if configuration.queues or configuration.exchanges or configuration.diverts:
+        logger.warning("queues, exchanges and diverts of the configuration are not created by this version")
 
     def reload() -> list[str]:
         assert options.load is not None
         loaded, faults = options.load()
         if not faults:
             current.replace(loaded)
+            broker.replace_settings(loaded.repository)
         return faults
 
     control = ControlTable(
@@ -129,6 +132,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         SystemClock(),
         default_users(),
         services={EXCHANGE: control.handle},
+        settings=configuration.repository,
         chance=random.random,
         unsent_max=configuration.value("limits", "unsent-per-connection"),
     )
