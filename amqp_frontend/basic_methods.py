@@ -3,6 +3,7 @@
 from pamqp import commands
 
 from ..engine.arguments import check_consumer_arguments, queue_type_of
+from ..engine.deaths import REJECTED
 from ..engine.errors import LimitReached
 from ..engine.field_table import FieldTable
 from .channel import Channel
@@ -23,7 +24,7 @@ def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> 
 def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
     assert session.client is not None
     vhost = session.client.vhost
-    queue = vhost.queue(session.queue_name(channel, method.queue))
+    queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue))
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     limit = session.options.consumers_per_channel_max
     if limit and len(channel.session.consumers) >= limit:
@@ -51,7 +52,7 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
 
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> None:
     assert session.client is not None
-    queue = session.client.vhost.queue(session.queue_name(channel, method.queue))
+    queue = session.client.vhost.queue_for_consumer(session.queue_name(channel, method.queue))
     got = channel.session.get(queue, no_ack=method.no_ack)
     if got is None:
         session.send(channel.number, commands.Basic.GetEmpty, "")
@@ -82,7 +83,7 @@ def _nack(session: AmqpSession, channel: Channel, method: commands.Basic.Nack) -
 
 
 def _reject(session: AmqpSession, channel: Channel, method: commands.Basic.Reject) -> None:
-    channel.session.reject(method.delivery_tag or 0, requeue=method.requeue)
+    channel.session.reject(method.delivery_tag or 0, requeue=method.requeue, why=REJECTED)
 
 
 def _recover_async(session: AmqpSession, channel: Channel, method: commands.Basic.RecoverAsync) -> None:

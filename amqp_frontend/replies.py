@@ -212,6 +212,9 @@ REPLY: dict[type[Exception], Row] = {
         403, CHANNEL, "cannot publish to internal exchange '{name}' in vhost '{vhost}'"
     ),
     engine.ExclusiveConsumerRefused: Row(403, CHANNEL, "queue '{name}' in vhost '{vhost}' in exclusive use"),
+    engine.ConsumersMaxReached: Row(
+        403, CHANNEL, "queue '{name}' in vhost '{vhost}' has reached its maximum of {limit} consumers"
+    ),
     engine.ResourceLocked: Row(
         405,
         CHANNEL,
@@ -232,6 +235,9 @@ REPLY: dict[type[Exception], Row] = {
         406,
         CHANNEL,
         "invalid arg '{key}' for queue '{name}' in vhost '{vhost}' of queue type rabbit_{queue_type}_queue",
+    ),
+    engine.InvalidDelayedType: Row(
+        406, CHANNEL, "Invalid argument, 'x-delayed-type' must be an existing exchange type"
     ),
     engine.InvalidDeadLetterExchange: Row(406, CHANNEL, "invalid type '{type}' for arg '{key}' in " + _RESOURCE),
     engine.UnsupportedProperty: Row(

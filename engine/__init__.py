@@ -10,6 +10,7 @@ from .clock import Clock, ManualClock
 from .consumer import Consumer, Holder
 from .deadlines import Deadline, Deadlines
 from .message import Delivered, Envelope, Message
+from .options import BrokerOptions, MessageAddress
 from .queue import Queue, QueueStatistics
 from .routing import Route
 from .session import Session
@@ -17,6 +18,7 @@ from .virtual_host import VirtualHost
 
 __all__ = [
     "Broker",
+    "BrokerOptions",
     "BrokerStatistics",
     "Client",
     "Clock",
@@ -30,6 +32,7 @@ __all__ = [
     "Holder",
     "ManualClock",
     "Message",
+    "MessageAddress",
     "Queue",
     "QueueStatistics",
     "Route",

@@ -92,6 +92,14 @@ def _limit(field: Field) -> Reason | None:
     return None if value == -1 or value >= 1 else Reason("tuple", "expected_minus_one_or_positive", value)
 
 
+def _or_minus_one(field: Field) -> Reason | None:
+    if field.tag not in INTEGER_TAGS:
+        return Reason("type", field.type_name)
+    value = field.value
+    assert isinstance(value, int)
+    return None if -1 <= value <= TEN_YEARS_MS else Reason("tuple", "value_out_of_range", value)
+
+
 def _number(low: float, high: float, *, above: bool = False) -> Check:
     """A finite number from `low` (`above`: greater than it) to `high`."""
 
@@ -170,8 +178,29 @@ ARGUMENTS: dict[str, Argument] = {
     "x-redelivery-collision-avoidance-factor": Argument(_C | _Q, _number(0, 1)),
     "x-max-redelivery-delay": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-max-delivery-attempts": Argument(_C | _Q, _limit),
+    "x-max-deliveries": Argument(_C | _Q, _limit),
     "x-dead-letter-address": Argument(_C | _Q, _string),
     "x-expiry-address": Argument(_C | _Q, _string),
+    "x-address": Argument(_C | _Q, _string),
+    "x-last-value": Argument(_C | _Q, _boolean),
+    "x-last-value-key": Argument(_C | _Q, _string),
+    "x-non-destructive": Argument(_C | _Q, _boolean),
+    "x-max-consumers": Argument(_C | _Q, _limit),
+    "x-purge-on-no-consumers": Argument(_C | _Q, _boolean),
+    "x-consumers-before-dispatch": Argument(_C | _Q, _integer(0, 2**31 - 1)),
+    "x-delay-before-dispatch": Argument(_C | _Q, _or_minus_one),
+    "x-group-buckets": Argument(_C | _Q, _or_minus_one),
+    "x-group-rebalance": Argument(_C | _Q, _boolean),
+    "x-group-rebalance-pause-dispatch": Argument(_C | _Q, _boolean),
+    "x-group-first-key": Argument(_C | _Q, _string),
+    # RabbitMQ 4.3's, there on quorum queues alone, and LavinMQ's multiplier.
+    "x-delayed-retry-type": Argument(
+        _C | _Q,
+        _one_of((b"disabled", b"failed", b"returned", b"all"), lambda _: Reason("atom", "invalid_delayed_retry_type")),
+    ),
+    "x-delayed-retry-min": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
+    "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
+    "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
 
 

@@ -6,19 +6,22 @@ Source: architecture page; rulings 3 to 6.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from ..settings import NO_SETTINGS, SettingsRepository
+from ..settings import NO_SETTINGS, Divert, SettingsRepository
 from .access import User, Users
+from .auto_created import Reaper, targets_of
 from .client import Client
 from .clock import Clock
 from .deadlines import Deadlines
-from .deaths import dead_letter
+from .deaths import EXPIRED, dead_letter
+from .diverts import Diverts
 from .errors import VirtualHostNotFound
 from .events import Counters, Event, EventKind, Listener
 from .message import Envelope, Message
+from .options import DEFAULT_OPTIONS, BrokerOptions
 from .queue import Queue
 from .ready import Ready
 from .service import Handler
@@ -64,6 +67,7 @@ class Broker:
         *,
         services: dict[str, Handler] | None = None,
         settings: SettingsRepository = NO_SETTINGS,
+        options: BrokerOptions = DEFAULT_OPTIONS,
         chance: Callable[[], float] = lambda: 0.5,
         unsent_max: int = UNSENT_MAX_DEFAULT,
     ) -> None:
@@ -71,6 +75,8 @@ class Broker:
         self.users = users or Users()
         self.services = services or {}
         self.settings = settings
+        self.options = options
+        self.reaper = Reaper(self)
         self.chance = chance
         self.unsent_max = unsent_max
         self.deadlines = Deadlines()
@@ -114,13 +120,25 @@ class Broker:
         self.touched.pop(client, None)
         self.emit_object(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name, {})
 
-    def replace_settings(self, settings: SettingsRepository) -> None:
+    def replace_settings(self, settings: SettingsRepository, options: BrokerOptions | None = None) -> None:
         """The operator's settings are these from now on, all at once (address-settings page 3.8). O(queues)."""
         self.settings = settings
+        if options is not None:
+            self.options = options
         for vhost in self.virtual_hosts.values():
+            vhost.routes_changed()  # they know what the address of a message does with it
             for queue in vhost.queues.values():
                 queue.settings_changed()
             self.emit_object(EventKind.SETTINGS_CHANGED, vhost.name, "", {})
+
+    def replace_diverts(self, diverts: Iterable[Divert]) -> None:
+        """The operator's diverts are these from now on; virtual hosts that they name and are not there are not made."""
+        by_vhost: dict[str, list[Divert]] = {}
+        for divert in diverts:
+            by_vhost.setdefault(divert.vhost, []).append(divert)
+        for name, vhost in self.virtual_hosts.items():
+            vhost.diverts = Diverts(by_vhost.get(name, ()))
+            vhost.routes_changed()
 
     # -- the turn ---------------------------------------------------------------------------------------------------
 
@@ -171,21 +189,33 @@ class Broker:
             target = queue.dead_letter_target(reason)
             if target is None:
                 continue
-            is_address = queue.rules.dead_letter_exchange is None
-            key = queue.rules.dead_letter_routing_key
-            if is_address:
-                target, key = queue.vhost.resolve_address(target, queue.name)
-            queue.vhost.publish_dead(
-                dead_letter(
-                    message,
-                    queue=queue.name,
-                    reason=reason,
-                    exchange=target,
-                    routing_key=key,
-                    wall_ms=self.clock.wall_ms(),
-                    tells_origin=is_address,
+            rules, vhost = queue.rules, queue.vhost
+            if rules.dead_letter_exchange is not None:
+                targets = [(target, rules.dead_letter_routing_key)]
+            else:
+                resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
+                targets = [*targets_of(vhost, target, queue.address, resources)]
+            for exchange, key in targets:
+                vhost.publish_dead(
+                    dead_letter(
+                        message,
+                        queue=queue.name,
+                        reason=reason,
+                        exchange=exchange,
+                        routing_key=key,
+                        wall_ms=self.clock.wall_ms(),
+                        address=self._told_address(queue, message),
+                        with_hornetq_names=self.options.legacy_hornetq_headers,
+                    )
                 )
-            )
+
+    def _told_address(self, queue: Queue, message: Message) -> str | None:
+        """What a dead letter tells as the message's address; None where only a dead-letter exchange rules (6.7)."""
+        if queue.rules.dead_letter_exchange is not None:
+            settings = self.settings.resolve(queue.address, queue.vhost.name)
+            if not settings.dead_letter_address and not settings.expiry_address:
+                return None
+        return self.options.address_of(message.envelope.exchange, message.envelope.routing_key)
 
     def free(self, messages: Ready) -> None:
         """Give messages back to the allocator, in slices if there are many."""
@@ -234,20 +264,20 @@ class Broker:
             for listener in self.listeners:
                 listener(event)
 
-    def unacked_ids(self, queue: Queue) -> list[int]:
-        """Ids of messages of `queue` that are out, oldest first; also those whose settling waits for a commit.
+    def unacked_of(self, queue: Queue) -> list[Message]:
+        """Messages of `queue` that are out; also those whose settling waits for a commit.
 
         O(all unacknowledged messages).
         """
-        return sorted(
-            message.id
+        return [
+            message
             for client in self.clients
             for session in client.sessions
             for message in chain(
                 session.unacked.values(), session.transaction.tags.values() if session.transaction else ()
             )
             if message.holder is not None and message.holder.queue is queue
-        )
+        ]
 
     def statistics(self) -> BrokerStatistics:
         """A snapshot. O(queues)."""

@@ -40,6 +40,15 @@ _LONGLONG = Struct(">Q")
 PropertyValue = int | bytes | FieldTable
 
 
+#: Headers that rule what happens to a message: delays, groups, duplicates (address-settings page 3.4, 3.6).
+SCHEDULED_DELIVERY = "_AMQ_SCHED_DELIVERY"
+DELAY = "x-delay"
+DEDUPLICATION_ID = "x-deduplication-id"  # of RabbitMQ's plugin
+DUPLICATE_IDS = ("_AMQ_DUPL_ID", DEDUPLICATION_ID)
+GROUP_IDS = ("_AMQ_GROUP_ID", "JMSXGroupID")
+MARKS = frozenset({SCHEDULED_DELIVERY, DELAY, *DUPLICATE_IDS, *GROUP_IDS})
+
+
 class ContentError(ValueError):
     """The property list of a content header is cut short or has bits that 0-9-1 does not know."""
 
@@ -52,6 +61,7 @@ class PropertyFacts(NamedTuple):
     expiration: bytes | None = None
     user_id: bytes | None = None
     has_headers: bool = False
+    is_marked: bool = False  # a header is among `MARKS`: queues and exchanges look at each such message
 
 
 NO_FACTS = PropertyFacts()
@@ -73,6 +83,7 @@ def scan_properties(data: bytes) -> PropertyFacts:
     priority: int | None = None
     expiration: bytes | None = None
     user_id: bytes | None = None
+    is_marked = False
     try:
         for name, bit, kind in PROPERTIES:
             if not flags & bit:
@@ -87,7 +98,8 @@ def scan_properties(data: bytes) -> PropertyFacts:
                 elif bit == 0x0010:
                     user_id = data[start:position]
             elif kind == "table":
-                _, position = decode_table(data, position)
+                headers, position = decode_table(data, position)
+                is_marked = not MARKS.isdisjoint(headers)
             elif kind == "octet":
                 if bit == 0x1000:
                     delivery_mode = data[position]
@@ -100,7 +112,7 @@ def scan_properties(data: bytes) -> PropertyFacts:
         raise ContentError("a property is cut short") from error
     if position != size:
         raise ContentError("the properties do not fill the header")
-    return PropertyFacts(delivery_mode == 2, priority, expiration, user_id, bool(flags & 0x2000))
+    return PropertyFacts(delivery_mode == 2, priority, expiration, user_id, bool(flags & 0x2000), is_marked)
 
 
 def decode_properties(header: bytes) -> dict[str, PropertyValue]:

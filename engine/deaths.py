@@ -8,6 +8,9 @@ from .field_table import Field, FieldTable
 from .message import Envelope, Message
 
 REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
+#: Where a copy comes from (address-settings page 5.6).
+ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID"
+ACTUAL_EXPIRY = "_AMQ_ACTUAL_EXPIRY"
 #: The header that tells clients how often a message was tried; a dead letter starts anew.
 DELIVERY_COUNT = "x-delivery-count"
 
@@ -47,11 +50,13 @@ def dead_letter(
     exchange: str,
     routing_key: str | None,
     wall_ms: int,
-    tells_origin: bool = False,
+    address: str | None = None,
+    with_hornetq_names: bool = False,
 ) -> DeadLetter:
     """The copy of a message that died in `queue`, to be published to `exchange`.
 
-    `tells_origin`: it goes to a dead-letter or expiry address, and says where it came from (address-settings page 5.6).
+    `address`: the message's own, told beside the queue where a dead-letter or expiry address rules (address-settings
+    page 5.6, 6.7), on request also by the names that HornetQ's clients know.
 
     Its properties stay as they were but for `expiration`, which is removed, and the headers that tell of the death;
     with a `routing_key` of its own the copy also loses CC, whose keys no longer apply.
@@ -81,19 +86,30 @@ def dead_letter(
         added["x-first-death-exchange"] = entry["exchange"]
     deaths = _continued(history, entry)
     added["x-death"] = Field("A", [Field("F", death) for death in deaths])
-    if tells_origin:
-        address = message.envelope.exchange or message.envelope.routing_key
-        added["_AMQ_ORIG_ADDRESS"] = Field("S", address.encode())
-        added["_AMQ_ORIG_QUEUE"] = Field("S", queue.encode())
-        added["_AMQ_ORIG_MESSAGE_ID"] = Field("l", message.id)
-        if reason == EXPIRED:
-            added["_AMQ_ACTUAL_EXPIRY"] = Field("l", wall_ms)
+    if address is not None:
+        added |= _origin(message, queue, address, wall_ms if reason == EXPIRED else None, with_hornetq_names)
     dropped = {DELIVERY_COUNT, "CC"} if routing_key is not None else {DELIVERY_COUNT}
     new_header = splice_header(header, added, dropped, without_expiration=True)
     envelope = Envelope(exchange, routing_key if routing_key is not None else keys[0], scan_properties(new_header[12:]))
     return DeadLetter(
         PLAIN.join(new_header, body), envelope, [routing_key] if routing_key is not None else keys, deaths, reason
     )
+
+
+def _origin(message: Message, queue: str, address: str, expired_ms: int | None, with_hornetq_names: bool) -> FieldTable:
+    told: FieldTable = {
+        ORIG_ADDRESS: Field("S", address.encode()),
+        ORIG_QUEUE: Field("S", queue.encode()),
+        ORIG_MESSAGE_ID: Field("l", message.id),
+    }
+    if expired_ms is not None:
+        told[ACTUAL_EXPIRY] = Field("l", expired_ms)
+    return told | told_by_hornetq_names(told) if with_hornetq_names else told
+
+
+def told_by_hornetq_names(headers: FieldTable) -> FieldTable:
+    """The `_AMQ_` headers among these by their `_HQ_` names (page 5.6)."""
+    return {name.replace("_AMQ_", "_HQ_", 1): field for name, field in headers.items() if name.startswith("_AMQ_")}
 
 
 def _history(headers: FieldTable) -> list[FieldTable] | None:

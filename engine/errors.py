@@ -64,6 +64,10 @@ class ExclusiveConsumerRefused(AccessRefused):
     """The queue has, or would get, an exclusive consumer beside others. Facts: name, vhost."""
 
 
+class ConsumersMaxReached(AccessRefused):
+    """The queue's settings allow no more consumers. Facts: name, vhost, limit."""
+
+
 class ResourceLocked(EngineError):
     """The queue is exclusive to another client, or its exclusivity differs. Facts: name, vhost."""
 
@@ -90,6 +94,10 @@ class InvalidArgument(PreconditionFailed):
 
 class UnsupportedArgument(PreconditionFailed):
     """An argument of another queue type. Facts: key, name, vhost, queue_type."""
+
+
+class InvalidDelayedType(PreconditionFailed):
+    """An x-delayed-message exchange without an x-delayed-type that exists. Facts: name, vhost."""
 
 
 class InvalidDeadLetterExchange(PreconditionFailed):

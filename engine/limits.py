@@ -9,66 +9,135 @@ from collections.abc import Sequence
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
+from . import rota
 from .deaths import EXPIRED, MAXLEN
 from .events import EventKind
+from .expiry import NO_EXPIRY_POLICY
+from .group_id import grouped
+from .kept_ready import KeptReady
+from .last_value import LastValueReady
 from .message import Envelope, Message
 from .ready import LeveledReady
-from .rules import DROP_HEAD, REJECT_PUBLISH_DLX
+from .rules import DROP_HEAD, FAIL, REJECT_PUBLISH_DLX, QueueRules
 
 if TYPE_CHECKING:
     from .queue import Queue
 
 MS = 1_000_000
+#: Why an address that is full drops a message.
+FULL = "full"
 
 
-def admit(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> list[int]:
-    """Take a run of new messages one by one, as the rules say. Returns the offsets of those that were refused."""
+def admit(
+    queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
+) -> list[int]:
+    """Take a run of new messages one by one, as the rules say. Returns the offsets of those that were refused.
+
+    `due_ns`: they wait until then.
+    """
     rules = queue.rules
-    if rules.is_only_a_ring and envelope.expiration_ms is None and not queue.has_waiting_consumer:
+    if due_ns is None and _goes_straight_into_the_ring(queue, envelope):
         _admit_to_ring(queue, first_id, envelope, blobs)
         return []
-    ttl_ms = rules.message_ttl_ms
-    if envelope.expiration_ms is not None:
-        ttl_ms = envelope.expiration_ms if ttl_ms is None else min(ttl_ms, envelope.expiration_ms)
+    ttl_ms = _time_to_live_ms(rules, envelope)
     expires_ns = 0 if ttl_ms is None else queue.broker.clock.monotonic_ns() + ttl_ms * MS
     refused: list[int] = []
     for offset, blob in enumerate(blobs):
-        message = Message(first_id + offset, blob, envelope)
+        message = _new_message(queue, first_id + offset, blob, envelope)
         message.expires_ns = expires_ns
-        if (
+        if rules.has_size_limit and is_full(queue):
+            if rules.address_full_policy == FAIL:
+                refused.append(offset)
+            _drop(queue, message, FULL)
+        elif (
             rules.has_limit
             and rules.overflow != DROP_HEAD
             and _would_overflow(queue, message)
-            and (queue.ready or not queue.has_waiting_consumer)
+            and (queue.ready or not rota.has_waiting(queue))
         ):
             refused.append(offset)
             if rules.overflow == REJECT_PUBLISH_DLX:
                 queue.lose([message], MAXLEN)
-            elif queue.broker.listeners:
-                queue.broker.emit(EventKind.DROPPED, queue, (message.id,), reason=MAXLEN)
-            continue
-        if queue.take_in(message):
-            continue
-        if ttl_ms == 0:
-            queue.lose([message], EXPIRED)  # nobody took it at once
-            continue
-        queue.ready.append(message)
-        if rules.ring_size is not None and len(queue.ready) > rules.ring_size:
-            _evict_head(queue)
-        if rules.has_limit:
-            trim(queue)
-        if expires_ns:
-            queue.expiring = True
+            else:
+                _drop(queue, message, MAXLEN)
+        elif due_ns is not None:
+            queue.take_in_waiting(message, due_ns)
+        elif not queue.take_in(message):
+            if ttl_ms == 0:
+                queue.lose([message], EXPIRED)  # nobody took it at once
+            else:
+                _append(queue, message)
+    if due_ns is not None:
+        queue.await_due()
     if queue.expiring:
         arm(queue)
     return refused
+
+
+def _goes_straight_into_the_ring(queue: "Queue", envelope: Envelope) -> bool:
+    return queue.rules.is_only_a_ring and envelope.is_plain and queue.groups is None and not rota.has_waiting(queue)
+
+
+def _time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
+    """The message's own, as its address or else the queue's has it (page 1.3, step 4), at most the queue's."""
+    ttl_ms = envelope.expiration_ms
+    if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
+        ttl_ms = rules.expiry.applied_to(ttl_ms)
+    if rules.message_ttl_ms is None:
+        return ttl_ms
+    return rules.message_ttl_ms if ttl_ms is None else min(ttl_ms, rules.message_ttl_ms)
+
+
+def _new_message(queue: "Queue", id_: int, blob: bytes, envelope: Envelope) -> Message:
+    rules = queue.rules
+    if envelope.facts.is_marked and rules.group_buckets != 0 and rules.last_value_key is None and not queue.keeps:
+        message = grouped(id_, blob, envelope, rules.group_buckets)
+        if message is not None:
+            queue.has_groups()
+            return message
+    return Message(id_, blob, envelope)
+
+
+def _append(queue: "Queue", message: Message) -> None:
+    """Into the ready list; what has no room there any more goes."""
+    rules, ready = queue.rules, queue.ready
+    if message.expires_ns:
+        queue.expiring = True
+    if isinstance(ready, LastValueReady) and (older := ready.supersede(message)) is not None:
+        queue.replaced(older)
+        return
+    ready.append(message)
+    if queue.groups is not None:
+        queue.dispatch()
+    if rules.ring_size is not None and len(ready) > rules.ring_size:
+        _evict_head(queue)
+    if rules.has_limit:
+        trim(queue)
+
+
+def _drop(queue: "Queue", message: Message, reason: str) -> None:
+    """It never came in."""
+    queue.counters.dropped += 1
+    if queue.broker.listeners:
+        queue.broker.emit(EventKind.DROPPED, queue, (message.id,), reason=reason)
+
+
+def is_full(queue: "Queue") -> bool:
+    """Whether the queue's address holds as much as its settings allow, also what is out or waits (page 3.3)."""
+    rules = queue.rules
+    sharing = queue.vhost.queues_at(queue.address) or [queue]
+    if rules.max_size_messages is not None:
+        held = sum(len(one.ready) + len(one.scheduled) + (0 if one.keeps else one.unacked) for one in sharing)
+        if held >= rules.max_size_messages:
+            return True
+    return rules.max_size_bytes is not None and sum(one.octets or 0 for one in sharing) >= rules.max_size_bytes
 
 
 def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
     """A run into a ring that nobody waits at: each arrival drops at most one head, as one by one (page 4.5, rule 1)."""
     ready = queue.ready
     ring_size = queue.rules.ring_size
-    assert ring_size is not None and not isinstance(ready, LeveledReady)
+    assert ring_size is not None and isinstance(ready, deque)
     count, before = len(blobs), len(ready)
     dropped = before + count - max(min(before + count, ring_size), before)
     queue.counters.enqueued += count
@@ -91,6 +160,8 @@ def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Seq
 def _evict_head(queue: "Queue") -> None:
     gone = queue.ready.popleft()
     queue.counters.replaced += 1
+    if queue.octets is not None:
+        queue.count_out((gone,))
     if queue.broker.listeners:
         queue.broker.emit(EventKind.EVICTED, queue, (gone.id,))
 
@@ -123,7 +194,7 @@ def expire(queue: "Queue") -> None:
     """Take expired messages off the heads; those behind a head that lives wait for their turn, as in RabbitMQ."""
     now_ns = queue.broker.clock.monotonic_ns()
     ready = queue.ready
-    levels: list[deque[Message]] = ready.heads() if isinstance(ready, LeveledReady) else [ready]
+    levels: Sequence[deque[Message] | KeptReady] = ready.heads() if isinstance(ready, LeveledReady) else [ready]
     gone: list[Message] = []
     for level in levels:
         while level and 0 < level[0].expires_ns <= now_ns:
@@ -138,6 +209,7 @@ def expire(queue: "Queue") -> None:
 def arm(queue: "Queue") -> None:
     """See to it that the next head to expire is looked at in time."""
     ready = queue.ready
+    levels: Sequence[deque[Message] | KeptReady]
     levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready else []
     due_ns = min((level[0].expires_ns for level in levels if level[0].expires_ns), default=0)
     deadline = queue.expiry_deadline

@@ -7,7 +7,7 @@ queues hold it. Their ids rise in the order of publishing, so an id is also the 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from .content import NO_FACTS, PLAIN, Framing, PropertyFacts, headers_of
+from .content import NO_FACTS, PLAIN, Framing, PropertyFacts, headers_of, splice_header
 from .field_table import FieldTable
 
 if TYPE_CHECKING:
@@ -21,7 +21,17 @@ class Envelope:
     what it needs to pass the blobs on unread.
     """
 
-    __slots__ = ("exchange", "expiration_ms", "facts", "framing", "opaque", "routing_key")
+    __slots__ = (
+        "_plain",
+        "exchange",
+        "expiration_ms",  # that counts: the property's, or what the address made of it
+        "expiry_is_settled",  # the message's address had a word in it, so that the queue's has none
+        "facts",
+        "framing",
+        "is_plain",  # whether a queue without rules has nothing to look at
+        "opaque",
+        "routing_key",
+    )
 
     def __init__(
         self,
@@ -35,8 +45,37 @@ class Envelope:
         self.routing_key = routing_key
         self.facts = facts
         self.expiration_ms = None if facts.expiration is None else int(facts.expiration)
+        self.expiry_is_settled = False
+        self.is_plain = facts.expiration is None and not facts.is_marked
         self.framing = framing
         self.opaque = opaque
+        self._plain: Envelope | None = None
+
+    def with_expiration(self, expiration_ms: int | None) -> "Envelope":
+        """The same, but expiring as its address has settled. The property itself stays as published."""
+        settled = Envelope(self.exchange, self.routing_key, self.facts, self.framing, self.opaque)
+        settled.expiration_ms = expiration_ms
+        settled.expiry_is_settled = True
+        settled.is_plain = expiration_ms is None and not self.facts.is_marked
+        return settled
+
+    def plain(self) -> "Envelope":
+        """The same for blobs of the engine's own framing that have a headers table now; always the same object."""
+        if self.framing is PLAIN and self.facts.has_headers:
+            return self
+        if self._plain is None:
+            facts = self.facts._replace(has_headers=True)
+            changed = Envelope(self.exchange, self.routing_key, facts, PLAIN, self.opaque)
+            changed.expiration_ms = self.expiration_ms
+            changed.expiry_is_settled = self.expiry_is_settled
+            changed.is_plain = self.is_plain
+            self._plain = changed
+        return self._plain
+
+    def spliced(self, blob: bytes, added: FieldTable) -> bytes:
+        """A blob (of the engine's own framing; see `plain`) with these headers added or replaced."""
+        header, body = self.framing.split(blob)
+        return PLAIN.join(splice_header(header, added, set()), body)
 
     def headers(self, blob: bytes) -> FieldTable:
         """The headers table of one blob of this run."""

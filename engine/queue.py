@@ -6,33 +6,32 @@ Source: behaviour page 2.4, 2.7, 2.12, 4; performance page 4.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from itertools import islice, repeat
-from typing import TYPE_CHECKING
+from itertools import chain, islice, repeat
+from typing import TYPE_CHECKING, ClassVar
 
 from ..settings import ResolvedSettings
+from . import rota
 from .consumer import Consumer
 from .deadlines import Deadline
 from .deaths import EXPIRED, MAXLEN
-from .errors import ExclusiveConsumerRefused
 from .events import Counters, EventKind
 from .field_table import FieldTable
+from .groups import Groups
+from .last_value import LastValueReady, header_value
 from .limits import MS, admit, arm, body_size, expire
 from .message import Envelope, Message
 from .ready import LeveledReady, Ready, merge_back
 from .redelivery import Scheduled
-from .returns import come_due, give_back
-from .rules import NO_RULES, own_settings, rules_of, with_live
+from .returns import come_due, dead_letters_are_refused, give_back
+from .rules import NO_RULES, QueueRules, own_settings, with_live
 
 if TYPE_CHECKING:
     from .client import Client
     from .exchange import Binding
     from .virtual_host import VirtualHost
-
-#: Of one turn at a rota no consumer takes more than this, so that shares stay even while sockets fill.
-SHARE_MAX = 64
 
 
 @dataclass(slots=True, frozen=True)
@@ -48,9 +47,16 @@ class QueueStatistics:
 
 
 class Queue:
-    """Source of the fields: queue.declare. `owner` is the client of an exclusive queue."""
+    """Source of the fields: queue.declare. `owner` is the client of an exclusive queue.
+
+    `address`: what its settings are looked up by: its name, unless x-address says otherwise (address-settings 1.3).
+    """
+
+    #: Whether acknowledged messages stay.
+    keeps: ClassVar[bool] = False
 
     __slots__ = (
+        "address",
         "arguments",
         "auto_delete",
         "broker",
@@ -59,18 +65,26 @@ class Queue:
         "deleted",
         "due_deadline",
         "durable",
+        "enabled",
         "exclusive",
         "expiring",
         "expiry_deadline",
+        "groups",
         "had_consumers",
+        "held",
         "incoming",
+        "is_auto_created",
+        "last_used_ns",
         "name",
         "next_consumer",
+        "octets",
         "own_settings",
         "owner",
         "ready",
         "rules",
         "scheduled",
+        "start_deadline",
+        "takes_plainly",
         "unacked",
         "unused_deadline",
         "vhost",
@@ -85,6 +99,8 @@ class Queue:
         owner: "Client | None",
         auto_delete: bool,
         arguments: FieldTable,
+        rules: QueueRules,
+        address: str,
     ) -> None:
         self.vhost = vhost
         self.broker = vhost.broker
@@ -94,9 +110,18 @@ class Queue:
         self.exclusive = owner is not None
         self.auto_delete = auto_delete
         self.arguments = arguments
+        self.address = address
         self.own_settings = own_settings(arguments)
-        self.rules = rules_of(arguments, self._resolved())
+        self.rules = rules
         self.ready = self._empty_ready()
+        self.groups: Groups | None = None  # from the first message of a group on
+        self.takes_plainly = not self.rules.concerns_arrival  # arrivals meet no rule
+        self.octets = self._counted(())  # of all messages here
+        self.enabled = True  # False: takes no new messages
+        self.held = False  # waits for more consumers
+        self.start_deadline: Deadline | None = None
+        self.is_auto_created = False
+        self.last_used_ns = self.broker.clock.monotonic_ns()  # when the last consumer left
         self.expiring = False  # has had messages that expire
         self.expiry_deadline: Deadline | None = None
         self.unused_deadline: Deadline | None = None
@@ -111,16 +136,51 @@ class Queue:
         self.counters = Counters()
 
     def _resolved(self) -> ResolvedSettings:
-        return self.broker.settings.resolve_queue(self.name, self.vhost.name, self.own_settings)
+        return self.broker.settings.resolve_queue(self.address, self.vhost.name, self.own_settings)
 
     def settings_changed(self) -> None:
         """The operator's settings are others now: what is live takes effect at the next return, death or arrival."""
-        self.rules = with_live(self.rules, self._resolved())
+        self._set_rules(with_live(self.rules, self._resolved()))
+
+    def set_ring_size(self, size: int | None) -> None:
+        """An operator makes the ring larger or smaller, None: no ring. Nothing is deleted now (page 4.3, 3.8)."""
+        self._set_rules(replace(self.rules, ring_size=size))
+
+    def _set_rules(self, rules: QueueRules) -> None:
+        counted = self.octets
+        self.rules = NO_RULES if rules == NO_RULES else rules
+        self.takes_plainly = not rules.concerns_arrival and self.groups is None
+        self.octets = self._counted(() if counted is not None else [*self.messages(), *self.broker.unacked_of(self)])
+        if counted is not None and self.octets is not None:
+            self.octets = counted
+
+    def _counted(self, messages: Iterable[Message]) -> int | None:
+        """Octets of these, where somebody asks (max-size-bytes); None where nobody does."""
+        if self.rules.max_size_bytes is None or not self.rules.has_size_limit:
+            return None
+        return sum(len(message.blob) for message in messages)
+
+    def count_out(self, messages: Iterable[Message]) -> None:
+        """Messages left the queue for good. Called only where octets are counted."""
+        assert self.octets is not None
+        self.octets -= sum(len(message.blob) for message in messages)
+
+    def messages(self) -> Iterator[Message]:
+        """All that are ready or wait for their time."""
+        return chain(self.ready, self.scheduled)
 
     def _empty_ready(self) -> Ready:
-        if self.rules.max_priority is None and self.rules.max_length_bytes is None:
+        rules = self.rules
+        if rules.last_value_key is not None:
+            return LastValueReady(rules.max_priority or 0, body_size, header_value(rules.last_value_key))
+        if rules.max_priority is None and rules.max_length_bytes is None:
             return deque()
-        return LeveledReady(self.rules.max_priority or 0, body_size)
+        return LeveledReady(rules.max_priority or 0, body_size)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether new messages are routed here."""
+        return self.enabled and (not self.rules.purge_on_no_consumers or bool(self.consumers))
 
     def take_ready(self) -> Ready:
         """All ready messages, leaving none."""
@@ -140,13 +200,16 @@ class Queue:
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
-    def enqueue(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> Sequence[int]:
+    def enqueue(
+        self, first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
+    ) -> Sequence[int]:
         """Take a run of new messages: to waiting consumers at once, the rest to the ready list. O(run).
 
+        `due_ns`: they are to wait until then (monotonic).
         Returns: the offsets of messages that a limit refused (behaviour page 3.3, reject-publish).
         """
-        if self.rules is not NO_RULES or envelope.expiration_ms is not None:
-            return admit(self, first_id, envelope, blobs)
+        if not (self.takes_plainly and envelope.is_plain):
+            return admit(self, first_id, envelope, blobs, due_ns)
         count = len(blobs)
         self.counters.enqueued += count
         if self.broker.listeners:
@@ -165,27 +228,40 @@ class Queue:
         self.counters.enqueued += 1
         if self.broker.listeners:
             self.broker.emit(EventKind.ENQUEUED, self, (message.id,))
-        if self.ready or not self.has_waiting_consumer:
+        if self.octets is not None:
+            self.octets += len(message.blob)
+        if self.ready or self.groups is not None or not rota.has_waiting(self):
             return False
-        (consumer,) = self._eligible(1)
+        (consumer,) = rota.eligible(self, 1)
         consumer.session.deliver_ready(consumer, [message])
         return True
 
-    @property
-    def has_waiting_consumer(self) -> bool:
-        """Whether a message could be delivered now."""
-        return any(consumer.credit() > 0 for consumer in self.consumers)
+    def take_in_waiting(self, message: Message, due_ns: int) -> None:
+        """Count a new message in that is to wait; it expires on time also while it does."""
+        self.counters.enqueued += 1
+        if self.octets is not None:
+            self.octets += len(message.blob)
+        self.scheduled.add(min(due_ns, message.expires_ns) if message.expires_ns else due_ns, message)
+        if self.broker.listeners:
+            self.broker.emit(EventKind.ENQUEUED, self, (message.id,))
+            self.broker.emit(EventKind.SCHEDULED, self, (message.id,), why="published")
+
+    def has_groups(self) -> None:
+        """From now on messages of groups are here."""
+        if self.groups is None:
+            self.groups = Groups()
+            self.takes_plainly = False
 
     def _hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
         """Give new messages to consumers with credit, in rota order. Returns how many were taken."""
         consumers = self.consumers
-        if len(consumers) == 1:
+        if len(consumers) == 1 and not self.held:
             return self._hand_to(consumers[0], first_id, envelope, blobs)
         count = len(blobs)
         taken = 0
         while taken < count:
             rest = blobs[taken:] if taken else blobs
-            eligible = self._eligible(count - taken)
+            eligible = rota.eligible(self, count - taken)
             width = len(eligible)
             if width == 0:
                 break
@@ -194,7 +270,7 @@ class Queue:
                     rest = rest[:1]  # it shares its limit with consumers that are to have their turns
                 taken += self._hand_to(eligible[0], first_id + taken, envelope, rest)
                 continue
-            share = self._share(eligible, len(rest), partial(_octets, rest))
+            share = rota.share_of(eligible, len(rest), partial(_octets, rest))
             stop = taken + share * width
             ids = range(first_id, first_id + count)
             for index, consumer in enumerate(eligible, taken):
@@ -244,31 +320,54 @@ class Queue:
 
     def merge(self, messages: list[Message]) -> None:
         """Insert messages (ids falling) into the ready list at their places."""
-        if isinstance(self.ready, LeveledReady):
-            self.ready.merge(messages)
-        else:
+        if isinstance(self.ready, deque):
             merge_back(self.ready, messages)
+        else:
+            self.ready.merge(messages)
+
+    def place_due(self, messages: list[Message]) -> None:
+        """Insert messages (ids rising) whose publication was delayed and whose time has come.
+
+        At the head, as Artemis does; those of a delaying exchange at the tail, where RabbitMQ has them arrive.
+        """
+        ready = self.ready
+        arriving = [message for message in messages if self.vhost.is_delaying(message.envelope.exchange)]
+        for message in reversed(messages):
+            if message not in arriving:
+                ready.appendleft(message)
+        ready.extend(arriving)
+
+    def replaced(self, older: Message) -> None:
+        """A newer value took a message's place."""
+        self.counters.replaced += 1
+        if self.octets is not None:
+            self.count_out((older,))
+        if self.broker.listeners:
+            self.broker.emit(EventKind.REPLACED, self, (older.id,))
 
     # -- out --------------------------------------------------------------------------------------------------------
 
     def dispatch(self) -> None:
         """Hand out ready messages while a consumer has credit. O(delivered)."""
+        if self.groups is not None:
+            self.groups.dispatch(self)
+            return
         ready = self.ready
         while ready:
             if self.expiring:
                 expire(self)
                 if not ready:
                     break
-            eligible = self._eligible(1 if self.expiring else len(ready))
+            eligible = rota.eligible(self, 1 if self.expiring else len(ready))
             if not eligible:
                 break
             width = len(eligible)
             first = eligible[0]
             if width == 1:
-                limit = 1 if self.expiring else self._limit(first, len(ready))
+                limit = 1 if self.expiring else rota.limit(self, first, len(ready))
                 first.session.deliver_ready(first, _take(ready, limit, first.client.room()))
             else:
-                share = self._share(eligible, len(ready), partial(_ready_octets, ready))
+                share = rota.share_of(eligible, len(ready), partial(_ready_octets, ready))
                 block = [ready.popleft() for _ in range(share * width)]
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])
@@ -285,90 +384,53 @@ class Queue:
             arm(self)
         return message
 
-    def _eligible(self, wanted: int) -> list[Consumer]:
-        """Up to `wanted` consumers with credit, in rota order; moves the rota behind the last of them."""
-        consumers = self.consumers
-        count = len(consumers)
-        start = self.next_consumer
-        found: list[Consumer] = []
-        for step in range(count):
-            index = start + step
-            if index >= count:
-                index -= count
-            consumer = consumers[index]
-            if consumer.credit() > 0:
-                found.append(consumer)
-                self.next_consumer = index + 1 if index + 1 < count else 0
-                if len(found) == wanted or consumer.session.prefetch_total:
-                    break  # a limit shared by several consumers is looked at again after each delivery
-        return found
-
-    def _limit(self, consumer: Consumer, available: int) -> int:
-        """How many messages the only eligible consumer may have before the rota is asked again."""
-        if consumer.session.prefetch_total and len(self.consumers) > 1:
-            return 1  # it shares its limit with consumers that are to have their turns
-        return min(consumer.credit(), available)
-
-    def _share(self, eligible: list[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
-        """How many whole rounds of the rota can be dealt at once: the same result as one message at a time.
-
-        `octets_of(count)`: the size of the next `count` messages; no client may be given more than its room.
-        """
-        width = len(eligible)
-        share = min(available // width, SHARE_MAX)
-        if eligible[-1].session.prefetch_total:
-            return 1  # `_eligible` stopped there: consumers behind it have their turns before the next round
-        if share <= 1 or len({consumer.session for consumer in eligible}) < width:
-            return 1  # consumers of one session: its deliveries are numbered in queue order
-        share = max(1, min(share, min(consumer.credit() for consumer in eligible)))
-        room = min(consumer.client.room() for consumer in eligible)
-        octets = octets_of(share * width)
-        return share if octets <= room else max(1, share * room // octets)
-
     # -- consumers --------------------------------------------------------------------------------------------------
 
     def add_consumer(self, consumer: Consumer) -> None:
-        """Join the end of the rota. Raises: ExclusiveConsumerRefused."""
-        consumers = self.consumers
-        if consumers and (consumer.exclusive or consumers[0].exclusive):
-            raise ExclusiveConsumerRefused(name=self.name, vhost=self.vhost.name)
-        # The rota is circular: its end is just before the one whose turn it is.
-        consumers.insert(self.next_consumer, consumer)
-        self.next_consumer = (self.next_consumer + 1) % len(consumers)
-        self.had_consumers = True
-        self.touch()
-        if self.broker.listeners:
-            self.broker.emit(EventKind.CONSUMER_ADDED, self, tag=consumer.tag)
-        if self.ready:
-            self.broker.mark(self)
+        """Join the rota. Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
+        rota.join(self, consumer)
 
     def remove_consumer(self, consumer: Consumer) -> None:
         """Leave the rota; what it holds stays held. An auto-delete queue goes with its last consumer."""
-        index = self.consumers.index(consumer)
-        del self.consumers[index]
-        if index < self.next_consumer:
-            self.next_consumer -= 1
-        if self.next_consumer >= len(self.consumers):
-            self.next_consumer = 0
-        if self.broker.listeners:
-            self.broker.emit(EventKind.CONSUMER_REMOVED, self, tag=consumer.tag)
-        if self.auto_delete and not self.consumers and not self.deleted:
-            self.vhost.remove_queue(self)
-        self.touch()
+        rota.leave(self, consumer)
 
     # -- away -------------------------------------------------------------------------------------------------------
+
+    def acknowledged(self, messages: Sequence[Message]) -> None:
+        """Messages that were out are settled: gone for good."""
+        self.counters.acknowledged += len(messages)
+        if self.octets is not None:
+            self.count_out(messages)
+        if self.broker.listeners:
+            self.broker.emit(EventKind.ACKED, self, [message.id for message in messages])
 
     def purge(self) -> int:
         """Drop all ready and scheduled messages; returns how many. The memory is given back in slices."""
         gone = self.take_ready()
         gone.extend(self.scheduled.take_all())
         self.await_due()
-        self.counters.purged += len(gone)
-        if gone and self.broker.listeners:
-            self.broker.emit(EventKind.PURGED, self, [message.id for message in gone])
         count = len(gone)
+        if count:
+            self.purge_these(gone)
         self.broker.free(gone)
         return count
+
+    def purge_these(self, gone: "Ready | list[Message]") -> None:
+        """Messages that are no longer in the queue were purged."""
+        self.counters.purged += len(gone)
+        if self.octets is not None:
+            self.count_out(gone)
+        if self.broker.listeners:
+            self.broker.emit(EventKind.PURGED, self, [message.id for message in gone])
+
+    def kill_or_keep(self, messages: list[Message], *, reason: str) -> None:
+        """Messages that were out and must not come back, unless their dead-letter address takes nothing now."""
+        if self.rules is not NO_RULES and dead_letters_are_refused(self):
+            for message in messages:
+                message.uncounted += 1
+            self.requeue(messages, why=reason, counted=True, delayed=True)
+        else:
+            self.kill(messages, reason=reason)
 
     def kill(self, messages: list[Message], *, reason: str) -> None:
         """Messages that were out and must not come back."""
@@ -380,6 +442,8 @@ class Queue:
         `reason`: rejected, expired, maxlen or delivery_limit. Source: rulings, "Events".
         """
         count = len(messages)
+        if self.octets is not None:
+            self.count_out(messages)
         target = self.dead_letter_target(reason)
         if reason == EXPIRED:
             kind = EventKind.EXPIRED
@@ -448,6 +512,8 @@ class Queue:
         if message is None:
             return False
         self.counters.cancelled += 1
+        if self.octets is not None:
+            self.count_out((message,))
         if self.broker.listeners:
             self.broker.emit(EventKind.CANCELLED, self, (id_,))
         self.await_due()
@@ -474,6 +540,7 @@ class Queue:
         self.broker.deadlines.cancel(self.expiry_deadline)
         self.broker.deadlines.cancel(self.unused_deadline)
         self.broker.deadlines.cancel(self.due_deadline)
+        self.broker.deadlines.cancel(self.start_deadline)
 
 
 def _take(ready: Ready, limit: int, room: int) -> list[Message]:

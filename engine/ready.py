@@ -7,6 +7,7 @@ Plain queues keep a bare `collections.deque`, which offers the same methods; tha
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 
+from .kept_ready import KeptReady
 from .message import Message
 
 
@@ -55,8 +56,7 @@ class LeveledReady:
         for level in reversed(self._levels):
             if level:
                 message = level.popleft()
-                self._count -= 1
-                self.octets -= self._size_of(message)
+                self._removed(message)
                 return message
         raise IndexError("empty")
 
@@ -70,8 +70,7 @@ class LeveledReady:
 
     def took_head(self, message: Message) -> None:
         """A message was popped from one of `heads()`."""
-        self._count -= 1
-        self.octets -= self._size_of(message)
+        self._removed(message)
 
     def merge(self, messages: list[Message]) -> None:
         """Put messages (ids falling) back to their places."""
@@ -88,8 +87,12 @@ class LeveledReady:
         self._count += 1
         self.octets += self._size_of(message)
 
+    def _removed(self, message: Message) -> None:
+        self._count -= 1
+        self.octets -= self._size_of(message)
 
-Ready = deque[Message] | LeveledReady
+
+Ready = deque[Message] | LeveledReady | KeptReady
 
 
 def merge_back(ready: deque[Message], messages: list[Message]) -> None:

@@ -6,20 +6,22 @@ Source: address-settings page 5.1, 5.3.
 
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
-from itertools import count
 
 from .message import Message
-from .rules import QueueRules
+from .rules import DelayedRetry, QueueRules
 
 INT64_MAX = 2**63 - 1
 
 
-def redelivery_delay_ms(rules: QueueRules, attempts: int, chance: float) -> int | None:
+def redelivery_delay_ms(rules: QueueRules, attempts: int, chance: float, *, counted: bool = True) -> int | None:
     """The wait before a message that was delivered `attempts` times is deliverable again; None: no wait at all.
 
     delay x multiplier^(attempts - 1), with up to `collision_avoidance_factor` of it added or taken away by `chance`
-    (uniform in [0, 1); 0.5 changes nothing), and capped. A wait of 0 is a wait all the same.
+    (uniform in [0, 1); 0.5 changes nothing), and capped. A wait of 0 is a wait all the same. RabbitMQ's delayed retry
+    overrules that; it asks whether this return `counted` as an attempt.
     """
+    if rules.delayed_retry is not None:
+        return _delayed_retry_ms(rules.delayed_retry, attempts, counted)
     delay_ms = rules.redelivery_delay_ms
     if delay_ms <= 0:
         return None
@@ -29,6 +31,16 @@ def redelivery_delay_ms(rules: QueueRules, attempts: int, chance: float) -> int 
         wait = _truncated(wait + wait * factor * (2 * chance - 1))
     cap_ms = rules.max_redelivery_delay_ms
     return min(wait, 10 * delay_ms if cap_ms is None else cap_ms)
+
+
+def _delayed_retry_ms(retry: DelayedRetry, attempts: int, counted: bool) -> int | None:
+    """min x attempts, at most max (address-settings page 6.6); with LavinMQ's multiplier min x multiplier^(n - 1)."""
+    if not (retry.delays_failed if counted else retry.delays_returned):
+        return None
+    attempts = max(attempts, 1)
+    grown = attempts if retry.multiplier is None else _power(retry.multiplier, attempts - 1)
+    wait = _truncated(retry.min_ms * grown)
+    return wait if retry.max_ms is None else min(wait, retry.max_ms)
 
 
 def _power(base: float, exponent: int) -> float:
@@ -45,11 +57,11 @@ def _truncated(value: float) -> int:
 class Scheduled:
     """Messages of one queue that wait for a due time, soonest first. O(log n) in and out."""
 
-    __slots__ = ("_heap", "_order")
+    __slots__ = ("_heap",)
 
     def __init__(self) -> None:
+        # Ids are unique in a queue, so that messages are never compared; no number of our own is stored.
         self._heap: list[tuple[int, int, Message]] = []
-        self._order = count()
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -73,7 +85,7 @@ class Scheduled:
 
     def add(self, due_ns: int, message: Message) -> None:
         """Wait until `due_ns` of the monotonic clock."""
-        heappush(self._heap, (due_ns, next(self._order), message))
+        heappush(self._heap, (due_ns, message.id, message))
 
     def next_ns(self) -> int | None:
         """When the soonest is due."""

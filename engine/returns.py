@@ -1,19 +1,19 @@
 """Messages that come back to a queue with rules: what counts, who is dead, who waits, and what a ring keeps.
 
 `give_back` is the only entry for nack, recover, close and loss; for its arguments see address-settings page 7.1.
-Order of checks: attempts, ring, delay, insertion (page 4.5, rule 6).
+Order of checks: attempts, nobody there to purge for, ring, delay, insertion (page 4.5, rule 6).
 """
 
 from typing import TYPE_CHECKING
 
-from .content import PLAIN, splice_header
 from .deaths import DELIVERY_COUNT, DELIVERY_LIMIT, EXPIRED
 from .events import EventKind
 from .field_table import Field
-from .limits import MS, trim
-from .message import Envelope, Message
+from .last_value import LastValueReady
+from .limits import MS, arm, is_full, trim
+from .message import Message
 from .redelivery import redelivery_delay_ms
-from .rules import DROP_HEAD
+from .rules import DROP_HEAD, FAIL
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -30,15 +30,26 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
     back: list[Message] = []
     waiting: list[Message] = []
     evicted: list[Message] = []
+    purged: list[Message] = []
+    limit = None if is_own_dead_letter_target(queue) else rules.max_delivery_attempts
     for message in messages:
         message.uncounted += not counted
         attempts = message.deliveries - message.uncounted
-        if rules.max_delivery_attempts is not None and attempts >= rules.max_delivery_attempts and not _is_own(queue):
-            dead.append(message)
+        is_refused = False
+        if limit is not None and attempts >= limit:
+            is_refused = dead_letters_are_refused(queue)
+            if not is_refused:
+                dead.append(message)
+                continue
+            message.uncounted += counted  # no extra attempt for the target's sake
+        if rules.purge_on_no_consumers and not queue.consumers:
+            purged.append(message)
             continue
         if attempts > 0 and rules.counts_deliveries:
-            _tell_count(message, attempts)
-        wait_ms = redelivery_delay_ms(rules, attempts, broker.chance()) if delayed else None
+            tell_count(message, attempts)
+        wait_ms = None
+        if delayed or is_refused:
+            wait_ms = redelivery_delay_ms(rules, attempts, broker.chance(), counted=counted)
         if wait_ms is None:
             back.append(message)
         elif rules.ring_size is not None and len(queue.ready) + 1 > rules.ring_size:
@@ -53,6 +64,8 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
         queue.lose(dead[::-1], DELIVERY_LIMIT)
     if evicted:
         evict(queue, evicted[::-1])
+    if purged:
+        queue.purge_these(purged[::-1])
     if waiting:
         if broker.listeners:
             broker.emit(EventKind.SCHEDULED, queue, _ids(waiting), why=why)
@@ -66,11 +79,30 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
 
 def insert(queue: "Queue", messages: list[Message]) -> None:
     """Put messages (ids falling) into the ready list at their places; limits and rings hold afterwards."""
+    if isinstance(queue.ready, LastValueReady):
+        messages = _without_superseded(queue, queue.ready, messages)
     queue.merge(messages)
+    _limit(queue, len(messages))
+
+
+def _without_superseded(queue: "Queue", ready: LastValueReady, messages: list[Message]) -> list[Message]:
+    """Of messages (ids falling) that go back to a last-value queue, those whose keys have no newer one there."""
+    fresh: list[Message] = []
+    for message in messages:
+        older = ready.supersede(message)
+        if older is None:
+            fresh.append(message)
+        else:
+            queue.replaced(older)
+    return fresh
+
+
+def _limit(queue: "Queue", inserted: int) -> None:
+    """Limits and rings hold after so many insertions; consumers are asked first."""
     rules = queue.rules
     if rules.ring_size is not None:
         queue.dispatch()  # what a waiting consumer takes never counts
-        trim_ring(queue, len(messages))
+        trim_ring(queue, inserted)
     if rules.has_limit and rules.overflow == DROP_HEAD:
         trim(queue)
     queue.broker.mark(queue)
@@ -87,8 +119,17 @@ def come_due(queue: "Queue") -> None:
     if due:
         if queue.broker.listeners:
             queue.broker.emit(EventKind.DUE, queue, [message.id for message in due])
-        due.sort(key=lambda message: message.id, reverse=True)
-        insert(queue, due)
+        due.sort(key=lambda message: message.id)
+        published = [message for message in due if not message.deliveries]  # its publication was delayed
+        if published:
+            queue.place_due(published)
+            _limit(queue, len(published))
+        returned = [message for message in reversed(due) if message.deliveries]
+        if returned:
+            insert(queue, returned)
+        if queue.expiring or any(message.expires_ns for message in due):
+            queue.expiring = True
+            arm(queue)
     queue.await_due()
 
 
@@ -105,26 +146,39 @@ def trim_ring(queue: "Queue", inserted: int) -> None:
 def evict(queue: "Queue", messages: list[Message]) -> None:
     """The ring has no room for them: gone without a dead letter (page 4.5, rule 8)."""
     queue.counters.replaced += len(messages)
+    if queue.octets is not None:
+        queue.count_out(messages)
     if queue.broker.listeners:
         queue.broker.emit(EventKind.EVICTED, queue, [message.id for message in messages])
 
 
-def _is_own(queue: "Queue") -> bool:
+def is_own_dead_letter_target(queue: "Queue") -> bool:
     """A queue that is its own dead-letter target keeps its messages for ever, instead of going round in circles."""
-    return queue.rules.dead_letter_exchange is None and queue.rules.dead_letter_address in (
-        queue.name,
-        f"queue:{queue.name}",
+    rules = queue.rules
+    address = rules.dead_letter_address
+    if address is None or rules.dead_letter_exchange is not None:
+        return False
+    return address in (queue.name, queue.address) or address == f"queue:{queue.name}"
+
+
+def dead_letters_are_refused(queue: "Queue") -> bool:
+    """Whether the queue's dead-letter address is full and refuses more: then the dead stay (page 5.4, row L19)."""
+    rules, vhost = queue.rules, queue.vhost
+    if rules.dead_letter_exchange is not None or rules.dead_letter_address is None:
+        return False
+    name, key = vhost.resolve_address(rules.dead_letter_address, queue.address)
+    exchange = vhost.exchanges.get(name)
+    if exchange is None:
+        return False
+    return any(
+        target.rules.address_full_policy == FAIL and is_full(target) for target in vhost.reach(exchange, key, {})
     )
 
 
-def _tell_count(message: Message, attempts: int) -> None:
+def tell_count(message: Message, attempts: int) -> None:
     """From now on deliveries say how often it was tried (x-delivery-count; page 5.6)."""
-    envelope = message.envelope
-    header, body = envelope.framing.split(message.blob)
-    message.blob = PLAIN.join(splice_header(header, {DELIVERY_COUNT: Field("l", attempts)}, set()), body)
-    if envelope.framing is not PLAIN:
-        facts = envelope.facts._replace(has_headers=True)
-        message.envelope = Envelope(envelope.exchange, envelope.routing_key, facts, PLAIN, envelope.opaque)
+    message.blob = message.envelope.spliced(message.blob, {DELIVERY_COUNT: Field("l", attempts)})
+    message.envelope = message.envelope.plain()
 
 
 def _ids(messages: list[Message]) -> list[int]:

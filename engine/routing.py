@@ -1,22 +1,33 @@
 """Routes: the way from an exchange, through others bound to it, to queues. Source: behaviour page 2.3, 2.10."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from .exchange import Exchange
 from .field_table import FieldTable
 from .queue import Queue
 
+if TYPE_CHECKING:
+    from .arrival import ArrivalRules
+
 
 class Route:
     """Where messages of one exchange and routing key go, as long as `version` is the virtual host's.
 
-    `queues` is None when it depends on each message's headers.
+    `queues` is None when it depends on each message; `arrival` when the address does nothing with unmarked messages.
     """
 
-    __slots__ = ("exchange", "queues", "routing_key", "version")
+    __slots__ = ("arrival", "exchange", "queues", "routing_key", "version")
 
-    def __init__(self, exchange: Exchange, routing_key: str, queues: list[Queue] | None, version: int) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        routing_key: str,
+        queues: list[Queue] | None,
+        version: int,
+        arrival: "ArrivalRules | None" = None,
+    ) -> None:
+        self.arrival = arrival
         self.exchange = exchange
         self.routing_key = routing_key
         self.queues = queues

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from .confirms import Confirms
 from .consumer import Consumer, Holder
+from .deaths import REJECTED
 from .errors import (
     ConfirmAfterTx,
     ConsumerTagInUse,
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from .queue import Queue
     from .routing import Route
 
+#: How a peer gave a delivery back, beside `REJECTED`.
+NACKED = "nacked"
 DELIVERY_OVERHEAD = 64  # octets on the wire beside the content, roughly
 
 
@@ -75,10 +78,15 @@ class Session:
         if self.transaction is not None:
             self.transaction.publishes.append((envelope, blobs, mandatory))
             return []
-        unroutable, refused = self.client.vhost.publish(route, envelope, blobs)
+        vhost = self.client.vhost
+        unroutable, refused = vhost.publish(route, envelope, blobs)
         if self.confirms is not None:
             self.confirms.add(len(blobs), refused)
-        return [(envelope, unroutable)] if mandatory and unroutable else []
+        if unroutable:
+            if mandatory:
+                return [(envelope, unroutable)]
+            vhost.nowhere_to_go(envelope, unroutable)
+        return []
 
     def select_confirms(self) -> None:
         """Confirm publishes from now on; asking again changes nothing. Raises: ConfirmAfterTx."""
@@ -126,15 +134,11 @@ class Session:
         self.next_tag = tag + 1
         redelivered = message.deliveries > 0
         message.deliveries += 1
-        counters = queue.counters
-        counters.delivered += 1
-        listened = self.client.broker.listeners
-        if listened:
+        queue.counters.delivered += 1
+        if self.client.broker.listeners:
             self.client.broker.emit(EventKind.DELIVERED, queue, (message.id,))
         if no_ack:
-            counters.acknowledged += 1
-            if listened:
-                self.client.broker.emit(EventKind.ACKED, queue, (message.id,))
+            queue.acknowledged([message])
         else:
             holder = Holder(queue, self, counts_against_prefetch=False)
             holder.unacked = 1
@@ -193,6 +197,8 @@ class Session:
         self.client.put(Delivered(consumer, tag, envelope, False, blobs), octets + count * DELIVERY_OVERHEAD)
         if queue.broker.listeners:
             self._tell_delivered(consumer, ids)
+            if consumer.no_ack:
+                queue.broker.emit(EventKind.ACKED, queue, ids)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         """Hand over messages from the ready list, as runs of one envelope and redelivered flag."""
@@ -218,21 +224,18 @@ class Session:
         put(Delivered(consumer, tag, envelope, redelivered, run), _octets(run))
         self.next_tag = first_tag + count
         queue.counters.delivered += count
+        if queue.broker.listeners:
+            self._tell_delivered(consumer, [message.id for message in messages])
         if consumer.no_ack:
-            queue.counters.acknowledged += count
+            queue.acknowledged(messages)
         else:
             self.unacked.update(zip(range(first_tag, first_tag + count), messages))
             consumer.unacked += count
             self.unacked_by_consumers += count
             queue.unacked += count
-        if queue.broker.listeners:
-            self._tell_delivered(consumer, [message.id for message in messages])
 
     def _tell_delivered(self, consumer: Consumer, ids: Sequence[int]) -> None:
-        emit = self.client.broker.emit
-        emit(EventKind.DELIVERED, consumer.queue, ids, consumer=consumer.tag)
-        if consumer.no_ack:
-            emit(EventKind.ACKED, consumer.queue, ids)
+        self.client.broker.emit(EventKind.DELIVERED, consumer.queue, ids, consumer=consumer.tag)
 
     # -- settling ---------------------------------------------------------------------------------------------------
 
@@ -263,13 +266,16 @@ class Session:
         finally:
             self._settle(settled)
 
-    def reject(self, tag: int, *, multiple: bool = False, requeue: bool) -> None:
-        """Give deliveries back: to their places in the queue, or (`requeue` false) away. Raises: UnknownDeliveryTag."""
+    def reject(self, tag: int, *, multiple: bool = False, requeue: bool, why: str = NACKED) -> None:
+        """Give deliveries back: to their places in the queue, or (`requeue` false) away. Raises: UnknownDeliveryTag.
+
+        `why`: nacked or rejected; operators can say that one of them is no failed attempt (rulings 8).
+        """
         messages = self._take(tag, multiple)
         if self.transaction is not None:
-            self.transaction.rejected.append((messages, requeue))
+            self.transaction.rejected.append((messages, requeue, why))
         else:
-            self._rejected(messages, requeue=requeue)
+            self._rejected(messages, requeue=requeue, why=why)
 
     def recover(self) -> None:
         """Requeue everything unacknowledged; deliveries come anew, with new tags, at the end of the turn."""
@@ -311,23 +317,22 @@ class Session:
     def _settle(self, messages: list[Message]) -> None:
         """Acknowledged: gone for good."""
         for holder, run in _by_holder(messages):
-            count = len(run)
-            self._release(holder, count)
+            self._release(holder, len(run))
             queue = holder.queue
             if not queue.deleted:
-                queue.counters.acknowledged += count
-                if queue.broker.listeners:
-                    queue.broker.emit(EventKind.ACKED, queue, [message.id for message in run])
+                queue.acknowledged(run)
 
-    def _rejected(self, messages: list[Message], *, requeue: bool) -> None:
+    def _rejected(self, messages: list[Message], *, requeue: bool, why: str) -> None:
         if requeue:
-            self._return(messages, why="rejected", counted=True, delayed=True)
+            options = self.client.broker.options
+            counted = options.nack_counts if why == NACKED else options.reject_counts
+            self._return(messages, why=why, counted=counted, delayed=True)
             return
         for holder, run in _by_holder(messages):
             self._release(holder, len(run))
             queue = holder.queue
             if not queue.deleted:
-                queue.kill(run, reason="rejected")
+                queue.kill_or_keep(run, reason=REJECTED)
 
     def _return(self, messages: list[Message], *, why: str, counted: bool, delayed: bool) -> None:
         by_queue: dict[Queue, list[Message]] = {}
@@ -375,9 +380,11 @@ class Session:
             is_partial = is_partial or bool(refused)
             if mandatory and unroutable:
                 returned.append((envelope, unroutable))
+            elif unroutable:
+                vhost.nowhere_to_go(envelope, unroutable)
         self._settle(transaction.acked)
-        for messages, requeue in transaction.rejected:
-            self._rejected(messages, requeue=requeue)
+        for messages, requeue, why in transaction.rejected:
+            self._rejected(messages, requeue=requeue, why=why)
         if is_partial:
             raise PartialCommit
         return returned
@@ -404,7 +411,8 @@ class Session:
             self.transaction = None
         messages = list(self.unacked.values())
         self.unacked.clear()
-        self._return(messages, why="lost" if failed else "closed", counted=failed, delayed=False)
+        delayed = failed and self.client.broker.options.delay_on_connection_loss
+        self._return(messages, why="lost" if failed else "closed", counted=failed, delayed=delayed)
         for tag in list(self.consumers):
             self.cancel(tag)
         self.client.sessions.pop(self, None)

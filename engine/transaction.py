@@ -13,5 +13,5 @@ class Transaction:
     def __init__(self) -> None:
         self.publishes: list[tuple[Envelope, Sequence[bytes], bool]] = []
         self.acked: list[Message] = []
-        self.rejected: list[tuple[list[Message], bool]] = []
+        self.rejected: list[tuple[list[Message], bool, str]] = []  # (messages, requeue, why)
         self.tags: dict[int, Message] = {}

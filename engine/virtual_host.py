@@ -4,6 +4,7 @@ Routes are looked up once and kept by frontends; `topology_version` tells them w
 Source: behaviour page 2.1 to 2.6.
 """
 
+from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,13 @@ from .arguments import (
     check_same_arguments,
     queue_type_of,
 )
+from .arrival import ArrivalRules, arrival_rules, arrive, concerns
+from .auto_created import targets_of
 from .client import Client, ConsumerCancelled
-from .deaths import DeadLetter
+from .deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, told_by_hornetq_names
+from .delayed_exchange import DelayedExchange
+from .diverts import Diverts
+from .duplicates import IdCache
 from .errors import (
     DefaultExchangeRefused,
     ExchangeNotFound,
@@ -37,11 +43,13 @@ from .errors import (
 )
 from .events import EventKind
 from .exchange import EXCHANGE_TYPES, PREDECLARED, Binding, Destination, Exchange
-from .field_table import FieldTable
+from .expiry import NO_EXPIRY_POLICY
+from .field_table import Field, FieldTable
 from .message import Envelope
+from .non_destructive import NonDestructiveQueue
 from .queue import Queue
 from .routing import ALL_WELL, Outcome, Route, looks_at_headers, reach
-from .rules import own_settings
+from .rules import Resources, own_settings, rules_of
 from .service import ServiceExchange
 
 if TYPE_CHECKING:
@@ -52,7 +60,17 @@ if TYPE_CHECKING:
 class VirtualHost:
     """Made by `Broker.create_virtual_host`."""
 
-    __slots__ = ("broker", "exchanges", "name", "queues", "topology_version")
+    __slots__ = (
+        "_remembered",
+        "_sharing",
+        "broker",
+        "diverts",
+        "exchanges",
+        "id_caches",
+        "name",
+        "queues",
+        "topology_version",
+    )
 
     def __init__(self, broker: "Broker", name: str) -> None:
         self.broker = broker
@@ -60,6 +78,10 @@ class VirtualHost:
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
         self.topology_version = 0
+        self.diverts = Diverts()
+        self.id_caches: dict[str, IdCache] = {}  # by address
+        self._sharing: dict[str, list[Queue]] = {}  # queues whose address is not their name, by address
+        self._remembered: dict[str, deque[tuple[Envelope, bytes]]] = {}  # for queues to come, by address
         for exchange_name, kind, internal in PREDECLARED:
             self.exchanges[exchange_name] = EXCHANGE_TYPES[kind](exchange_name, durable=True, internal=internal)
         for service_name, handler in broker.services.items():
@@ -205,8 +227,11 @@ class VirtualHost:
 
     def _bind(self, exchange: Exchange, destination: Destination, routing_key: str, arguments: FieldTable) -> None:
         exchange.check(arguments)
+        is_first = not any(one.source is exchange for one in destination.incoming)
         if exchange.add(Binding(exchange, destination, routing_key, arguments)):
             self._changed(EventKind.BOUND, destination.name, source=exchange.name, routing_key=routing_key)
+            if is_first and self._remembered and isinstance(destination, Queue):
+                self._tell_what_was(destination, exchange.name)
 
     def _unbind(self, binding: Binding) -> None:
         """Take a binding away; auto-delete exchanges go with their last outgoing one, and so on up the chain."""
@@ -278,20 +303,67 @@ class VirtualHost:
             ):
                 if unwanted:
                     raise UnsupportedProperty(property=word, name=name, vhost=self.name)
-        queue = Queue(
+        queue = self._make_queue(name, durable, client if exclusive else None, auto_delete, arguments)
+        if exclusive:
+            client.exclusive_queues[queue] = None
+        return queue
+
+    def _make_queue(
+        self,
+        name: str,
+        durable: bool,
+        owner: Client | None,
+        auto_delete: bool,
+        arguments: FieldTable,
+        address: str | None = None,
+    ) -> Queue:
+        if address is None:
+            field = arguments.get("x-address")
+            address = field.text if field is not None and field.value else name
+        resolved = self.broker.settings.resolve_queue(address, self.name, own_settings(arguments))
+        rules = rules_of(arguments, resolved)
+        kind = NonDestructiveQueue if rules.non_destructive else Queue
+        queue = kind(
             self,
             name,
             durable=durable,
-            owner=client if exclusive else None,
+            owner=owner,
             auto_delete=auto_delete,
             arguments=arguments,
+            rules=rules,
+            address=address,
         )
         self.queues[name] = queue
+        if queue.address != name:
+            self._sharing.setdefault(queue.address, []).append(queue)
         queue.touch()
-        if exclusive:
-            client.exclusive_queues[queue] = None
         self._changed(EventKind.DECLARED, name, what="queue")
+        self._tell_what_was(queue, queue.address)
         return queue
+
+    def create_queue(
+        self, name: str, *, arguments: FieldTable | None = None, address: str | None = None, is_auto_created: bool
+    ) -> Queue:
+        """A durable queue that the broker makes itself, or the one that is there. The arguments are not checked."""
+        queue = self.queues.get(name)
+        if queue is None:
+            queue = self._make_queue(name, True, None, False, arguments or {}, address)
+            queue.is_auto_created = is_auto_created
+            if is_auto_created:
+                self.broker.reaper.watch()
+        return queue
+
+    def queue_for_consumer(self, name: str) -> Queue:
+        """The queue to consume or get from, made now where the settings of its address ask for that (page 3.5).
+
+        Raises: QueueNotFound.
+        """
+        if name not in self.queues and name and self._auto_creates(name):
+            return self.create_queue(name, is_auto_created=True)
+        return self.queue(name)
+
+    def _auto_creates(self, name: str) -> bool:
+        return self.broker.settings.resolve(name, self.name).auto_create_queues
 
     def _check_same_queue(
         self,
@@ -352,6 +424,8 @@ class VirtualHost:
         """Take a queue away, for whatever reason; its consumers are told. Returns how many messages were ready."""
         queue.deleted = True
         del self.queues[queue.name]
+        if queue.address != queue.name:
+            self._sharing[queue.address].remove(queue)
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue, None)
         for consumer in list(queue.consumers):
@@ -363,9 +437,11 @@ class VirtualHost:
         ready.extend(queue.scheduled.take_all())
         queue.forget_deadlines()
         count = len(ready)
-        queue.counters.deleted += count + queue.unacked
+        queue.counters.deleted += count + (0 if queue.keeps else queue.unacked)
         if self.broker.listeners:
-            gone = [message.id for message in ready] + self.broker.unacked_ids(queue)
+            gone = [message.id for message in ready]
+            if not queue.keeps:
+                gone += [message.id for message in self.broker.unacked_of(queue)]
             self.broker.emit(EventKind.DELETED, queue, sorted(gone))
         self.broker.counters.add(queue.counters)
         self.broker.free(ready)
@@ -382,14 +458,69 @@ class VirtualHost:
         exchange = self.exchange(exchange_name)
         if exchange.internal and not (isinstance(exchange, ServiceExchange) and user.is_administrator):
             raise InternalExchangeRefused(name=exchange_name, vhost=self.name)
-        return self._route(exchange, routing_key)
+        return self.route_of(exchange, routing_key)
 
-    def _route(self, exchange: Exchange, routing_key: str) -> Route:
-        queues = None if looks_at_headers(exchange) else reach(exchange, routing_key, {}, self.queues)
-        return Route(exchange, routing_key, queues, self.topology_version)
+    def route_of(self, exchange: Exchange, routing_key: str) -> Route:
+        """The way for messages that the broker itself publishes."""
+        if not exchange.name and routing_key not in self.queues and self._auto_creates(routing_key):
+            self.create_queue(routing_key, is_auto_created=True)
+        if looks_at_headers(exchange) or (not exchange.name and len(self._sharing.get(routing_key, ())) > 1):
+            queues = None
+        else:
+            queues = self.reach(exchange, routing_key, {})
+        rules = self.arrival_rules(exchange.name, routing_key)
+        return Route(exchange, routing_key, queues, self.topology_version, rules if concerns(rules) else None)
+
+    def reach(self, exchange: Exchange, routing_key: str, headers: FieldTable) -> list[Queue]:
+        """The queues that take a message: those that are reached, and are open to new messages."""
+        queues = reach(exchange, routing_key, headers, self.queues)
+        if not exchange.name and routing_key in self._sharing:
+            queues += self._reach_by_address(routing_key, has_own=bool(queues))
+        return [queue for queue in queues if queue.is_open]
+
+    def _reach_by_address(self, address: str, *, has_own: bool) -> list[Queue]:
+        """Queues of an address beside the one named like it: all multicast ones and, in turns, one anycast one.
+
+        Multicast are those bound to the exchange of that name. Source: address-settings page 1.3.
+        """
+        sharing = self._sharing[address]
+        multicast = [queue for queue in sharing if any(one.source.name == address for one in queue.incoming)]
+        anycast = [queue for queue in sharing if queue not in multicast and queue.is_open]
+        if has_own or not anycast:
+            return multicast
+        sharing.remove(anycast[0])
+        sharing.append(anycast[0])
+        return [*multicast, anycast[0]]
+
+    def queues_at(self, address: str) -> list[Queue]:
+        """All queues whose address this is."""
+        own = self.queues.get(address)
+        found = [own] if own is not None and own.address == address else []
+        return found + self._sharing.get(address, [])
+
+    def arrival_rules(self, exchange_name: str, routing_key: str) -> ArrivalRules:
+        """What the address of a message does with it."""
+        broker = self.broker
+        address = broker.options.address_of(exchange_name, routing_key)
+        return arrival_rules(address, broker.settings.resolve(address, self.name), self.diverts.of(address))
+
+    def is_delaying(self, exchange_name: str) -> bool:
+        """Whether an exchange of that name delays messages."""
+        return isinstance(self.exchanges.get(exchange_name), DelayedExchange)
 
     def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
-        """Give a run its ids and put it into the queues of its route."""
+        """Publish a run: its address first, then its queues."""
+        if route.arrival is not None:
+            return arrive(self, route, route.arrival, envelope, blobs)
+        if envelope.facts.is_marked:
+            rules = self.arrival_rules(route.exchange.name, route.routing_key)
+            return arrive(self, route, rules, envelope, blobs)
+        return self.publish_run(route, envelope, blobs)
+
+    def publish_run(
+        self, route: Route, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
+    ) -> Outcome:
+        """Give a run its ids and put it into the queues of its route, to wait there until `due_ns` if it is given."""
         broker = self.broker
         count = len(blobs)
         first_id = broker.next_id
@@ -400,13 +531,13 @@ class VirtualHost:
             broker.emit_published(self, envelope, range(first_id, first_id + count), blobs)
         queues = route.queues
         if queues is None:
-            return self._publish_each(route, envelope, blobs, first_id)
+            return self._publish_each(route, envelope, blobs, first_id, due_ns)
         if queues:
             counters.routed += count
             if len(queues) == 1:
-                refused = queues[0].enqueue(first_id, envelope, blobs)
+                refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
                 return Outcome((), refused) if refused else ALL_WELL
-            refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs)}
+            refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs, due_ns)}
             return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
         if isinstance(route.exchange, ServiceExchange):
             route.exchange.handle(self, envelope, blobs)
@@ -414,21 +545,73 @@ class VirtualHost:
         counters.unroutable += count
         return Outcome(blobs, ())
 
-    def _publish_each(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int) -> Outcome:
+    def _publish_each(
+        self, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
+    ) -> Outcome:
         counters = self.broker.counters
         unroutable = []
         refused = []
         for offset, blob in enumerate(blobs):
-            queues = reach(route.exchange, route.routing_key, envelope.headers(blob), self.queues)
+            queues = self.reach(route.exchange, route.routing_key, envelope.headers(blob))
             if queues:
                 counters.routed += 1
-                outcomes = [queue.enqueue(first_id + offset, envelope, (blob,)) for queue in queues]
+                outcomes = [queue.enqueue(first_id + offset, envelope, (blob,), due_ns) for queue in queues]
                 if any(outcomes):
                     refused.append(offset)
             else:
                 unroutable.append(blob)
         counters.unroutable += len(unroutable)
         return Outcome(unroutable, refused)
+
+    def nowhere_to_go(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """No queue took these, and nobody wants them back: the dead-letter address of theirs may (page 3.1)."""
+        address = self.broker.options.address_of(envelope.exchange, envelope.routing_key)
+        settings = self.broker.settings.resolve(address, self.name)
+        if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
+            return
+        resources = None
+        if settings.auto_create_dead_letter_resources:
+            resources = Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
+        for name, key in targets_of(self, settings.dead_letter_address, address, resources):
+            exchange = self.exchanges.get(name)
+            if exchange is not None:
+                self._move(envelope, blobs, address, self.route_of(exchange, key))
+
+    def _move(self, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> None:
+        told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
+        for blob in blobs:
+            added = {**told, ORIG_MESSAGE_ID: Field("l", self.broker.next_id)}
+            if self.broker.options.legacy_hornetq_headers:
+                added |= told_by_hornetq_names(added)
+            moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().facts)
+            moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
+            self.publish_run(route, moved, (envelope.spliced(blob, added),))
+
+    # -- retroactive messages ---------------------------------------------------------------------------------------
+
+    def remember(self, address: str, count: int, envelope: Envelope, blob: bytes) -> None:
+        """Keep one of the last `count` messages of an address for queues to come (page 3.6)."""
+        kept = self._remembered.get(address)
+        if kept is None or kept.maxlen != count:
+            kept = self._remembered[address] = deque(kept or (), maxlen=count)
+        kept.append((envelope, blob))
+
+    def _tell_what_was(self, queue: Queue, address: str) -> None:
+        """A queue is new at an address: the messages that it would have got come now, those that are kept."""
+        for envelope, blob in tuple(self._remembered.get(address, ())):
+            exchange = self.exchanges.get(envelope.exchange)
+            headers = envelope.headers(blob)
+            if exchange is None or queue not in self.reach(exchange, envelope.routing_key, headers):
+                continue
+            broker = self.broker
+            id_ = broker.next_id
+            broker.next_id = id_ + 1
+            broker.counters.published += 1
+            if broker.listeners:
+                broker.emit_published(self, envelope, (id_,), (blob,), cause="retroactive")
+            broker.counters.routed += 1
+            queue.enqueue(id_, envelope, (blob,))
+            broker.mark(queue)
 
     def resolve_address(self, address: str, queue_name: str) -> tuple[str, str]:
         """Exchange and routing key that a dead-letter or expiry address stands for (address-settings page 1.3).
@@ -448,18 +631,22 @@ class VirtualHost:
         if exchange is None:
             return
         headers = letter.envelope.headers(letter.blob)
-        reached = {queue: None for key in letter.keys for queue in reach(exchange, key, headers, self.queues)}
+        reached = {queue: None for key in letter.keys for queue in self.reach(exchange, key, headers)}
         broker = self.broker
+        policy = self.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
+        envelope = letter.envelope
+        if policy is not NO_EXPIRY_POLICY:
+            envelope = envelope.with_expiration(policy.applied_to(envelope.expiration_ms))
         id_ = broker.next_id
         broker.next_id = id_ + 1
         broker.counters.published += 1
         if broker.listeners:
-            broker.emit_published(self, letter.envelope, (id_,), (letter.blob,), cause=letter.reason)
+            broker.emit_published(self, envelope, (id_,), (letter.blob,), cause=letter.reason)
         queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
         if queues:
             broker.counters.routed += 1
             for queue in queues:
-                queue.enqueue(id_, letter.envelope, (letter.blob,))
+                queue.enqueue(id_, envelope, (letter.blob,))
         else:
             broker.counters.unroutable += 1
 
@@ -468,7 +655,11 @@ class VirtualHost:
         exchange = self.exchanges.get(envelope.exchange)
         if exchange is None:
             return Outcome(blobs, ())
-        return self.publish(self._route(exchange, envelope.routing_key), envelope, blobs)
+        return self.publish(self.route_of(exchange, envelope.routing_key), envelope, blobs)
+
+    def routes_changed(self) -> None:
+        """Routes are to be looked up anew."""
+        self.topology_version += 1
 
     def _changed(self, kind: EventKind, subject: str, **detail: object) -> None:
         self.topology_version += 1

@@ -75,21 +75,6 @@ ROUTING_TYPE = Kind(word_any_case("ANYCAST", "MULTICAST"))
 DELETION = Kind(word_any_case("OFF", "FORCE"))
 
 
-#: What the engine does so far; the rest is accepted with a warning until it does it.
-ENGINE_HEEDS = frozenset(
-    {
-        "max_delivery_attempts",
-        "redelivery_delay_ms",
-        "redelivery_delay_multiplier",
-        "redelivery_collision_avoidance_factor",
-        "max_redelivery_delay_ms",
-        "dead_letter_address",
-        "expiry_address",
-        "default_ring_size",
-    }
-)
-
-
 def _words(*words: str) -> Kind:
     return Kind(word_any_case(*words))
 
@@ -99,13 +84,11 @@ def _accepted(name: str, kind: Kind, *beans: str, attribute: str = "", lifetime:
 
 
 def _live(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
-    attribute = attribute or name.replace("-", "_")
-    return Field(name, attribute, kind, attribute in ENGINE_HEEDS, LIVE, beans)
+    return Field(name, attribute or name.replace("-", "_"), kind, True, LIVE, beans)
 
 
 def _creation(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
-    attribute = attribute or name.replace("-", "_")
-    return Field(name, attribute, kind, attribute in ENGINE_HEEDS, AT_CREATION, beans)
+    return Field(name, attribute or name.replace("-", "_"), kind, True, AT_CREATION, beans)
 
 
 FIELDS: tuple[Field, ...] = (

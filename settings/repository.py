@@ -121,6 +121,10 @@ class SettingsRepository:
             _remember(self._cache, key, resolved)
         return resolved
 
+    def asks_for_ids(self, address: str, vhost: str | None = "/") -> bool:
+        """Whether somebody says an id-cache-size for an address: its settings, or the broker's."""
+        return self.id_cache_size is not None or self.merged(address, vhost).id_cache_size is not None
+
     def resolve_queue(self, address: str, vhost: str | None, own: AddressSettings) -> ResolvedSettings:
         """The settings of a queue: its own (see `settings_of_arguments`) over those of its address."""
         if own == UNSAID:

@@ -17,7 +17,7 @@ import trio
 from .addresses import Address, AddressTaken, bind, url_of
 from .amqp_frontend.options import FrontendOptions
 from .control import EXCHANGE, CommandError, ControlTable
-from .engine import Broker, User, Users, hash_password
+from .engine import Broker, BrokerOptions, MessageAddress, User, Users, hash_password
 from .runtime import Runtime, SystemClock
 from .settings import Configuration
 
@@ -76,6 +76,24 @@ def frontend_options(configuration: Configuration) -> FrontendOptions:
     )
 
 
+def broker_options(configuration: Configuration) -> BrokerOptions:
+    """What the engine does in general, by the [broker] table and the profile."""
+
+    def broker(key: str) -> Any:
+        return configuration.value("broker", key)
+
+    scan_ms = broker("address-queue-scan-period")
+    return BrokerOptions(
+        nack_counts=configuration.nack_counts,
+        reject_counts=broker("reject-counts"),
+        delay_on_connection_loss=broker("delay-on-connection-loss"),
+        message_address=MessageAddress(broker("message-address")),
+        legacy_hornetq_headers=broker("legacy-hornetq-headers"),
+        address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
+        delays_everywhere=broker("profile") == "leveret",
+    )
+
+
 def find_frontend(name: str) -> Frontend:
     """The frontend that is registered under `name`. Raises: FrontendMissing."""
     for entry_point in entry_points(group=FRONTEND_GROUP, name=name):
@@ -121,7 +139,8 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         loaded, faults = options.load()
         if not faults:
             current.replace(loaded)
-            broker.replace_settings(loaded.repository)
+            broker.replace_settings(loaded.repository, broker_options(loaded))
+            broker.replace_diverts(loaded.diverts)
         return faults
 
     control = ControlTable(
@@ -133,9 +152,11 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         default_users(),
         services={EXCHANGE: control.handle},
         settings=configuration.repository,
+        options=broker_options(configuration),
         chance=random.random,
         unsent_max=configuration.value("limits", "unsent-per-connection"),
     )
+    broker.replace_diverts(configuration.diverts)
     control.attach(broker)
     current = _Current(configuration)
     runtime = Runtime(broker)

@@ -1,0 +1,42 @@
+"""What a broker does in general, whatever the address: switches of the configuration's [broker] table. Frozen.
+
+Source: address-settings page 1.3, 3.5, 5.6, 7.1; rulings 8.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+
+class MessageAddress(Enum):
+    """What a message's address is, when it was published to a named exchange."""
+
+    EXCHANGE = "exchange"
+    EXCHANGE_AND_KEY = "exchange-and-key"
+    KEY = "key"
+
+
+@dataclass(slots=True, frozen=True)
+class BrokerOptions:
+    """`address_queue_scan_period_ms`: how often unused auto-created queues are looked for; None: never.
+
+    `delays_everywhere`: the header x-delay counts on every exchange, not only on those of type x-delayed-message.
+    """
+
+    nack_counts: bool = True
+    reject_counts: bool = True
+    delay_on_connection_loss: bool = False
+    message_address: MessageAddress = MessageAddress.EXCHANGE
+    legacy_hornetq_headers: bool = False
+    address_queue_scan_period_ms: int | None = 30_000
+    delays_everywhere: bool = True
+
+    def address_of(self, exchange: str, routing_key: str) -> str:
+        """The address of a message published to `exchange` with `routing_key`: settings are looked up by it."""
+        if not exchange or self.message_address is MessageAddress.KEY:
+            return routing_key
+        if self.message_address is MessageAddress.EXCHANGE_AND_KEY:
+            return f"{exchange}.{routing_key}"
+        return exchange
+
+
+DEFAULT_OPTIONS = BrokerOptions()

@@ -1,0 +1,156 @@
+"""Consumers of a queue and whose turn it is.
+
+The rota is circular: round-robin over the consumers that may have a message now. Source: behaviour page 2.12, 4;
+address-settings page 3.4 (exclusive queues, max-consumers, consumers-before-dispatch).
+"""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from .consumer import Consumer
+from .errors import ConsumersMaxReached, ExclusiveConsumerRefused
+from .events import EventKind
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+#: Of one turn at a rota no consumer takes more than this, so that shares stay even while sockets fill.
+SHARE_MAX = 64
+MS = 1_000_000
+
+
+def join(queue: "Queue", consumer: Consumer) -> None:
+    """Join the end of the rota. Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
+    consumers, rules, broker = queue.consumers, queue.rules, queue.broker
+    if consumers and (consumer.exclusive or consumers[0].exclusive):
+        raise ExclusiveConsumerRefused(name=queue.name, vhost=queue.vhost.name)
+    if rules.max_consumers is not None and len(consumers) >= rules.max_consumers:
+        raise ConsumersMaxReached(name=queue.name, vhost=queue.vhost.name, limit=rules.max_consumers)
+    if rules.single_active_consumer:
+        consumers.append(consumer)  # in order of arrival: the first is the active one
+    else:
+        # Its end is just before the one whose turn it is.
+        consumers.insert(queue.next_consumer, consumer)
+        queue.next_consumer = (queue.next_consumer + 1) % len(consumers)
+    queue.had_consumers = True
+    queue.touch()
+    if broker.listeners:
+        broker.emit(EventKind.CONSUMER_ADDED, queue, tag=consumer.tag)
+    if rules.consumers_before_dispatch > 0:
+        _gather(queue)
+    if queue.groups is not None:
+        queue.groups.consumer_joined(queue)
+    if rules.purge_on_no_consumers and len(consumers) == 1:
+        queue.vhost.routes_changed()  # it takes messages from now on
+    if queue.ready:
+        broker.mark(queue)
+
+
+def leave(queue: "Queue", consumer: Consumer) -> None:
+    """Leave the rota; what it holds stays held. An auto-delete queue goes with its last consumer."""
+    consumers = queue.consumers
+    index = consumers.index(consumer)
+    del consumers[index]
+    if index < queue.next_consumer:
+        queue.next_consumer -= 1
+    if queue.next_consumer >= len(consumers):
+        queue.next_consumer = 0
+    if queue.groups is not None:
+        queue.groups.consumer_left(consumer)
+    if queue.broker.listeners:
+        queue.broker.emit(EventKind.CONSUMER_REMOVED, queue, tag=consumer.tag)
+    if consumers:
+        if index == 0 and queue.rules.single_active_consumer and queue.ready:
+            queue.broker.mark(queue)  # the next in line is active now
+    elif not queue.deleted:
+        if queue.auto_delete:
+            queue.vhost.remove_queue(queue)
+        else:
+            queue.last_used_ns = queue.broker.clock.monotonic_ns()
+            if queue.rules.purge_on_no_consumers:
+                queue.purge()
+                queue.vhost.routes_changed()
+    queue.touch()
+
+
+def eligible(queue: "Queue", wanted: int) -> list[Consumer]:
+    """Up to `wanted` consumers with credit, in rota order; moves the rota behind the last of them."""
+    consumers = queue.consumers
+    if queue.held:
+        return []
+    if queue.rules.single_active_consumer:
+        return consumers[:1] if consumers and consumers[0].credit() > 0 else []
+    count = len(consumers)
+    start = queue.next_consumer
+    found: list[Consumer] = []
+    for step in range(count):
+        index = start + step
+        if index >= count:
+            index -= count
+        consumer = consumers[index]
+        if consumer.credit() > 0:
+            found.append(consumer)
+            queue.next_consumer = index + 1 if index + 1 < count else 0
+            if len(found) == wanted or consumer.session.prefetch_total:
+                break  # a limit shared by several consumers is looked at again after each delivery
+    return found
+
+
+def has_waiting(queue: "Queue") -> bool:
+    """Whether a message could be delivered now."""
+    if queue.held:
+        return False
+    consumers = queue.consumers[:1] if queue.rules.single_active_consumer else queue.consumers
+    return any(consumer.credit() > 0 for consumer in consumers)
+
+
+def limit(queue: "Queue", consumer: Consumer, available: int) -> int:
+    """How many messages the only eligible consumer may have before the rota is asked again."""
+    if consumer.session.prefetch_total and len(queue.consumers) > 1:
+        return 1  # it shares its limit with consumers that are to have their turns
+    return min(consumer.credit(), available)
+
+
+def share_of(eligible: list[Consumer], available: int, octets_of: Callable[[int], int]) -> int:
+    """How many whole rounds of the rota can be dealt at once: the same result as one message at a time.
+
+    `octets_of(count)`: the size of the next `count` messages; no client may be given more than its room.
+    """
+    width = len(eligible)
+    share = min(available // width, SHARE_MAX)
+    if eligible[-1].session.prefetch_total:
+        return 1  # `eligible` stopped there: consumers behind it have their turns before the next round
+    if share <= 1 or len({consumer.session for consumer in eligible}) < width:
+        return 1  # consumers of one session: its deliveries are numbered in queue order
+    share = max(1, min(share, min(consumer.credit() for consumer in eligible)))
+    room = min(consumer.client.room() for consumer in eligible)
+    octets = octets_of(share * width)
+    return share if octets <= room else max(1, share * room // octets)
+
+
+# -- consumers-before-dispatch --------------------------------------------------------------------------------------
+
+
+def _gather(queue: "Queue") -> None:
+    """A consumer joined a queue that waits for several: enough of them now, or the first one starts the clock.
+
+    Dispatch that has started goes on until there are no consumers and nothing is out.
+    """
+    rules, deadlines = queue.rules, queue.broker.deadlines
+    if len(queue.consumers) == 1 and not queue.unacked:
+        queue.held = True
+        deadlines.cancel(queue.start_deadline)
+        queue.start_deadline = None
+        if rules.delay_before_dispatch_ms is not None:
+            due_ns = queue.broker.clock.monotonic_ns() + rules.delay_before_dispatch_ms * MS
+            queue.start_deadline = deadlines.set(due_ns, lambda: _start(queue))
+    if queue.held and len(queue.consumers) >= rules.consumers_before_dispatch:
+        _start(queue)
+
+
+def _start(queue: "Queue") -> None:
+    queue.broker.deadlines.cancel(queue.start_deadline)
+    queue.start_deadline = None
+    queue.held = False
+    if queue.ready and not queue.deleted:
+        queue.broker.mark(queue)
