@@ -93,5 +93,4 @@ def _tell_first(queue: "Queue", message: Message) -> None:
     """The first message of a group for a consumer says so, where the queue's rules name a header for it."""
     key = queue.rules.group_first_key
     if key is not None:
-        message.blob = message.envelope.spliced(message.blob, {key: Field("t", True)})
-        message.envelope = message.envelope.plain()
+        queue.add_headers(message, {key: Field("t", True)})

@@ -13,6 +13,7 @@ from . import rota
 from .consumer import Consumer
 from .deaths import DELIVERY_LIMIT
 from .events import EventKind
+from .field_table import FieldTable
 from .kept_ready import KeptReady
 from .last_value import Key, header_value
 from .limits import arm, expire
@@ -100,7 +101,7 @@ class NonDestructiveQueue(Queue):
                 continue
             back.append(message)
             if attempts > 0 and rules.counts_deliveries:
-                tell_count(message, attempts)
+                tell_count(self, message, attempts)
             if isinstance(consumer, Consumer) and consumer in self._seen:
                 insort(self._again.setdefault(consumer, []), message, key=_id_of)
         if back:
@@ -110,9 +111,15 @@ class NonDestructiveQueue(Queue):
             self.broker.mark(self)
         self.kill(dead, reason=DELIVERY_LIMIT)
 
+    def add_headers(self, message: Message, added: FieldTable) -> None:
+        """To a copy that is out: the entry stays as it is, and so does what it counts for."""
+        message.blob = message.envelope.spliced(message.blob, added)
+        message.envelope = message.envelope.plain()
+
     def kill(self, messages: list[Message], *, reason: str) -> None:
         """What failed for good goes, for every consumer; what went before stays gone."""
-        gone = [message for message in messages if self._kept.take(message.id) is not None]
+        taken = [self._kept.take(message.id) for message in messages]
+        gone = [message for message in taken if message is not None]
         if gone:
             self.lose(gone, reason)
 

@@ -150,7 +150,8 @@ class Queue:
         counted = self.octets
         self.rules = NO_RULES if rules == NO_RULES else rules
         self.takes_plainly = not rules.concerns_arrival and self.groups is None
-        self.octets = self._counted(() if counted is not None else [*self.messages(), *self.broker.unacked_of(self)])
+        out = () if counted is not None or self.keeps else self.broker.unacked_of(self)
+        self.octets = self._counted(chain(self.messages(), out))
         if counted is not None and self.octets is not None:
             self.octets = counted
 
@@ -317,6 +318,14 @@ class Queue:
             self.broker.mark(self)
         if self.expiring:
             arm(self)
+
+    def add_headers(self, message: Message, added: FieldTable) -> None:
+        """A message of this queue says more from now on."""
+        blob = message.envelope.spliced(message.blob, added)
+        if self.octets is not None:
+            self.octets += len(blob) - len(message.blob)
+        message.blob = blob
+        message.envelope = message.envelope.plain()
 
     def merge(self, messages: list[Message]) -> None:
         """Insert messages (ids falling) into the ready list at their places."""

@@ -42,11 +42,12 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
                 dead.append(message)
                 continue
             message.uncounted += counted  # no extra attempt for the target's sake
+            attempts -= counted
         if rules.purge_on_no_consumers and not queue.consumers:
             purged.append(message)
             continue
         if attempts > 0 and rules.counts_deliveries:
-            tell_count(message, attempts)
+            tell_count(queue, message, attempts)
         wait_ms = None
         if delayed or is_refused:
             wait_ms = redelivery_delay_ms(rules, attempts, broker.chance(), counted=counted)
@@ -121,10 +122,10 @@ def come_due(queue: "Queue") -> None:
             queue.broker.emit(EventKind.DUE, queue, [message.id for message in due])
         due.sort(key=lambda message: message.id)
         published = [message for message in due if not message.deliveries]  # its publication was delayed
+        returned = [message for message in reversed(due) if message.deliveries]
         if published:
             queue.place_due(published)
             _limit(queue, len(published))
-        returned = [message for message in reversed(due) if message.deliveries]
         if returned:
             insert(queue, returned)
         if queue.expiring or any(message.expires_ns for message in due):
@@ -175,10 +176,9 @@ def dead_letters_are_refused(queue: "Queue") -> bool:
     )
 
 
-def tell_count(message: Message, attempts: int) -> None:
+def tell_count(queue: "Queue", message: Message, attempts: int) -> None:
     """From now on deliveries say how often it was tried (x-delivery-count; page 5.6)."""
-    message.blob = message.envelope.spliced(message.blob, {DELIVERY_COUNT: Field("l", attempts)})
-    message.envelope = message.envelope.plain()
+    queue.add_headers(message, {DELIVERY_COUNT: Field("l", attempts)})
 
 
 def _ids(messages: list[Message]) -> list[int]:

@@ -317,9 +317,11 @@ class Peer:
 class Pair:
     """A broker on virtual time and the connections to it."""
 
-    def __init__(self, options: FrontendOptions = OPTIONS, *, unsent_max: int = 1 << 30) -> None:
+    def __init__(
+        self, options: FrontendOptions = OPTIONS, *, unsent_max: int = 1 << 30, broker: dict[str, Any] | None = None
+    ) -> None:
         self.clock = ManualClock()
-        self.broker = Broker(self.clock, Users([GUEST]), unsent_max=unsent_max)
+        self.broker = Broker(self.clock, Users([GUEST]), unsent_max=unsent_max, **broker or {})
         self.options = options
         self.peers: list[Peer] = []
 
