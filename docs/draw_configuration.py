@@ -83,6 +83,8 @@ def page() -> str:
         f"stays otherwise. Of a queue that exists {live}, `enabled` and",
         "`routing-type` change at once, the rest when it is created anew; an attribute that is gone is back at the",
         "address-setting's value. A queue that a client declared otherwise is kept as it is, with a warning.",
+        "Clients use such queues as any others; one that declares it must say the same arguments, `x-address` included",
+        "(its address, where that is not its name), or declare it passively.",
         "`leveret ctl explain NAME` shows what holds in the running broker, and why.",
         "",
         "## [[divert]]",

@@ -11,8 +11,6 @@ import pytest
 from broker_process import BrokerProcess, leveret_serve
 from pika.adapters.blocking_connection import BlockingChannel
 
-from leveret.engine import Queue
-
 #: Both seeds' fragments, as they stand there.
 RING_XML = """\
 <core>
@@ -234,7 +232,6 @@ def one_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProce
         yield broker
 
 
-@pytest.mark.skipif(not hasattr(Queue, "set_ring_size"), reason="the engine does not resize rings yet")
 def test_ctl_ring_resizes(tmp_path: Path) -> None:
     """Larger, none at all, smaller; clients still declare the queue as they did."""
     with leveret_serve(tmp_path, config=ring("q", 2)) as broker:

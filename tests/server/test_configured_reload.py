@@ -70,6 +70,15 @@ def test_a_clients_queue_as_declared_is_adopted() -> None:
     assert queue.deleted
 
 
+def test_an_auto_created_queue_is_adopted_for_good() -> None:
+    """Declared, it is no longer looked at as unused (3.5: `auto-delete-queues` is for auto-created ones)."""
+    objects = make("")
+    queue = objects.broker.virtual_hosts["/"].create_queue("q", is_auto_created=True)
+    reload(objects, '[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\n')
+    assert queue_of(objects, "q") is queue and objects.is_managed(queue)
+    assert not queue.is_auto_created
+
+
 @pytest.mark.parametrize("kind", ["topic", "direct"])
 def test_an_exchange_of_another_type_is_kept_and_nothing_is_bound_to_it(kind: str) -> None:
     """Said once, with the place in the file."""
