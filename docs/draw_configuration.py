@@ -3,6 +3,7 @@
 from leveret.settings.configuration import KEYS
 from leveret.settings.declarations import QUEUE_ATTRIBUTES
 from leveret.settings.fields import FIELDS
+from leveret.settings.queue_arguments import LIVE_ARGUMENTS
 
 DERIVED = {
     "max-delivery-attempts": "unlimited; 10 where a match rules redelivery or dead letters",
@@ -29,7 +30,8 @@ def page() -> str:
         "Drawn from the tables in `settings/` by `docs/draw_configuration.py`; do not edit. The native form is TOML.",
         'Durations are milliseconds or text ("5s", "15m"), sizes octets or text ("64KiB", "10MB"; powers of 1024).',
         "An unknown key is an error that names the nearest known one. Keys marked *later* are accepted with a warning:",
-        "what they govern is not in this version. `leveret ctl reload` reads the files again.",
+        "what they govern is not in this version. Files are read again when they change (see",
+        "`configuration-file-refresh-period`), on SIGHUP and by `leveret ctl reload`; one fault, and nothing changes.",
         "",
         "Artemis' `broker.xml` and broker-properties and HornetQ's XML are read as well, whole or in fragments (any",
         "known element may be the root); a file's form is seen by its content. Document types and entities are",
@@ -65,6 +67,7 @@ def page() -> str:
     for field in FIELDS:
         default = DERIVED.get(field.name) or shown(field.default)
         lines.append(f"| `{field.name}` | {default} | {field.lifetime.value} | {'' if field.is_heeded else 'later'} |")
+    live = ", ".join(f"`{name}`" for name, argument in QUEUE_ATTRIBUTES.items() if argument in LIVE_ARGUMENTS)
     attributes = ", ".join(f"`{name}`" for name in QUEUE_ATTRIBUTES)
     lines += [
         "",
@@ -75,6 +78,14 @@ def page() -> str:
         "a `name`, `routing-type`, `durable` (true), `enabled` (true: takes new messages), `arguments` (a table, as",
         "a client would say them), and what has an argument of its own stands here without `x-`:",
         f"{attributes}.",
+        "After a reload, what is new is created. What is no longer there is deleted, with its messages, where the",
+        "address-setting `config-delete-queues` (for the exchange: `config-delete-addresses`) is FORCE, and",
+        f"stays otherwise. Of a queue that exists {live}, `enabled` and",
+        "`routing-type` change at once, the rest when it is created anew; an attribute that is gone is back at the",
+        "address-setting's value. A queue that a client declared otherwise is kept as it is, with a warning.",
+        "Clients use such queues as any others; one that declares it must say the same arguments, `x-address` included",
+        "(its address, where that is not its name), or declare it passively.",
+        "`leveret ctl explain NAME` shows what holds in the running broker, and why.",
         "",
         "## [[divert]]",
         "",

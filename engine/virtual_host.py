@@ -258,7 +258,7 @@ class VirtualHost:
         self,
         name: str,
         *,
-        client: Client,
+        client: Client | None,
         durable: bool = False,
         exclusive: bool = False,
         auto_delete: bool = False,
@@ -268,6 +268,7 @@ class VirtualHost:
     ) -> Queue:
         """Create a queue, or check that the one there is the same (`passive`: is there and accessible).
 
+        `client` None: the broker itself declares it; such a queue is not exclusive.
         `server_named`: the frontend made the name up, so its prefix is allowed.
         Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange.
@@ -304,8 +305,8 @@ class VirtualHost:
                 if unwanted:
                     raise UnsupportedProperty(property=word, name=name, vhost=self.name)
         queue = self._make_queue(name, durable, client if exclusive else None, auto_delete, arguments)
-        if exclusive:
-            client.exclusive_queues[queue] = None
+        if queue.owner is not None:
+            queue.owner.exclusive_queues[queue] = None
         return queue
 
     def _make_queue(
@@ -368,7 +369,7 @@ class VirtualHost:
     def _check_same_queue(
         self,
         current: Queue,
-        client: Client,
+        client: Client | None,
         durable: bool,
         exclusive: bool,
         auto_delete: bool,

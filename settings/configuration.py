@@ -65,7 +65,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "legacy-hornetq-headers": Key(boolean, False),
         "uuid-namespace": Key(text, ""),
         "id-cache-size": Key(integer(0, INT_MAX), 20_000),
-        "configuration-file-refresh-period": Key(duration_or_off_ms, 5_000, False),
+        "configuration-file-refresh-period": Key(duration_or_off_ms, 5_000),
         "persist-delivery-count-before-delivery": Key(boolean, False, False),
         "max-redelivery-records": Key(integer(-1, 2**31), 10, False),
         "persist-id-cache": Key(boolean, True, False),

@@ -11,7 +11,7 @@ from .configuration import KEYS, Configuration
 from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .explain import value_text
 from .fields import FIELDS, LIVE
-from .queue_arguments import OwnSettings, settings_of_arguments
+from .queue_arguments import LIVE_ARGUMENTS, OwnSettings, settings_of_arguments
 from .repository import Entry
 
 _T = TypeVar("_T")
@@ -96,7 +96,7 @@ def _of_queue(
 ) -> Iterator[str]:
     flags: tuple[tuple[str, object, object, str], ...] = (
         ("address", before.address, after.address, NEVER),
-        ("routing-type", before.routing_type, after.routing_type, NEVER),
+        ("routing-type", before.routing_type, after.routing_type, LIVE.value),
         ("durable", before.durable, after.durable, NEVER),
         ("enabled", before.is_enabled, after.is_enabled, LIVE.value),
     )
@@ -109,8 +109,10 @@ def _of_queue(
     for field in FIELDS:
         one, other = (getattr(resolved, field.attribute) for resolved in (resolved_before, resolved_after))
         if one != other:
-            is_own = field.attribute in own_before.given_by or field.attribute in own_after.given_by
-            when = LIVE.value if is_own else field.lifetime.value
+            given_by = {own.given_by.get(field.attribute) for own in (own_before, own_after)} - {None}
+            when = field.lifetime.value
+            if given_by:
+                when = LIVE.value if given_by <= LIVE_ARGUMENTS else NEVER
             yield f"{field.name}: {_text(one)} -> {_text(other)} ({when})"
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
         one, other = before.arguments.get(key), after.arguments.get(key)

@@ -68,21 +68,24 @@ def explain(configuration: Configuration, name: str, vhost: str | None = None) -
 
 def explain_queue(repository: SettingsRepository, queue: QueueDeclaration) -> Explanation:
     """A declared queue: its own arguments over the settings of its address."""
-    own = settings_of_arguments(queue.arguments)
-    name = f"queue {shown(queue.name)}"
-    own_rules = {argument: f"{queue.origin_of(argument)}: {name}" for argument in queue.arguments}
-    rows = explain_rows(repository, queue.address, queue.vhost, own, own_rules)
+    own_rules = rules_of_declaration(queue)
+    rows = explain_rows(repository, queue.address, queue.vhost, settings_of_arguments(queue.arguments), own_rules)
     flags = {"durable": queue.durable, "enabled": queue.is_enabled, "routing-type": queue.routing_type}
-    others = {key: value for key, value in queue.arguments.items() if key not in QUEUE_ARGUMENTS}
-    rows += [Row(key, value, f"{queue.origin_of(key)}: {name}") for key, value in {**flags, **others}.items()]
-    matches = _matches(repository, queue.address, queue.vhost)
+    rows += [Row(key, value, f"{queue.origin}: queue {shown(queue.name)}") for key, value in flags.items()]
+    rows += [Row(key, queue.arguments[key], own_rules[key]) for key in queue.arguments if key not in QUEUE_ARGUMENTS]
+    matches = matches_of(repository, queue.address, queue.vhost)
     return Explanation("queue", queue.name, queue.vhost, queue.address, str(queue.origin), matches, tuple(rows))
+
+
+def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
+    """Argument -> where the declaration says it."""
+    return {argument: f"{queue.origin_of(argument)}: queue {shown(queue.name)}" for argument in queue.arguments}
 
 
 def explain_address(repository: SettingsRepository, address: str, vhost: str) -> Explanation:
     """An address, whether there is a queue on it or not."""
     rows = explain_rows(repository, address, vhost)
-    return Explanation("address", address, vhost, address, "", _matches(repository, address, vhost), tuple(rows))
+    return Explanation("address", address, vhost, address, "", matches_of(repository, address, vhost), tuple(rows))
 
 
 def explain_rows(
@@ -132,5 +135,6 @@ def _attempts_rule(repository: SettingsRepository, address: str, vhost: str) -> 
     return "default: unlimited, no match rules redelivery or dead letters"
 
 
-def _matches(repository: SettingsRepository, address: str, vhost: str) -> tuple[str, ...]:
+def matches_of(repository: SettingsRepository, address: str, vhost: str) -> tuple[str, ...]:
+    """The entries that apply, most specific first."""
     return tuple(one.match.text for one in repository.matches(address, vhost))

@@ -13,12 +13,14 @@ from typing import Any
 from .fields import (
     ADDRESS,
     BOOLEAN,
+    BY_ATTRIBUTE,
     COUNT_INT,
     DELAY,
     DELAY_OR_OFF,
     FACTOR,
     LIMIT,
     LIMIT_NOT_ZERO,
+    LIVE,
     MULTIPLIER,
     TEXT,
 )
@@ -72,6 +74,11 @@ QUEUE_ARGUMENTS: dict[str, QueueArgument] = {
     "x-single-active-consumer": QueueArgument("default_exclusive_queue", BOOLEAN),
 }
 
+#: Arguments whose change acts on queues that exist. The others' queues are made anew for it (page 3.8, 4.3).
+LIVE_ARGUMENTS = frozenset(
+    key for key, argument in QUEUE_ARGUMENTS.items() if BY_ATTRIBUTE[argument.attribute].lifetime is LIVE
+) | {"x-ring-size"}
+
 #: Two arguments that rule one thing in different ways.
 CONFLICTS: tuple[tuple[str, str], ...] = (
     ("x-ring-size", "x-max-length"),
@@ -124,6 +131,19 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
             said |= overruled
             given_by |= dict.fromkeys(overruled, key)
     return OwnSettings(AddressSettings(**said), MappingProxyType(given_by)) if said else NOTHING_OWN
+
+
+def plain_value(key: str, value: object) -> object:
+    """What an argument in a configuration stands for: "5s" of a delay is 5000.
+
+    Arguments that are not in the table stay as they are, and so do whole numbers where any number may stand.
+    Raises: ValueError with what is expected.
+    """
+    argument = QUEUE_ARGUMENTS.get(key)
+    if argument is None:
+        return value
+    read = argument.kind.read(value)
+    return value if read == value else read
 
 
 def check_conflicts(arguments: Mapping[str, object]) -> None:

@@ -10,10 +10,13 @@ from typing import Any
 
 from . import __version__
 from .addresses import Address, AddressError, parse_address
-from .explain import add_commands
+from .explain import add_commands, explanation_of, explanation_text
 from .settings import Configuration, load_configuration
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
+
+#: Arguments of control commands that may stand without their names, in this order.
+UNNAMED = {"scheduled": ("action",), "explain": ("name",), "ring": ("queue", "size")}
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -58,8 +61,9 @@ def _parser() -> argparse.ArgumentParser:
     ctl = verbs.add_parser("ctl", help="rule a running broker")
     ctl.add_argument("--url", default=None, help="amqp://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
     ctl.add_argument("--json", action="store_true", help="print JSON")
-    ctl.add_argument("command", help="status, queues, scheduled, reload")
-    ctl.add_argument("arguments", nargs="*", metavar="[ACTION] NAME=VALUE")
+    ctl.add_argument("command", help="status, queues, explain, ring, scheduled, reload")
+    ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="explain NAME; ring QUEUE SIZE; or NAME=VALUE")
+    ctl.add_argument("--vhost", default=None, help="the virtual host that the command is about (vhost=...)")
     ctl.set_defaults(run=_ctl)
     return parser
 
@@ -69,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
 
 def _serve(options: argparse.Namespace) -> int:
     from .app import ServeOptions, serve  # heavy: only when a broker is started
+    from .file_watch import FileWatch, marks_of
 
     logging.basicConfig(
         stream=sys.stderr,
@@ -83,6 +88,7 @@ def _serve(options: argparse.Namespace) -> int:
             faults += more
         return configuration, faults
 
+    watch = FileWatch(marks_of(options.config)) if options.config else None  # before they are read
     configuration, faults = load()
     listen: list[Address] = []
     for text in options.listen or configuration.value("broker", "listen"):
@@ -100,7 +106,7 @@ def _serve(options: argparse.Namespace) -> int:
             "(--memory says that this is meant)",
             directory,
         )
-    return serve(ServeOptions(configuration, listen, load if options.config else None))
+    return serve(ServeOptions(configuration, listen, load if options.config else None, watch))
 
 
 def _with_profile(configuration: Configuration, profile: str) -> tuple[Configuration, list[str]]:
@@ -114,7 +120,9 @@ def _with_profile(configuration: Configuration, profile: str) -> tuple[Configura
 
 
 def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
-    """The configuration of some files, and every fault as a line."""
+    """The configuration of some files, and every fault as a line: also those that only a broker finds."""
+    from .configured import faults_of
+
     texts: list[tuple[str, str]] = []
     unreadable: list[str] = []
     for name in names:
@@ -126,7 +134,8 @@ def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
         except UnicodeDecodeError:
             unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
     configuration, faults = load_configuration(texts)
-    return configuration, unreadable + [str(fault) for fault in faults]
+    lines = unreadable + [str(fault) for fault in faults]
+    return configuration, lines or faults_of(configuration)
 
 
 # -- check ----------------------------------------------------------------------------------------------------------
@@ -154,12 +163,13 @@ def _check(options: argparse.Namespace) -> int:
 def _ctl(options: argparse.Namespace) -> int:
     from .control_client import DEFAULT_URL, ControlFailed, request
 
-    arguments: dict[str, str] = {}
-    for index, item in enumerate(options.arguments):
+    arguments: dict[str, str] = {} if options.vhost is None else {"vhost": options.vhost}
+    unnamed = list(UNNAMED.get(options.command, ()))
+    for item in options.arguments:
         name, equals, value = item.partition("=")
-        if not equals and index == 0:
-            name, equals, value = "action", "=", item  # leveret ctl scheduled fire queue=q id=7
-        if not equals:
+        if not equals and unnamed:
+            name, value = unnamed.pop(0), item
+        elif not equals:
             print(f"leveret ctl: {item!r} is not NAME=VALUE", file=sys.stderr)
             return EXIT_UNUSABLE
         arguments[name] = value
@@ -168,18 +178,25 @@ def _ctl(options: argparse.Namespace) -> int:
     except ControlFailed as error:
         print(f"leveret ctl: {error}", file=sys.stderr)
         return EXIT_FAILED
-    print(json.dumps(result) if options.json else _as_text(result))
+    print(json.dumps(result) if options.json else _as_text(result, options.command))
     return EXIT_OK
 
 
-def _as_text(result: Any) -> str:
+def _as_text(result: Any, command: str) -> str:
+    if command == "explain":
+        return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
     if isinstance(result, list):
         return "\n".join(
             " ".join(f"{key}={value}" for key, value in row.items() if key != "counters") for row in result
         )
     if isinstance(result, dict):
-        return "\n".join(f"{key}: {value}" for key, value in result.items())
+        return "\n".join(f"{key}: {_value_text(value)}" for key, value in result.items())
     return str(result)
+
+
+def _value_text(value: Any) -> str:
+    """A list, of lines for people, stands below its name."""
+    return "".join(f"\n  {line}" for line in value) if isinstance(value, list) else str(value)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import signal
 import socket
 import sys
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -16,8 +16,10 @@ import trio
 
 from .addresses import Address, AddressTaken, bind, url_of
 from .amqp_frontend.options import FrontendOptions
+from .configured import ConfiguredObjects, Report, broker_options
 from .control import EXCHANGE, CommandError, ControlTable
-from .engine import Broker, BrokerOptions, MessageAddress, User, Users, hash_password
+from .engine import Broker, User, Users, hash_password
+from .file_watch import FileWatch, marks_of
 from .runtime import Runtime, SystemClock
 from .settings import Configuration
 
@@ -25,6 +27,10 @@ logger = logging.getLogger("leveret")
 
 FRONTEND_GROUP = "leveret.frontends"
 BACKLOG = 1024
+#: The configuration files are not looked at more often than this, whatever the period.
+PERIOD_MIN_MS = 50
+#: A file that is being written is looked at again after this time at most.
+SETTLING_S = 0.25
 
 Frontend = Callable[..., Awaitable[None]]
 
@@ -35,11 +41,15 @@ class FrontendMissing(Exception):
 
 @dataclass(slots=True)
 class ServeOptions:
-    """What `leveret serve` was asked for. `load` reads the configuration files again: (configuration, faults)."""
+    """What `leveret serve` was asked for.
+
+    `load` reads the configuration files again: (configuration, faults). `watch` knows them as they were before.
+    """
 
     configuration: Configuration
     listen: list[Address]
     load: Callable[[], tuple[Configuration, list[str]]] | None = None
+    watch: FileWatch | None = None
     ready: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
 
@@ -73,24 +83,6 @@ def frontend_options(configuration: Configuration) -> FrontendOptions:
         product=broker("product"),
         version=broker("product-version"),
         cluster_name=broker("cluster-name"),
-    )
-
-
-def broker_options(configuration: Configuration) -> BrokerOptions:
-    """What the engine does in general, by the [broker] table and the profile."""
-
-    def broker(key: str) -> Any:
-        return configuration.value("broker", key)
-
-    scan_ms = broker("address-queue-scan-period")
-    return BrokerOptions(
-        nack_counts=configuration.nack_counts,
-        reject_counts=broker("reject-counts"),
-        delay_on_connection_loss=broker("delay-on-connection-loss"),
-        message_address=MessageAddress(broker("message-address")),
-        legacy_hornetq_headers=broker("legacy-hornetq-headers"),
-        address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
-        delays_everywhere=broker("profile") == "leveret",
     )
 
 
@@ -129,19 +121,22 @@ def serve(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[socket.socket]) -> None:
     configuration = options.configuration
-    for warning in configuration.warnings:
-        logger.warning("%s", warning)
-    if configuration.queues or configuration.exchanges or configuration.diverts:
-        logger.warning("queues, exchanges and diverts of the configuration are not created by this version")
+    _log(Report(warnings=configuration.warnings))
 
-    def reload() -> list[str]:
+    def reload() -> Report:
         assert options.load is not None
+        if options.watch is not None:
+            options.watch.note_loaded(marks_of(options.watch.files))
         loaded, faults = options.load()
-        if not faults:
-            current.replace(loaded)
-            broker.replace_settings(loaded.repository, broker_options(loaded))
-            broker.replace_diverts(loaded.diverts)
-        return faults
+        if faults:
+            return Report(faults=tuple(faults))
+        known = current.configuration.warnings
+        current.replace(loaded)
+        report = objects.apply(loaded)
+        news = tuple(warning for warning in loaded.warnings if warning not in known)
+        report = replace(report, warnings=(*news, *report.warnings))
+        _log(report)
+        return report
 
     control = ControlTable(
         reload=reload if options.load is not None else None,
@@ -156,14 +151,22 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         chance=random.random,
         unsent_max=configuration.value("limits", "unsent-per-connection"),
     )
-    broker.replace_diverts(configuration.diverts)
-    control.attach(broker)
+    objects = ConfiguredObjects(broker, configuration)
+    control.attach(broker, objects)
+    _log(objects.apply(configuration))
     current = _Current(configuration)
     runtime = Runtime(broker)
+
+    def reload_now(why: str) -> None:
+        _reload_now(control, why)
+        runtime.end_turn()
+
     stopping = trio.Event()
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(*_signals()) as signals:
             nursery.start_soon(runtime.run)
+            if options.watch is not None:
+                nursery.start_soon(_watch_files, options.watch, current, reload_now)
             serving = trio.Event()
 
             async def run_frontend(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
@@ -177,7 +180,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
                 if signal.Signals(number).name != "SIGHUP":
                     logger.info("stopping: %s", signal.Signals(number).name)
                     break
-                _reload_by_signal(control)
+                reload_now("SIGHUP")
             stopping.set()
             await serving.wait()
         nursery.cancel_scope.cancel()
@@ -191,12 +194,15 @@ class _Current:
     """The configuration in force: what a reload replaces, and new connections look at."""
 
     def __init__(self, configuration: Configuration) -> None:
+        self.replaced = trio.Event()
         self.replace(configuration)
 
     def replace(self, configuration: Configuration) -> None:
         """From now on this one counts."""
         self.configuration = configuration
         self._frontend_options = frontend_options(configuration)
+        self.replaced.set()
+        self.replaced = trio.Event()
 
     def frontend_options(self) -> FrontendOptions:
         """For the next connection."""
@@ -209,12 +215,39 @@ def _signals() -> list[signal.Signals]:
     return [signal.SIGINT, signal.SIGTERM, *hang_up]
 
 
-def _reload_by_signal(control: ControlTable) -> None:
+async def _watch_files(watch: FileWatch, current: _Current, reload_now: Callable[[str], None]) -> None:
+    """Reload when a configuration file has changed (`configuration-file-refresh-period`)."""
+    is_settling = False
+    while True:
+        period_ms = current.configuration.value("broker", "configuration-file-refresh-period")
+        pause_s = max(period_ms, PERIOD_MIN_MS) / 1000 if period_ms >= 0 else float("inf")
+        with trio.move_on_after(min(pause_s, SETTLING_S) if is_settling else pause_s):
+            await current.replaced.wait()  # by hand: the period may be another one
+            continue
+        finding = watch.look(marks_of(watch.files))
+        is_settling = finding.is_settling
+        for name in finding.missing:
+            logger.error("%s: FILE: is gone or cannot be looked at; the configuration stays as it is", name)
+        if finding.changed:
+            reload_now(f"{', '.join(finding.changed)} changed")
+
+
+def _reload_now(control: ControlTable, why: str) -> None:
+    """Reload, whatever comes of it: the broker goes on."""
     try:
         control.run("reload")
-        logger.info("configuration reloaded")
+        logger.info("configuration reloaded: %s", why)
     except CommandError as error:
-        logger.error("SIGHUP: %s", error)
+        logger.error("%s: %s", why, error)
+    except Exception:
+        logger.exception("%s: the configuration could not be reloaded", why)
+
+
+def _log(report: Report) -> None:
+    for line in report.done:
+        logger.info("%s", line)
+    for line in report.warnings:
+        logger.warning("%s", line)
 
 
 def _remove(path: str) -> None:

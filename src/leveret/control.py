@@ -8,11 +8,18 @@ the request's correlation_id. Source: rulings 24.
 import json
 import logging
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
 from . import __version__
+from .configured import ConfiguredObjects, Report, set_ring_size
 from .engine import Broker, Envelope, Queue, VirtualHost
 from .engine.content import PLAIN, ContentError, PropertyValue, decode_properties, encode_header
+from .running import explain_running
+from .settings import ArgumentFault
+from .settings.queue_arguments import check_conflicts
+from .settings.values import LONG_MAX
+from .typed_arguments import plain_of
 
 logger = logging.getLogger("leveret.control")
 
@@ -31,22 +38,26 @@ class ControlTable:
     """Commands by name. `reload` and `edge_status` belong to the composition root."""
 
     def __init__(
-        self, *, reload: Callable[[], list[str]] | None = None, edge_status: Callable[[], dict[str, Any]] | None = None
+        self, *, reload: Callable[[], Report] | None = None, edge_status: Callable[[], dict[str, Any]] | None = None
     ) -> None:
         self._broker: Broker | None = None
+        self._objects: ConfiguredObjects | None = None
         self._reload = reload
         self._edge_status = edge_status
         self._started_ms = 0
         self.commands: dict[str, Command] = {
             "status": self._status,
             "queues": self._queues,
+            "explain": self._explain,
+            "ring": self._ring,
             "scheduled": self._scheduled,
             "reload": self._reload_command,
         }
 
-    def attach(self, broker: Broker) -> None:
-        """The broker that the commands rule."""
+    def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
+        """The broker that the commands rule, and the configuration's objects in it."""
         self._broker = broker
+        self._objects = objects
         self._started_ms = broker.clock.wall_ms()
 
     @property
@@ -132,6 +143,7 @@ class ControlTable:
                 "durable": queue.durable,
                 "exclusive": queue.exclusive,
                 "auto_delete": queue.auto_delete,
+                "configured": self._objects is not None and self._objects.is_managed(queue),
                 "ready": len(queue.ready),
                 "unacked": queue.unacked,
                 "scheduled": len(queue.scheduled),
@@ -142,6 +154,34 @@ class ControlTable:
             if wanted is None or vhost.name == wanted
             for queue in vhost.queues.values()
         ]
+
+    def _explain(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """`name` of a queue or address, `vhost`: every setting with its value and the rule that gave it."""
+        name, vhost = arguments.pop("name", None), arguments.pop("vhost", None)
+        _no_arguments("explain", arguments)
+        if not isinstance(name, str) or not name:
+            raise CommandError("explain: expected the name of a queue or address")
+        if vhost is not None and (not isinstance(vhost, str) or vhost not in self.broker.virtual_hosts):
+            raise CommandError(f"no virtual host {vhost!r}")
+        if self._objects is None:
+            raise CommandError("this broker has no configuration")
+        return [asdict(one) for one in explain_running(self._objects, name, vhost)]
+
+    def _ring(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """`queue`, `vhost`, `size` (-1: no ring): resize a ring. Nothing is deleted now (address-settings page 4.3)."""
+        queue = self._queue_named(arguments.pop("vhost", "/"), arguments.pop("queue", None))
+        said = arguments.pop("size", None)
+        _no_arguments("ring", arguments)
+        size = -1 if str(said) == "-1" else _number("size", said)
+        if not (size == -1 or 1 <= size <= LONG_MAX):
+            raise CommandError(f"size must be -1 or a number from 1, not {said!r}")
+        if size > 0:
+            try:
+                check_conflicts({**plain_of(queue.arguments), "x-ring-size": size})
+            except ArgumentFault as fault:
+                raise CommandError(f"queue {queue.name!r} can be no ring: {fault}") from None
+        set_ring_size(queue, size)
+        return {"queue": queue.name, "vhost": queue.vhost.name, "ring_size": size}
 
     def _scheduled(self, arguments: dict[str, Any]) -> Any:
         """`action` list (the default), fire, cancel or reschedule; `queue`, `vhost`, `id`, `delay` (ms)."""
@@ -188,10 +228,10 @@ class ControlTable:
         _no_arguments("reload", arguments)
         if self._reload is None:
             raise CommandError("this broker was started without configuration files")
-        faults = self._reload()
-        if faults:
-            raise CommandError("nothing was changed:\n" + "\n".join(faults))
-        return {"reloaded": True}
+        report = self._reload()
+        if report.faults:
+            raise CommandError("nothing was changed:\n" + "\n".join(report.faults))
+        return {"reloaded": True, "done": report.done, "warnings": report.warnings}
 
 
 def _number(name: str, value: object) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from .settings import Configuration
 from .settings.difference import differences
-from .settings.explain import Explanation, explain, value_text
+from .settings.explain import Explanation, Row, explain, value_text
 
 EXIT_SAME, EXIT_CHANGED, EXIT_UNUSABLE = 0, 1, 2
 
@@ -40,11 +40,18 @@ def _explain(options: argparse.Namespace, load: Load) -> int:
     if options.json:
         print(json.dumps([asdict(one) for one in explanations]))
     else:
-        print("\n\n".join(_as_text(one) for one in explanations))
+        print("\n\n".join(explanation_text(one) for one in explanations))
     return EXIT_SAME
 
 
-def _as_text(one: Explanation) -> str:
+def explanation_of(answer: dict[str, Any]) -> Explanation:
+    """An explanation out of the JSON that a running broker answers with."""
+    rows = tuple(Row(**row) for row in answer["rows"])
+    return Explanation(**{**answer, "matches": tuple(answer["matches"]), "rows": rows})
+
+
+def explanation_text(one: Explanation) -> str:
+    """For people: the object, the matches, then each setting with its rule."""
     declared = f", declared at {one.declared_at}" if one.declared_at else ""
     lines = [f"{one.kind} {one.name} (address {one.address}, vhost {one.vhost}){declared}"]
     lines.append("matches, most specific first: " + (", ".join(one.matches) or "none"))

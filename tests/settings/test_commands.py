@@ -107,7 +107,8 @@ def test_diff_of_the_same_meaning_is_exit_0(old: Path) -> None:
                          "queue 'jobs.mail': dead-letter-address: \"DLA\" -> \"D2\" (at once)"]),
         (("ring-size = 3", "ring-size = 4"), ["match 'jobs.#': default-ring-size: 3 -> 4",
                                               "queue 'jobs.mail': default-ring-size: 3 -> 4 (new queues only)"]),
-        (("consumers = 2", "consumers = 3"), ["queue 'jobs.mail': default-max-consumers: 2 -> 3 (at once)"]),
+        (("consumers = 2", "consumers = 3"), ["queue 'jobs.mail': default-max-consumers: 2 -> 3 "
+          "(not on a queue that exists: delete it first)"]),
         (("  max-consumers = 2", "  durable = false\n  max-consumers = 2"),
          ["queue 'jobs.mail': durable: true -> false (not on a queue that exists: delete it first)"]),
         (('match = "jobs.#"', 'match = "work.#"'),

@@ -4,6 +4,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -32,6 +33,21 @@ class BrokerProcess:
     def log(self) -> str:
         """What it logged so far."""
         return self._log.read_text()
+
+    def wait_for_log(self, text: str, timeout_s: float = 30) -> str:
+        """The first line it logged, or will log soon, that has `text` in it. Raises: AssertionError after a while."""
+        with subprocess.Popen(["tail", "-n", "+1", "-F", self._log], stdout=subprocess.PIPE, text=True) as tail:
+            alarm = threading.Timer(timeout_s, tail.kill)
+            alarm.start()
+            try:
+                assert tail.stdout is not None
+                for line in tail.stdout:
+                    if text in line:
+                        return line.rstrip()
+            finally:
+                alarm.cancel()
+                tail.kill()
+        raise AssertionError(f"{text!r} was not logged within {timeout_s} s:\n{self.log()}")
 
     def stop(self) -> int:
         """SIGTERM, then the exit code."""

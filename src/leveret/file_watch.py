@@ -1,0 +1,90 @@
+"""Which configuration files changed: the decision (pure) and the look at the disk that it needs.
+
+A file counts as changed when its modification time, size or identity is another one, so that a file which is replaced
+by rename is noticed as well as one that is written in place. Source: address-settings page 3.8.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+
+@dataclass(slots=True, frozen=True)
+class FileMark:
+    """What tells one state of a file from another."""
+
+    modified_ns: int
+    size: int
+    identity: int  # the inode
+
+
+#: File name -> its mark; None when the file can't be looked at.
+Marks = Mapping[str, FileMark | None]
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """What a look shows.
+
+    `changed`: these are other than what was loaded, and at rest: load them now. `missing`: they are gone since the
+    last look. `is_settling`: something changes just now; look again soon.
+    """
+
+    changed: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+    is_settling: bool = False
+
+
+NOTHING = Finding()
+
+
+def marks_of(names: Iterable[str]) -> dict[str, FileMark | None]:
+    """The marks of some files as they are now."""
+    return {name: _mark(name) for name in names}
+
+
+def _mark(name: str) -> FileMark | None:
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return FileMark(found.st_mtime_ns, found.st_size, found.st_ino)
+
+
+class FileWatch:
+    """Compares marks with those of what was loaded. Pure: `look` is given the marks."""
+
+    def __init__(self, loaded: Marks) -> None:
+        self._loaded = dict(loaded)
+        self._last = dict(loaded)
+        self._missing: set[str] = set()
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Their names, in order."""
+        return tuple(self._loaded)
+
+    def note_loaded(self, marks: Marks) -> None:
+        """The files are being loaded, for whatever reason; take the marks before reading."""
+        self._loaded = dict(marks)
+        self._last = dict(marks)
+
+    def look(self, marks: Marks) -> Finding:
+        """What is to be done, each change and each disappearance told once.
+
+        A change is told when two looks in a row see the same, because a file that is being written in place may be
+        empty for a moment, and an empty configuration is a valid one that lets all queues go. While a file is missing
+        nothing is told: the others may belong to its successor.
+        """
+        last, self._last = self._last, dict(marks)
+        missing = {name for name, mark in marks.items() if mark is None}
+        newly, self._missing = missing - self._missing, missing
+        if missing:
+            return Finding(missing=tuple(name for name in marks if name in newly))
+        changed = tuple(name for name, mark in marks.items() if mark != self._loaded.get(name))
+        if not changed:
+            return NOTHING
+        if last != self._last:
+            return Finding(is_settling=True)
+        self.note_loaded(marks)
+        return Finding(changed=changed)

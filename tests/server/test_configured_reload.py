@@ -1,0 +1,282 @@
+"""Configured objects follow reloads, and go only by order. Pure: a broker in virtual time."""
+
+import pytest
+from configured_broker import (
+    FORCE,
+    RING,
+    bodies,
+    configured_queue,
+    load,
+    make,
+    publish,
+    queue_of,
+    reload,
+    session_of,
+)
+
+from leveret.configured import Report
+from leveret.engine import ConsumerCancelled, Delivered
+from leveret.engine.field_table import Field
+from leveret.settings.difference import differences
+from leveret.typed_arguments import fields_of, plain_of
+
+
+def test_new_objects_come_and_old_ones_stay_as_they_are() -> None:
+    """A second application of the same changes nothing and says nothing."""
+    objects = make(RING)
+    queue = queue_of(objects, "ring")
+    assert objects.apply(load(RING)) == Report()
+    assert queue_of(objects, "ring") is queue
+    more = RING + RING.replace('"ring"', '"other"')
+    assert reload(objects, more).done == ("created 1 queue of the configuration",)
+    assert queue_of(objects, "ring") is queue and queue_of(objects, "other").rules.ring_size == 3
+
+
+def test_what_a_client_deleted_comes_back_with_the_next_reload() -> None:
+    """The configuration says that it exists; until then the client has had its will."""
+    objects = make(RING)
+    session = session_of(objects)
+    session.client.vhost.delete_queue("ring", session.client)
+    assert "ring" not in session.client.vhost.queues
+    reload(objects, RING)
+    assert objects.is_managed(queue_of(objects, "ring"))
+
+
+def test_a_clients_own_queue_of_that_name_is_kept_and_that_is_said_once() -> None:
+    """With its messages, its arguments, and out of the configuration's reach."""
+    objects = make("")
+    session = session_of(objects)
+    queue = session.client.vhost.declare_queue("ring", client=session.client, arguments={"x-ring-size": Field("I", 9)})
+    (warning,) = reload(objects, RING).warnings
+    assert warning.startswith(
+        "f.toml:4: queue 'ring' is there otherwise and stays as it is: inequivalent arg 'durable'"
+    )
+    assert reload(objects, RING).warnings == ()
+    assert queue_of(objects, "ring") is queue and not objects.is_managed(queue)
+    assert reload(objects, FORCE).warnings == ()
+    assert queue_of(objects, "ring") is queue
+    assert len(reload(objects, RING).warnings) == 1  # it was right in between
+
+
+def test_a_clients_queue_as_declared_is_adopted() -> None:
+    """From then on the configuration rules it."""
+    objects = make("")
+    session = session_of(objects)
+    table = fields_of({"x-ring-size": 3})
+    queue = session.client.vhost.declare_queue("ring", client=session.client, durable=True, arguments=table)
+    assert reload(objects, RING) == Report()
+    assert objects.is_managed(queue)
+    reload(objects, FORCE)
+    assert queue.deleted
+
+
+def test_an_auto_created_queue_is_adopted_for_good() -> None:
+    """Declared, it is no longer looked at as unused (3.5: `auto-delete-queues` is for auto-created ones)."""
+    objects = make("")
+    queue = objects.broker.virtual_hosts["/"].create_queue("q", is_auto_created=True)
+    reload(objects, '[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\n')
+    assert queue_of(objects, "q") is queue and objects.is_managed(queue)
+    assert not queue.is_auto_created
+
+
+@pytest.mark.parametrize("kind", ["topic", "direct"])
+def test_an_exchange_of_another_type_is_kept_and_nothing_is_bound_to_it(kind: str) -> None:
+    """Said once, with the place in the file."""
+    objects = make("")
+    vhost = objects.broker.virtual_hosts["/"]
+    vhost.declare_exchange("news", kind, durable=True)
+    text = '[[address]]\nname = "news"\nrouting-type = "multicast"\n[[address.queue]]\nname = "q"\n'
+    (warning,) = reload(objects, text).warnings
+    assert warning.startswith(
+        "f.toml:1: exchange 'news' is there otherwise and stays as it is: inequivalent arg 'type'"
+    )
+    assert not vhost.exchanges["news"].bindings and not vhost.queue("q").incoming
+
+
+def test_vanished_queues_stay_unless_deletion_is_forced() -> None:
+    """3.5, config-delete-queues: OFF keeps it (said once), FORCE deletes it with its messages, also later."""
+    objects = make(RING)
+    session = session_of(objects)
+    publish(session, "", "ring", "A", "B")
+    queue = queue_of(objects, "ring")
+    (warning,) = reload(objects, "").warnings
+    assert warning == "queue 'ring' is no longer declared; it stays, as config-delete-queues is OFF"
+    assert reload(objects, "") == Report()
+    assert queue_of(objects, "ring") is queue
+    (lost,) = reload(objects, FORCE).warnings
+    assert lost == "queue 'ring' is no longer declared: deleted, as config-delete-queues is FORCE; 2 messages lost"
+    assert queue.deleted and "ring" not in session.client.vhost.queues
+    assert objects.broker.counters.deleted == 2
+    assert reload(objects, FORCE) == Report()
+
+
+def test_forced_deletion_counts_what_is_out_and_tells_the_consumers() -> None:
+    """Unacknowledged messages are lost too; the consumer gets its basic.cancel."""
+    objects = make(RING)
+    session = session_of(objects)
+    session.prefetch = 1
+    session.consume(queue_of(objects, "ring"), "tag", no_ack=False, exclusive=False, arguments={})
+    publish(session, "", "ring", "A", "B")
+    (lost,) = reload(objects, FORCE).warnings
+    assert lost.endswith("2 messages lost")
+    assert [type(effect) for effect in session.client.take_outbox()] == [Delivered, ConsumerCancelled]
+
+
+def test_an_empty_queue_goes_quietly_and_others_are_not_touched() -> None:
+    """Only what the configuration manages; a deletion without loss is no warning."""
+    objects = make(RING)
+    session = session_of(objects)
+    session.client.vhost.declare_queue("mine", client=session.client)
+    report = reload(objects, FORCE)
+    assert report.warnings == ()
+    assert report.done == ("queue 'ring' is no longer declared: deleted, as config-delete-queues is FORCE",)
+    assert set(session.client.vhost.queues) == {"mine"}
+
+
+def test_vanished_addresses_and_virtual_hosts() -> None:
+    """An exchange goes by config-delete-addresses; a virtual host stays; amq.fanout is nobody's to delete."""
+    text = "".join(
+        f'[[address]]\nname = "{name}"\nvhost = "{vhost}"\nrouting-type = "multicast"\n'
+        for name, vhost in (("news", "/"), ("amq.fanout", "/"), ("kept", "v"))
+    )
+    objects = make(text)
+    forced = FORCE.replace('match = "#"', 'match = "#"\nvhost = "/"')
+    report = reload(objects, forced)
+    assert report.done == ("exchange 'news' is no longer declared: deleted, as config-delete-addresses is FORCE",)
+    assert report.warnings == (
+        "exchange 'kept' in vhost 'v' is no longer declared; it stays, as config-delete-addresses is OFF",
+        "virtual host 'v' is no longer declared; it stays until the broker starts anew",
+    )
+    hosts = objects.broker.virtual_hosts
+    assert "news" not in hosts["/"].exchanges
+    assert "amq.fanout" in hosts["/"].exchanges and "kept" in hosts["v"].exchanges
+
+
+def test_redelivery_of_a_configured_queue_changes_at_once() -> None:
+    """And back to the address-setting when the attribute is gone (3.8)."""
+    objects = make(configured_queue("redelivery-delay = 5000"))
+    queue = queue_of(objects, "q")
+    assert queue.rules.redelivery_delay_ms == 5000
+    report = reload(objects, configured_queue("redelivery-delay = 6000"))
+    assert report == Report(done=("f.toml:5: queue 'q': x-redelivery-delay: 5000 -> 6000",))
+    assert queue.rules.redelivery_delay_ms == 6000
+    session = session_of(objects)
+    again = {"x-redelivery-delay": Field("I", 6000)}
+    assert session.client.vhost.declare_queue("q", client=session.client, durable=True, arguments=again) is queue
+    reload(objects, configured_queue(""))
+    assert queue.rules.redelivery_delay_ms == 100
+
+
+def test_a_ring_is_resized_and_returns_to_the_default() -> None:
+    """3.7, 4.3: larger and smaller at runtime, nothing is deleted now; without the attribute: default-ring-size."""
+    objects = make(configured_queue("ring-size = 3"))
+    session = session_of(objects)
+    queue = queue_of(objects, "q")
+    publish(session, "", "q", *"ABCD")
+    assert reload(objects, configured_queue("ring-size = 2")).warnings == ()
+    assert (queue.rules.ring_size, len(queue.ready)) == (2, 3)
+    reload(objects, configured_queue("ring-size = 5"))
+    publish(session, "", "q", *"EFG")
+    assert bodies(session, "q") == "CDEFG"
+    reload(objects, configured_queue(""))
+    assert queue.rules.ring_size == 8
+    reload(objects, configured_queue("ring-size = -1"))
+    assert queue.rules.ring_size is None
+
+
+def test_a_changed_default_leaves_the_ring_of_a_queue_alone() -> None:
+    """`default-*` acts on new queues only; an untouched attribute is not applied again over a resize by hand."""
+    objects = make(configured_queue(""))
+    queue = queue_of(objects, "q")
+    reload(objects, configured_queue("").replace("default-ring-size = 8", "default-ring-size = 4"))
+    assert queue.rules.ring_size == 8
+
+
+def test_what_needs_a_new_queue_is_said_and_left() -> None:
+    """Once for each; the queue keeps its arguments, so that clients see what is."""
+    objects = make(configured_queue("max-consumers = 2"))
+    later = configured_queue("durable = false\nmax-consumers = 3\narguments = { x-max-length = 5 }")
+    assert reload(objects, later).warnings == (
+        "f.toml:3: queue 'q': durable: True -> False takes effect when the queue is created anew",
+        "f.toml:6: queue 'q': x-max-consumers: 2 -> 3 takes effect when the queue is created anew",
+        "f.toml:7: queue 'q': x-max-length: unset -> 5 takes effect when the queue is created anew",
+    )
+    assert reload(objects, later) == Report()
+    assert plain_of(queue_of(objects, "q").arguments) == {"x-max-consumers": 2}
+
+
+def test_a_change_that_contradicts_what_stays_is_not_made() -> None:
+    """x-max-length can't go from a queue that exists, so it can't become a ring."""
+    objects = make(configured_queue("arguments = { x-max-length = 5 }"))
+    report = reload(objects, configured_queue("ring-size = 3"))
+    assert report.done == ()
+    assert any("x-ring-size takes effect when the queue is created anew" in line for line in report.warnings)
+    assert plain_of(queue_of(objects, "q").arguments) == {"x-max-length": 5}
+
+
+def test_routing_type_is_a_binding_and_the_address_is_for_good() -> None:
+    """Multicast and back by binding and unbinding; another address needs another queue."""
+    text = '[[address]]\nname = "a"\nrouting-type = "multicast"\n[[address.queue]]\nname = "q"\n'
+    objects = make(text)
+    queue = queue_of(objects, "q")
+    assert len(queue.incoming) == 1
+    reload(objects, text + 'routing-type = "anycast"\n')
+    assert not queue.incoming
+    reload(objects, text)
+    assert [binding.source.name for binding in queue.incoming] == ["a"]
+    (warning, *_) = reload(objects, text.replace('"a"', '"b"')).warnings
+    assert warning == "f.toml:4: queue 'q': address: a -> b takes effect when the queue is created anew"
+    assert [binding.source.name for binding in queue.incoming] == ["a"]
+
+
+def test_disabled_queues_take_nothing_new() -> None:
+    """3.7, `enabled`: what is there can still be had; enabled again at the next reload."""
+    objects = make(configured_queue(""))
+    session = session_of(objects)
+    publish(session, "", "q", "A")
+    report = reload(objects, configured_queue("enabled = false"))
+    assert report == Report(done=("f.toml:3: queue 'q' takes no new messages (enabled = false)",))
+    publish(session, "", "q", "B")
+    reload(objects, configured_queue("enabled = true"))
+    publish(session, "", "q", "C")
+    assert bodies(session, "q") == "AC"
+
+
+def test_diverts_follow_reloads() -> None:
+    """New ones at once; a vanished one stays unless config-delete-diverts is FORCE for its address."""
+    queue = '[[address]]\nname = "{0}"\n[[address.queue]]\nname = "{0}"\n'
+    queues = queue.format("q") + queue.format("copy")
+    divert = '[[divert]]\nname = "d"\naddress = "q"\nforwarding-address = "copy"\n'
+    forced = '[[address-setting]]\nmatch = "q"\nconfig-delete-diverts = "FORCE"\n'
+    objects = make(queues + divert)
+    session = session_of(objects)
+    publish(session, "", "q", "A")
+    (warning,) = reload(objects, queues).warnings
+    assert warning == "divert 'd' is no longer declared; it stays, as config-delete-diverts is OFF"
+    publish(session, "", "q", "B")
+    (done,) = reload(objects, queues + forced).done
+    assert done == "divert 'd' is no longer declared: deleted, as config-delete-diverts is FORCE"
+    publish(session, "", "q", "C")
+    assert (bodies(session, "q"), bodies(session, "copy")) == ("ABC", "AB")
+
+
+def test_switches_of_the_broker_table_follow_reloads() -> None:
+    """`nack-counts` and its like are in force with the rest of the file."""
+    objects = make("")
+    assert objects.broker.options.nack_counts
+    reload(objects, "[broker]\nnack-counts = false\n")
+    assert not objects.broker.options.nack_counts
+
+
+@pytest.mark.parametrize(
+    "before, after, when",
+    [
+        ("ring-size = 3", "ring-size = 4", "(at once)"),
+        ("redelivery-delay = 3", "redelivery-delay = 4", "(at once)"),
+        ("max-consumers = 3", "max-consumers = 4", "(not on a queue that exists: delete it first)"),
+    ],
+)
+def test_diff_foretells_what_a_reload_does(before: str, after: str, when: str) -> None:
+    """`leveret diff` and the reload agree on what acts at once."""
+    changes = differences(load(configured_queue(before)), load(configured_queue(after)))
+    assert changes and all(change.how.endswith(when) for change in changes), changes
