@@ -181,7 +181,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-max-deliveries": Argument(_C | _Q, _limit),
     "x-dead-letter-address": Argument(_C | _Q, _string),
     "x-expiry-address": Argument(_C | _Q, _string),
-    "x-address": Argument(_C | _Q, _string),
+    "x-address": Argument(_C | _Q, _string, compared=False),  # consumers of a configured queue need not know it
     "x-last-value": Argument(_C | _Q, _boolean),
     "x-last-value-key": Argument(_C | _Q, _string),
     "x-non-destructive": Argument(_C | _Q, _boolean),

@@ -19,7 +19,7 @@ from typing import Any
 from pair import Pair, Peer, method, publish
 from pamqp import commands
 
-from leveret.app import broker_options
+from leveret.configured import broker_options
 from leveret.control import ControlTable
 from leveret.engine import VirtualHost
 from leveret.settings import Configuration, load_configuration
