@@ -75,7 +75,12 @@ def admit(
 
 
 def _goes_straight_into_the_ring(queue: "Queue", envelope: Envelope) -> bool:
-    return queue.rules.is_only_a_ring and envelope.is_plain and queue.groups is None and not rota.has_waiting(queue)
+    return (
+        queue.rules.is_only_a_ring
+        and envelope.is_plain
+        and queue.groups is None
+        and not (queue.ready and rota.has_waiting(queue))
+    )
 
 
 def _time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
@@ -134,17 +139,25 @@ def is_full(queue: "Queue") -> bool:
 
 
 def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-    """A run into a ring that nobody waits at: each arrival drops at most one head, as one by one (page 4.5, rule 1)."""
+    """A run into a ring: consumers that wait come first, then each arrival drops at most one head, as one by one would.
+
+    Source: address-settings page 4.5, rules 1 and 3.
+    """
     ready = queue.ready
     ring_size = queue.rules.ring_size
     assert ring_size is not None and isinstance(ready, deque)
+    broker = queue.broker
+    queue.counters.enqueued += len(blobs)
+    if broker.listeners:
+        broker.emit(EventKind.ENQUEUED, queue, range(first_id, first_id + len(blobs)))
+    if queue.consumers and not ready:
+        taken = queue.hand_over(first_id, envelope, blobs)
+        first_id += taken
+        blobs = blobs[taken:]
     count, before = len(blobs), len(ready)
     dropped = before + count - max(min(before + count, ring_size), before)
-    queue.counters.enqueued += count
     queue.counters.replaced += dropped
-    broker = queue.broker
-    if broker.listeners:
-        broker.emit(EventKind.ENQUEUED, queue, range(first_id, first_id + count))
+    if dropped and broker.listeners:
         ids = [message.id for message in islice(ready, dropped)]
         broker.emit(EventKind.EVICTED, queue, [*ids, *range(first_id, first_id + dropped - len(ids))])
     from_ready = min(dropped, before)

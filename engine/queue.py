@@ -217,7 +217,7 @@ class Queue:
             self.broker.emit(EventKind.ENQUEUED, self, range(first_id, first_id + count))
         taken = 0
         if self.consumers and not self.ready:
-            taken = self._hand_over(first_id, envelope, blobs)
+            taken = self.hand_over(first_id, envelope, blobs)
             if taken == count:
                 return ()
         rest = blobs[taken:] if taken else blobs
@@ -253,7 +253,7 @@ class Queue:
             self.groups = Groups()
             self.takes_plainly = False
 
-    def _hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
+    def hand_over(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
         """Give new messages to consumers with credit, in rota order. Returns how many were taken."""
         consumers = self.consumers
         if len(consumers) == 1 and not self.held:
