@@ -1,20 +1,32 @@
-"""Where the rows of the address-settings page are executed: face to face, in virtual time."""
+"""Where the rows of the address-settings page are executed: face to face, and through sockets with pika.
+
+Time is virtual in both.
+"""
 
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from desk import Desk, Make, VirtualDesk
+from desk import Desk, Make, VirtualDesk, load
+from pika_desk import PikaDesk
+from socket_broker import SocketBroker
 
 
-@pytest.fixture
-def at() -> Iterator[Make]:
+@pytest.fixture(params=["face to face", "pika"])
+def at(request: pytest.FixtureRequest) -> Iterator[Make]:
     """A desk: `at(settings, **arguments of q)`; `q=False`: without the queue."""
+    with ExitStack() as stack:
 
-    def make(settings: str = "", *, q: bool = True, **arguments: Any) -> Desk:
-        desk = VirtualDesk(settings)
-        if q:
-            desk.declare("q", **arguments)
-        return desk
+        def make(settings: str = "", *, q: bool = True, **arguments: Any) -> Desk:
+            desk: Desk
+            if request.param == "pika":
+                desk = PikaDesk(stack.enter_context(SocketBroker(load(settings))))
+                stack.callback(desk.close)
+            else:
+                desk = VirtualDesk(settings)
+            if q:
+                desk.declare("q", **arguments)
+            return desk
 
-    yield make
+        yield make

@@ -286,12 +286,17 @@ def test_diverts_of_an_exchange_and_in_a_circle(at: Make) -> None:
 
 
 def test_diverts_follow_a_reload(at: Make) -> None:
-    """At once."""
+    """One that vanished goes only where config-delete-diverts says so, as in Artemis; new ones work at once."""
     desk = at(divert("d", "q", "copies"))
     desk.declare("copies")
     desk.reload("")
     desk.publish("A")
-    assert (desk.all(), desk.all("copies")) == ("A", "")
+    desk.reload(settings(**{"#": {"config_delete_diverts": "FORCE"}}))
+    desk.publish("B")
+    assert (desk.all(), desk.all("copies")) == ("AB", "A")
+    desk.reload(divert("e", "q", "copies"))
+    desk.publish("C")
+    assert desk.all("copies") == "C"
 
 
 # -- addresses ------------------------------------------------------------------------------------------------------

@@ -265,7 +265,7 @@ def test_r29_a_busy_consumer_gets_the_newest(at: Make) -> None:
         {"x_redelivery_delay": -1},
         {"x_redelivery_delay": 100, "x_delayed_retry_type": "all"},
         {"x_redelivery_delay_multiplier": 0},
-        {"x_redelivery_delay_multiplier": -1.5},
+        {"x_redelivery_delay_multiplier": -1},
         {"x_redelivery_delay_multiplier": "2"},
         {"x_redelivery_collision_avoidance_factor": 1.5},
         {"x_max_delivery_attempts": 0},

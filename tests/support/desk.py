@@ -19,7 +19,7 @@ from typing import Any
 from pair import Pair, Peer, method, publish
 from pamqp import commands
 
-from leveret.configured import broker_options
+from leveret.configured import ConfiguredObjects, broker_options
 from leveret.control import ControlTable
 from leveret.engine import VirtualHost
 from leveret.settings import Configuration, load_configuration
@@ -200,18 +200,20 @@ def load(settings: str) -> Configuration:
 class VirtualDesk(Desk):
     """A broker on virtual time and one connection to it, without sockets. `chance`: see `Broker`."""
 
-    def __init__(self, settings: str = "", *, pair: Pair | None = None, **broker: Any) -> None:
-        configuration = load(settings)
-        if pair is None:
+    def __init__(self, settings: str = "", *, beside: VirtualDesk | None = None, **broker: Any) -> None:
+        if beside is None:
+            configuration = load(settings)
             options = broker_options(configuration)
-            pair = Pair(broker={"settings": configuration.repository, "options": options, **broker})
-            pair.broker.replace_diverts(configuration.diverts)
-        self.pair = pair
-        self.peer: Peer = pair.open(channels=3)
+            self.pair = Pair(broker={"settings": configuration.repository, "options": options, **broker})
+            self._objects = ConfiguredObjects(self.pair.broker, configuration)
+            self._objects.apply(configuration)
+        else:
+            self.pair, self._objects = beside.pair, beside._objects
+        self.peer: Peer = self.pair.open(channels=3)
         self.peer.call(PUBLISHES, C.Confirm.Select)
         self._deliveries: list[Got] = []
         self._control = ControlTable()
-        self._control.attach(pair.broker)
+        self._control.attach(self.pair.broker, self._objects)
 
     @property
     def vhost(self) -> VirtualHost:
@@ -301,7 +303,7 @@ class VirtualDesk(Desk):
         self.peer.hang_up()
 
     def other(self) -> VirtualDesk:
-        return VirtualDesk(pair=self.pair)
+        return VirtualDesk(beside=self)
 
     def purge(self, queue: str = "q") -> int:
         return int(self._call(GETS, C.Queue.Purge, queue=queue).frame.message_count)
@@ -323,9 +325,7 @@ class VirtualDesk(Desk):
         self.pair.advance(ms / 1000)
 
     def reload(self, settings: str) -> None:
-        configuration = load(settings)
-        self.pair.broker.replace_settings(configuration.repository, broker_options(configuration))
-        self.pair.broker.replace_diverts(configuration.diverts)
+        self._objects.apply(load(settings))
 
     def command(self, name: str, **arguments: Any) -> Any:
         result = self._control.run(name, arguments)

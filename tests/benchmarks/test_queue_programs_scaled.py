@@ -1,0 +1,33 @@
+"""The benchmark programs about rings and waiting messages, scaled to seconds: they run, and their checks hold."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.mark.parametrize(
+    "program, flags",
+    [
+        ("delays.py", ["--count", "2000", "--seconds", "1"]),
+        ("waiting.py", ["--count", "20000"]),
+        pytest.param(
+            "ring.py",
+            ["--count", "20000", "--rounds", "1"],
+            marks=pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: the load generator cannot be built"),
+        ),
+    ],
+)
+@pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc on this machine: they read the broker's")
+def test_it_runs(program: str, flags: list[str]) -> None:
+    """No message early, twice or missing; a ring of 1,000 holds 1,000; memory a message within its bound."""
+    done = subprocess.run(
+        [sys.executable, str(BENCHMARKS / program), *flags], capture_output=True, text=True, timeout=100
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,52 @@
+"""A delayed message holds up nobody: 100,000 with mixed delays, each due to the nanosecond."""
+
+import random
+
+from leveret.engine import Broker, Delivered, Envelope, ManualClock, User
+from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine.field_table import Field
+
+COUNT, RUN, MS = 100_000, 500, 1_000_000
+USER = User("guest")
+
+
+def test_100_000_mixed_delays_are_exact() -> None:
+    """Published in runs while time passes; every delivery comes at the instant that it is due."""
+    clock, chance = ManualClock(), random.Random(7)
+    broker = Broker(clock)
+    arrived: dict[int, int] = {}
+
+    def flush() -> None:
+        for effect in client.take_outbox():
+            assert isinstance(effect, Delivered)
+            for blob in effect.blobs:
+                arrived[int(PLAIN.split(blob)[1])] = clock.monotonic_ns()
+        client.drained()
+
+    client = broker.connect("/", USER, name="test", flush=flush)
+    session = client.open_session()
+    client.vhost.declare_queue("q", client=client)
+    session.consume(client.vhost.queue("q"), "t", no_ack=True, exclusive=False, arguments={})
+    route = client.vhost.route("", "q", USER)
+    due: dict[int, int] = {}
+
+    def advance_to(until_ns: int) -> None:
+        while (next_ns := broker.next_deadline_ns()) is not None and next_ns <= until_ns:
+            clock.advance_ns(next_ns - clock.monotonic_ns())
+            broker.advance()
+            while broker.end_turn():
+                pass
+        clock.advance_ns(until_ns - clock.monotonic_ns())
+
+    for first in range(0, COUNT, RUN):
+        blobs = []
+        for number in range(first, first + RUN):
+            delay_ms = chance.choice((1, 10, 1000, 60_000, 3_600_000)) + chance.randrange(1000)
+            due[number] = clock.monotonic_ns() + delay_ms * MS
+            body = b"%d" % number
+            blobs.append(PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body))
+        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        session.publish(route, Envelope("", "q", facts), blobs, mandatory=False)
+        advance_to(clock.monotonic_ns() + chance.randrange(5) * MS)
+    advance_to(max(due.values()))
+    assert arrived == due
