@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test lint types check-python peers bench bench-quick clients fuzz soak clean
+.PHONY: serve test lint types check-python peers bench bench-quick bench-queues clients fuzz soak clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -45,6 +45,12 @@ bench: $(VENV)/.dev
 
 bench-quick: $(VENV)/.dev
 	@$(BIN)/python benchmarks/compare.py --quick $(ARGS)
+
+# Full rings, waiting messages, delays.
+bench-queues: $(VENV)/.dev
+	@$(BIN)/python benchmarks/ring.py --out benchmarks/results/ring.json
+	@$(BIN)/python benchmarks/waiting.py --out benchmarks/results/waiting.json
+	@$(BIN)/python benchmarks/delays.py --out benchmarks/results/delays.json
 
 soak: $(VENV)/.dev
 	@$(BIN)/python benchmarks/soak.py $(ARGS)
