@@ -242,18 +242,31 @@ class Broker:
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
-    def emit(self, kind: EventKind, queue: Queue, messages: Sequence[int] = (), **detail: object) -> None:
+    def emit(self, kind: EventKind, queue: Queue, messages: Sequence[Message] = (), **detail: object) -> None:
         """Tell the listeners about messages in a queue. Callers look for listeners first."""
-        event = Event(kind, queue.vhost.name, queue.name, messages, detail or None)
+        ids = [message.id for message in messages]
+        event = Event(kind, queue.vhost.name, queue.name, ids, detail or None, messages)
+        for listener in self.listeners:
+            listener(event)
+
+    def emit_run(self, kind: EventKind, queue: Queue, ids: Sequence[int], envelope: Envelope, **detail: object) -> None:
+        """The same for messages of one run, of which only the ids are known."""
+        event = Event(kind, queue.vhost.name, queue.name, ids, detail or None, envelope)
         for listener in self.listeners:
             listener(event)
 
     def emit_published(
-        self, vhost: VirtualHost, envelope: Envelope, messages: Sequence[int], blobs: Sequence[bytes], **more: object
+        self,
+        vhost: VirtualHost,
+        envelope: Envelope,
+        messages: Sequence[int],
+        blobs: Sequence[bytes],
+        queues: Iterable[Queue],
+        **more: object,
     ) -> None:
-        """Tell the listeners about a run of new messages."""
-        detail: dict[str, object] = {"envelope": envelope, "blobs": blobs, **more}
-        event = Event(EventKind.PUBLISHED, vhost.name, envelope.exchange, messages, detail)
+        """Tell the listeners about a run of new messages, and to which queues they go."""
+        detail: dict[str, object] = {"envelope": envelope, "blobs": blobs, "queues": queues, **more}
+        event = Event(EventKind.PUBLISHED, vhost.name, envelope.exchange, messages, detail, envelope)
         for listener in self.listeners:
             listener(event)
 

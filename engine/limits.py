@@ -124,7 +124,7 @@ def _drop(queue: "Queue", message: Message, reason: str) -> None:
     """It never came in."""
     queue.counters.dropped += 1
     if queue.broker.listeners:
-        queue.broker.emit(EventKind.DROPPED, queue, (message.id,), reason=reason)
+        queue.broker.emit(EventKind.DROPPED, queue, (message,), reason=reason)
 
 
 def is_full(queue: "Queue") -> bool:
@@ -149,7 +149,7 @@ def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Seq
     broker = queue.broker
     queue.counters.enqueued += len(blobs)
     if broker.listeners:
-        broker.emit(EventKind.ENQUEUED, queue, range(first_id, first_id + len(blobs)))
+        broker.emit_run(EventKind.ENQUEUED, queue, range(first_id, first_id + len(blobs)), envelope)
     if queue.consumers and not ready:
         taken = queue.hand_over(first_id, envelope, blobs)
         first_id += taken
@@ -158,8 +158,10 @@ def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Seq
     dropped = before + count - max(min(before + count, ring_size), before)
     queue.counters.replaced += dropped
     if dropped and broker.listeners:
-        ids = [message.id for message in islice(ready, dropped)]
-        broker.emit(EventKind.EVICTED, queue, [*ids, *range(first_id, first_id + dropped - len(ids))])
+        if before:
+            broker.emit(EventKind.EVICTED, queue, list(islice(ready, dropped)))
+        if dropped > before:
+            broker.emit_run(EventKind.EVICTED, queue, range(first_id, first_id + dropped - before), envelope)
     from_ready = min(dropped, before)
     if from_ready == before:
         ready.clear()
@@ -176,7 +178,7 @@ def _evict_head(queue: "Queue") -> None:
     if queue.octets is not None:
         queue.count_out((gone,))
     if queue.broker.listeners:
-        queue.broker.emit(EventKind.EVICTED, queue, (gone.id,))
+        queue.broker.emit(EventKind.EVICTED, queue, (gone,))
 
 
 def _would_overflow(queue: "Queue", message: Message) -> bool:

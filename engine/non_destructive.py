@@ -55,7 +55,7 @@ class NonDestructiveQueue(Queue):
         if self.octets is not None:
             self.octets += len(message.blob)
         if self.broker.listeners:
-            self.broker.emit(EventKind.ENQUEUED, self, (message.id,))
+            self.broker.emit(EventKind.ENQUEUED, self, (message,))
         if self._key_of is not None:
             self._replace_older(message, self._key_of(message))
         self.broker.mark(self)
@@ -74,7 +74,7 @@ class NonDestructiveQueue(Queue):
         """Counted, and kept."""
         self.counters.acknowledged += len(messages)
         if self.broker.listeners:
-            self.broker.emit(EventKind.ACKED, self, [message.id for message in messages], kept=True)
+            self.broker.emit(EventKind.ACKED, self, messages, kept=True)
 
     def place_due(self, messages: list[Message]) -> None:
         """Delayed messages whose time has come, at the places of their ids; nobody misses them."""
@@ -107,7 +107,7 @@ class NonDestructiveQueue(Queue):
         if back:
             self.counters.requeued += len(back)
             if self.broker.listeners:
-                self.broker.emit(EventKind.REQUEUED, self, [message.id for message in back], why=why)
+                self.broker.emit(EventKind.REQUEUED, self, back, why=why)
             self.broker.mark(self)
         self.kill(dead, reason=DELIVERY_LIMIT)
 

@@ -214,7 +214,7 @@ class Queue:
         count = len(blobs)
         self.counters.enqueued += count
         if self.broker.listeners:
-            self.broker.emit(EventKind.ENQUEUED, self, range(first_id, first_id + count))
+            self.broker.emit_run(EventKind.ENQUEUED, self, range(first_id, first_id + count), envelope)
         taken = 0
         if self.consumers and not self.ready:
             taken = self.hand_over(first_id, envelope, blobs)
@@ -228,7 +228,7 @@ class Queue:
         """Count a new message in; True when a waiting consumer took it at once, so that no limit concerns it."""
         self.counters.enqueued += 1
         if self.broker.listeners:
-            self.broker.emit(EventKind.ENQUEUED, self, (message.id,))
+            self.broker.emit(EventKind.ENQUEUED, self, (message,))
         if self.octets is not None:
             self.octets += len(message.blob)
         if self.ready or self.groups is not None or not rota.has_waiting(self):
@@ -242,10 +242,11 @@ class Queue:
         self.counters.enqueued += 1
         if self.octets is not None:
             self.octets += len(message.blob)
-        self.scheduled.add(min(due_ns, message.expires_ns) if message.expires_ns else due_ns, message)
+        due_ns = min(due_ns, message.expires_ns) if message.expires_ns else due_ns
+        self.scheduled.add(due_ns, message)
         if self.broker.listeners:
-            self.broker.emit(EventKind.ENQUEUED, self, (message.id,))
-            self.broker.emit(EventKind.SCHEDULED, self, (message.id,), why="published")
+            self.broker.emit(EventKind.ENQUEUED, self, (message,))
+            self.broker.emit(EventKind.SCHEDULED, self, (message,), why="published", due_ns=(due_ns,))
 
     def has_groups(self) -> None:
         """From now on messages of groups are here."""
@@ -313,7 +314,7 @@ class Queue:
         else:
             self.counters.requeued += len(messages)
             if self.broker.listeners:
-                self.broker.emit(EventKind.REQUEUED, self, [message.id for message in reversed(messages)], why=why)
+                self.broker.emit(EventKind.REQUEUED, self, messages[::-1], why=why)
             self.merge(messages)
             self.broker.mark(self)
         if self.expiring:
@@ -352,7 +353,7 @@ class Queue:
         if self.octets is not None:
             self.count_out((older,))
         if self.broker.listeners:
-            self.broker.emit(EventKind.REPLACED, self, (older.id,))
+            self.broker.emit(EventKind.REPLACED, self, (older,))
 
     # -- out --------------------------------------------------------------------------------------------------------
 
@@ -411,7 +412,7 @@ class Queue:
         if self.octets is not None:
             self.count_out(messages)
         if self.broker.listeners:
-            self.broker.emit(EventKind.ACKED, self, [message.id for message in messages])
+            self.broker.emit(EventKind.ACKED, self, messages)
 
     def purge(self) -> int:
         """Drop all ready and scheduled messages; returns how many. The memory is given back in slices."""
@@ -430,7 +431,7 @@ class Queue:
         if self.octets is not None:
             self.count_out(gone)
         if self.broker.listeners:
-            self.broker.emit(EventKind.PURGED, self, [message.id for message in gone])
+            self.broker.emit(EventKind.PURGED, self, list(gone))
 
     def kill_or_keep(self, messages: list[Message], *, reason: str) -> None:
         """Messages that were out and must not come back, unless their dead-letter address takes nothing now."""
@@ -465,7 +466,7 @@ class Queue:
             self.counters.killed += count
         if self.broker.listeners:
             detail = {} if target is None else {"to": target}
-            self.broker.emit(kind, self, [message.id for message in messages], reason=reason, **detail)
+            self.broker.emit(kind, self, messages, reason=reason, **detail)
         if target is not None:
             self.broker.bury(self, messages, reason)
 
@@ -524,7 +525,7 @@ class Queue:
         if self.octets is not None:
             self.count_out((message,))
         if self.broker.listeners:
-            self.broker.emit(EventKind.CANCELLED, self, (id_,))
+            self.broker.emit(EventKind.CANCELLED, self, (message,))
         self.await_due()
         return True
 

@@ -29,6 +29,7 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
     dead: list[Message] = []
     back: list[Message] = []
     waiting: list[Message] = []
+    due: list[int] = []  # when each of them is
     evicted: list[Message] = []
     purged: list[Message] = []
     limit = None if is_own_dead_letter_target(queue) else rules.max_delivery_attempts
@@ -61,6 +62,7 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
                 due_ns = min(due_ns, message.expires_ns)  # it expires on time also while it waits
             queue.scheduled.add(due_ns, message)
             waiting.append(message)
+            due.append(due_ns)
     if dead:
         queue.lose(dead[::-1], DELIVERY_LIMIT)
     if evicted:
@@ -69,12 +71,12 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
         queue.purge_these(purged[::-1])
     if waiting:
         if broker.listeners:
-            broker.emit(EventKind.SCHEDULED, queue, _ids(waiting), why=why)
+            broker.emit(EventKind.SCHEDULED, queue, waiting[::-1], why=why, due_ns=due[::-1])
         queue.await_due()
     if back:
         queue.counters.requeued += len(back)
         if broker.listeners:
-            broker.emit(EventKind.REQUEUED, queue, _ids(back), why=why)
+            broker.emit(EventKind.REQUEUED, queue, back[::-1], why=why)
         insert(queue, back)
 
 
@@ -119,7 +121,7 @@ def come_due(queue: "Queue") -> None:
         queue.lose(expired, EXPIRED)
     if due:
         if queue.broker.listeners:
-            queue.broker.emit(EventKind.DUE, queue, [message.id for message in due])
+            queue.broker.emit(EventKind.DUE, queue, due)
         due.sort(key=lambda message: message.id)
         published = [message for message in due if not message.deliveries]  # its publication was delayed
         returned = [message for message in reversed(due) if message.deliveries]
@@ -150,7 +152,7 @@ def evict(queue: "Queue", messages: list[Message]) -> None:
     if queue.octets is not None:
         queue.count_out(messages)
     if queue.broker.listeners:
-        queue.broker.emit(EventKind.EVICTED, queue, [message.id for message in messages])
+        queue.broker.emit(EventKind.EVICTED, queue, messages)
 
 
 def is_own_dead_letter_target(queue: "Queue") -> bool:
@@ -179,7 +181,3 @@ def dead_letters_are_refused(queue: "Queue") -> bool:
 def tell_count(queue: "Queue", message: Message, attempts: int) -> None:
     """From now on deliveries say how often it was tried (x-delivery-count; page 5.6)."""
     queue.add_headers(message, {DELIVERY_COUNT: Field("l", attempts)})
-
-
-def _ids(messages: list[Message]) -> list[int]:
-    return [message.id for message in reversed(messages)]

@@ -136,7 +136,7 @@ class Session:
         message.deliveries += 1
         queue.counters.delivered += 1
         if self.client.broker.listeners:
-            self.client.broker.emit(EventKind.DELIVERED, queue, (message.id,))
+            self.client.broker.emit(EventKind.DELIVERED, queue, (message,))
         if no_ack:
             queue.acknowledged([message])
         else:
@@ -196,9 +196,9 @@ class Session:
             queue.unacked += count
         self.client.put(Delivered(consumer, tag, envelope, False, blobs), octets + count * DELIVERY_OVERHEAD)
         if queue.broker.listeners:
-            self._tell_delivered(consumer, ids)
+            queue.broker.emit_run(EventKind.DELIVERED, queue, ids, envelope, consumer=consumer.tag)
             if consumer.no_ack:
-                queue.broker.emit(EventKind.ACKED, queue, ids)
+                queue.broker.emit_run(EventKind.ACKED, queue, ids, envelope)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         """Hand over messages from the ready list, as runs of one envelope and redelivered flag."""
@@ -225,7 +225,7 @@ class Session:
         self.next_tag = first_tag + count
         queue.counters.delivered += count
         if queue.broker.listeners:
-            self._tell_delivered(consumer, [message.id for message in messages])
+            queue.broker.emit(EventKind.DELIVERED, queue, messages, consumer=consumer.tag)
         if consumer.no_ack:
             queue.acknowledged(messages)
         else:
@@ -233,9 +233,6 @@ class Session:
             consumer.unacked += count
             self.unacked_by_consumers += count
             queue.unacked += count
-
-    def _tell_delivered(self, consumer: Consumer, ids: Sequence[int]) -> None:
-        self.client.broker.emit(EventKind.DELIVERED, consumer.queue, ids, consumer=consumer.tag)
 
     # -- settling ---------------------------------------------------------------------------------------------------
 

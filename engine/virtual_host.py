@@ -440,10 +440,9 @@ class VirtualHost:
         count = len(ready)
         queue.counters.deleted += count + (0 if queue.keeps else queue.unacked)
         if self.broker.listeners:
-            gone = [message.id for message in ready]
-            if not queue.keeps:
-                gone += [message.id for message in self.broker.unacked_of(queue)]
-            self.broker.emit(EventKind.DELETED, queue, sorted(gone))
+            gone = [*ready, *(() if queue.keeps else self.broker.unacked_of(queue))]
+            gone.sort(key=lambda message: message.id)
+            self.broker.emit(EventKind.DELETED, queue, gone)
         self.broker.counters.add(queue.counters)
         self.broker.free(ready)
         self._changed(EventKind.UNDECLARED, queue.name, what="queue")
@@ -528,11 +527,11 @@ class VirtualHost:
         broker.next_id = first_id + count
         counters = broker.counters
         counters.published += count
-        if broker.listeners:
-            broker.emit_published(self, envelope, range(first_id, first_id + count), blobs)
         queues = route.queues
         if queues is None:
             return self._publish_each(route, envelope, blobs, first_id, due_ns)
+        if broker.listeners:
+            broker.emit_published(self, envelope, range(first_id, first_id + count), blobs, queues)
         if queues:
             counters.routed += count
             if len(queues) == 1:
@@ -554,6 +553,8 @@ class VirtualHost:
         refused = []
         for offset, blob in enumerate(blobs):
             queues = self.reach(route.exchange, route.routing_key, envelope.headers(blob))
+            if self.broker.listeners:
+                self.broker.emit_published(self, envelope, (first_id + offset,), (blob,), queues)
             if queues:
                 counters.routed += 1
                 outcomes = [queue.enqueue(first_id + offset, envelope, (blob,), due_ns) for queue in queues]
@@ -609,7 +610,7 @@ class VirtualHost:
             broker.next_id = id_ + 1
             broker.counters.published += 1
             if broker.listeners:
-                broker.emit_published(self, envelope, (id_,), (blob,), cause="retroactive")
+                broker.emit_published(self, envelope, (id_,), (blob,), (queue,), cause="retroactive")
             broker.counters.routed += 1
             queue.enqueue(id_, envelope, (blob,))
             broker.mark(queue)
@@ -641,9 +642,9 @@ class VirtualHost:
         id_ = broker.next_id
         broker.next_id = id_ + 1
         broker.counters.published += 1
-        if broker.listeners:
-            broker.emit_published(self, envelope, (id_,), (letter.blob,), cause=letter.reason)
         queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
+        if broker.listeners:
+            broker.emit_published(self, envelope, (id_,), (letter.blob,), queues, cause=letter.reason)
         if queues:
             broker.counters.routed += 1
             for queue in queues:
