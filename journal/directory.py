@@ -1,0 +1,116 @@
+"""The directory of a journal: who may write in it, what it is, what lies where.
+
+`format` (JSON: what this is, version, journal id), `lock` (held while a broker runs), `<LSN>.log` (segments),
+`readers/<name>.json` (`{"lsn": N}`: the first LSN that a reader still needs).
+"""
+
+import json
+import os
+import re
+
+from .errors import DirectoryLocked, ForeignDirectory, JournalError
+from .files import REAL, Files, read_file, replace_file
+from .segment import segments_in
+
+FORMAT, LOCK, READERS = "format", "lock", "readers"
+FORMAT_NAME, FORMAT_VERSION = "leveret-journal", 1
+READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+class Directory:
+    """A journal's directory that this process alone may write in, until `close`."""
+
+    def __init__(self, files: Files, path: str, journal_id: bytes, lock: int) -> None:
+        self.files = files
+        self.path = path
+        self.journal_id = journal_id
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: str, files: Files = REAL, *, new_id: bytes | None = None) -> "Directory":
+        """Lock it, and make it if it is not there. `new_id`: 16 octets, random unless given.
+
+        Raises: DirectoryLocked, ForeignDirectory, OSError.
+        """
+        files.make_directory(path)
+        lock = files.lock(os.path.join(path, LOCK))
+        if lock is None:
+            raise DirectoryLocked(f"{path}: another process has this journal open")
+        try:
+            if FORMAT not in files.names(path):
+                if segments_in(files, path):
+                    raise ForeignDirectory(f"{path}: there are segments but no file {FORMAT!r}: not a whole journal")
+                files.make_directory(os.path.join(path, READERS))
+                identity = {"format": FORMAT_NAME, "version": FORMAT_VERSION, "id": (new_id or os.urandom(16)).hex()}
+                replace_file(files, path, FORMAT, json.dumps(identity).encode() + b"\n")
+                files.sync_directory(os.path.dirname(os.path.abspath(path)))
+            return cls(files, path, read_identity(path, files), lock)
+        except BaseException:
+            files.close(lock)
+            raise
+
+    def close(self) -> None:
+        """Let others in."""
+        self.files.close(self._lock)
+
+
+def read_identity(path: str, files: Files = REAL) -> bytes:
+    """The id of the journal there; nothing is locked or changed. Raises: ForeignDirectory, OSError."""
+    if FORMAT not in files.names(path):
+        raise ForeignDirectory(f"{path}: no journal here (there is no file {FORMAT!r})")
+    try:
+        identity = json.loads(read_file(files, os.path.join(path, FORMAT)))
+        name, version, journal_id = identity["format"], identity["version"], bytes.fromhex(identity["id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's") from error
+    if name != FORMAT_NAME or len(journal_id) != 16:
+        raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's")
+    if version != FORMAT_VERSION:
+        raise ForeignDirectory(f"{path}: journal format {version}, this program reads {FORMAT_VERSION}")
+    return journal_id
+
+
+def find_journal(path: str, files: Files = REAL) -> str:
+    """The journal's directory, given that or the broker's data directory above it."""
+    inner = os.path.join(path, "journal")
+    return inner if FORMAT not in files.names(path) and FORMAT in files.names(inner) else path
+
+
+# -- readers --------------------------------------------------------------------------------------------------------
+
+
+def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None:
+    """Say that reader `name` still needs the records from `lsn` on: their segments stay. Durable when it returns.
+
+    Raises: ValueError (letters, digits, `_.-`), OSError.
+    """
+    if not READER_NAME.fullmatch(name) or name.startswith("."):
+        raise ValueError(f"{name!r} is no name for a reader")
+    directory = os.path.join(path, READERS)
+    files.make_directory(directory)
+    replace_file(files, directory, f"{name}.json", json.dumps({"lsn": lsn}).encode() + b"\n")
+
+
+def forget_reader(path: str, name: str, files: Files = REAL) -> None:
+    """The reader needs nothing any more."""
+    directory = os.path.join(path, READERS)
+    if f"{name}.json" in files.names(directory):
+        files.unlink(os.path.join(directory, f"{name}.json"))
+        files.sync_directory(directory)
+
+
+def reader_offsets(path: str, files: Files = REAL) -> dict[str, int]:
+    """Reader -> the first LSN that it needs. Raises: JournalError for a file that cannot be understood."""
+    directory = os.path.join(path, READERS)
+    offsets: dict[str, int] = {}
+    for name in files.names(directory):
+        if not name.endswith(".json"):
+            continue
+        try:
+            lsn = json.loads(read_file(files, os.path.join(directory, name)))["lsn"]
+            if not isinstance(lsn, int) or isinstance(lsn, bool) or lsn < 0:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            raise JournalError(f"{os.path.join(directory, name)}: not a reader's offset; nothing is deleted") from error
+        offsets[name.removesuffix(".json")] = lsn
+    return offsets

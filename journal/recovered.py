@@ -1,0 +1,194 @@
+"""What is in one queue, in columns: about 21 octets a message, so that millions can be recovered in little memory.
+
+Message ids rise in the order of publishing, which is nearly always the order of enqueuing; the few that come late (a
+transaction, a dead letter of an older id) go to a dictionary until the next compaction.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import NamedTuple
+
+COMPACT_MIN = 4096
+
+
+class MessageState(NamedTuple):
+    """What a message in a queue has been through; most have the default."""
+
+    deliveries: int = 0  # as `requeued` said; more than 0 means redelivered
+    uncounted: int = 0  # of them, those that were no attempt
+    due_ms: int = 0  # wall time until which it waits; 0: ready
+    priority: int = 0
+
+
+FRESH = MessageState()
+
+
+class RecoveredMessage(NamedTuple):
+    """One message in one queue. Its content is at `content_lsn` (`ContentReader.read`)."""
+
+    id: int
+    content_lsn: int
+    size: int  # octets of body
+    expires_ms: int  # wall time; 0: never
+    state: MessageState
+
+    @property
+    def redelivered(self) -> bool:
+        """Whether it was handed out before."""
+        return self.state.deliveries > 0
+
+
+class RecoveredQueue:
+    """The messages of one queue, by id."""
+
+    __slots__ = ("_expires", "_gone", "_gone_count", "_head", "_ids", "_late", "_lsns", "_sizes", "states")
+
+    def __init__(self) -> None:
+        self._ids = array("q")
+        self._lsns = array("q")
+        self._sizes = array("I")
+        self._expires: array[int] | None = None  # only when some message has one
+        self._gone = bytearray()
+        self._gone_count = 0
+        self._head = 0  # everything before it is gone
+        self._late: dict[int, tuple[int, int, int]] = {}
+        self.states: dict[int, MessageState] = {}
+
+    def __len__(self) -> int:
+        return len(self._ids) - self._gone_count + len(self._late)
+
+    # -- what records do to it ----------------------------------------------------------------------------------------
+
+    def add(self, id_: int, content_lsn: int, size: int, expires_ms: int) -> None:
+        """Enqueued; also again, as a snapshot and a replay both say it."""
+        ids = self._ids
+        if not ids or id_ > ids[-1]:
+            if expires_ms and self._expires is None:
+                self._expires = array("q", bytes(8 * len(ids)))
+            ids.append(id_)
+            self._lsns.append(content_lsn)
+            self._sizes.append(size)
+            self._gone.append(0)
+            if self._expires is not None:
+                self._expires.append(expires_ms)
+            return
+        at = self._find(id_)
+        if at is None or self._gone[at]:
+            self._late[id_] = (content_lsn, size, expires_ms)
+            return
+        self._lsns[at], self._sizes[at] = content_lsn, size
+        if expires_ms and self._expires is None:
+            self._expires = array("q", bytes(8 * len(ids)))
+        if self._expires is not None:
+            self._expires[at] = expires_ms
+
+    def remove(self, id_: int) -> bool:
+        """Settled. False: it was not there."""
+        if self.states:
+            self.states.pop(id_, None)
+        if self._late and self._late.pop(id_, None) is not None:
+            return True
+        at = self._find(id_)
+        if at is None or self._gone[at]:
+            return False
+        self._gone[at] = 1
+        self._gone_count += 1
+        if at == self._head:
+            self._head += 1
+        if self._gone_count > COMPACT_MIN and self._gone_count * 2 > len(self._ids):
+            self._compact()
+        return True
+
+    def remove_range(self, first_id: int, last_id: int) -> None:
+        """Settled, all from one id to another."""
+        start, end = bisect_left(self._ids, first_id), bisect_right(self._ids, last_id)
+        self._gone_count += self._gone.count(0, start, end)
+        self._gone[start:end] = b"\1" * (end - start)
+        for id_ in [id_ for id_ in self._late if first_id <= id_ <= last_id]:
+            del self._late[id_]
+        for id_ in [id_ for id_ in self.states if first_id <= id_ <= last_id]:
+            del self.states[id_]
+        if self._gone_count > COMPACT_MIN and self._gone_count * 2 > len(self._ids):
+            self._compact()
+
+    def move(self, id_: int, content_lsn: int) -> bool:
+        """Its content is now elsewhere. False: it is not here."""
+        if id_ in self._late:
+            self._late[id_] = (content_lsn, *self._late[id_][1:])
+            return True
+        at = self._find(id_)
+        if at is None or self._gone[at]:
+            return False
+        self._lsns[at] = content_lsn
+        return True
+
+    def change(self, id_: int, state: MessageState) -> None:
+        """Its state is this now. Without effect when it is not here."""
+        if id_ in self:
+            if state == FRESH:
+                self.states.pop(id_, None)
+            else:
+                self.states[id_] = state
+
+    def __contains__(self, id_: int) -> bool:
+        if id_ in self._late:
+            return True
+        at = self._find(id_)
+        return at is not None and not self._gone[at]
+
+    def _find(self, id_: int) -> int | None:
+        ids, head = self._ids, self._head
+        if head < len(ids) and ids[head] == id_:
+            return head
+        at = bisect_left(ids, id_)
+        return at if at < len(ids) and ids[at] == id_ else None
+
+    def _compact(self) -> None:
+        """Leave out what is gone, put the late ones in their places."""
+        rows = sorted(self._rows()) if self._late else self._rows()
+        ids, lsns, sizes, expires = array("q"), array("q"), array("I"), array("q")
+        for id_, lsn, size, expires_ms in rows:
+            ids.append(id_)
+            lsns.append(lsn)
+            sizes.append(size)
+            expires.append(expires_ms)
+        self._ids, self._lsns, self._sizes = ids, lsns, sizes
+        self._expires = expires if any(expires) else None
+        self._gone, self._gone_count, self._head, self._late = bytearray(len(ids)), 0, 0, {}
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def _rows(self) -> Iterator[tuple[int, int, int, int]]:
+        expires = self._expires
+        for at, (id_, lsn, size, gone) in enumerate(zip(self._ids, self._lsns, self._sizes, self._gone)):
+            if not gone:
+                yield id_, lsn, size, expires[at] if expires is not None else 0
+        for id_, (lsn, size, expires_ms) in self._late.items():
+            yield id_, lsn, size, expires_ms
+
+    def messages(self) -> Iterator[RecoveredMessage]:
+        """What is in the queue, ids rising; nothing may be added or removed meanwhile."""
+        if self._late or self._gone_count:
+            self._compact()
+        states = self.states
+        for id_, lsn, size, expires_ms in self._rows():
+            yield RecoveredMessage(id_, lsn, size, expires_ms, states.get(id_, FRESH))
+
+    def ids(self) -> "array[int]":
+        """The ids, rising."""
+        self._compact()
+        return self._ids
+
+    def columns(self) -> tuple["array[int]", "array[int]", "array[int]", "array[int] | None"]:
+        """Ids (rising), LSNs of contents, octets of bodies, expiries in wall ms (None: nothing expires).
+
+        They are the queue's own: read them, don't keep them.
+        """
+        self._compact()
+        return self._ids, self._lsns, self._sizes, self._expires
+
+    @property
+    def size_bytes(self) -> int:
+        """Octets of all bodies. O(n)."""
+        return sum(row[2] for row in self._rows())

@@ -1,0 +1,336 @@
+"""Recovery: from segments to what the broker was: topology, and the messages of each queue with their states.
+
+One forward pass from the begin of the last whole checkpoint (or the first segment). Every record says what is from then
+on, so a message that a snapshot and the records around it both speak of comes out once and right. A queue is made of
+columns (`RecoveredQueue`); contents stay on the disk and are known by LSN.
+Source: Spark page, section 4; queues page C.5; rulings 21, 22; address-settings page 5.7 (delivery counts).
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from .block import Block
+from .errors import BadRecord, Damaged
+from .files import Files
+from .heap import (
+    IS_DURABLE,
+    Bound,
+    Declared,
+    Head,
+    decode_bound,
+    decode_content,
+    decode_declared,
+    decode_define,
+    decode_head,
+    decode_link,
+    decode_text,
+)
+from .names import Names
+from .record import (
+    BOUND,
+    CHECKPOINT,
+    COUNTED,
+    DECLARED,
+    DEFINE,
+    DELIVERED,
+    DUE,
+    DURABLE,
+    ENQUEUED,
+    EXCHANGE,
+    HEAD,
+    KEPT,
+    MOVED,
+    PUBLISHED,
+    QUEUE,
+    RANGE,
+    REQUEUED,
+    SCHEDULED,
+    SETTINGS_CHANGED,
+    SNAPSHOT,
+    TERMINAL_CODES,
+    UNBOUND,
+    UNDECLARED,
+    Fields,
+)
+from .recovered import FRESH, RecoveredQueue
+from .segment import Scan, Segment, path_of, read_footer, segments_in
+from .snapshot import load_part
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the journal says is there."""
+
+    journal_id: bytes = bytes(16)
+    names: Names = field(default_factory=Names)
+    #: id -> its declaration, in the order of declaring. The name and virtual host are in `names`.
+    objects: dict[int, Declared] = field(default_factory=dict)
+    #: (source exchange id, binding), in the order of binding.
+    bindings: dict[tuple[int, Bound], None] = field(default_factory=dict)
+    #: queue id -> its messages; a durable queue without messages may be absent.
+    queues: dict[int, RecoveredQueue] = field(default_factory=dict)
+    #: last text of `settings_changed`, by its `arg`.
+    settings: dict[int, str] = field(default_factory=dict)
+    next_message_id: int = 1
+    next_lsn: int = 1
+    checkpoint_begin: int = 0
+    checkpoint_end: int = 0
+    segments: list[Segment] = field(default_factory=list)
+    #: octets of the newest segment that were cut: a write that a crash interrupted.
+    torn_bytes: int = 0
+    #: messages whose content a repair lost: they are not in `queues`.
+    lost_messages: int = 0
+    record_count: int = 0
+
+    def queue(self, queue_id: int) -> RecoveredQueue:
+        """The messages of a queue."""
+        found = self.queues.get(queue_id)
+        if found is None:
+            found = self.queues[queue_id] = RecoveredQueue()
+        return found
+
+
+def recover(files: Files, directory: str) -> Recovered:
+    """Read the journal in a directory; changes nothing.
+
+    A torn tail is reported in `torn_bytes`; it starts at `segments[-1].size`. Raises: Damaged, OSError.
+    """
+    bases = segments_in(files, directory)
+    found = Recovered()
+    if not bases:
+        return found
+    last = _scan_facts(files, directory, bases[-1])
+    if last is None:  # the newest was being made when the power went: nothing was in it
+        found.next_lsn = bases.pop()
+        if not bases:
+            return found
+        last = _scan_facts(files, directory, bases[-1])
+    begin = last.checkpoint_begin if last is not None else 0
+    start = max(bisect_right(bases, begin) - 1, 0)
+    if begin and begin < bases[start]:
+        raise Damaged(
+            os.path.basename(path_of(directory, bases[start])),
+            0,
+            f"the segment with the checkpoint at {begin} is missing",
+        )
+    replay = _Replay(found, begin)
+    for index in range(start):
+        _skip_segment(files, directory, bases[index], bases[index + 1], found)
+    for index in range(start, len(bases)):
+        base_lsn, is_last = bases[index], index == len(bases) - 1
+        if index > start and base_lsn != found.next_lsn:
+            name = os.path.basename(path_of(directory, base_lsn))
+            raise Damaged(name, 0, f"records {found.next_lsn} to {base_lsn - 1} before it are missing")
+        _replay_segment(files, directory, base_lsn, is_last, replay)
+    found.checkpoint_begin, found.checkpoint_end = (
+        (last.checkpoint_begin, last.checkpoint_end) if last is not None else (0, 0)
+    )
+    return found
+
+
+def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, found: Recovered) -> None:
+    """A segment from before the checkpoint: only its footer is read (its contents when somebody asks for them)."""
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        segment = read_footer(files, handle)
+    except BadRecord:
+        segment = None
+    finally:
+        files.close(handle)
+    name = os.path.basename(path_of(directory, base_lsn))
+    if segment is None or segment.base_lsn != base_lsn:
+        raise Damaged(name, 0, "no footer at its end: the segment is cut, or its end is damaged")
+    if segment.end_lsn != next_base:
+        raise Damaged(name, segment.size, f"records {segment.end_lsn} to {next_base - 1} behind it are missing")
+    found.segments.append(segment)
+
+
+def _scan_facts(files: Files, directory: str, base_lsn: int) -> Segment | None:
+    """What a segment is, block by block (its footer need not be there). None: it has no whole block."""
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        scan = Scan(files, handle, base_lsn)
+        segment: Segment | None = None
+        for block in scan:
+            if segment is None:
+                try:
+                    head = _head_of(block)
+                except BadRecord as error:
+                    raise Damaged(os.path.basename(path_of(directory, base_lsn)), 0, str(error)) from error
+                segment = Segment(base_lsn, head.checkpoint_begin, head.checkpoint_end)
+            segment.note(block)
+        if segment is None:
+            scan.check_tail(os.path.basename(path_of(directory, base_lsn)), is_last=True)
+        elif scan.sealed:
+            segment.sealed = True
+        return segment
+    finally:
+        files.close(handle)
+
+
+def _head_of(block: Block) -> Head:
+    for fields in block.fields():
+        if fields[4] == HEAD:
+            return decode_head(block.heap_of(fields))
+        break
+    raise BadRecord("a segment that does not begin with its head")
+
+
+def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, replay: "_Replay") -> None:
+    name = os.path.basename(path_of(directory, base_lsn))
+    handle = files.open(path_of(directory, base_lsn))
+    found = replay.found
+    try:
+        scan = Scan(files, handle, base_lsn)
+        segment = Segment(base_lsn)
+        for block in scan:
+            try:
+                if not segment.size:
+                    head = _head_of(block)
+                    segment.checkpoint_begin, segment.checkpoint_end = head.checkpoint_begin, head.checkpoint_end
+                segment.note(block)
+                replay.block(block)
+            except BadRecord as error:
+                raise Damaged(name, block.offset, str(error)) from error
+            replay.gaps += scan.gaps[len(replay.gaps) :]
+        torn = scan.check_tail(name, is_last=is_last)
+        segment.sealed = scan.sealed
+        found.torn_bytes += torn
+        found.segments.append(segment)
+        found.next_lsn = max(scan.lsn, base_lsn)
+    finally:
+        files.close(handle)
+
+
+class _Replay:
+    """Applies records to a `Recovered`."""
+
+    def __init__(self, found: Recovered, begin: int) -> None:
+        self.found = found
+        self.begin = begin
+        self.gaps: list[tuple[int, int]] = []
+        self._handlers: dict[int, Callable[[Fields, int, Block], None]] = {
+            DEFINE: self._define,
+            HEAD: self._head,
+            PUBLISHED: self._published,
+            DELIVERED: self._delivered,
+            REQUEUED: self._requeued,
+            SCHEDULED: self._scheduled,
+            DUE: self._due,
+            MOVED: self._moved,
+            DECLARED: self._declared,
+            UNDECLARED: self._undeclared,
+            BOUND: self._bound,
+            UNBOUND: self._unbound,
+            SETTINGS_CHANGED: self._settings_changed,
+            SNAPSHOT: self._snapshot,
+            CHECKPOINT: self._checkpoint,
+        }
+
+    def block(self, block: Block) -> None:
+        """All records of a block. Records before the checkpoint's begin only give names and ids."""
+        lsn, begin, handlers = block.header.base_lsn, self.begin, self._handlers
+        queues, queue_of = self.found.queues, self.found.queue
+        self.found.record_count += block.header.record_count
+        for fields in block.fields():
+            kind = fields[4]
+            if lsn < begin:
+                if kind in (DEFINE, HEAD):
+                    handlers[kind](fields, lsn, block)
+            elif kind == ENQUEUED:
+                if fields[5] & DURABLE:
+                    link = fields[16]
+                    at = lsn - link if link else decode_link(block.heap_of(fields))
+                    if self.gaps and self._is_lost(at):
+                        self.found.lost_messages += 1
+                    else:
+                        queue_of(fields[9]).add(fields[1], at, fields[14], fields[2])
+            elif kind in TERMINAL_CODES:
+                queue = queues.get(fields[9])
+                if queue is not None and not fields[5] & KEPT:
+                    if fields[5] & RANGE:
+                        queue.remove_range(fields[1], fields[2])
+                    else:
+                        queue.remove(fields[1])
+            else:
+                handler = handlers.get(kind)
+                if handler is not None:
+                    handler(fields, lsn, block)
+            lsn += 1
+
+    def _is_lost(self, lsn: int) -> bool:
+        return any(first <= lsn < behind for first, behind in self.gaps)
+
+    def _define(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.names.set(fields[2], decode_define(block.heap_of(fields)))
+
+    def _head(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.journal_id = decode_head(block.heap_of(fields)).journal_id
+        self.found.names.next_id = max(self.found.names.next_id, fields[2])
+        self.found.next_message_id = max(self.found.next_message_id, fields[1])
+
+    def _published(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.next_message_id = max(self.found.next_message_id, fields[1] + 1)
+
+    def _delivered(self, fields: Fields, lsn: int, block: Block) -> None:
+        if fields[5] & COUNTED and (queue := self.found.queues.get(fields[9])) is not None:
+            state = queue.states.get(fields[1], FRESH)
+            queue.change(fields[1], state._replace(deliveries=fields[12], due_ms=0))
+
+    def _requeued(self, fields: Fields, lsn: int, block: Block) -> None:
+        queue = self.found.queues.get(fields[9])
+        if queue is not None:
+            state = queue.states.get(fields[1], FRESH)
+            queue.change(fields[1], state._replace(deliveries=fields[12], uncounted=fields[16], due_ms=fields[2]))
+
+    def _scheduled(self, fields: Fields, lsn: int, block: Block) -> None:
+        queue = self.found.queues.get(fields[9])
+        if queue is not None:
+            state = queue.states.get(fields[1], FRESH)
+            counts = {"deliveries": fields[12], "uncounted": fields[16]} if fields[12] else {}
+            queue.change(fields[1], state._replace(due_ms=fields[2], **counts))
+
+    def _due(self, fields: Fields, lsn: int, block: Block) -> None:
+        queue = self.found.queues.get(fields[9])
+        if queue is not None and (state := queue.states.get(fields[1])) is not None:
+            queue.change(fields[1], state._replace(due_ms=0))
+
+    def _moved(self, fields: Fields, lsn: int, block: Block) -> None:
+        for queue_id in decode_content(block.heap_of(fields)).queue_ids:
+            queue = self.found.queues.get(queue_id)
+            if queue is not None:
+                queue.move(fields[1], lsn)
+
+    def _declared(self, fields: Fields, lsn: int, block: Block) -> None:
+        declared = decode_declared(block.heap_of(fields))
+        if declared.properties & IS_DURABLE:
+            self.found.objects[fields[9] or fields[8] or fields[2]] = declared
+
+    def _undeclared(self, fields: Fields, lsn: int, block: Block) -> None:
+        found = self.found
+        id_ = fields[9] or fields[8] or fields[2]
+        found.objects.pop(id_, None)
+        found.queues.pop(id_, None)
+        found.names.forget(id_)
+        what = decode_declared(block.heap_of(fields)).what
+        if what in (EXCHANGE, QUEUE):
+            for source_id, bound in [key for key in found.bindings if id_ in (key[0], key[1].target_id)]:
+                del found.bindings[source_id, bound]
+
+    def _bound(self, fields: Fields, lsn: int, block: Block) -> None:
+        if fields[5] & DURABLE:
+            self.found.bindings[fields[8], decode_bound(block.heap_of(fields))] = None
+
+    def _unbound(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.bindings.pop((fields[8], decode_bound(block.heap_of(fields))), None)
+
+    def _settings_changed(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.settings[fields[2]] = decode_text(block.heap_of(fields))
+
+    def _snapshot(self, fields: Fields, lsn: int, block: Block) -> None:
+        load_part(block.heap_of(fields), self.found.queue(fields[9]))
+
+    def _checkpoint(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.next_message_id = max(self.found.next_message_id, fields[1])

@@ -1,0 +1,216 @@
+"""The journal as a whole: what goes in comes out after a restart; segments roll, are reclaimed, are emptied."""
+
+import threading
+
+import pytest
+from journal_workload import ID, PATH, SMALL, Driver, model_of, run_workload
+from simulated_files import SimulatedFiles
+
+from leveret.engine import ManualClock
+from leveret.engine.content import PLAIN
+from leveret.engine.events import EventKind
+from leveret.journal import (
+    DirectoryLocked,
+    ForeignDirectory,
+    Journal,
+    JournalError,
+    JournalOptions,
+    JournalReader,
+    forget_reader,
+    register_reader,
+)
+from leveret.journal.segment import segments_in
+
+
+def opened(files: SimulatedFiles, options: JournalOptions = SMALL) -> Journal:
+    return Journal.open(PATH, ManualClock(), options, files=files, threaded=False, new_id=ID)
+
+
+def test_a_restart_changes_nothing() -> None:
+    """What the workload left is there after a clean close, after a kill, and after closing again."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    run_workload(driver)
+    killed = opened(files.crash())
+    assert model_of(killed.recovered, killed) == driver.model
+    driver.journal.close()
+    for _ in range(3):
+        again = opened(files)
+        assert model_of(again.recovered, again) == driver.model
+        assert again.next_message_id == driver.journal.next_message_id
+        assert not again.recovered.torn_bytes
+        again.close()
+    assert [binding.routing_key for _, binding in again.recovered.bindings] == [b"a", b"b"]
+
+
+def test_segments_roll_by_size_and_are_whole_alone() -> None:
+    """Each segment defines the names that it uses; LSNs go on without a gap."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    driver.declare("a")
+    for _ in range(40):
+        driver.publish([b"z" * 300] * 2, "a")
+        driver.journal.wait(driver.journal.commit())
+    driver.journal.close()
+    bases = segments_in(files, PATH)
+    assert len(bases) > 4
+    for base in bases:
+        alone = SimulatedFiles()
+        alone.put(f"{PATH}/{base:020d}.log", files.content(f"{PATH}/{base:020d}.log"))
+        reader = JournalReader(PATH, alone)
+        lsns = [lsn for lsn, record in reader.records() if not record.queue_id or record.queue_id in reader.names]
+        assert lsns == list(range(base, base + len(lsns)))
+        assert reader.names.text(driver.queue_ids["a"]) == "a"
+
+
+def test_segments_roll_by_age() -> None:
+    """An hour, or what the options say."""
+    files, clock = SimulatedFiles(), ManualClock()
+    journal = Journal.open(PATH, clock, JournalOptions(segment_age_ms=1000), files=files, threaded=False)
+    driver = Driver(journal)
+    driver.declare("a")
+    journal.wait(journal.commit())
+    clock.advance_ns(999 * 10**6)
+    driver.publish([b"1"], "a")
+    journal.wait(journal.commit())
+    assert len(segments_in(files, PATH)) == 1
+    clock.advance_ns(10**6)
+    driver.publish([b"2"], "a")
+    journal.wait(journal.commit())
+    assert len(segments_in(files, PATH)) == 2
+
+
+def test_settled_segments_go_and_few_old_messages_do_not_hold_the_rest() -> None:
+    """The oldest message stays alive while thousands pass: it is moved forward, with its original LSN, and survives."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    driver.declare("a", "b")
+    driver.publish([b"old"], "a", "b")
+    driver.requeue("a", 1, 3)
+    for _ in range(60):
+        driver.settle("a", driver.publish([b"z" * 300] * 2, "a"))
+        driver.journal.wait(driver.journal.commit())
+    assert len(segments_in(files, PATH)) > 5
+    driver.checkpoint()
+    driver.journal.wait(driver.journal.commit())
+    assert driver.journal.reclaim() == []
+    gone = driver.reclaim()
+    assert len(gone) > 5
+    driver.journal.wait(driver.journal.commit())
+    driver.journal.close()
+    assert len(segments_in(files, PATH)) <= 2
+    moved = [(lsn, record) for lsn, record in JournalReader(PATH, files).records() if record.name == "moved"]
+    assert [(record.msg_id, record.arg < lsn) for lsn, record in moved] == [(1, True)]
+    again = opened(files)
+    assert model_of(again.recovered, again) == driver.model
+    assert sum(row.live for row in again.ledger.rows) == 2
+    again.happened(EventKind.ACKED, driver.queue_ids["a"], [1])
+    again.happened(EventKind.ACKED, driver.queue_ids["b"], [1])
+    assert sum(row.live for row in again.ledger.rows) == 0
+
+
+def test_readers_and_retention_hold_segments() -> None:
+    """Nothing that a registered reader needs, and nothing younger than `retain`, is deleted."""
+    files, clock = SimulatedFiles(), ManualClock()
+    options = JournalOptions(segment_size=3000, preallocate_size=0, retain_ms=60_000)
+    driver = Driver(Journal.open(PATH, clock, options, files=files, threaded=False))
+    driver.declare("a")
+    for _ in range(30):
+        driver.settle("a", driver.publish([b"z" * 300], "a"))
+        driver.journal.wait(driver.journal.commit())
+    driver.checkpoint()
+    driver.journal.wait(driver.journal.commit())
+    assert driver.journal.reclaim() == []
+    clock.advance_ns(61 * 10**9)
+    register_reader(PATH, "spark", 1, files)
+    assert driver.journal.reclaim() == []
+    second = segments_in(files, PATH)[1]
+    register_reader(PATH, "spark", second, files)
+    assert driver.journal.reclaim() == [1]
+    files.put(f"{PATH}/readers/odd.json", b"[]")
+    with pytest.raises(JournalError, match="odd"):
+        driver.journal.reclaim()
+    files.unlink(f"{PATH}/readers/odd.json")
+    forget_reader(PATH, "spark", files)
+    assert driver.journal.reclaim()
+
+
+def test_only_one_process_may_write() -> None:
+    """A second opening is refused, by a class of its own; after close it is not."""
+    files = SimulatedFiles()
+    journal = opened(files)
+    with pytest.raises(DirectoryLocked):
+        opened(files)
+    journal.close()
+    opened(files).close()
+
+
+def test_the_real_lock(tmp_path: object) -> None:
+    """The operating system's lock does the same."""
+    journal = Journal.open(str(tmp_path), ManualClock())
+    with pytest.raises(DirectoryLocked):
+        Journal.open(str(tmp_path), ManualClock())
+    journal.close()
+
+
+def test_foreign_directories_are_refused() -> None:
+    """Another format, another version, segments without a format file, segments of another journal."""
+    for content in (b"{}", b"what", b'{"format": "other", "version": 1, "id": "00"}'):
+        files = SimulatedFiles()
+        files.put(f"{PATH}/format", content)
+        with pytest.raises(ForeignDirectory):
+            opened(files)
+    files = SimulatedFiles()
+    files.put(f"{PATH}/format", b'{"format": "leveret-journal", "version": 9, "id": "%s"}' % (b"00" * 16))
+    with pytest.raises(ForeignDirectory, match="9"):
+        opened(files)
+    files = SimulatedFiles()
+    opened(files).close()
+    files.unlink(f"{PATH}/format")
+    with pytest.raises(ForeignDirectory):
+        opened(files)
+    files.put(f"{PATH}/format", b'{"format": "leveret-journal", "version": 1, "id": "%s"}' % (b"00" * 16))
+    with pytest.raises(ForeignDirectory, match="another journal"):
+        opened(files)
+
+
+@pytest.mark.parametrize("mode", ["commit", "interval", "never"])
+def test_the_thread(tmp_path: object, mode: str) -> None:
+    """With the thread and real files: everything appended is confirmed in order, and read back by LSN."""
+    journal = Journal.open(str(tmp_path), ManualClock(), JournalOptions(fsync=mode, segment_size=200_000))
+    told: list[int] = []
+    done = threading.Event()
+    journal.set_callbacks(lambda lsn: (told.append(lsn), done.set()), lambda error: None)
+    driver = Driver(journal)
+    driver.declare("a")
+    for turn in range(500):
+        driver.publish([b"%d-%d" % (turn, index) * 20 for index in range(10)], "a")
+        end = journal.commit()
+    assert journal.wait(end, 60)
+    assert done.wait(60)
+    assert told == sorted(told) and told[-1] <= end
+    for id_ in range(1, 5001, 97):
+        assert PLAIN.split(journal.read_content(driver.lsns[id_]))[1] == driver.model["a"][id_][0]
+        position = journal.contents.locate(driver.lsns[id_])
+        assert journal.contents.read_at(position) == journal.read_content(driver.lsns[id_])
+    journal.close()
+    again = Journal.open(str(tmp_path), ManualClock())
+    assert model_of(again.recovered, again) == driver.model
+    again.close()
+
+
+def test_a_reader_trusts_what_is_proved_durable() -> None:
+    """In the open segment: what a later block calls durable. A tick shows the rest."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files, JournalOptions(preallocate_size=4096)))
+    driver.declare("a")
+    driver.journal.wait(driver.journal.commit())
+    driver.publish([b"1"], "a")
+    end = driver.journal.commit()
+    driver.journal.wait(end)
+    seen = [lsn for lsn, _ in JournalReader(PATH, files).records()]
+    assert seen and seen[-1] < end - 2
+    driver.journal.tick()
+    driver.journal.writer.run_once()
+    assert [lsn for lsn, _ in JournalReader(PATH, files).records()] == list(range(1, end))
+    assert [lsn for lsn, _ in JournalReader(PATH, files).records(3)] == list(range(3, end))

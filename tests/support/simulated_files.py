@@ -1,0 +1,212 @@
+"""A file system in memory, with faults to order and a power switch.
+
+What was written is there until the power goes; then only what was synced is: of files by `sync`, of names by
+`sync_directory`. With a `Random`, of the rest some sectors and names made it to the disk and some did not.
+"""
+
+import errno
+import os
+import threading
+from collections.abc import Callable
+from random import Random
+
+SECTOR = 512
+
+
+class _File:
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.durable = bytes(data)
+        self.unsynced: list[tuple[int, bytes | None]] = []  # (offset, octets) or (size, None): cut
+
+
+class SimulatedFiles:
+    """See the module. `fault(operation, path)` is asked before every operation and may raise OSError.
+
+    `capacity`: octets that all files together may have, then ENOSPC (a write is cut short first, as systems do).
+    `write_max`: octets that one write takes at most.
+    """
+
+    def __init__(self) -> None:
+        self.names_now: dict[str, _File] = {}
+        self.names_durable: dict[str, _File] = {}
+        self.handles: dict[int, tuple[str, _File]] = {}
+        self.locked: dict[str, int] = {}
+        self.fault: Callable[[str, str], object] = lambda operation, path: None
+        self.capacity: int | None = None
+        self.write_max: int | None = None
+        self.log: list[tuple[str, str]] = []
+        self._next_handle = 1000
+        self._mutex = threading.RLock()
+
+    # -- what happens to it -------------------------------------------------------------------------------------------
+
+    def power_cut(self, random: Random | None = None) -> "SimulatedFiles":
+        """The same disk after a power cut."""
+        after = SimulatedFiles()
+        made: dict[int, _File] = {}
+        names = dict(self.names_durable)
+        if random is not None:
+            for name in sorted(self.names_now.keys() | self.names_durable.keys()):
+                if random.random() < 0.5:
+                    if name in self.names_now:
+                        names[name] = self.names_now[name]
+                    else:
+                        names.pop(name, None)
+        for name, file in names.items():
+            if id(file) not in made:
+                made[id(file)] = _File(_left_over(file, random))
+            after.names_now[name] = after.names_durable[name] = made[id(file)]
+        return after
+
+    def crash(self) -> "SimulatedFiles":
+        """The same disk after the process was killed: nothing is lost."""
+        after = SimulatedFiles()
+        for name, file in self.names_now.items():
+            after.names_now[name] = after.names_durable[name] = _File(bytes(file.data))
+        return after
+
+    def content(self, path: str) -> bytes:
+        """What is in a file now."""
+        return bytes(self.names_now[path].data)
+
+    def put(self, path: str, data: bytes) -> None:
+        """A file that is on the disk."""
+        self.names_now[path] = self.names_durable[path] = _File(data)
+
+    def _ask(self, operation: str, path: str) -> None:
+        self.log.append((operation, path))
+        self.fault(operation, path)
+
+    # -- Files --------------------------------------------------------------------------------------------------------
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
+        """See `Files`."""
+        with self._mutex:
+            self._ask("open", path)
+            file = self.names_now.get(path)
+            if file is None:
+                if not create:
+                    raise FileNotFoundError(errno.ENOENT, "no such file", path)
+                file = self.names_now[path] = _File()
+            self._next_handle += 1
+            self.handles[self._next_handle] = (path, file)
+            return self._next_handle
+
+    def close(self, handle: int) -> None:
+        """See `Files`."""
+        path, _ = self.handles.pop(handle)
+        if self.locked.get(path) == handle:
+            del self.locked[path]
+
+    def read(self, handle: int, length: int, offset: int) -> bytes:
+        """See `Files`."""
+        path, file = self.handles[handle]
+        self._ask("read", path)
+        return bytes(file.data[offset : offset + length])
+
+    def write(self, handle: int, data: memoryview, offset: int) -> int:
+        """See `Files`."""
+        with self._mutex:
+            path, file = self.handles[handle]
+            self._ask("write", path)
+            taken = len(data) if self.write_max is None else min(len(data), self.write_max)
+            if self.capacity is not None:
+                used = sum(len(other.data) for other in self.names_now.values())
+                room = self.capacity - used + max(len(file.data) - offset, 0)
+                if room <= 0:
+                    raise OSError(errno.ENOSPC, "no room")
+                taken = min(taken, room)
+            piece = bytes(data[:taken])
+            _put(file.data, offset, piece)
+            file.unsynced.append((offset, piece))
+            return taken
+
+    def size(self, handle: int) -> int:
+        """See `Files`."""
+        return len(self.handles[handle][1].data)
+
+    def truncate(self, handle: int, size: int) -> None:
+        """See `Files`."""
+        path, file = self.handles[handle]
+        self._ask("truncate", path)
+        _resize(file.data, size)
+        file.unsynced.append((size, None))
+
+    def preallocate(self, handle: int, offset: int, length: int) -> None:
+        """See `Files`."""
+        path, file = self.handles[handle]
+        self._ask("preallocate", path)
+        if len(file.data) < offset + length:
+            self.truncate(handle, offset + length)
+
+    def sync(self, handle: int) -> None:
+        """See `Files`."""
+        path, file = self.handles[handle]
+        self._ask("sync", path)
+        file.durable = bytes(file.data)
+        file.unsynced.clear()
+
+    def sync_directory(self, path: str) -> None:
+        """See `Files`."""
+        self._ask("sync_directory", path)
+        for names in (self.names_now, self.names_durable):
+            for name in list(names):
+                if os.path.dirname(name) == path:
+                    if name in self.names_now:
+                        self.names_durable[name] = self.names_now[name]
+                    else:
+                        del self.names_durable[name]
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Files`."""
+        self._ask("rename", old)
+        self.names_now[new] = self.names_now.pop(old)
+
+    def unlink(self, path: str) -> None:
+        """See `Files`."""
+        self._ask("unlink", path)
+        if self.names_now.pop(path, None) is None:
+            raise FileNotFoundError(errno.ENOENT, "no such file", path)
+
+    def names(self, path: str) -> list[str]:
+        """See `Files`."""
+        return sorted(os.path.basename(name) for name in self.names_now if os.path.dirname(name) == path)
+
+    def make_directory(self, path: str) -> None:
+        """See `Files`. Directories are no objects here."""
+
+    def lock(self, path: str) -> int | None:
+        """See `Files`."""
+        if path in self.locked:
+            return None
+        handle = self.locked[path] = self.open(path, create=True)
+        return handle
+
+
+def _put(data: bytearray, offset: int, piece: bytes) -> None:
+    if len(data) < offset:
+        data.extend(bytes(offset - len(data)))
+    data[offset : offset + len(piece)] = piece
+
+
+def _resize(data: bytearray, size: int) -> None:
+    if size < len(data):
+        del data[size:]
+    else:
+        data.extend(bytes(size - len(data)))
+
+
+def _left_over(file: _File, random: Random | None) -> bytes:
+    if random is None:
+        return file.durable
+    data = bytearray(file.durable)
+    for offset, piece in file.unsynced:
+        if piece is None:
+            if random.random() < 0.5:
+                _resize(data, offset)
+            continue
+        for start in range(0, len(piece), SECTOR):
+            if random.random() < 0.5:
+                _put(data, offset + start, piece[start : start + SECTOR])
+    return bytes(data)
