@@ -62,6 +62,7 @@ class AmqpSession:
         self.abort = False
         self.reply_size = 0
         self._out: list[bytes] = []
+        self._held_until = 0  # LSN
         self.confirming: dict[Channel, None] = {}
         self._timer: Deadline | None = None
         self._heartbeat: Deadline | None = None
@@ -92,6 +93,11 @@ class AmqpSession:
 
     def take_output(self) -> list[bytes]:
         """Everything to send now, in parts; deliveries included."""
+        if self._held_until and self._is_held:
+            self._await()
+            return []
+        if self.confirming:
+            self.confirm()
         self.render()
         self.reply_size = 0
         if self._out:
@@ -150,13 +156,42 @@ class AmqpSession:
 
     def confirm(self) -> None:
         """One basic.ack for all that a channel published in this turn; basic.nack for what a queue refused."""
+        durability = self.broker.durability
+        safe_lsn = 0 if durability is None else durability.safe_lsn
+        has_failed = durability is not None and durability.has_failed
+        waiting: dict[Channel, None] = {}
         for channel in self.confirming:
             confirms = channel.session.confirms
             if confirms is not None and channel.state is OPEN:
-                for tag, multiple, is_ack in confirms.take():
+                if has_failed:
+                    confirms.refuse_waiting()
+                for tag, multiple, is_ack in confirms.take(safe_lsn):
                     index = BASIC_ACK if is_ack else BASIC_NACK
                     self.send_raw(ACK_FRAME.pack(METHOD, channel.number, 13, index, tag, multiple, FRAME_END))
-        self.confirming.clear()
+                if confirms.is_waiting:
+                    waiting[channel] = None
+        self.confirming = waiting
+        if waiting:
+            self._await()
+
+    def _await(self) -> None:
+        """Hear more when the journal got on."""
+        if self.client is not None:
+            self.broker.awaiting[self.client] = None
+
+    def hold_output(self, barrier: int) -> None:
+        """What was done must be safe before the peer hears of it: an answer to a durable declaration, a commit."""
+        self._held_until = barrier
+
+    @property
+    def _is_held(self) -> bool:
+        durability = self.broker.durability
+        if not self._held_until or durability is None:
+            return False
+        if self._held_until <= durability.safe_lsn:
+            self._held_until = 0
+            return False
+        return not durability.has_failed
 
     # -- refusals and ends ------------------------------------------------------------------------------------------
 

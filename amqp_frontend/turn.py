@@ -8,6 +8,8 @@ import logging
 from collections.abc import Callable
 from typing import Any
 
+from pamqp import commands
+
 from ..engine import Envelope
 from ..engine.arguments import check_expiration
 from ..engine.errors import EngineError, MessageTooLarge
@@ -133,6 +135,28 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
         open_channel(session, event.number)
         return
     HANDLERS[type(event.method)](session, event.channel, event.method)
+    durability = session.broker.durability
+    if durability is not None and type(event.method) in ANSWERED_WHEN_SAFE:
+        barrier = durability.take_barrier()
+        if barrier:
+            session.hold_output(barrier)
+
+
+#: Their answers wait until what they did is in the journal (issue on the journal, "Confirms").
+ANSWERED_WHEN_SAFE = frozenset(
+    {
+        commands.Exchange.Declare,
+        commands.Exchange.Delete,
+        commands.Exchange.Bind,
+        commands.Exchange.Unbind,
+        commands.Queue.Declare,
+        commands.Queue.Delete,
+        commands.Queue.Bind,
+        commands.Queue.Unbind,
+        commands.Queue.Purge,
+        commands.Tx.Commit,
+    }
+)
 
 
 def _connection_method(session: AmqpSession, event: ConnectionMethod) -> None:

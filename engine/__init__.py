@@ -9,6 +9,7 @@ from .client import Client, ConsumerCancelled, Effect
 from .clock import Clock, ManualClock
 from .consumer import Consumer, Holder
 from .deadlines import Deadline, Deadlines
+from .durability import Durability
 from .message import Delivered, Envelope, Message
 from .options import BrokerOptions, MessageAddress
 from .queue import Queue, QueueStatistics
@@ -27,6 +28,7 @@ __all__ = [
     "Deadline",
     "Deadlines",
     "Delivered",
+    "Durability",
     "Effect",
     "Envelope",
     "Holder",

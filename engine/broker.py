@@ -18,6 +18,7 @@ from .clock import Clock
 from .deadlines import Deadlines
 from .deaths import EXPIRED, dead_letter
 from .diverts import Diverts
+from .durability import Durability
 from .errors import VirtualHostNotFound
 from .events import Counters, Event, EventKind, Listener
 from .message import Envelope, Message
@@ -80,6 +81,8 @@ class Broker:
         self.chance = chance
         self.unsent_max = unsent_max
         self.deadlines = Deadlines()
+        self.durability: Durability | None = None
+        self.awaiting: dict[Client, None] = {}  # hear more when more is safe
         self.counters = Counters()
         self.listeners: list[Listener] = []
         self.next_id = 1
@@ -98,6 +101,7 @@ class Broker:
         vhost = self.virtual_hosts.get(name)
         if vhost is None:
             vhost = self.virtual_hosts[name] = VirtualHost(self, name)
+            self.emit_object(EventKind.DECLARED, name, name, {"what": "vhost"})
         return vhost
 
     def connect(self, vhost: str, user: User, *, name: str, flush: Callable[[], object]) -> Client:
@@ -117,6 +121,7 @@ class Broker:
     def forget(self, client: Client) -> None:
         """Part of `Client.close`."""
         self.clients.pop(client, None)
+        self.awaiting.pop(client, None)
         self.touched.pop(client, None)
         self.emit_object(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name, {})
 
@@ -139,6 +144,12 @@ class Broker:
         for name, vhost in self.virtual_hosts.items():
             vhost.diverts = Diverts(by_vhost.get(name, ()))
             vhost.routes_changed()
+
+    def more_is_safe(self) -> None:
+        """The journal got on, or failed: whoever waits for it is told."""
+        for client in list(self.awaiting):
+            del self.awaiting[client]
+            client.flush()  # also one that is closed: its last words may be among what waits
 
     # -- the turn ---------------------------------------------------------------------------------------------------
 

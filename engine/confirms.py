@@ -1,5 +1,6 @@
 """Publisher confirms: which publishes of a session the broker has taken care of. Source: behaviour page 2.14."""
 
+from collections import deque
 from collections.abc import Sequence
 
 
@@ -9,28 +10,56 @@ class Confirms:
     Sequence numbers start at 1 with the first publish after the mode was chosen. Source: behaviour page 2.14.
     """
 
-    __slots__ = ("confirmed", "published", "refused")
+    __slots__ = ("_waiting", "confirmed", "published", "refused")
 
     def __init__(self) -> None:
         self.published = 0
         self.confirmed = 0
         self.refused: list[int] = []  # sequence numbers, rising
+        self._waiting: deque[tuple[int, int]] = deque()  # (first sequence number, barrier), both rising
 
-    def add(self, count: int, refused: Sequence[int]) -> None:
-        """`count` more were published; those at the offsets `refused` were not taken."""
+    def add(self, count: int, refused: Sequence[int], barrier: int = 0) -> None:
+        """`count` more were published; those at the offsets `refused` were not taken.
+
+        `barrier`: the LSN that must be safe before they, and those behind them, are confirmed; 0: none.
+        """
         if refused:
             self.refused += [self.published + 1 + offset for offset in refused]
+        if barrier and count:
+            self._waiting.append((self.published + 1, barrier))
         self.published += count
 
-    def take(self) -> list[tuple[int, bool, bool]]:
-        """The confirms to send now, as (tag, multiple, is_ack) in rising order; a multiple covers only its like."""
+    @property
+    def is_waiting(self) -> bool:
+        """Whether some publishes wait for the journal."""
+        return bool(self._waiting)
+
+    def refuse_waiting(self) -> None:
+        """The journal failed: what waits for it was not taken care of."""
+        if self._waiting:
+            first = self._waiting[0][0]
+            self.refused = [tag for tag in self.refused if tag < first] + list(range(first, self.published + 1))
+            self._waiting.clear()
+
+    def take(self, safe_lsn: int = 0) -> list[tuple[int, bool, bool]]:
+        """The confirms to send now, as (tag, multiple, is_ack) in rising order; a multiple covers only its like.
+
+        `safe_lsn`: how far the journal is.
+        """
+        waiting = self._waiting
+        while waiting and waiting[0][1] <= safe_lsn:
+            waiting.popleft()
+        last = waiting[0][0] - 1 if waiting else self.published
         taken: list[tuple[int, bool, bool]] = []
-        for tag in self.refused:
-            self._take_up_to(tag - 1, taken)
-            taken.append((tag, False, False))
-            self.confirmed = tag
-        self.refused = []
-        self._take_up_to(self.published, taken)
+        if self.refused:
+            for tag in self.refused:
+                if tag > last:
+                    break
+                self._take_up_to(tag - 1, taken)
+                taken.append((tag, False, False))
+                self.confirmed = tag
+            self.refused = [tag for tag in self.refused if tag > last]
+        self._take_up_to(last, taken)
         return taken
 
     def _take_up_to(self, tag: int, taken: list[tuple[int, bool, bool]]) -> None:

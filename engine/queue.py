@@ -314,7 +314,7 @@ class Queue:
         else:
             self.counters.requeued += len(messages)
             if self.broker.listeners:
-                self.broker.emit(EventKind.REQUEUED, self, messages[::-1], why=why)
+                self.broker.emit(EventKind.REQUEUED, self, messages[::-1], why=why, counted=counted)
             self.merge(messages)
             self.broker.mark(self)
         if self.expiring:

@@ -71,12 +71,12 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
         queue.purge_these(purged[::-1])
     if waiting:
         if broker.listeners:
-            broker.emit(EventKind.SCHEDULED, queue, waiting[::-1], why=why, due_ns=due[::-1])
+            broker.emit(EventKind.SCHEDULED, queue, waiting[::-1], why=why, counted=counted, due_ns=due[::-1])
         queue.await_due()
     if back:
         queue.counters.requeued += len(back)
         if broker.listeners:
-            broker.emit(EventKind.REQUEUED, queue, back[::-1], why=why)
+            broker.emit(EventKind.REQUEUED, queue, back[::-1], why=why, counted=counted)
         insert(queue, back)
 
 

@@ -80,8 +80,10 @@ class Session:
             return []
         vhost = self.client.vhost
         unroutable, refused = vhost.publish(route, envelope, blobs)
+        durability = vhost.broker.durability
+        barrier = 0 if durability is None else durability.take_barrier()
         if self.confirms is not None:
-            self.confirms.add(len(blobs), refused)
+            self.confirms.add(len(blobs), refused, barrier)
         if unroutable:
             if mandatory:
                 return [(envelope, unroutable)]

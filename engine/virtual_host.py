@@ -143,7 +143,7 @@ class VirtualHost:
             )
         exchange = exchange_type(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
         self.exchanges[name] = exchange
-        self._changed(EventKind.DECLARED, name, what="exchange")
+        self._changed(EventKind.DECLARED, name, what="exchange", exchange=exchange)
         return exchange
 
     def _check_same_exchange(
@@ -184,7 +184,7 @@ class VirtualHost:
         del self.exchanges[exchange.name]
         for binding in list(exchange.bindings.values()):
             exchange.discard(binding)
-        self._changed(EventKind.UNDECLARED, exchange.name, what="exchange")
+        self._changed(EventKind.UNDECLARED, exchange.name, what="exchange", exchange=exchange)
 
     # -- bindings ---------------------------------------------------------------------------------------------------
 
@@ -228,8 +228,9 @@ class VirtualHost:
     def _bind(self, exchange: Exchange, destination: Destination, routing_key: str, arguments: FieldTable) -> None:
         exchange.check(arguments)
         is_first = not any(one.source is exchange for one in destination.incoming)
-        if exchange.add(Binding(exchange, destination, routing_key, arguments)):
-            self._changed(EventKind.BOUND, destination.name, source=exchange.name, routing_key=routing_key)
+        binding = Binding(exchange, destination, routing_key, arguments)
+        if exchange.add(binding):
+            self._changed(EventKind.BOUND, destination.name, binding=binding)
             if is_first and self._remembered and isinstance(destination, Queue):
                 self._tell_what_was(destination, exchange.name)
 
@@ -241,9 +242,7 @@ class VirtualHost:
             source = binding.source
             if not source.discard(binding):
                 continue
-            self._changed(
-                EventKind.UNBOUND, binding.destination.name, source=source.name, routing_key=binding.routing_key
-            )
+            self._changed(EventKind.UNBOUND, binding.destination.name, binding=binding)
             if source.auto_delete and not source.bindings and self.exchanges.get(source.name) is source:
                 unused += source.incoming
                 self._drop_exchange(source)
@@ -317,6 +316,7 @@ class VirtualHost:
         auto_delete: bool,
         arguments: FieldTable,
         address: str | None = None,
+        is_auto_created: bool = False,
     ) -> Queue:
         if address is None:
             field = arguments.get("x-address")
@@ -334,11 +334,12 @@ class VirtualHost:
             rules=rules,
             address=address,
         )
+        queue.is_auto_created = is_auto_created
         self.queues[name] = queue
         if queue.address != name:
             self._sharing.setdefault(queue.address, []).append(queue)
         queue.touch()
-        self._changed(EventKind.DECLARED, name, what="queue")
+        self._changed(EventKind.DECLARED, name, what="queue", queue=queue)
         self._tell_what_was(queue, queue.address)
         return queue
 
@@ -348,10 +349,18 @@ class VirtualHost:
         """A durable queue that the broker makes itself, or the one that is there. The arguments are not checked."""
         queue = self.queues.get(name)
         if queue is None:
-            queue = self._make_queue(name, True, None, False, arguments or {}, address)
-            queue.is_auto_created = is_auto_created
+            queue = self._make_queue(name, True, None, False, arguments or {}, address, is_auto_created)
             if is_auto_created:
                 self.broker.reaper.watch()
+        return queue
+
+    def restore_queue(
+        self, name: str, *, auto_delete: bool, arguments: FieldTable, address: str | None, is_auto_created: bool
+    ) -> Queue:
+        """A durable queue that was there before a restart."""
+        queue = self._make_queue(name, True, None, auto_delete, arguments, address, is_auto_created)
+        if is_auto_created:
+            self.broker.reaper.watch()
         return queue
 
     def queue_for_consumer(self, name: str) -> Queue:
@@ -445,7 +454,7 @@ class VirtualHost:
             self.broker.emit(EventKind.DELETED, queue, gone)
         self.broker.counters.add(queue.counters)
         self.broker.free(ready)
-        self._changed(EventKind.UNDECLARED, queue.name, what="queue")
+        self._changed(EventKind.UNDECLARED, queue.name, what="queue", queue=queue)
         return count
 
     # -- messages ---------------------------------------------------------------------------------------------------
@@ -534,6 +543,8 @@ class VirtualHost:
             broker.emit_published(self, envelope, range(first_id, first_id + count), blobs, queues)
         if queues:
             counters.routed += count
+            if broker.durability is not None and broker.durability.has_failed and envelope.facts.persistent:
+                return self._publish_unsafely(envelope, blobs, first_id, queues)
             if len(queues) == 1:
                 refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
                 return Outcome((), refused) if refused else ALL_WELL
@@ -544,6 +555,19 @@ class VirtualHost:
             return ALL_WELL
         counters.unroutable += count
         return Outcome(blobs, ())
+
+    def _publish_unsafely(
+        self, envelope: Envelope, blobs: Sequence[bytes], first_id: int, queues: Sequence[Queue]
+    ) -> Outcome:
+        """The journal takes nothing: durable queues refuse persistent messages, the others go on."""
+        durable = 0
+        for queue in queues:
+            if queue.durable:
+                durable += 1
+                queue.counters.dropped += len(blobs)
+            else:
+                queue.enqueue(first_id, envelope, blobs)
+        return Outcome((), range(len(blobs))) if durable else ALL_WELL
 
     def _publish_each(
         self, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None

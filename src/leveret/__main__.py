@@ -46,7 +46,7 @@ def _parser() -> argparse.ArgumentParser:
         "--listen", action="append", default=[], metavar="ADDRESS", help="HOST:PORT or unix:PATH; repeatable"
     )
     where = serve.add_mutually_exclusive_group()
-    where.add_argument("--data", metavar="DIR", help="keep durable things here (not in this version)")
+    where.add_argument("--data", metavar="DIR", help="keep durable things here (default: ./leveret-data)")
     where.add_argument("--memory", action="store_true", help="keep everything in memory")
     serve.add_argument("--profile", metavar="NAME", help="whose semantics to follow (default: leveret)")
     serve.add_argument("--log-level", choices=LOG_LEVELS, default="info")
@@ -99,14 +99,8 @@ def _serve(options: argparse.Namespace) -> int:
     if faults:
         print("\n".join(faults), file=sys.stderr)
         return EXIT_UNUSABLE
-    if not options.memory:
-        directory = options.data or configuration.value("broker", "data")
-        logging.getLogger("leveret").warning(
-            "this version has no journal: everything is kept in memory and gone at exit, nothing is written to %s "
-            "(--memory says that this is meant)",
-            directory,
-        )
-    return serve(ServeOptions(configuration, listen, load if options.config else None, watch))
+    data = None if options.memory else options.data or configuration.value("broker", "data")
+    return serve(ServeOptions(configuration, listen, data, load if options.config else None, watch))
 
 
 def _with_profile(configuration: Configuration, profile: str) -> tuple[Configuration, list[str]]:

@@ -20,6 +20,8 @@ from .configured import ConfiguredObjects, Report, broker_options
 from .control import EXCHANGE, CommandError, ControlTable
 from .engine import Broker, User, Users, hash_password
 from .file_watch import FileWatch, marks_of
+from .journal import JournalError
+from .keeper import Keeper
 from .runtime import Runtime, SystemClock
 from .settings import Configuration
 
@@ -48,6 +50,7 @@ class ServeOptions:
 
     configuration: Configuration
     listen: list[Address]
+    data: str | None = None  # a directory for the journal; None: everything in memory
     load: Callable[[], tuple[Configuration, list[str]]] | None = None
     watch: FileWatch | None = None
     ready: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
@@ -115,7 +118,13 @@ def serve(options: ServeOptions) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
-    trio.run(_serve, options, frontend, listeners)
+    try:
+        trio.run(_serve, options, frontend, listeners)
+    except (JournalError, OSError) as error:
+        for listener in listeners:
+            listener.close()
+        print(f"leveret: {error}", file=sys.stderr)
+        return 1
     return 0
 
 
@@ -151,11 +160,14 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         chance=random.random,
         unsent_max=configuration.value("limits", "unsent-per-connection"),
     )
+    keeper = None
+    if options.data is not None:
+        keeper = Keeper.open(options.data, broker.clock, broker, configuration)
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     _log(objects.apply(configuration))
     current = _Current(configuration)
-    runtime = Runtime(broker)
+    runtime = Runtime(broker, keeper.commit if keeper is not None else None)
 
     def reload_now(why: str) -> None:
         _reload_now(control, why)
@@ -165,6 +177,8 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(*_signals()) as signals:
             nursery.start_soon(runtime.run)
+            if keeper is not None:
+                nursery.start_soon(keeper.tend)
             if options.watch is not None:
                 nursery.start_soon(_watch_files, options.watch, current, reload_now)
             serving = trio.Event()
@@ -184,6 +198,8 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
             stopping.set()
             await serving.wait()
         nursery.cancel_scope.cancel()
+    if keeper is not None:
+        keeper.close()
     for address, listener in zip(options.listen, listeners):
         listener.close()
         if address.path:

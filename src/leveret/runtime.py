@@ -1,6 +1,7 @@
 """The edge that all frontends share: the end of a turn, the sleep until the next deadline, what is left over."""
 
 import time
+from collections.abc import Callable
 
 import trio
 
@@ -24,10 +25,11 @@ class SystemClock:
 
 
 class Runtime:
-    """Runs a broker inside trio; frontends call `end_turn`."""
+    """Runs a broker inside trio; frontends call `end_turn`. `commit`: hands what a turn recorded to the journal."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, commit: Callable[[], None] | None = None) -> None:
         self.broker = broker
+        self._commit = commit
         self._more = trio.Event()
         self._earlier = trio.Event()
         self._sleeping_until_ns: int | None = None
@@ -36,6 +38,8 @@ class Runtime:
         """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
         if self.broker.end_turn():
             self._more.set()
+        if self._commit is not None:
+            self._commit()
 
     async def run(self) -> None:
         """Do what is due, and what turns left over, until cancelled."""
@@ -49,7 +53,11 @@ class Runtime:
             await self._more.wait()
             self._more = trio.Event()
             while self.broker.end_turn():
+                if self._commit is not None:
+                    self._commit()
                 await trio.lowlevel.checkpoint()  # other connections' turns come between
+            if self._commit is not None:
+                self._commit()
 
     async def _keep_deadlines(self) -> None:
         broker = self.broker

@@ -59,15 +59,19 @@ def test_a_taken_port_is_exit_1_and_one_sentence(tmp_path: Path) -> None:
         assert line.startswith(f"leveret: cannot listen on 127.0.0.1:{broker.port}: ")
 
 
-def test_without_memory_it_warns_once_that_nothing_is_kept(tmp_path: Path) -> None:
-    """Until there is a journal, `serve` says so in one warning."""
+def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:
+    """Made where it was started; a second broker there says so in one sentence, exit 1."""
     command = [sys.executable, "-m", "leveret", "serve", "--listen", "127.0.0.1:0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path) as process:
         assert process.stdout is not None and process.stdout.readline().startswith("leveret ready")
+        second = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=20)
         process.terminate()
-        _, log = process.communicate(timeout=20)
-    assert log.count("no journal") == 1
-    assert not (tmp_path / "leveret-data").exists()
+        process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert list((tmp_path / "leveret-data").glob("*.log"))
+    assert second.returncode == 1
+    (line,) = (line for line in second.stderr.splitlines() if line.startswith("leveret: "))
+    assert "leveret-data" in line
 
 
 @pytest.mark.parametrize(
@@ -108,11 +112,11 @@ def test_all_faults_come_in_one_go(tmp_path: Path) -> None:
 def test_check_says_ok_and_warns_of_keys_without_effect(tmp_path: Path) -> None:
     """A right file is `ok`, exit 0; a key of a later version is accepted, aloud."""
     file = tmp_path / "good.toml"
-    file.write_text("[broker]\nheartbeat = '30s'\n[journal]\nfsync = 'never'\n")
+    file.write_text("[broker]\nheartbeat = '30s'\n[journal]\nfsync = 'never'\n[tls]\nverify = 'none'\n")
     checked = leveret("check", str(file))
     assert checked.returncode == 0
     warning, ok = checked.stdout.splitlines()
-    assert warning == f"warning: {file}:4: fsync: accepted, but without effect in this version"
+    assert warning == f"warning: {file}:6: verify: accepted, but without effect in this version"
     assert ok == "ok"
 
 

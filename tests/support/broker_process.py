@@ -57,10 +57,15 @@ class BrokerProcess:
 
 @contextmanager
 def leveret_serve(
-    directory: Path, *arguments: str, config: str | None = None, listen: tuple[str, ...] = ("127.0.0.1:0",)
+    directory: Path,
+    *arguments: str,
+    config: str | None = None,
+    listen: tuple[str, ...] = ("127.0.0.1:0",),
+    data: Path | None = None,
 ) -> Iterator[BrokerProcess]:
-    """Start a broker with its files in `directory`; killed at the end if it still runs."""
-    command = [sys.executable, "-m", "leveret", "serve", "--memory", *arguments]
+    """Start a broker with its files in `directory`; killed at the end if it still runs. `data`: for its journal."""
+    where = ["--memory"] if data is None else ["--data", str(data)]
+    command = [sys.executable, "-m", "leveret", "serve", *where, *arguments]
     for address in listen:
         command += ["--listen", address]
     if config is not None:

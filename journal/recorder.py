@@ -1,0 +1,407 @@
+"""The recorder: what the engine says happened, written down as far as it has to survive.
+
+A listener of the broker. Only what recovery restores is recorded: persistent messages in durable queues, and durable
+queues, exchanges and bindings. `take_barrier` and `safe_lsn` are the engine's `Durability`.
+Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from ..engine import Broker, Envelope, Message, Queue
+from ..engine.events import TERMINAL, Event, EventKind
+from ..engine.exchange import Exchange
+from ..engine.field_table import Field, FieldTable, encode_table
+from ..engine.service import ServiceExchange
+from .content_index import ContentIndex
+from .heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
+from .journal import Journal
+from .record import COUNTED, EXCHANGE, QUEUE, VHOST
+from .recovered import MessageState, RecoveredMessage
+
+MS = 1_000_000
+#: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
+AUTO_CREATED, ADDRESS = "leveret auto-created", "leveret address"
+
+
+class Recorder:
+    """`persists_deliveries`: write counts at each delivery. `counts_max`: larger ones are not written; -1: all are."""
+
+    def __init__(
+        self, broker: Broker, journal: Journal, *, persists_deliveries: bool = False, counts_max: int = 10
+    ) -> None:
+        self._broker = broker
+        self._journal = journal
+        self._persists_deliveries = persists_deliveries
+        self._counts_max = counts_max
+        self.contents = ContentIndex()
+        self._queue_ids: dict[tuple[str, str], int] = {}
+        self._exchange_ids: dict[tuple[str, str], int] = {}
+        self._run_first = 0  # of the published run under way: its first id, length, LSN, sizes
+        self._run_count = 0
+        self._run_lsn = 0
+        self._run_sizes: list[int] = []
+        self._has_recorded = False
+        self.has_failed = False
+        self._gone: set[int] | None = None  # of the queue that is being stated: ids that left meanwhile
+        self._stated = ("", "")
+        self._handlers: dict[EventKind, Callable[[Event], None]] = {
+            EventKind.PUBLISHED: self._published,
+            EventKind.ENQUEUED: self._enqueued,
+            EventKind.REQUEUED: self._requeued,
+            EventKind.SCHEDULED: self._scheduled,
+            EventKind.DECLARED: self._declared,
+            EventKind.UNDECLARED: self._undeclared,
+            EventKind.BOUND: self._bound,
+            EventKind.UNBOUND: self._unbound,
+            **dict.fromkeys(TERMINAL - {EventKind.DROPPED}, self._settled),
+        }
+        if persists_deliveries:
+            self._handlers[EventKind.DELIVERED] = self._delivered
+
+    def __call__(self, event: Event) -> None:
+        """Write down what happened."""
+        handler = self._handlers.get(event.kind)
+        if handler is not None and not self.has_failed:
+            handler(event)
+
+    # -- the engine's Durability --------------------------------------------------------------------------------------
+
+    def take_barrier(self) -> int:
+        """See `Durability`."""
+        if not self._has_recorded:
+            return 0
+        self._has_recorded = False
+        return self._journal.next_lsn
+
+    @property
+    def safe_lsn(self) -> int:
+        """See `Durability`."""
+        return self._journal.committed_lsn
+
+    # -- messages -----------------------------------------------------------------------------------------------------
+
+    def _published(self, event: Event) -> None:
+        envelope, detail = event.of, event.detail
+        assert isinstance(envelope, Envelope) and detail is not None
+        self._run_count = 0
+        if not envelope.facts.persistent:
+            return
+        queues: Sequence[Queue] = detail["queues"]  # type: ignore[assignment]
+        queue_ids = [self._queue_id(queue) for queue in queues if queue.durable]
+        if not queue_ids:
+            return
+        blobs: Sequence[bytes] = detail["blobs"]  # type: ignore[assignment]
+        clock = self._broker.clock
+        expires_ms = 0 if envelope.expiration_ms is None else clock.wall_ms() + envelope.expiration_ms
+        framing = envelope.framing
+        self._run_lsn = self._journal.published(
+            event.messages,
+            self._exchange_id(event.vhost, envelope.exchange),
+            envelope.routing_key.encode(),
+            blobs,
+            framing=framing,
+            queue_ids=queue_ids,
+            expires_ms=expires_ms,
+            priority=envelope.facts.priority or 0,
+        )
+        self._run_first, self._run_count = event.messages[0], len(blobs)
+        self._run_sizes = [framing.body_size(blob) for blob in blobs]
+        self.contents.add(self._run_first, self._run_count, self._run_lsn)
+        self._has_recorded = True
+
+    def _enqueued(self, event: Event) -> None:
+        offset = event.messages[0] - self._run_first
+        if not 0 <= offset < self._run_count:
+            return  # transient, or its content is not here
+        queue_id = self._queue_ids.get((event.vhost, event.subject))
+        if queue_id is None:
+            return
+        count = len(event.messages)
+        expires_ms = 0
+        if not isinstance(event.of, Envelope):
+            assert event.of is not None
+            expires_ms = self._wall_ms(event.of[0].expires_ns)
+        self._journal.enqueued(
+            queue_id,
+            event.messages,
+            self._run_lsn + offset,
+            self._run_sizes[offset : offset + count] if count < self._run_count else self._run_sizes,
+            expires_ms=expires_ms,
+        )
+
+    def _settled(self, event: Event) -> None:
+        queue_id = self._queue_ids.get((event.vhost, event.subject))
+        if queue_id is None:
+            return
+        detail = event.detail or {}
+        if detail.get("kept"):
+            return
+        ids = _persistent_ids(event)
+        if not ids:
+            return
+        self._has_recorded = True
+        if self._gone is not None and self._stated == (event.vhost, event.subject):
+            self._gone.update(ids)
+        reason = detail.get("reason", "")
+        if event.kind is EventKind.DELETED and len(ids) > 1:
+            self._journal.settled_range(event.kind, queue_id, ids)
+        else:
+            self._journal.happened(event.kind, queue_id, ids, reason=str(reason))
+
+    def _requeued(self, event: Event) -> None:
+        """A count is written when it has changed: after a return that counted."""
+        assert event.detail is not None
+        if event.detail["counted"]:
+            self._returned(event, None)
+
+    def _scheduled(self, event: Event) -> None:
+        assert event.detail is not None
+        due_ns: Sequence[int] = event.detail["due_ns"]  # type: ignore[assignment]
+        self._returned(event, due_ns)
+
+    def _returned(self, event: Event, due_ns: Sequence[int] | None) -> None:
+        queue_id = self._queue_ids.get((event.vhost, event.subject))
+        if queue_id is None or event.of is None:
+            return
+        assert not isinstance(event.of, Envelope)
+        states = [
+            (message.deliveries, message.uncounted, 0 if due_ns is None else self._wall_ms(due_ns[index]), message.id)
+            for index, message in enumerate(event.of)
+            if message.envelope.facts.persistent and self._is_counted_so_far(message)
+        ]
+        for (deliveries, uncounted, due_ms), like in groupby(states, key=lambda state: state[:3]):
+            self._journal.happened(
+                event.kind,
+                queue_id,
+                [state[3] for state in like],
+                deliveries=deliveries,
+                uncounted=uncounted,
+                due_ms=due_ms,
+            )
+
+    def _is_counted_so_far(self, message: Message) -> bool:
+        return self._counts_max < 0 or message.deliveries - message.uncounted <= self._counts_max
+
+    def _delivered(self, event: Event) -> None:
+        """Counts before deliveries (persist-delivery-count-before-delivery)."""
+        queue_id = self._queue_ids.get((event.vhost, event.subject))
+        if queue_id is None:
+            return
+        if isinstance(event.of, Envelope):
+            if event.of.facts.persistent:
+                self._journal.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
+            return
+        states = [
+            (message.deliveries, message.uncounted, message.id)
+            for message in event.of or ()
+            if message.envelope.facts.persistent and self._is_counted_so_far(message)
+        ]
+        for (deliveries, uncounted), like in groupby(states, key=lambda state: state[:2]):
+            ids = [state[2] for state in like]
+            self._journal.happened(event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, flags=COUNTED)
+
+    def _wall_ms(self, monotonic_ns: int) -> int:
+        if not monotonic_ns:
+            return 0
+        clock = self._broker.clock
+        return clock.wall_ms() + -(-(monotonic_ns - clock.monotonic_ns()) // MS)
+
+    # -- names and topology -------------------------------------------------------------------------------------------
+
+    def _vhost_id(self, name: str) -> int:
+        return self._journal.define(VHOST, 0, name)
+
+    def _queue_id(self, queue: Queue) -> int:
+        key = (queue.vhost.name, queue.name)
+        found = self._queue_ids.get(key)
+        if found is None:
+            found = self._queue_ids[key] = self._journal.define(QUEUE, self._vhost_id(key[0]), queue.name)
+        return found
+
+    def _exchange_id(self, vhost: str, name: str) -> int:
+        key = (vhost, name)
+        found = self._exchange_ids.get(key)
+        if found is None:
+            found = self._exchange_ids[key] = self._journal.define(EXCHANGE, self._vhost_id(vhost), name)
+        return found
+
+    def _declared(self, event: Event) -> None:
+        assert event.detail is not None
+        what = event.detail["what"]
+        if what == "vhost":
+            id_ = self._vhost_id(event.subject)
+            self._journal.declared(id_, Declared(VHOST, IS_DURABLE, "", b""))
+            self._has_recorded = True
+        else:
+            self._state_object(event.detail[str(what)], restated=False)
+
+    def _state_object(self, subject: Any, *, restated: bool) -> None:
+        """A durable queue or exchange is there."""
+        if not subject.durable:
+            return
+        if isinstance(subject, Queue):
+            arguments = dict(subject.arguments)
+            if subject.is_auto_created:
+                arguments[AUTO_CREATED] = Field("t", True)
+            if subject.address != subject.name and "x-address" not in arguments:
+                arguments[ADDRESS] = Field("S", subject.address.encode())
+            properties = IS_DURABLE | (IS_AUTO_DELETE if subject.auto_delete else 0)
+            declared = Declared(QUEUE, properties, "", encode_table(arguments))
+            self._journal.declared(self._queue_id(subject), declared, restated=restated)
+        else:
+            vhost = self._vhost_of(subject)
+            properties = IS_DURABLE | (IS_AUTO_DELETE if subject.auto_delete else 0)
+            properties |= IS_INTERNAL if subject.internal else 0
+            declared = Declared(EXCHANGE, properties, subject.type, encode_table(subject.arguments))
+            self._journal.declared(self._exchange_id(vhost, subject.name), declared, restated=restated)
+        self._has_recorded = True
+
+    def _vhost_of(self, exchange: Exchange) -> str:
+        return next(
+            name for name, vhost in self._broker.virtual_hosts.items() if vhost.exchanges.get(exchange.name) is exchange
+        )
+
+    def _undeclared(self, event: Event) -> None:
+        assert event.detail is not None
+        subject: Any = event.detail[str(event.detail["what"])]
+        key = (event.vhost, event.subject)
+        ids, what = (self._queue_ids, QUEUE) if isinstance(subject, Queue) else (self._exchange_ids, EXCHANGE)
+        id_ = ids.pop(key, None)
+        if id_ is not None and subject.durable:
+            self._journal.undeclared(id_, what)
+            self._has_recorded = True
+
+    def _bound(self, event: Event) -> None:
+        assert event.detail is not None
+        self._state_binding(event.vhost, event.detail["binding"], restated=False)
+
+    def _state_binding(self, vhost: str, binding: Any, *, restated: bool) -> None:
+        source, target = binding.source, binding.destination
+        if source.durable and target.durable:
+            self._journal.bound(
+                self._exchange_id(vhost, source.name), self._bound_of(vhost, binding), restated=restated
+            )
+            self._has_recorded = True
+
+    def _unbound(self, event: Event) -> None:
+        assert event.detail is not None
+        binding: Any = event.detail["binding"]
+        if binding.source.durable and binding.destination.durable:
+            source_id = self._exchange_id(event.vhost, binding.source.name)
+            self._journal.unbound(source_id, self._bound_of(event.vhost, binding))
+            self._has_recorded = True
+
+    def _bound_of(self, vhost: str, binding: Any) -> Bound:
+        target = binding.destination
+        if isinstance(target, Queue):
+            what, target_id = QUEUE, self._queue_id(target)
+        else:
+            what, target_id = EXCHANGE, self._exchange_id(vhost, target.name)
+        arguments: FieldTable = binding.arguments
+        return Bound(what, target_id, binding.routing_key.encode(), encode_table(arguments) if arguments else b"")
+
+    # -- checkpoints --------------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> Iterator[None]:
+        """State all that is there, a slice for each `next`; other turns may come between. Ends with the checkpoint."""
+        journal, broker = self._journal, self._broker
+        journal.begin_checkpoint()
+        for name, vhost in broker.virtual_hosts.items():
+            journal.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", b""), restated=True)
+            for exchange in vhost.exchanges.values():
+                if _is_declared(exchange):
+                    self._state_object(exchange, restated=True)
+        yield
+        queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
+        for queue in queues:
+            if not queue.deleted:
+                self._state_object(queue, restated=True)
+        yield
+        for name, vhost in list(broker.virtual_hosts.items()):
+            for exchange in list(vhost.exchanges.values()):
+                for binding in list(exchange.bindings.values()):
+                    self._state_binding(name, binding, restated=True)
+        yield
+        alive: set[int] = set()
+        for queue in queues:
+            if queue.deleted:
+                continue
+            gone = self._gone = set()
+            self._stated = (queue.vhost.name, queue.name)
+            due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
+            held = [*queue.messages(), *(() if queue.keeps else broker.unacked_of(queue))]
+            held = sorted((one for one in held if one.envelope.facts.persistent), key=lambda message: message.id)
+
+            def stated(
+                held: list[Message] = held, gone: set[int] = gone, due: dict[int, int] = due
+            ) -> Iterator[RecoveredMessage]:
+                for message in held:
+                    lsn = self.contents.lsn_of(message.id)
+                    if message.id in gone or lsn is None:
+                        continue
+                    alive.add(message.id)
+                    is_out = message.holder is not None and not self._persists_deliveries
+                    state = MessageState(
+                        message.deliveries - is_out,  # a delivery counts when it has come back
+                        message.uncounted,
+                        self._wall_ms(due.get(message.id, 0)),
+                        message.envelope.facts.priority or 0,
+                    )
+                    size = message.envelope.framing.body_size(message.blob)
+                    yield RecoveredMessage(message.id, lsn, size, self._wall_ms(message.expires_ns), state)
+
+            for _ in journal.snapshot(self._queue_id(queue), stated()):
+                yield
+        self._gone = None
+        first_new = self._broker.next_id
+        journal.end_checkpoint()
+        if len(self.contents) > 2 * len(alive) + 1000:
+            self.contents.keep_only(
+                sorted(alive | {id_ for id_ in self._recent_ids() if id_ not in alive and id_ < first_new})
+            )
+
+    def remember(self, queue_or_exchange: Queue | Exchange) -> None:
+        """It was there before the recorder."""
+        if isinstance(queue_or_exchange, Queue):
+            self._queue_id(queue_or_exchange)
+        else:
+            self._exchange_id(self._vhost_of(queue_or_exchange), queue_or_exchange.name)
+
+    def queue_ids_by_message(self) -> dict[int, tuple[int, ...]]:
+        """Message id -> ids of the durable queues that it is in. O(messages)."""
+        where: dict[int, tuple[int, ...]] = {}
+        for vhost in self._broker.virtual_hosts.values():
+            for queue in vhost.queues.values():
+                if queue.durable:
+                    id_ = self._queue_id(queue)
+                    out = () if queue.keeps else self._broker.unacked_of(queue)
+                    for message in (*queue.messages(), *out):
+                        if message.envelope.facts.persistent:
+                            where[message.id] = (*where.get(message.id, ()), id_)
+        return where
+
+    def _recent_ids(self) -> Iterator[int]:
+        """All that is in durable queues now."""
+        for vhost in self._broker.virtual_hosts.values():
+            for queue in vhost.queues.values():
+                if queue.durable:
+                    yield from (message.id for message in queue.messages())
+                    if not queue.keeps:
+                        yield from (message.id for message in self._broker.unacked_of(queue))
+
+
+def _is_declared(exchange: Exchange) -> bool:
+    """Whether somebody declared it: not one that every virtual host has."""
+    is_given = not exchange.name or exchange.name.startswith("amq.") or isinstance(exchange, ServiceExchange)
+    return exchange.durable and not is_given
+
+
+def _persistent_ids(event: Event) -> Sequence[int]:
+    """Of an event's messages, those that are in the journal if their queue is."""
+    if isinstance(event.of, Envelope):
+        return event.messages if event.of.facts.persistent else ()
+    if event.of is None:
+        return ()
+    return [message.id for message in event.of if message.envelope.facts.persistent]

@@ -1,0 +1,167 @@
+"""The keeper of the journal: opens it, gives the broker back what was there, and tends it while the broker runs.
+
+The journal's thread tells how far it is; everything else happens in the broker's own thread, between turns.
+Source: rulings 21; interfaces page, [journal].
+"""
+
+import logging
+from collections.abc import Iterator
+
+import trio
+
+from .engine import Broker
+from .engine.clock import Clock
+from .journal import Journal, JournalError, JournalFull, JournalOptions, WriterState
+from .journal.recorder import Recorder
+from .journal.restore import restore
+from .settings import Configuration
+
+logger = logging.getLogger("leveret.journal")
+
+#: While the disk is full: how long until the same octets are tried again.
+RETRY_SECONDS = 1.0
+
+
+def journal_options(configuration: Configuration) -> JournalOptions:
+    """As the [journal] table says."""
+
+    def value(key: str) -> object:
+        return configuration.value("journal", key)
+
+    return JournalOptions(
+        fsync=str(value("fsync")),
+        fsync_interval_ms=int(str(value("fsync-interval"))),
+        segment_size=int(str(value("segment-size"))),
+        segment_age_ms=int(str(value("segment-age"))),
+        retain_ms=None if value("retain") is None else int(str(value("retain"))),
+    )
+
+
+class Keeper:
+    """Made by `open`. `commit` ends each turn; `tend` is a task for as long as the broker runs."""
+
+    def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
+        self.broker = broker
+        self.journal = journal
+        self.recorder = recorder
+        self._wake = trio.Event()
+        self._checkpoint: Iterator[None] | None = None
+
+    @classmethod
+    def open(cls, path: str, clock: Clock, broker: Broker, configuration: Configuration) -> "Keeper":
+        """Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError."""
+        journal = Journal.open(path, clock, journal_options(configuration))
+        recorder = Recorder(
+            broker,
+            journal,
+            persists_deliveries=configuration.value("broker", "persist-delivery-count-before-delivery"),
+            counts_max=configuration.value("broker", "max-redelivery-records"),
+        )
+        found = journal.recovered
+        try:
+            count = restore(broker, journal, recorder)
+        except BaseException:
+            journal.close()
+            raise
+        if found.torn_bytes:
+            logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
+        logger.info("%s: %d messages, %d objects restored", path, count, len(found.objects))
+        return cls(broker, journal, recorder)
+
+    def commit(self) -> None:
+        """The turn is over: what it recorded is written."""
+        self.journal.commit()
+        if self.journal.checkpoint_due and self._checkpoint is None:
+            self._checkpoint = self.recorder.checkpoint()
+            self._wake.set()
+
+    async def tend(self) -> None:
+        """Listen to the journal's thread, make checkpoints, reclaim. Ends by being cancelled."""
+        token = trio.lowlevel.current_trio_token()
+
+        def tell(action: object) -> None:
+            try:
+                token.run_sync_soon(action, idempotent=True)  # type: ignore[arg-type]
+            except trio.RunFinishedError:
+                pass
+
+        def failed(error: JournalError) -> None:
+            try:
+                token.run_sync_soon(self._failed, error)
+            except trio.RunFinishedError:
+                pass
+
+        self.journal.set_callbacks(lambda lsn: tell(self._more_is_safe), failed)
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            if self._checkpoint is not None:
+                await self._make_checkpoint(self._checkpoint)
+                self._checkpoint = None
+
+    def _more_is_safe(self) -> None:
+        recorder = self.recorder
+        if recorder.has_failed and self.journal.state is WriterState.RUNNING:
+            recorder.has_failed = False
+            logger.warning("the journal has room again")
+        self.broker.more_is_safe()
+
+    def _failed(self, error: JournalError) -> None:
+        """Said once; publishers that wait are refused, consumers go on."""
+        self.recorder.has_failed = True
+        if isinstance(error, JournalFull):
+            logger.error("%s; publishers of persistent messages are refused until there is room", error)
+            due_ns = self.broker.clock.monotonic_ns() + int(RETRY_SECONDS * 1e9)
+            self.broker.deadlines.set(due_ns, self._retry)
+        else:
+            logger.critical("%s; nothing durable is taken any more until the broker is started anew", error)
+        self.broker.more_is_safe()
+
+    def _retry(self) -> None:
+        if self.journal.state is WriterState.FULL:
+            self.journal.retry()
+            due_ns = self.broker.clock.monotonic_ns() + int(RETRY_SECONDS * 1e9)
+            self.broker.deadlines.set(due_ns, self._retry)
+
+    async def _make_checkpoint(self, checkpoint: Iterator[None]) -> None:
+        for _ in checkpoint:
+            self.journal.commit()
+            await trio.lowlevel.checkpoint()  # others' turns come between
+        lsn = self.journal.commit()
+        while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:
+            await trio.sleep(0.01)
+        if self.journal.state is not WriterState.RUNNING:
+            return
+        try:
+            gone = self.journal.reclaim()
+            base_lsn = self.journal.ledger.to_empty()
+            if base_lsn is not None:
+                await self._empty(base_lsn)
+        except (JournalError, OSError) as error:
+            logger.error("reclaiming: %s", error)
+            return
+        if gone:
+            logger.info("%d segments reclaimed", len(gone))
+
+    async def _empty(self, base_lsn: int) -> None:
+        """Move what is alive in an old segment forward, so that the segment can go."""
+        where = self.recorder.queue_ids_by_message()
+
+        def queues_of(id_: int) -> tuple[int, ...]:
+            return where.get(id_, ())
+
+        for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+            self.journal.commit()
+            await trio.lowlevel.checkpoint()
+            where = self.recorder.queue_ids_by_message()
+
+    def close(self) -> None:
+        """Write what waits, then a last checkpoint so that the next start is quick."""
+        try:
+            if self.journal.state is WriterState.RUNNING:
+                for _ in self.recorder.checkpoint():
+                    self.journal.commit()
+                self.journal.commit()
+            self.journal.close()
+        except JournalError as error:
+            logger.error("closing the journal: %s", error)

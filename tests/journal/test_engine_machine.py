@@ -1,0 +1,249 @@
+"""The broker on a journal, restarted at any moment: what was safe is there, and nothing comes back from the dead.
+
+The same operations as in tests/engine/test_rules_machine.py, with restarts and power cuts between them. The model is
+the engine's own state when its journal was last safe, and what happened since.
+"""
+
+from __future__ import annotations
+
+import unittest
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Broker, Envelope, ManualClock, Message, Session, User
+from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine.field_table import Field
+from leveret.engine.session import NACKED
+from leveret.journal import Journal, JournalOptions
+from leveret.journal.recorder import Recorder
+from leveret.journal.restore import restore
+from leveret.settings import SettingsRepository, entry
+
+USER = User("guest")
+MS = 1_000_000
+PATH = "data"
+
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "redelivery_delay_ms": st.sampled_from([0, 100, 5000]),
+        "max_delivery_attempts": st.sampled_from([-1, 2, 5]),
+        "dead_letter_address": st.sampled_from(["", "dead", "nobody"]),
+        "auto_create_dead_letter_resources": st.booleans(),
+        "expiry_address": st.sampled_from(["", "dead"]),
+        "default_ring_size": st.sampled_from([-1, 1, 3]),
+        "default_last_value_key": st.sampled_from(["", "k"]),
+        "default_non_destructive": st.booleans(),
+    },
+)
+
+State = dict[str, dict[int, tuple[bytes, int]]]  # queue -> message id -> (body, counted attempts)
+
+
+class JournalMachine(RuleBasedStateMachine):
+    """Queues `q` (with rules), `dead` and `plain`, all durable, bound to a durable exchange."""
+
+    @initialize(said=SETTINGS, segment_size=st.sampled_from([2000, 100_000]))
+    def start(self, said: dict[str, Any], segment_size: int) -> None:
+        self.clock = ManualClock()
+        self.files = SimulatedFiles()
+        self.rules = SettingsRepository([entry("q", **said)])
+        self.options = JournalOptions(segment_size=segment_size, preallocate_size=0)
+        self.open()
+        vhost = self.session.client.vhost
+        vhost.declare_exchange("e", "topic", durable=True)
+        for name in ("q", "dead", "plain"):
+            vhost.declare_queue(name, client=self.session.client, durable=True)
+            vhost.bind_queue(name, "e", f"{name}.#", {})
+        self.make_safe()
+
+    def open(self) -> None:
+        """Start a broker on what the files hold."""
+        self.broker = Broker(self.clock, settings=self.rules)
+        self.journal = Journal.open(
+            PATH, self.clock, self.options, files=self.files, threaded=False, new_id=b"0123456789abcdef"
+        )
+        self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
+        restore(self.broker, self.journal, self.recorder)
+        client = self.broker.connect("/", USER, name="c", flush=lambda: None)
+        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
+        self.session: Session = client.open_session()
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        while self.broker.end_turn():
+            self.journal.commit()
+        self.journal.commit()
+
+    def state(self) -> State:
+        """What would have to survive."""
+        found: State = {}
+        for queue in self.broker.virtual_hosts["/"].queues.values():
+            if queue.durable:
+                held = [*queue.messages(), *(() if queue.keeps else self.broker.unacked_of(queue))]
+                found[queue.name] = {one.id: self.facts(one) for one in held if one.envelope.facts.persistent}
+        return found
+
+    @staticmethod
+    def facts(message: Message) -> tuple[bytes, int]:
+        """Body and attempts that failed: a delivery that is still out does not count yet."""
+        out = message.holder is not None
+        return message.body, max(0, message.deliveries - message.uncounted - out)
+
+    def make_safe(self) -> None:
+        """Wait for the disk."""
+        self.end_turn()
+        assert self.journal.wait(self.journal.next_lsn)
+
+    # -- operations -------------------------------------------------------------------------------------------------
+
+    @rule(
+        bodies=st.lists(st.binary(max_size=20), min_size=1, max_size=5),
+        key=st.sampled_from(["q.a", "q.b", "dead.x", "plain.z"]),
+        persistent=st.booleans(),
+        value=st.sampled_from([None, b"x", b"y"]),
+        delay=st.sampled_from([None, None, 2000]),
+        expiration=st.sampled_from([None, None, b"700"]),
+    )
+    def publish(
+        self,
+        bodies: list[bytes],
+        key: str,
+        persistent: bool,
+        value: bytes | None,
+        delay: int | None,
+        expiration: bytes | None,
+    ) -> None:
+        table = {} if value is None else {"k": Field("S", value)}
+        if delay is not None:
+            table["x-delay"] = Field("l", delay)
+        properties: dict[str, Any] = {
+            "headers": table,
+            "expiration": expiration,
+            "delivery_mode": 2 if persistent else 1,
+        }
+        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        vhost = self.session.client.vhost
+        self.session.publish(vhost.route("e", key, USER), Envelope("e", key, facts), blobs, mandatory=False)
+        self.end_turn()
+
+    @rule(name=st.sampled_from(["q", "dead", "plain"]), no_ack=st.booleans(), count=st.integers(1, 4))
+    def get(self, name: str, no_ack: bool, count: int) -> None:
+        for _ in range(count):
+            self.session.get(self.broker.virtual_hosts["/"].queue(name), no_ack=no_ack)
+        self.end_turn()
+
+    @rule(which=st.integers(0, 9), how=st.sampled_from(["ack", "nack", "reject"]), multiple=st.booleans())
+    def settle(self, which: int, how: str, multiple: bool) -> None:
+        tags = list(self.session.unacked)
+        if tags:
+            tag = tags[which % len(tags)]
+            if how == "ack":
+                self.session.ack(tag, multiple=multiple)
+            else:
+                self.session.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
+        self.end_turn()
+
+    @rule(name=st.sampled_from(["q", "dead", "plain"]))
+    def purge(self, name: str) -> None:
+        self.broker.virtual_hosts["/"].queue(name).purge()
+        self.end_turn()
+
+    @rule()
+    def delete_and_declare(self) -> None:
+        vhost = self.session.client.vhost
+        vhost.delete_queue("plain", self.session.client)
+        self.end_turn()
+        vhost.declare_queue("plain", client=self.session.client, durable=True)
+        vhost.bind_queue("plain", "e", "plain.#", {})
+        self.end_turn()
+
+    @rule(ms=st.sampled_from([1, 400, 6000]))
+    def advance(self, ms: int) -> None:
+        until = self.clock.monotonic_ns() + ms * MS
+        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
+            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
+            self.broker.advance()
+            self.end_turn()
+        self.clock.advance_ns(until - self.clock.monotonic_ns())
+
+    @rule()
+    def checkpoint(self) -> None:
+        """In one go; its slices between turns are in test_checkpoints_between_turns."""
+        self.end_turn()
+        for _ in self.recorder.checkpoint():
+            self.journal.commit()
+        self.journal.commit()
+        self.make_safe()
+        self.journal.reclaim()
+        base_lsn = self.journal.ledger.to_empty()
+        if base_lsn is not None:
+            where = self.recorder.queue_ids_by_message()
+            for _ in self.journal.move_forward(base_lsn, lambda id_: where.get(id_, ()), self.recorder.contents.move):
+                self.journal.commit()
+            self.journal.commit()
+
+    @rule()
+    def sync(self) -> None:
+        self.make_safe()
+
+    @rule()
+    def kill_when_safe(self) -> None:
+        """The process dies; everything was on the disk."""
+        self.make_safe()
+        before = self.state()
+        self.journal.contents.close()
+        self.files = self.files.power_cut()
+        self.open()
+        assert self.state()["plain"] == before["plain"]
+        self.make_safe()
+
+    # -- what always holds --------------------------------------------------------------------------------------------
+
+    @precondition(lambda self: hasattr(self, "session"))
+    @invariant()
+    def a_restart_now_would_find_it(self) -> None:
+        """The journal's own reading of itself agrees with the engine, message by message."""
+        if self.journal.next_lsn > self.journal.committed_lsn:
+            assert self.journal.wait(self.journal.next_lsn)
+        broker = Broker(self.clock, settings=SettingsRepository())
+        files = self.files.power_cut()
+        journal = Journal.open(PATH, self.clock, self.options, files=files, threaded=False)
+        restore(broker, journal, Recorder(broker, journal, counts_max=-1))
+        there = {
+            queue.name: {one.id: self.facts(one) for one in queue.messages()}
+            for queue in broker.virtual_hosts["/"].queues.values()
+        }
+        assert there == self.expected()
+
+    def expected(self) -> State:
+        """Without what has expired by its own time already: a restart would let it go at once."""
+        now = self.clock.monotonic_ns()
+        found = self.state()
+        for queue in self.broker.virtual_hosts["/"].queues.values():
+            for one in (*queue.messages(), *self.broker.unacked_of(queue)):
+                if 0 < one.expires_ns <= now and queue.name in found:
+                    found[queue.name].pop(one.id, None)
+        return found
+
+
+class TestJournalled(JournalMachine.TestCase):  # type: ignore[misc,name-defined]
+    """Many short stories."""
+
+    settings = settings(
+        max_examples=60,
+        stateful_step_count=20,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+    )
+
+
+assert issubclass(TestJournalled, unittest.TestCase)
+pytestmark = pytest.mark.filterwarnings("error")
