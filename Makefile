@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test lint types check-python peers bench bench-quick bench-queues clients fuzz soak clean
+.PHONY: serve test lint types check-python peers bench bench-quick bench-queues clients fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -71,6 +71,10 @@ $(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz
 	@$(BIN)/python tests/fuzz/fuzz_frames.py -max_total_time=$(FUZZ_SECONDS) $(ARGS)
+
+# kill -9 under load, again and again; `make crash ARGS="--rounds 5000"`.
+crash: $(VENV)/.dev
+	@$(BIN)/python tests/journal/crash_rounds.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,6 +6,7 @@ import os
 import platform
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -50,12 +51,15 @@ class Running:
 
 @contextmanager
 def started(command: str, *, name: str = "leveret", wait: bool = True) -> Iterator[Running]:
-    """Run a broker's command line, `{port}` in it replaced by a free port; ended by SIGTERM, then SIGKILL.
+    """Run a broker's command line, `{port}` and `{data}` in it replaced by a free port and an empty directory.
+
+    Ended by SIGTERM, then SIGKILL.
 
     Without `wait` the body runs at once. Raises: BrokerFailed, also when it had ended by the time the body was done.
     """
     port = free_port()
-    arguments = [argument.replace("{port}", str(port)) for argument in shlex.split(command)]
+    data = tempfile.mkdtemp(prefix="leveret-bench-")
+    arguments = [part.replace("{port}", str(port)).replace("{data}", data) for part in shlex.split(command)]
     # A broker that may not keep its byte code compiles all of itself at every start, which no installed one does.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile("w+") as output:
@@ -70,6 +74,7 @@ def started(command: str, *, name: str = "leveret", wait: bool = True) -> Iterat
                 raise BrokerFailed(_story(process, output))
         finally:
             _end(process)
+            shutil.rmtree(data, ignore_errors=True)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

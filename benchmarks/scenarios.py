@@ -52,6 +52,13 @@ SCENARIOS = {
         Scenario("mixed", "sizes, keys, exchanges mixed", ("--mixed",), 30_000, Goal()),
         Scenario("S2", "1 KiB, ack each, confirms", ("--ack", "1", *CONFIRMED), 20_000, Goal(4, 0.16)),
         Scenario(
+            "S3",
+            "1 KiB persistent, ack each, confirms",
+            ("--ack", "1", "--persistent", "--durable", "--prefetch", "200", "--confirm", "200", "--size", "1024"),
+            10_000,
+            Goal(4, 0.18),
+        ),
+        Scenario(
             "S4",
             "4 producers, 4 consumers, ack per 10",
             ("--ack", "10", "--producers", "4", "--consumers", "4", *CONFIRMED),
