@@ -96,7 +96,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
     channel.last_queue = name
     if not method.nowait:
         session.broker.dispatch_now(queue)
-        session.send(channel.number, commands.Queue.DeclareOk, name, len(queue.ready), len(queue.consumers))
+        session.send(channel.number, commands.Queue.DeclareOk, name, queue.ready_count, len(queue.consumers))
 
 
 def _bound_queue(session: AmqpSession, channel: Channel, queue: str, routing_key: str) -> tuple[str, str]:

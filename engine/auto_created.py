@@ -73,7 +73,7 @@ class Reaper:
         settings = self._broker.settings.resolve(queue.address, queue.vhost.name)
         if not settings.auto_delete_queues or queue.consumers:
             return False
-        held = len(queue.ready) + len(queue.scheduled) + queue.unacked
+        held = queue.ready_count + len(queue.scheduled) + queue.unacked
         limit = settings.auto_delete_queues_message_count
         if 0 <= limit < held:
             return False

@@ -26,6 +26,7 @@ from .options import DEFAULT_OPTIONS, BrokerOptions
 from .queue import Queue
 from .ready import Ready
 from .service import Handler
+from .tail import Pager
 from .virtual_host import VirtualHost
 
 #: Rounds of dispatch and flush in one turn; what is left is for the next, so that no peer keeps the others waiting.
@@ -82,6 +83,8 @@ class Broker:
         self.unsent_max = unsent_max
         self.deadlines = Deadlines()
         self.durability: Durability | None = None
+        self.pager: Pager | None = None
+        self.hungry: dict[Queue, None] = {}  # deep queues that want more of their tails in memory
         self.awaiting: dict[Client, None] = {}  # hear more when more is safe
         self.counters = Counters()
         self.listeners: list[Listener] = []
@@ -316,7 +319,7 @@ class Broker:
             exchanges=sum(len(vhost.exchanges) for vhost in self.virtual_hosts.values()),
             queues=len(queues),
             consumers=sum(len(queue.consumers) for queue in queues),
-            ready=sum(len(queue.ready) for queue in queues),
+            ready=sum(queue.ready_count for queue in queues),
             unacked=sum(queue.unacked for queue in queues),
             scheduled=sum(len(queue.scheduled) for queue in queues),
             deadlines=len(self.deadlines),

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
-from . import rota
+from . import deep, rota
 from .deaths import EXPIRED, MAXLEN
 from .events import EventKind
 from .expiry import NO_EXPIRY_POLICY
@@ -79,6 +79,7 @@ def _goes_straight_into_the_ring(queue: "Queue", envelope: Envelope) -> bool:
         queue.rules.is_only_a_ring
         and envelope.is_plain
         and queue.groups is None
+        and queue.tail is None
         and not (queue.ready and rota.has_waiting(queue))
     )
 
@@ -111,10 +112,13 @@ def _append(queue: "Queue", message: Message) -> None:
     if isinstance(ready, LastValueReady) and (older := ready.supersede(message)) is not None:
         queue.replaced(older)
         return
-    ready.append(message)
+    if queue.tail is not None:
+        queue.tail.append(message)
+    else:
+        ready.append(message)
     if queue.groups is not None:
         queue.dispatch()
-    if rules.ring_size is not None and len(ready) > rules.ring_size:
+    if rules.ring_size is not None and queue.ready_count > rules.ring_size:
         _evict_head(queue)
     if rules.has_limit:
         trim(queue)
@@ -132,7 +136,7 @@ def is_full(queue: "Queue") -> bool:
     rules = queue.rules
     sharing = queue.vhost.queues_at(queue.address) or [queue]
     if rules.max_size_messages is not None:
-        held = sum(len(one.ready) + len(one.scheduled) + (0 if one.keeps else one.unacked) for one in sharing)
+        held = sum(one.ready_count + len(one.scheduled) + (0 if one.keeps else one.unacked) for one in sharing)
         if held >= rules.max_size_messages:
             return True
     return rules.max_size_bytes is not None and sum(one.octets or 0 for one in sharing) >= rules.max_size_bytes
@@ -173,6 +177,8 @@ def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Seq
 
 
 def _evict_head(queue: "Queue") -> None:
+    if not queue.ready:
+        deep.load(queue)
     gone = queue.ready.popleft()
     queue.counters.replaced += 1
     if queue.octets is not None:
@@ -183,7 +189,7 @@ def _evict_head(queue: "Queue") -> None:
 
 def _would_overflow(queue: "Queue", message: Message) -> bool:
     rules = queue.rules
-    if rules.max_length is not None and len(queue.ready) >= rules.max_length:
+    if rules.max_length is not None and queue.ready_count >= rules.max_length:
         return True
     if rules.max_length_bytes is None:
         return False
@@ -194,14 +200,16 @@ def _would_overflow(queue: "Queue", message: Message) -> bool:
 def trim(queue: "Queue") -> None:
     """Drop heads until the limits hold again."""
     rules, ready = queue.rules, queue.ready
-    while ready and (
-        (rules.max_length is not None and len(ready) > rules.max_length)
+    while queue.ready_count and (
+        (rules.max_length is not None and queue.ready_count > rules.max_length)
         or (
             rules.max_length_bytes is not None
             and isinstance(ready, LeveledReady)
             and ready.octets > rules.max_length_bytes
         )
     ):
+        if not ready:
+            deep.load(queue)
         queue.lose([ready.popleft()], MAXLEN)
 
 

@@ -13,10 +13,11 @@ from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, ClassVar
 
 from ..settings import ResolvedSettings
-from . import rota
+from . import deep, rota
 from .consumer import Consumer
 from .deadlines import Deadline
 from .deaths import EXPIRED, MAXLEN
+from .deep import DEEP_MIN
 from .events import Counters, EventKind
 from .field_table import FieldTable
 from .groups import Groups
@@ -27,6 +28,7 @@ from .ready import LeveledReady, Ready, merge_back
 from .redelivery import Scheduled
 from .returns import come_due, dead_letters_are_refused, give_back
 from .rules import NO_RULES, QueueRules, own_settings, with_live
+from .tail import Tail
 
 if TYPE_CHECKING:
     from .client import Client
@@ -75,6 +77,7 @@ class Queue:
         "incoming",
         "is_auto_created",
         "last_used_ns",
+        "measure_at",
         "name",
         "next_consumer",
         "octets",
@@ -84,6 +87,7 @@ class Queue:
         "rules",
         "scheduled",
         "start_deadline",
+        "tail",
         "takes_plainly",
         "unacked",
         "unused_deadline",
@@ -114,6 +118,8 @@ class Queue:
         self.own_settings = own_settings(arguments)
         self.rules = rules
         self.ready = self._empty_ready()
+        self.tail: Tail | None = None  # behind what is ready, of a deep queue
+        self.measure_at = DEEP_MIN  # when so many are ready, look at their size
         self.groups: Groups | None = None  # from the first message of a group on
         self.takes_plainly = not self.rules.concerns_arrival  # arrivals meet no rule
         self.octets = self._counted(())  # of all messages here
@@ -167,8 +173,13 @@ class Queue:
         self.octets -= sum(len(message.blob) for message in messages)
 
     def messages(self) -> Iterator[Message]:
-        """All that are ready or wait for their time."""
+        """All in memory that are ready or wait for their time."""
         return chain(self.ready, self.scheduled)
+
+    @property
+    def ready_count(self) -> int:
+        """How many are ready, wherever they are."""
+        return len(self.ready) if self.tail is None else len(self.ready) + len(self.tail)
 
     def _empty_ready(self) -> Ready:
         rules = self.rules
@@ -192,7 +203,7 @@ class Queue:
         """A snapshot."""
         return QueueStatistics(
             self.name,
-            len(self.ready),
+            self.ready_count,
             self.unacked,
             len(self.scheduled),
             len(self.consumers),
@@ -216,12 +227,17 @@ class Queue:
         if self.broker.listeners:
             self.broker.emit_run(EventKind.ENQUEUED, self, range(first_id, first_id + count), envelope)
         taken = 0
-        if self.consumers and not self.ready:
+        if self.consumers and not self.ready and self.tail is None:
             taken = self.hand_over(first_id, envelope, blobs)
             if taken == count:
                 return ()
         rest = blobs[taken:] if taken else blobs
+        if self.tail is not None:
+            deep.extend_tail(self, self.tail, first_id + taken, envelope, rest)
+            return ()
         self.ready.extend(map(Message, range(first_id + taken, first_id + count), rest, repeat(envelope)))
+        if len(self.ready) >= self.measure_at:
+            deep.measure(self)
         return ()
 
     def take_in(self, message: Message) -> bool:
@@ -231,7 +247,7 @@ class Queue:
             self.broker.emit(EventKind.ENQUEUED, self, (message,))
         if self.octets is not None:
             self.octets += len(message.blob)
-        if self.ready or self.groups is not None or not rota.has_waiting(self):
+        if self.ready or self.tail is not None or self.groups is not None or not rota.has_waiting(self):
             return False
         (consumer,) = rota.eligible(self, 1)
         consumer.session.deliver_ready(consumer, [message])
@@ -362,6 +378,8 @@ class Queue:
         if self.groups is not None:
             self.groups.dispatch(self)
             return
+        if self.tail is not None:
+            deep.feed(self)
         ready = self.ready
         while ready:
             if self.expiring:
@@ -389,6 +407,8 @@ class Queue:
         self.touch()
         if self.expiring:
             expire(self)
+        if self.tail is not None and not self.ready:
+            deep.load(self)
         message = self.ready.popleft() if self.ready else None
         if self.expiring:
             arm(self)
@@ -416,11 +436,13 @@ class Queue:
 
     def purge(self) -> int:
         """Drop all ready and scheduled messages; returns how many. The memory is given back in slices."""
+        paged = deep.drop_tail(self, EventKind.PURGED)
+        self.counters.purged += paged
         gone = self.take_ready()
         gone.extend(self.scheduled.take_all())
         self.await_due()
-        count = len(gone)
-        if count:
+        count = len(gone) + paged
+        if len(gone):
             self.purge_these(gone)
         self.broker.free(gone)
         return count

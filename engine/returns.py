@@ -54,7 +54,7 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
             wait_ms = redelivery_delay_ms(rules, attempts, broker.chance(), counted=counted)
         if wait_ms is None:
             back.append(message)
-        elif rules.ring_size is not None and len(queue.ready) + 1 > rules.ring_size:
+        elif rules.ring_size is not None and queue.ready_count + 1 > rules.ring_size:
             evicted.append(message)  # as Artemis does: a full ring lets nobody wait
         else:
             due_ns = now_ns + wait_ms * MS
@@ -141,7 +141,7 @@ def trim_ring(queue: "Queue", inserted: int) -> None:
     ring_size = queue.rules.ring_size
     assert ring_size is not None
     ready = queue.ready
-    excess = min(inserted, len(ready) - ring_size)
+    excess = min(inserted, queue.ready_count - ring_size, len(ready))
     if excess > 0:
         evict(queue, [ready.popleft() for _ in range(excess)])
 

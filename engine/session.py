@@ -147,7 +147,7 @@ class Session:
             message.holder = holder
             queue.unacked += 1
             self.unacked[tag] = message
-        return tag, message, redelivered, len(queue.ready)
+        return tag, message, redelivered, queue.ready_count
 
     def check_access(self, queue: "Queue") -> None:
         """Raises: ResourceLocked when the queue is exclusive to another client."""

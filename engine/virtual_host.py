@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..settings import ArgumentFault
+from . import deep
 from .arguments import (
     CLASSIC,
     Reason,
@@ -424,7 +425,7 @@ class VirtualHost:
             return 0
         queue = self._accessible(name, client)
         self.broker.dispatch_now(queue)
-        if if_empty and (queue.ready or queue.scheduled):
+        if if_empty and (queue.ready_count or queue.scheduled):
             raise NotEmpty(name=name, vhost=self.name)
         if if_unused and queue.consumers:
             raise InUse(kind="queue", name=name, vhost=self.name)
@@ -443,10 +444,11 @@ class VirtualHost:
             queue.remove_consumer(consumer)
             consumer.client.put(ConsumerCancelled(consumer), 0)
         self._unbind_all(queue)
+        paged = deep.drop_tail(queue, EventKind.DELETED)
         ready = queue.take_ready()
         ready.extend(queue.scheduled.take_all())
         queue.forget_deadlines()
-        count = len(ready)
+        count = len(ready) + paged
         queue.counters.deleted += count + (0 if queue.keeps else queue.unacked)
         if self.broker.listeners:
             gone = [*ready, *(() if queue.keeps else self.broker.unacked_of(queue))]

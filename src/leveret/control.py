@@ -144,7 +144,7 @@ class ControlTable:
                 "exclusive": queue.exclusive,
                 "auto_delete": queue.auto_delete,
                 "configured": self._objects is not None and self._objects.is_managed(queue),
-                "ready": len(queue.ready),
+                "ready": queue.ready_count,
                 "unacked": queue.unacked,
                 "scheduled": len(queue.scheduled),
                 "consumers": len(queue.consumers),

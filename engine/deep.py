@@ -1,0 +1,96 @@
+"""Deep queues: when the ready list takes more memory than its share, what comes behind it stays in the journal.
+
+Only queues whose arrivals meet no rule grow a tail; rules that come later work across it. Loading is asked for at the
+end of a dispatch (`Broker.hungry`) and done between turns; only somebody who must know now waits for it.
+Source: queues page, section F; rulings 5, 16; issue on the journal, "Deep queues".
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from .events import EventKind
+from .message import Envelope, Message
+from .tail import IN_JOURNAL, Tail
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+#: Queues below this are not looked at.
+DEEP_MIN = 1000
+#: What a message costs beside its octets.
+OVERHEAD = 160
+#: A deep queue is fed when fewer than this are ready in memory, up to about so many, ...
+LOW, HIGH = 2000, 6000
+#: ... in slices of this many messages or octets.
+SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
+
+
+def measure(queue: "Queue") -> None:
+    """Many messages are ready: if they take more than their share, the next ones go to a tail."""
+    pager = queue.broker.pager
+    if pager is None or not queue.durable or queue.keeps or not isinstance(queue.ready, deque):
+        queue.measure_at = 1 << 62
+        return
+    octets = sum(len(message.blob) for message in queue.ready) + OVERHEAD * len(queue.ready)
+    budget = pager.budget()
+    if octets >= budget:
+        queue.tail = Tail()
+        queue.measure_at = DEEP_MIN
+    else:
+        # What would fill the rest, if the next ones are like these; never all of it at once.
+        room = (budget - octets) * len(queue.ready) // octets
+        queue.measure_at = len(queue.ready) + max(room // 2, DEEP_MIN // 4)
+
+
+def extend_tail(queue: "Queue", tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    """New messages of a deep queue."""
+    if envelope.facts.persistent:
+        tail.extend(first_id, list(map(envelope.framing.body_size, blobs)))
+    else:
+        for offset, blob in enumerate(blobs):
+            tail.append(Message(first_id + offset, blob, envelope))
+
+
+def feed(queue: "Queue") -> None:
+    """A deep queue is about to hand out: see to it that there is more behind."""
+    if not queue.ready:
+        load(queue)
+    if queue.tail is not None and len(queue.ready) < LOW:
+        queue.broker.hungry[queue] = None
+
+
+def load(queue: "Queue") -> int:
+    """Bring a slice of the tail into memory; returns how many messages."""
+    tail, pager = queue.tail, queue.broker.pager
+    if tail is None:
+        return 0
+    assert pager is not None
+    count = 0
+    for part in tail.take(SLICE, SLICE_OCTETS):
+        if isinstance(part, Message):
+            queue.ready.append(part)
+            queue.expiring = queue.expiring or bool(part.expires_ns)
+            count += 1
+        else:
+            queue.ready.extend(pager.load(part))
+            count += len(part)
+    if not len(tail):
+        queue.tail = None
+    return count
+
+
+def drop_tail(queue: "Queue", kind: EventKind) -> int:
+    """All of the tail is gone (purged, deleted); the listeners are told. Returns how many messages."""
+    tail = queue.tail
+    if tail is None:
+        return 0
+    queue.tail = None
+    broker = queue.broker
+    if broker.listeners:
+        for part in tail.parts():
+            if isinstance(part, Message):
+                broker.emit(kind, queue, (part,))
+            else:
+                broker.emit_run(kind, queue, part[0], IN_JOURNAL)
+    return len(tail)

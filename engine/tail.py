@@ -1,0 +1,108 @@
+"""The tail of a deep queue: messages of which memory holds only where they are; the journal has the rest.
+
+A run of ids that were published one after the other costs 4 octets a message (its size). Messages that the journal does
+not have stand in between as they are, so that order is kept. Source: queues page, section F; rulings 5.
+"""
+
+from array import array
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from .content import PropertyFacts
+from .message import Envelope, Message
+
+#: Ids in one run at most, so that the memory of what was taken is given back.
+RUN_MAX = 250_000
+#: What events say of messages in a tail: they are in the journal.
+IN_JOURNAL = Envelope("", "", PropertyFacts(persistent=True))
+
+
+class Pager(Protocol):
+    """What gives a tail's messages back."""
+
+    def load(self, ids: Sequence[int]) -> list[Message]:
+        """The messages with these ids (rising), as they were published. Reads files: not within a turn's budget."""
+
+    def budget(self) -> int:
+        """Octets that one more deep queue may keep in memory."""
+
+
+class PagedRun:
+    """Consecutive ids from `first`; those before `start` are taken."""
+
+    __slots__ = ("first", "sizes", "start")
+
+    def __init__(self, first: int) -> None:
+        self.first = first
+        self.sizes = array("I")
+        self.start = 0
+
+    def __len__(self) -> int:
+        return len(self.sizes) - self.start
+
+    @property
+    def ids(self) -> range:
+        """What is left."""
+        return range(self.first + self.start, self.first + len(self.sizes))
+
+
+class Tail:
+    """In order of ids."""
+
+    __slots__ = ("_count", "_items")
+
+    def __init__(self) -> None:
+        self._items: deque[PagedRun | Message] = deque()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def extend(self, first_id: int, sizes: Sequence[int]) -> None:
+        """A run of messages that the journal has."""
+        last = self._items[-1] if self._items else None
+        if not isinstance(last, PagedRun) or last.first + len(last.sizes) != first_id or len(last.sizes) >= RUN_MAX:
+            last = PagedRun(first_id)
+            self._items.append(last)
+        last.sizes.extend(sizes)
+        self._count += len(sizes)
+
+    def append(self, message: Message) -> None:
+        """A message that only memory has."""
+        self._items.append(message)
+        self._count += 1
+
+    def take(self, count: int, octets: int) -> list[range | Message]:
+        """From the head, up to so many messages and octets of body (at least one): ids, or messages."""
+        taken: list[range | Message] = []
+        while self._items and count > 0 and octets > 0:
+            item = self._items[0]
+            if isinstance(item, Message):
+                self._items.popleft()
+                taken.append(item)
+                count -= 1
+                octets -= len(item.blob)
+                self._count -= 1
+                continue
+            stop = start = item.start
+            while stop < len(item.sizes) and count > 0 and octets > 0:
+                octets -= item.sizes[stop]
+                count -= 1
+                stop += 1
+            taken.append(range(item.first + start, item.first + stop))
+            self._count -= stop - start
+            item.start = stop
+            if stop == len(item.sizes):
+                self._items.popleft()
+        return taken
+
+    def parts(self) -> Iterator[tuple[range, Sequence[int]] | Message]:
+        """What is there now, without taking it: (ids, sizes), or messages. Safe while others append and take."""
+        frozen = [(item, item.ids) if isinstance(item, PagedRun) else (item, None) for item in self._items]
+        for item, ids in frozen:
+            if isinstance(item, Message):
+                yield item
+            else:
+                assert ids is not None
+                yield ids, item.sizes[ids.start - item.first : ids.stop - item.first]
