@@ -10,7 +10,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
-from .block import HEADER_SIZE, Block
+from .block import HEADER_SIZE, IS_GAP, Block
 from .errors import BadRecord, Damaged, NotInJournal
 from .files import REAL, Files
 from .heap import CONTENT_HEAD, Content, decode_content, decode_define
@@ -99,7 +99,7 @@ class ContentReader:
         if self._block is not None:
             segment, block = self._block
             index = lsn - block.header.base_lsn
-            if 0 <= index < block.header.record_count:
+            if 0 <= index < block.header.record_count and not block.header.flags & IS_GAP:
                 return segment, block, index
         segment = self._segment_of(lsn)
         handle, facts = self._opened(segment)
@@ -107,7 +107,7 @@ class ContentReader:
         base_lsn = facts.index_lsns[bisect_right(facts.index_lsns, lsn) - 1] if facts.index_lsns else segment
         for block in Scan(self._files, handle, base_lsn, offset=offset, size=facts.size):
             index = lsn - block.header.base_lsn
-            if 0 <= index < block.header.record_count:
+            if 0 <= index < block.header.record_count and not block.header.flags & IS_GAP:
                 self._block = (segment, block)
                 return segment, block, index
             if index < 0:
