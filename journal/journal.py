@@ -148,6 +148,7 @@ class Journal:
 
     def close(self) -> None:
         """Write what waits, seal, unlock. Raises: JournalFull, JournalFailed (unlocked all the same)."""
+        self.commit()
         try:
             self.writer.close()
         finally:
@@ -335,8 +336,10 @@ class Journal:
         assert CODE_OF[kind] in TERMINAL_CODES
         block = self._block or self._turn()
         self.ledger.settled(ids)
-        return block.run(
-            CODE_OF[kind], queue_id, ids[:1], arg=ids[-1], flags=DURABLE | RANGE, reason=REASON_CODES.get(reason, 0)
+        reason_code = REASON_CODES.get(reason, 0)
+        first, last = ids[0], ids[-1]
+        return block.add(
+            Record(CODE_OF[kind], 0, first, last, DURABLE | RANGE, reason=reason_code, queue_id=queue_id, size=len(ids))
         )
 
     def transaction(self, *, opens: bool) -> None:

@@ -16,6 +16,7 @@ from .files import REAL, Files
 from .heap import CONTENT_HEAD, Content, decode_content, decode_define
 from .names import Names
 from .record import DEFINE, MOVED, PUBLISHED, RECORD, RECORD_SIZE, Record, from_fields
+from .recovered import RecoveredMessage, RecoveredQueue
 from .segment import Scan, Segment, path_of, read_footer, segments_in
 
 OPEN_FILES_MAX = 16
@@ -70,6 +71,12 @@ class ContentReader:
         segment, block, index = self._find(lsn)
         fields = RECORD.unpack_from(block.data, HEADER_SIZE + RECORD_SIZE * index)
         return from_fields(fields, b""), self._decoded(segment, block, index)
+
+    def messages(self, queue: RecoveredQueue) -> Iterator[tuple[RecoveredMessage, Record, Content]]:
+        """The messages of a recovered queue with their contents, ids rising, one at a time. Raises: as `read`."""
+        for message in queue.messages():
+            record, content = self.read_message(message.content_lsn)
+            yield message, record, content
 
     def locate(self, lsn: int) -> ContentPosition:
         """Where the content is. Raises: as `read`."""

@@ -261,14 +261,17 @@ class _Replay:
                 if fields[5] & DURABLE:
                     link = fields[16]
                     at = lsn - link if link else decode_link(block.heap_of(fields))
-                    queue_of(fields[9]).add(fields[1], at, fields[14], fields[2])
+                    queue = queue_of(fields[9])
+                    queue.add(fields[1], at, fields[14], fields[2])
+                    if fields[6]:
+                        queue.change(fields[1], FRESH._replace(priority=fields[6]))
             elif kind in TERMINAL_CODES:
-                queue = queues.get(fields[9])
-                if queue is not None and not fields[5] & KEPT:
+                settled = queues.get(fields[9])
+                if settled is not None and not fields[5] & KEPT:
                     if fields[5] & RANGE:
-                        queue.remove_range(fields[1], fields[2])
+                        settled.remove_range(fields[1], fields[2])
                     else:
-                        queue.remove(fields[1])
+                        settled.remove(fields[1])
             else:
                 handler = handlers.get(kind)
                 if handler is not None:
