@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test lint types check-python peers bench bench-quick clients fuzz soak clean
+.PHONY: serve test lint types check-python peers bench bench-quick clients fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -48,6 +48,12 @@ bench-quick: $(VENV)/.dev
 
 soak: $(VENV)/.dev
 	@$(BIN)/python benchmarks/soak.py $(ARGS)
+
+# A writer of the journal killed at random points; ROUNDS=5000 SEED=7 for a long night.
+ROUNDS ?= 500
+SEED ?= 1
+crash: $(VENV)/.dev
+	@LEVERET_CRASH_ROUNDS=$(ROUNDS) LEVERET_CRASH_SEED=$(SEED) $(BIN)/pytest --timeout=0 tests/journal/test_kill.py $(ARGS)
 
 # Debian's packages of the brokers that we compare with.
 peers:

@@ -130,10 +130,10 @@ class Segment:
         self.end_lsn = block.end_lsn
         self.size = block.offset + header.size
 
-    def offset_before(self, lsn: int) -> int:
-        """Offset of an indexed block whose base LSN is at most `lsn`."""
+    def block_before(self, lsn: int) -> tuple[int, int]:
+        """(base LSN, offset) of an indexed block that begins at or before `lsn`."""
         found = bisect_right(self.index_lsns, lsn) - 1
-        return self.index_offsets[found] if found >= 0 else 0
+        return (self.index_lsns[found], self.index_offsets[found]) if found >= 0 else (self.base_lsn, 0)
 
     def footer(self, ts_us: int, flags: int) -> bytearray:
         """The footer block; it takes LSN `end_lsn`."""
@@ -229,8 +229,18 @@ class Scan:
     Memory: a window of 1 MiB, or the largest block. `position`, `lsn`: where the next block should be, and its LSN.
     """
 
-    def __init__(self, files: Files, handle: int, lsn: int, *, offset: int = 0, size: int | None = None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        handle: int,
+        lsn: int,
+        *,
+        offset: int = 0,
+        size: int | None = None,
+        window_size: int = WINDOW_SIZE,
+    ) -> None:
         self._files = files
+        self._window_size = window_size
         self._handle = handle
         self.size = files.size(handle) if size is None else size
         self.position = offset
@@ -250,7 +260,7 @@ class Scan:
                     return
                 start = self.position
                 window = memoryview(
-                    self._files.read(self._handle, min(max(need, WINDOW_SIZE), self.size - start), start)
+                    self._files.read(self._handle, min(max(need, self._window_size), self.size - start), start)
                 )
                 if len(window) < min(need, self.size - start):
                     return

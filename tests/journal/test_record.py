@@ -1,7 +1,9 @@
 """The layout, octet by octet, and that every record comes back as it went in."""
 
+import ast
 import subprocess
 import sys
+from pathlib import Path
 from zlib import crc32
 
 import pytest
@@ -10,6 +12,9 @@ from hypothesis import strategies as st
 
 from leveret.engine.content import PLAIN
 from leveret.engine.events import EventKind
+from leveret.journal import block as block_module
+from leveret.journal import heap as heap_module
+from leveret.journal import record as record_module
 from leveret.journal.block import (
     HEADER_SIZE,
     IS_GAP,
@@ -312,6 +317,21 @@ def test_the_format_needs_no_event_loop() -> None:
     code = "import sys, leveret.journal.block; print('trio' in sys.modules, 'socket' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.split() == ["False", "False"]
+
+
+def test_the_record_layout_imports_two_leaves_at_most() -> None:
+    """record.py: engine/events.py and engine/content.py; the rest of the format only the like and each other."""
+    for module in (record_module, block_module, heap_module):
+        assert module.__file__ is not None
+        tree = ast.parse(Path(module.__file__).read_text())
+        outside = {node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level == 2}
+        assert outside <= {"engine.events", "engine.content"}
+    inside = {
+        node.module
+        for node in ast.walk(ast.parse(Path(str(record_module.__file__)).read_text()))
+        if isinstance(node, ast.ImportFrom) and node.level == 1
+    }
+    assert not inside
 
 
 def test_fields_are_a_record() -> None:
