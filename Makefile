@@ -55,6 +55,13 @@ bench-queues: $(VENV)/.dev
 soak: $(VENV)/.dev
 	@$(BIN)/python benchmarks/soak.py $(ARGS)
 
+# A writer of the journal killed at random points; ROUNDS=5000 SEED=7 for a long night.
+ROUNDS ?= 500
+SEED ?= 1
+crash: $(VENV)/.dev
+	@LEVERET_CRASH_ROUNDS=$(ROUNDS) LEVERET_CRASH_SEED=$(SEED) $(BIN)/pytest --timeout=0 tests/journal/test_kill.py $(ARGS)
+	@$(BIN)/python tests/journal/crash_rounds.py --rounds $(ROUNDS) --seed $(SEED)
+
 # Debian's packages of the brokers that we compare with.
 peers:
 	apt-get install -y rabbitmq-server garagemq
@@ -71,10 +78,6 @@ $(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz
 	@$(BIN)/python tests/fuzz/fuzz_frames.py -max_total_time=$(FUZZ_SECONDS) $(ARGS)
-
-# kill -9 under load, again and again; `make crash ARGS="--rounds 5000"`.
-crash: $(VENV)/.dev
-	@$(BIN)/python tests/journal/crash_rounds.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from ..settings import NO_SETTINGS, Divert, SettingsRepository
+from . import deep
 from .access import User, Users
 from .auto_created import Reaper, targets_of
 from .client import Client
@@ -147,6 +148,18 @@ class Broker:
         for name, vhost in self.virtual_hosts.items():
             vhost.diverts = Diverts(by_vhost.get(name, ()))
             vhost.routes_changed()
+
+    def feed(self) -> bool:
+        """Between turns: bring a slice of some deep queue's tail into memory. True: there is more to bring."""
+        if not self.hungry:
+            return False
+        queue, _ = self.hungry.popitem()
+        if queue.tail is not None and not queue.deleted and len(queue.ready) < deep.HIGH:
+            deep.load(queue)
+            self.mark(queue)
+            if queue.tail is not None and len(queue.ready) < deep.HIGH:
+                self.hungry[queue] = None
+        return bool(self.hungry)
 
     def more_is_safe(self) -> None:
         """The journal got on, or failed: whoever waits for it is told."""

@@ -12,9 +12,10 @@
 | 32 | records | 64 x record_count | see record.py |
 | 32 + 64 record_count | heap | | heap entries in the order of their records |
 
-A block without records is a tick: it only tells a newer durable LSN. A gap block (no records, heap = i64) says that a
-repair lost the records from base_lsn up to, not including, that LSN. A turn of the broker is never split over blocks,
-so what one turn did (a transaction, say) is in the journal whole or not at all.
+A block without records is a tick: it only tells a newer durable LSN. A gap block (its heap begins with an i64) says
+that a repair lost the records from base_lsn up to, not including, that LSN; the records in it (`head`, `define`) have
+no LSN and repeat what other segments tell of the names that may have stood there. A turn of the broker is never split
+over blocks, so what one turn did (a transaction, say) is in the journal whole or not at all.
 Source: Spark page, section 4; rulings 21.
 """
 
@@ -95,7 +96,7 @@ class Block(NamedTuple):
     def end_lsn(self) -> int:
         """LSN behind its last record; of a gap, behind what is lost."""
         if self.header.flags & IS_GAP:
-            return int(_GAP.unpack_from(self.data, HEADER_SIZE)[0])
+            return int(_GAP.unpack_from(self.data, self.heap_start)[0])
         return self.header.base_lsn + self.header.record_count
 
     @property
@@ -120,8 +121,9 @@ class Block(NamedTuple):
 
     def records(self) -> Iterator[tuple[int, Record]]:
         """(LSN, record) in order. Raises: BadRecord."""
-        for lsn, fields in enumerate(self.fields(), self.header.base_lsn):
-            yield lsn, from_fields(fields, self.heap_of(fields))
+        step = 0 if self.header.flags & IS_GAP else 1  # what stands in a gap has no LSN of its own
+        for index, fields in enumerate(self.fields()):
+            yield self.header.base_lsn + index * step, from_fields(fields, self.heap_of(fields))
 
 
 def read_block(data: memoryview, position: int, offset: int) -> Block | None:
@@ -157,9 +159,12 @@ def encode_records(base_lsn: int, flags: int, records: Sequence[Record], *, lag:
     return encode_block(base_lsn, flags, lag, len(packed), packed, (record.heap for record in records if record.heap))
 
 
-def encode_gap(base_lsn: int, next_lsn: int, mode: int = 0) -> bytearray:
-    """A gap block: what is in [base_lsn, next_lsn) is lost."""
-    return encode_block(base_lsn, IS_GAP | mode, 0, 0, (), (_GAP.pack(next_lsn),))
+def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Record] = ()) -> bytearray:
+    """A gap block: what is in [base_lsn, next_lsn) is lost; `names`: head and names that stood there."""
+    offsets = accumulate((len(record.heap) for record in names), initial=_GAP.size)
+    packed = [record.pack(offset) for record, offset in zip(names, offsets)]
+    heap = (_GAP.pack(next_lsn), *(record.heap for record in names))
+    return encode_block(base_lsn, IS_GAP | flags, 0, len(packed), packed, heap)
 
 
 class BlockBuilder:

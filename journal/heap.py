@@ -38,6 +38,7 @@ _HEAD = Struct("<BBHI16sqq")
 _LONG_LINK = Struct("<B7xq")
 _TEXT = Struct("<B3x")
 _LENGTH = Struct("<I")
+_IDS = [Struct(f"<{count}i") for count in range(17)]  # making one costs more than packing
 
 IS_DURABLE, IS_AUTO_DELETE, IS_INTERNAL, IS_EXCLUSIVE = 1, 2, 4, 8
 
@@ -124,7 +125,9 @@ def content_prefix(routing_key: bytes, queue_ids: Sequence[int], expires_ms: int
     """
     try:
         head = CONTENT_HEAD.pack(VERSION, len(routing_key), len(queue_ids), expires_ms, cause_id)
-        return head + Struct(f"<{len(queue_ids)}i").pack(*queue_ids) + routing_key
+        count = len(queue_ids)
+        ids = _IDS[count] if count < len(_IDS) else Struct(f"<{count}i")
+        return head + ids.pack(*queue_ids) + routing_key
     except StructError as error:
         raise BadRecord(f"a published record cannot say this: {error}") from error
 

@@ -11,7 +11,6 @@
 No method waits for the disk but `open`, `close` and `wait`. All are for one thread.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -20,9 +19,10 @@ from ..engine.content import PLAIN, Framing
 from ..engine.events import EventKind
 from .block import BlockBuilder
 from .directory import Directory, reader_offsets
-from .errors import JournalError, NotInJournal
+from .errors import JournalError
 from .files import REAL, Files
 from .heap import Bound, Declared, Head, content_prefix, encode_bound, encode_declared, encode_head, encode_text
+from .moving import contents_of, moved_record
 from .names import Names
 from .opening import prepare
 from .reader import ContentReader
@@ -37,7 +37,6 @@ from .record import (
     EXCHANGE,
     HEAD,
     KEPT,
-    MOVED,
     OTHER_REASON,
     QUEUE,
     RANGE,
@@ -52,7 +51,6 @@ from .record import (
 )
 from .recovered import RecoveredMessage
 from .recovery import Recovered
-from .segment import Scan, path_of
 from .snapshot import snapshot_parts
 from .writer import Writer, WriterState
 
@@ -150,6 +148,7 @@ class Journal:
 
     def close(self) -> None:
         """Write what waits, seal, unlock. Raises: JournalFull, JournalFailed (unlocked all the same)."""
+        self.commit()
         try:
             self.writer.close()
         finally:
@@ -337,8 +336,10 @@ class Journal:
         assert CODE_OF[kind] in TERMINAL_CODES
         block = self._block or self._turn()
         self.ledger.settled(ids)
-        return block.run(
-            CODE_OF[kind], queue_id, ids[:1], arg=ids[-1], flags=DURABLE | RANGE, reason=REASON_CODES.get(reason, 0)
+        reason_code = REASON_CODES.get(reason, 0)
+        first, last = ids[0], ids[-1]
+        return block.add(
+            Record(CODE_OF[kind], 0, first, last, DURABLE | RANGE, reason=reason_code, queue_id=queue_id, size=len(ids))
         )
 
     def transaction(self, *, opens: bool) -> None:
@@ -465,46 +466,17 @@ class Journal:
         queues_of(message id): ids of the durable queues it is in now. moved(message id, new content LSN). The segment
         can be reclaimed after the next checkpoint. Raises: NotInJournal, Damaged, OSError.
         """
-        try:
-            handle = self._files.open(path_of(self._directory.path, base_lsn))
-        except FileNotFoundError as error:
-            raise NotInJournal(f"segment {base_lsn} is not in the journal any more") from error
-        try:
-            count = 0
-            scan = Scan(self._files, handle, base_lsn)
-            for block in scan:
-                for lsn, record in block.records():
-                    if record.kind in (CODE_OF[EventKind.PUBLISHED], MOVED) and self.ledger.holds(
-                        record.msg_id, base_lsn
-                    ):
-                        queue_ids = tuple(queues_of(record.msg_id))
-                        if queue_ids:
-                            moved(record.msg_id, self._move(record, lsn, queue_ids))
-                            count += 1
-                    if count >= slice_messages:
-                        yield count
-                        count = 0
-            scan.check_tail(os.path.basename(path_of(self._directory.path, base_lsn)), is_last=False)
-            yield count
-        finally:
-            self._files.close(handle)
-
-    def _move(self, record: Record, lsn: int, queue_ids: Sequence[int]) -> int:
-        block = self._block or self._turn()
-        old = record.heap
-        key_size, old_count = old[1], int.from_bytes(old[2:4], "little")
-        rest = 20 + 4 * old_count
-        prefix = content_prefix(
-            old[rest : rest + key_size],
-            queue_ids,
-            int.from_bytes(old[4:12], "little", signed=True),
-            int.from_bytes(old[12:20], "little", signed=True),
-        )
-        original = record.arg if record.kind == MOVED else lsn
-        self.ledger.moved(record.msg_id, len(queue_ids))
-        return block.add(
-            record._replace(kind=MOVED, ts_us=0, arg=original, heap=prefix + old[rest + key_size :], flags=DURABLE)
-        )
+        count = 0
+        for lsn, record in contents_of(self._files, self._directory.path, base_lsn):
+            if self.ledger.holds(record.msg_id, base_lsn) and (queue_ids := tuple(queues_of(record.msg_id))):
+                block = self._block or self._turn()
+                self.ledger.moved(record.msg_id, len(queue_ids))
+                moved(record.msg_id, block.add(moved_record(lsn, record, queue_ids)))
+                count += 1
+                if count == slice_messages:
+                    yield count
+                    count = 0
+        yield count
 
     # -- how it is ----------------------------------------------------------------------------------------------------
 

@@ -10,15 +10,20 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from typing import NamedTuple
 
-from .block import HEADER_SIZE, Block
+from .block import HEADER_SIZE, IS_GAP, Block
 from .errors import BadRecord, Damaged, NotInJournal
 from .files import REAL, Files
 from .heap import CONTENT_HEAD, Content, decode_content, decode_define
 from .names import Names
 from .record import DEFINE, MOVED, PUBLISHED, RECORD, RECORD_SIZE, Record, from_fields
+from .recovered import RecoveredMessage, RecoveredQueue
 from .segment import Scan, Segment, path_of, read_footer, segments_in
 
 OPEN_FILES_MAX = 16
+#: What one read of a content asks the system for: about the distance of index entries.
+READ_SIZE = 128 * 1024
+#: So many records behind the last block it is worth reading on instead of looking up.
+NEAR = 4096
 
 
 class ContentPosition(NamedTuple):
@@ -44,21 +49,25 @@ class ContentReader:
         self._bases: list[int] = []
         self._handles: OrderedDict[int, tuple[int, Segment]] = OrderedDict()
         self._block: tuple[int, Block] | None = None  # segment, the block that was read last
+        self._blocks: Iterator[Block] | None = None  # those behind it
 
     def close(self) -> None:
         """Give all handles back."""
         while self._handles:
             self._files.close(self._handles.popitem()[1][0])
-        self._block = None
+        self._block = self._blocks = None
 
     def forget(self, segment: int) -> None:
         """A segment is gone."""
-        if self._block is not None and self._block[0] == segment:
-            self._block = None
-        if segment in self._handles:
-            self._files.close(self._handles.pop(segment)[0])
+        self._close(segment)
         if segment in self._bases:
             self._bases.remove(segment)
+
+    def _close(self, segment: int) -> None:
+        if self._block is not None and self._block[0] == segment:
+            self._block = self._blocks = None
+        if segment in self._handles:
+            self._files.close(self._handles.pop(segment)[0])
 
     def read(self, lsn: int) -> bytes:
         """The content (a blob of the engine's plain framing). Raises: NotInJournal, Damaged, OSError."""
@@ -70,6 +79,12 @@ class ContentReader:
         segment, block, index = self._find(lsn)
         fields = RECORD.unpack_from(block.data, HEADER_SIZE + RECORD_SIZE * index)
         return from_fields(fields, b""), self._decoded(segment, block, index)
+
+    def messages(self, queue: RecoveredQueue) -> Iterator[tuple[RecoveredMessage, Record, Content]]:
+        """The messages of a recovered queue with their contents, ids rising, one at a time. Raises: as `read`."""
+        for message in queue.messages():
+            record, content = self.read_message(message.content_lsn)
+            yield message, record, content
 
     def locate(self, lsn: int) -> ContentPosition:
         """Where the content is. Raises: as `read`."""
@@ -99,20 +114,33 @@ class ContentReader:
         if self._block is not None:
             segment, block = self._block
             index = lsn - block.header.base_lsn
-            if 0 <= index < block.header.record_count:
+            if 0 <= index < block.header.record_count and not block.header.flags & IS_GAP:
                 return segment, block, index
+            if 0 <= index < block.header.record_count + NEAR and self._blocks is not None:
+                found = self._search(segment, self._blocks, lsn)  # reading on in order, as a queue is drained
+                if found is not None:
+                    return found
         segment = self._segment_of(lsn)
         handle, facts = self._opened(segment)
-        offset = facts.offset_before(lsn)
-        base_lsn = facts.index_lsns[bisect_right(facts.index_lsns, lsn) - 1] if facts.index_lsns else segment
-        for block in Scan(self._files, handle, base_lsn, offset=offset, size=facts.size):
+        base_lsn, offset = facts.block_before(lsn)
+        scan = Scan(self._files, handle, base_lsn, offset=offset, size=facts.size, window_size=READ_SIZE)
+        self._blocks = iter(scan)
+        found = self._search(segment, self._blocks, lsn)
+        if found is not None:
+            return found
+        raise NotInJournal(f"record {lsn} is not in the journal")
+
+    def _search(self, segment: int, blocks: Iterator[Block], lsn: int) -> tuple[int, Block, int] | None:
+        """The block with the record among those that come."""
+        for block in blocks:
             index = lsn - block.header.base_lsn
-            if 0 <= index < block.header.record_count:
-                self._block = (segment, block)
-                return segment, block, index
             if index < 0:
                 break
-        raise NotInJournal(f"record {lsn} is not in the journal")
+            if index < block.header.record_count and not block.header.flags & IS_GAP:
+                self._block = (segment, block)
+                return segment, block, index
+        self._block = self._blocks = None
+        return None
 
     def _segment_of(self, lsn: int) -> int:
         bases = self._bases
@@ -133,7 +161,7 @@ class ContentReader:
             self._handles.move_to_end(segment)
             return cached
         if cached is not None:
-            self._files.close(self._handles.pop(segment)[0])
+            self._close(segment)
         try:
             handle = self._files.open(path_of(self._directory, segment))
         except FileNotFoundError as error:
@@ -145,7 +173,7 @@ class ContentReader:
                 facts.note(block)
         self._handles[segment] = (handle, facts)
         while len(self._handles) > OPEN_FILES_MAX:
-            self._files.close(self._handles.popitem(last=False)[1][0])
+            self._close(next(iter(self._handles)))
         return handle, facts
 
 

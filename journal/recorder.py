@@ -18,7 +18,7 @@ from .content_index import ContentIndex
 from .heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from .journal import Journal
 from .record import COUNTED, EXCHANGE, QUEUE, VHOST
-from .recovered import MessageState, RecoveredMessage
+from .recovered import FRESH, MessageState, RecoveredMessage
 
 MS = 1_000_000
 #: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
@@ -145,7 +145,7 @@ class Recorder:
         if self._gone is not None and self._stated == (event.vhost, event.subject):
             self._gone.update(ids)
         reason = detail.get("reason", "")
-        if event.kind is EventKind.DELETED and len(ids) > 1:
+        if len(ids) > 1 and (event.kind is EventKind.DELETED or isinstance(ids, range)):
             self._journal.settled_range(event.kind, queue_id, ids)
         else:
             self._journal.happened(event.kind, queue_id, ids, reason=str(reason))
@@ -332,10 +332,15 @@ class Recorder:
             self._stated = (queue.vhost.name, queue.name)
             due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
             held = [*queue.messages(), *(() if queue.keeps else broker.unacked_of(queue))]
+            parts = [] if queue.tail is None else list(queue.tail.parts())
+            held += [part for part in parts if isinstance(part, Message)]
             held = sorted((one for one in held if one.envelope.facts.persistent), key=lambda message: message.id)
 
             def stated(
-                held: list[Message] = held, gone: set[int] = gone, due: dict[int, int] = due
+                held: list[Message] = held,
+                parts: list[tuple[range, Sequence[int]] | Message] = parts,
+                gone: set[int] = gone,
+                due: dict[int, int] = due,
             ) -> Iterator[RecoveredMessage]:
                 for message in held:
                     lsn = self.contents.lsn_of(message.id)
@@ -351,6 +356,14 @@ class Recorder:
                     )
                     size = message.envelope.framing.body_size(message.blob)
                     yield RecoveredMessage(message.id, lsn, size, self._wall_ms(message.expires_ns), state)
+                for part in parts:
+                    if isinstance(part, Message):
+                        continue
+                    for id_, size in zip(*part):
+                        lsn = self.contents.lsn_of(id_)
+                        if id_ not in gone and lsn is not None:
+                            alive.add(id_)
+                            yield RecoveredMessage(id_, lsn, size, 0, FRESH)
 
             for _ in journal.snapshot(self._queue_id(queue), stated()):
                 yield

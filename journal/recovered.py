@@ -6,7 +6,7 @@ transaction, a dead letter of an older id) go to a dictionary until the next com
 
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 COMPACT_MIN = 4096
@@ -82,6 +82,22 @@ class RecoveredQueue:
             self._expires = array("q", bytes(8 * len(ids)))
         if self._expires is not None:
             self._expires[at] = expires_ms
+
+    def extend(self, ids: range, content_lsn: int, sizes: Sequence[int], expires: Sequence[int] | None) -> None:
+        """Enqueued, many in a row: contents one behind the other. In bulk when they come behind all others."""
+        if self._ids and ids[0] <= self._ids[-1]:
+            for at, (id_, size) in enumerate(zip(ids, sizes)):
+                self.add(id_, content_lsn + at, size, expires[at] if expires is not None else 0)
+            return
+        if expires is not None and self._expires is None:
+            self._expires = array("q", bytes(8 * len(self._ids)))
+        count = len(ids)
+        self._ids.extend(ids)
+        self._lsns.extend(range(content_lsn, content_lsn + count))
+        self._sizes.extend(sizes)
+        self._gone.extend(bytes(count))
+        if self._expires is not None:
+            self._expires.extend(expires if expires is not None else bytes(count))
 
     def remove(self, id_: int) -> bool:
         """Settled. False: it was not there."""
@@ -169,23 +185,22 @@ class RecoveredQueue:
 
     def messages(self) -> Iterator[RecoveredMessage]:
         """What is in the queue, ids rising; nothing may be added or removed meanwhile."""
-        if self._late or self._gone_count:
-            self._compact()
+        self.columns()
         states = self.states
         for id_, lsn, size, expires_ms in self._rows():
             yield RecoveredMessage(id_, lsn, size, expires_ms, states.get(id_, FRESH))
 
     def ids(self) -> "array[int]":
         """The ids, rising."""
-        self._compact()
-        return self._ids
+        return self.columns()[0]
 
     def columns(self) -> tuple["array[int]", "array[int]", "array[int]", "array[int] | None"]:
         """Ids (rising), LSNs of contents, octets of bodies, expiries in wall ms (None: nothing expires).
 
         They are the queue's own: read them, don't keep them.
         """
-        self._compact()
+        if self._late or self._gone_count:
+            self._compact()
         return self._ids, self._lsns, self._sizes, self._expires
 
     @property

@@ -18,6 +18,7 @@ from .heap import (
     IS_DURABLE,
     Bound,
     Declared,
+    Define,
     Head,
     decode_bound,
     decode_content,
@@ -52,6 +53,7 @@ from .record import (
     TERMINAL_CODES,
     UNBOUND,
     UNDECLARED,
+    VHOST,
     Fields,
 )
 from .recovered import FRESH, RecoveredQueue
@@ -101,13 +103,26 @@ def recover(files: Files, directory: str) -> Recovered:
     found = Recovered()
     if not bases:
         return found
+    found.next_lsn = bases[0]
     last = _scan_facts(files, directory, bases[-1])
     if last is None:  # the newest was being made when the power went: nothing was in it
         found.next_lsn = bases.pop()
         if not bases:
             return found
         last = _scan_facts(files, directory, bases[-1])
-    begin = last.checkpoint_begin if last is not None else 0
+    begin, end = (last.checkpoint_begin, last.checkpoint_end) if last is not None else (0, 0)
+    replay = _replay(files, directory, bases, begin)
+    if any(first < end and begin < behind for first, behind in replay.gaps):
+        replay = _replay(files, directory, bases, 0)  # a repair lost a part of the snapshot
+        begin = end = 0
+    replay.drop_lost()
+    replay.found.checkpoint_begin, replay.found.checkpoint_end = begin, end
+    return replay.found
+
+
+def _replay(files: Files, directory: str, bases: list[int], begin: int) -> "_Replay":
+    """All segments; records count from `begin` on."""
+    found = Recovered()
     start = max(bisect_right(bases, begin) - 1, 0)
     if begin and begin < bases[start]:
         raise Damaged(
@@ -115,26 +130,28 @@ def recover(files: Files, directory: str) -> Recovered:
             0,
             f"the segment with the checkpoint at {begin} is missing",
         )
-    replay = _Replay(found, begin)
+    replay = _Replay(found, begin, begin == 0)
     for index in range(start):
-        _skip_segment(files, directory, bases[index], bases[index + 1], found)
+        _skip_segment(files, directory, bases[index], bases[index + 1], replay)
     for index in range(start, len(bases)):
         base_lsn, is_last = bases[index], index == len(bases) - 1
         if index > start and base_lsn != found.next_lsn:
             name = os.path.basename(path_of(directory, base_lsn))
             raise Damaged(name, 0, f"records {found.next_lsn} to {base_lsn - 1} before it are missing")
         _replay_segment(files, directory, base_lsn, is_last, replay)
-    found.checkpoint_begin, found.checkpoint_end = (
-        (last.checkpoint_begin, last.checkpoint_end) if last is not None else (0, 0)
-    )
-    return found
+    return replay
 
 
-def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, found: Recovered) -> None:
+def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, replay: "_Replay") -> None:
     """A segment from before the checkpoint: only its footer is read (its contents when somebody asks for them)."""
     handle = files.open(path_of(directory, base_lsn))
     try:
         segment = read_footer(files, handle)
+        if segment is not None and segment.has_gaps:
+            scan = Scan(files, handle, base_lsn)
+            for _ in scan:
+                pass
+            replay.gaps += scan.gaps
     except BadRecord:
         segment = None
     finally:
@@ -144,7 +161,7 @@ def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, f
         raise Damaged(name, 0, "no footer at its end: the segment is cut, or its end is damaged")
     if segment.end_lsn != next_base:
         raise Damaged(name, segment.size, f"records {segment.end_lsn} to {next_base - 1} behind it are missing")
-    found.segments.append(segment)
+    replay.found.segments.append(segment)
 
 
 def _scan_facts(files: Files, directory: str, base_lsn: int) -> Segment | None:
@@ -194,7 +211,7 @@ def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, 
                 replay.block(block)
             except BadRecord as error:
                 raise Damaged(name, block.offset, str(error)) from error
-            replay.gaps += scan.gaps[len(replay.gaps) :]
+        replay.gaps += scan.gaps
         torn = scan.check_tail(name, is_last=is_last)
         segment.sealed = scan.sealed
         found.torn_bytes += torn
@@ -207,8 +224,9 @@ def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, 
 class _Replay:
     """Applies records to a `Recovered`."""
 
-    def __init__(self, found: Recovered, begin: int) -> None:
+    def __init__(self, found: Recovered, begin: int, salvages: bool) -> None:
         self.found = found
+        self.salvages = salvages  # there is no whole checkpoint to start from: `moved` alone may tell of a message
         self.begin = begin
         self.gaps: list[tuple[int, int]] = []
         self._handlers: dict[int, Callable[[Fields, int, Block], None]] = {
@@ -243,25 +261,35 @@ class _Replay:
                 if fields[5] & DURABLE:
                     link = fields[16]
                     at = lsn - link if link else decode_link(block.heap_of(fields))
-                    if self.gaps and self._is_lost(at):
-                        self.found.lost_messages += 1
-                    else:
-                        queue_of(fields[9]).add(fields[1], at, fields[14], fields[2])
+                    queue = queue_of(fields[9])
+                    queue.add(fields[1], at, fields[14], fields[2])
+                    if fields[6]:
+                        queue.change(fields[1], FRESH._replace(priority=fields[6]))
             elif kind in TERMINAL_CODES:
-                queue = queues.get(fields[9])
-                if queue is not None and not fields[5] & KEPT:
+                settled = queues.get(fields[9])
+                if settled is not None and not fields[5] & KEPT:
                     if fields[5] & RANGE:
-                        queue.remove_range(fields[1], fields[2])
+                        settled.remove_range(fields[1], fields[2])
                     else:
-                        queue.remove(fields[1])
+                        settled.remove(fields[1])
             else:
                 handler = handlers.get(kind)
                 if handler is not None:
                     handler(fields, lsn, block)
             lsn += 1
 
-    def _is_lost(self, lsn: int) -> bool:
-        return any(first <= lsn < behind for first, behind in self.gaps)
+    def drop_lost(self) -> None:
+        """Messages whose content is in a gap are not there; a queue whose name is in one gets another."""
+        found = self.found
+        for id_, declared in found.objects.items() if self.gaps else ():
+            if id_ not in found.names:
+                vhosts = [other for other, object_ in found.objects.items() if object_.what == VHOST]
+                found.names.set(id_, Define(declared.what, vhosts[0] if vhosts else 0, f"recovered.{id_}"))
+        for queue in self.found.queues.values() if self.gaps else ():
+            for message in list(queue.messages()):
+                if any(first <= message.content_lsn < behind for first, behind in self.gaps):
+                    queue.remove(message.id)
+                    self.found.lost_messages += 1
 
     def _define(self, fields: Fields, lsn: int, block: Block) -> None:
         self.found.names.set(fields[2], decode_define(block.heap_of(fields)))
@@ -298,10 +326,11 @@ class _Replay:
             queue.change(fields[1], state._replace(due_ms=0))
 
     def _moved(self, fields: Fields, lsn: int, block: Block) -> None:
-        for queue_id in decode_content(block.heap_of(fields)).queue_ids:
-            queue = self.found.queues.get(queue_id)
-            if queue is not None:
-                queue.move(fields[1], lsn)
+        content = decode_content(block.heap_of(fields))
+        for queue_id in content.queue_ids:
+            queue = self.found.queue(queue_id)
+            if not queue.move(fields[1], lsn) and self.salvages:
+                queue.add(fields[1], lsn, fields[14], content.expires_ms)
 
     def _declared(self, fields: Fields, lsn: int, block: Block) -> None:
         declared = decode_declared(block.heap_of(fields))

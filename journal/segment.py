@@ -4,11 +4,11 @@ First block: flag head; record 0 is the `head` record, then a `define` for every
 sealed segment: flag footer, one `footer` record, after an fsync of everything before it (so its durable LSN is its own)
 and followed by another. What is behind the footer, and zeros behind the last block of the open segment, is no data.
 
-Footer heap, version 1: `FOOTER_HEAD` = u8 version, u8 0, u16 kinds, u32 index entries, i64 each of: first LSN, LSN
-behind the last record (the footer's own included), earliest and latest ts_us, id of the first and of the last published
-message (0 none), octets of heap, begin and end of the last checkpoint (0 none). Then (u32 kind, u32 records) a kind,
-then (i64 base LSN, u32 offset, u32 0) of about one block in 64 KiB, in order; at the very end u32 octets of the whole
-footer block and the octets "LVJF", so that a reader finds it from the end of the file.
+Footer heap, version 1: `FOOTER_HEAD` = u8 version, u8 1 if there are gap blocks, u16 kinds, u32 index entries, i64 each
+of: first LSN, LSN behind the last record (the footer's own included), earliest and latest ts_us, id of the first and of
+the last published message (0 none), octets of heap, begin and end of the last checkpoint (0 none). Then (u32 kind, u32
+records) a kind, then (i64 base LSN, u32 offset, u32 0) of about one block in 64 KiB, in order; at the very end u32
+octets of the whole footer block and the octets "LVJF", so that a reader finds it from the end of the file.
 Source: Spark page, section 4.
 """
 
@@ -66,6 +66,7 @@ class Segment:
         "checkpoint_end",
         "end_lsn",
         "first_id",
+        "has_gaps",
         "heap_size",
         "index_lsns",
         "index_offsets",
@@ -90,6 +91,7 @@ class Segment:
         self.index_offsets: list[int] = []
         self.size = 0  # octets up to the end of the last block
         self.sealed = False
+        self.has_gaps = False  # a repair lost some of it
 
     @property
     def name(self) -> str:
@@ -123,14 +125,15 @@ class Segment:
                 ts_us = RECORD.unpack_from(data, HEADER_SIZE + RECORD_SIZE * index)[0]
                 self.ts_min = min(self.ts_min or ts_us, ts_us)
                 self.ts_max = max(self.ts_max, ts_us)
+        self.has_gaps |= bool(header.flags & IS_GAP)
         self.heap_size += header.heap_size
         self.end_lsn = block.end_lsn
         self.size = block.offset + header.size
 
-    def offset_before(self, lsn: int) -> int:
-        """Offset of an indexed block whose base LSN is at most `lsn`."""
+    def block_before(self, lsn: int) -> tuple[int, int]:
+        """(base LSN, offset) of an indexed block that begins at or before `lsn`."""
         found = bisect_right(self.index_lsns, lsn) - 1
-        return self.index_offsets[found] if found >= 0 else 0
+        return (self.index_lsns[found], self.index_offsets[found]) if found >= 0 else (self.base_lsn, 0)
 
     def footer(self, ts_us: int, flags: int) -> bytearray:
         """The footer block; it takes LSN `end_lsn`."""
@@ -140,7 +143,7 @@ class Segment:
             (
                 FOOTER_HEAD.pack(
                     VERSION,
-                    0,
+                    int(self.has_gaps),
                     len(kinds),
                     len(index),
                     self.base_lsn,
@@ -167,13 +170,26 @@ class Segment:
         try:
             (fields,) = block.fields()
             heap = block.heap_of(fields)
-            (version, _, kind_count, index_count, base, end, ts_min, ts_max, first, last, heap_size, begin, done) = (
-                FOOTER_HEAD.unpack_from(heap)
-            )
+            (
+                version,
+                has_gaps,
+                kind_count,
+                index_count,
+                base,
+                end,
+                ts_min,
+                ts_max,
+                first,
+                last,
+                heap_size,
+                begin,
+                done,
+            ) = FOOTER_HEAD.unpack_from(heap)
             if version != VERSION:
                 raise BadRecord(f"a footer of version {version}")
             position = FOOTER_HEAD.size
             found = cls(base, begin, done)
+            found.has_gaps = bool(has_gaps)
             for _ in range(kind_count):
                 kind, count = _KIND.unpack_from(heap, position)
                 found.kinds[kind] = count
@@ -213,8 +229,18 @@ class Scan:
     Memory: a window of 1 MiB, or the largest block. `position`, `lsn`: where the next block should be, and its LSN.
     """
 
-    def __init__(self, files: Files, handle: int, lsn: int, *, offset: int = 0, size: int | None = None) -> None:
+    def __init__(
+        self,
+        files: Files,
+        handle: int,
+        lsn: int,
+        *,
+        offset: int = 0,
+        size: int | None = None,
+        window_size: int = WINDOW_SIZE,
+    ) -> None:
         self._files = files
+        self._window_size = window_size
         self._handle = handle
         self.size = files.size(handle) if size is None else size
         self.position = offset
@@ -234,12 +260,12 @@ class Scan:
                     return
                 start = self.position
                 window = memoryview(
-                    self._files.read(self._handle, min(max(need, WINDOW_SIZE), self.size - start), start)
+                    self._files.read(self._handle, min(max(need, self._window_size), self.size - start), start)
                 )
                 if len(window) < min(need, self.size - start):
                     return
                 continue
-            if block.header.base_lsn != self.lsn or block.end_lsn < self.lsn:
+            if block.header.base_lsn != self.lsn or not _is_sane(block):
                 return
             if block.header.flags & IS_GAP:
                 self.gaps.append((self.lsn, block.end_lsn))
@@ -322,6 +348,12 @@ class Scan:
         if not is_last:
             raise Damaged(name, self.position, f"a bad block; records from {self.lsn} on are lost")
         return self.size - self.position
+
+
+def _is_sane(block: Block) -> bool:
+    """Whether a gap has an end behind its begin."""
+    header = block.header
+    return not header.flags & IS_GAP or (header.heap_size >= 8 and block.end_lsn > header.base_lsn)
 
 
 def path_of(directory: str, base_lsn: int) -> str:

@@ -11,7 +11,7 @@ Source: rulings 22.
 import sys
 from array import array
 from collections.abc import Iterator, Sequence
-from itertools import islice, repeat
+from itertools import islice
 from struct import Struct
 from struct import error as StructError
 
@@ -98,16 +98,23 @@ def load_part(heap: bytes, queue: RecoveredQueue) -> int:
             raise BadRecord("the runs of a snapshot part do not add up")
         sizes = column("I", count if flags & HAS_SIZES else min(count, 1))
         expiries = column("q", count) if flags & HAS_EXPIRIES else None
-        size_of = iter(sizes) if flags & HAS_SIZES else repeat(sizes[0] if sizes else 0)
-        expiry_of = iter(expiries) if expiries is not None else repeat(0)
-        add = queue.add
+        if count and not flags & HAS_SIZES:
+            sizes *= count
+        start = 0
         for first, lsn, length in zip(firsts, lsns, counts):
-            for offset in range(length):
-                add(first + offset, lsn + offset, next(size_of), next(expiry_of))
+            end = start + length
+            if length:
+                queue.extend(
+                    range(first, first + length),
+                    lsn,
+                    sizes[start:end],
+                    None if expiries is None else expiries[start:end],
+                )
+            start = end
         for _ in range(state_count):
             id_, due_ms, deliveries, uncounted, priority = _STATE.unpack_from(heap, position)
             position += _STATE.size
             queue.change(id_, MessageState(deliveries, uncounted, due_ms, priority))
-    except StructError as error:
-        raise BadRecord("a snapshot part is cut short") from error
+    except (StructError, OverflowError) as error:
+        raise BadRecord("a snapshot part is cut short, or has numbers that cannot be") from error
     return int(count)

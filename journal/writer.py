@@ -98,7 +98,7 @@ class Writer:
         self.on_durable = on_durable
         self.on_failure = on_failure
 
-        lock = threading.Lock()
+        self._lock = lock = threading.Lock()  # taken directly each turn: a condition's own way in costs 0.2 us more
         self._work = threading.Condition(lock)  # there is something to do
         self._progress = threading.Condition(lock)  # something was done
         self._in_turn = False
@@ -131,7 +131,7 @@ class Writer:
 
     def begin_turn(self, ts_us: int) -> BlockBuilder:
         """The block to append to, until `end_turn`. Raises: JournalFailed, JournalClosed."""
-        with self._work:
+        with self._lock:
             if self.state is FAILED:
                 raise JournalFailed(str(self.error))
             if self.state is CLOSED or self._closing:
@@ -146,7 +146,7 @@ class Writer:
 
     def end_turn(self) -> int:
         """What was appended may be written. Returns the LSN behind it."""
-        with self._work:
+        with self._lock:
             self._in_turn = False
             self._work.notify()
             return self._open.next_lsn

@@ -84,7 +84,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "retain": Key(duration_ms, None),
     },
     "limits": {
-        "memory": Key(size_bytes, 256 * 1024**2, False),
+        "memory": Key(size_bytes, 256 * 1024**2),
         "unsent-per-connection": Key(size_bytes, 1024**2),
         "handshake-timeout": Key(duration_ms, 10_000),
         "half-open-connections": Key(integer(1, 2**31), 256),

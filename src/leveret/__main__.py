@@ -1,4 +1,4 @@
-"""The command line: `leveret serve`, `check`, `explain`, `diff`, `ctl`. Source: interfaces page."""
+"""The command line: `leveret serve`, `check`, `explain`, `diff`, `ctl`, `journal`. Source: interfaces page."""
 
 import argparse
 import json
@@ -11,6 +11,7 @@ from typing import Any
 from . import __version__
 from .addresses import Address, AddressError, parse_address
 from .explain import add_commands, explanation_of, explanation_text
+from .journal_commands import add_commands as add_journal_commands
 from .settings import Configuration, load_configuration
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
@@ -57,6 +58,7 @@ def _parser() -> argparse.ArgumentParser:
     check.set_defaults(run=_check)
 
     add_commands(verbs, _load)
+    add_journal_commands(verbs)
 
     ctl = verbs.add_parser("ctl", help="rule a running broker")
     ctl.add_argument("--url", default=None, help="amqp://USER:PASSWORD@HOST:PORT/VHOST of an administrator")

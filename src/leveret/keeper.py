@@ -12,6 +12,7 @@ import trio
 from .engine import Broker
 from .engine.clock import Clock
 from .journal import Journal, JournalError, JournalFull, JournalOptions, WriterState
+from .journal.pager import JournalPager
 from .journal.recorder import Recorder
 from .journal.restore import restore
 from .settings import Configuration
@@ -57,6 +58,7 @@ class Keeper:
             persists_deliveries=configuration.value("broker", "persist-delivery-count-before-delivery"),
             counts_max=configuration.value("broker", "max-redelivery-records"),
         )
+        broker.pager = JournalPager(broker, journal, recorder, configuration.value("limits", "memory"))
         found = journal.recovered
         try:
             count = restore(broker, journal, recorder)

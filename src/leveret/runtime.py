@@ -36,7 +36,7 @@ class Runtime:
 
     def end_turn(self) -> None:
         """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
-        if self.broker.end_turn():
+        if self.broker.end_turn() or self.broker.hungry:
             self._more.set()
         if self._commit is not None:
             self._commit()
@@ -52,7 +52,7 @@ class Runtime:
         while True:
             await self._more.wait()
             self._more = trio.Event()
-            while self.broker.end_turn():
+            while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
                 if self._commit is not None:
                     self._commit()
                 await trio.lowlevel.checkpoint()  # other connections' turns come between

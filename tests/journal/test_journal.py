@@ -3,7 +3,7 @@
 import threading
 
 import pytest
-from journal_workload import ID, PATH, SMALL, Driver, model_of, run_workload
+from journal_workload import ID, PATH, SMALL, Driver, blob, model_of, run_workload
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
@@ -16,9 +16,11 @@ from leveret.journal import (
     JournalError,
     JournalOptions,
     JournalReader,
+    MessageState,
     forget_reader,
     register_reader,
 )
+from leveret.journal.record import COUNTED
 from leveret.journal.segment import segments_in
 
 
@@ -197,6 +199,51 @@ def test_the_thread(tmp_path: object, mode: str) -> None:
     again = Journal.open(str(tmp_path), ManualClock())
     assert model_of(again.recovered, again) == driver.model
     again.close()
+
+
+def test_states_and_contents_come_back() -> None:
+    """Priority, expiry, delivery counts, due times; the exchange and routing key beside the content."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    driver.declare("a")
+    journal, queue = driver.journal, driver.queue_ids["a"]
+    lsn = journal.published(
+        [1, 2], driver.exchange, b"some.key", [blob(b"x"), blob(b"yy")], queue_ids=[queue], priority=5
+    )
+    journal.enqueued(queue, [1, 2], lsn, [1, 2], expires_ms=77, priority=5)
+    journal.happened(EventKind.SCHEDULED, queue, [1], due_ms=1234, deliveries=2, uncounted=1)
+    journal.happened(EventKind.DELIVERED, queue, [2], deliveries=1, flags=COUNTED)
+    lsn = journal.published([3], driver.exchange, b"k", [blob(b"t")], durable=False)
+    journal.enqueued(queue, [3], lsn, [1], durable=False)
+    journal.happened(EventKind.REQUEUED, queue, [1], reason="a word of somebody's", deliveries=3, uncounted=1)
+    journal.happened(EventKind.ACKED, queue, [2], kept=True)
+    journal.settings_changed(0, '{"a": 1}')
+    journal.close()
+    again = opened(files)
+    found = list(again.contents.messages(again.recovered.queues[queue]))
+    assert [message.state for message, _, _ in found] == [MessageState(3, 1, 0, 5), MessageState(1, 0, 0, 5)]
+    assert [(message.id, message.size, message.expires_ms) for message, _, _ in found] == [(1, 1, 77), (2, 2, 77)]
+    assert [(record.address_id, content.routing_key, content.content) for _, record, content in found] == [
+        (driver.exchange, b"some.key", blob(b"x")),
+        (driver.exchange, b"some.key", blob(b"yy")),
+    ]
+    assert again.recovered.settings == {0: '{"a": 1}'}
+
+
+def test_a_queue_that_is_deleted_is_gone_with_its_bindings() -> None:
+    """And its name can be used again, with another id."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    driver.declare("a", "b")
+    driver.publish([b"1"], "a", "b")
+    old = driver.queue_ids["a"]
+    driver.delete("a")
+    driver.declare("a")
+    assert driver.queue_ids["a"] != old
+    driver.journal.close()
+    again = opened(files)
+    assert model_of(again.recovered, again) == driver.model
+    assert [binding.target_id for _, binding in again.recovered.bindings] == [driver.queue_ids[name] for name in "ba"]
 
 
 def test_a_reader_trusts_what_is_proved_durable() -> None:

@@ -1,0 +1,201 @@
+"""What the journal costs: on the broker's thread, on its own, and on the disk.
+
+    python benchmarks/journal_write.py [--directory DIR] [--seconds 2] [--body 1024]
+
+1. CPU of the caller's thread for a record, by the length of the runs (published with content, enqueued, acked), and
+   beside it the same records handed over as tuples and encoded in bulk by the other side of a queue.
+2. Appended, written, fsynced by a real writer thread: turns of 100 messages (publish + enqueue + ack), by fsync mode;
+   at most 8 MiB wait. Rates a second; CPU of the process in microseconds a record.
+3. A message a turn, waiting for each commit: how long that takes.
+4. Recovery: records a second of the journal that 2 left behind.
+The directory should be on a real disk: on a RAM disk fsync is free.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+
+from leveret.engine.content import PLAIN, encode_header
+from leveret.engine.events import EventKind
+from leveret.journal import Declared, Journal, JournalOptions
+from leveret.journal.block import BlockBuilder
+from leveret.journal.heap import IS_DURABLE, content_prefix
+from leveret.journal.record import CODE_OF, EXCHANGE, QUEUE, VHOST
+
+BACKLOG_MAX = 8 * 1024 * 1024
+RUN_LENGTHS = (1, 10, 100)
+ACKED = CODE_OF[EventKind.ACKED]
+
+
+class RealClock:
+    """The system's time."""
+
+    def monotonic_ns(self) -> int:
+        """Nanoseconds that only grow."""
+        return time.monotonic_ns()
+
+    def wall_ms(self) -> int:
+        """Milliseconds since 1970."""
+        return time.time_ns() // 1_000_000
+
+
+def blob_of(size: int) -> bytes:
+    """A content with a body of that size."""
+    return PLAIN.join(encode_header(size, {"delivery_mode": 2}), bytes(size))
+
+
+def microseconds_each(work: Callable[[int], object], count: int, seconds: float = 0.3) -> float:
+    """CPU of this thread for one of `count` things that `work` does."""
+    done, start = 0, time.thread_time()
+    while time.thread_time() - start < seconds:
+        work(count)
+        done += count
+    return (time.thread_time() - start) / done * 1e6
+
+
+def caller_costs(body_size: int) -> None:
+    """Part 1."""
+    blob = blob_of(body_size)
+    print("CPU on the caller's thread, us a record (encoded in the turn)")
+    print(f"{'run length':>12}{'published':>12}{'enqueued':>12}{'acked':>12}{'as tuples':>12}")
+    for length in RUN_LENGTHS:
+        ids: Sequence[int] = range(1, 1 + length)
+        blobs, sizes = [blob] * length, [body_size] * length
+
+        def published(n: int, blobs: list[bytes] = blobs, ids: Sequence[int] = ids) -> None:
+            builder = BlockBuilder(1)
+            for _ in range(20):
+                builder.published(ids, content_prefix(b"key", (7,), 0, 0), blobs)
+
+        def enqueued(n: int, sizes: list[int] = sizes, ids: Sequence[int] = ids) -> None:
+            builder = BlockBuilder(2)
+            for _ in range(20):
+                builder.enqueued(7, ids, 1, sizes)
+
+        def acked(n: int, ids: Sequence[int] = ids) -> None:
+            builder = BlockBuilder(1)
+            for _ in range(20):
+                builder.run(ACKED, 7, ids)
+
+        def tuples(n: int, ids: Sequence[int] = ids) -> None:
+            waiting: list[tuple[int, int, Sequence[int]]] = []
+            for _ in range(20):
+                waiting.append((ACKED, 7, ids))
+            builder = BlockBuilder(1)
+            for kind, queue_id, run in waiting:
+                builder.run(kind, queue_id, run)
+
+        costs = [microseconds_each(work, 20 * length) for work in (published, enqueued, acked, tuples)]
+        print(f"{length:>12}" + "".join(f"{cost:>12.3f}" for cost in costs))
+
+
+def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[int, float]:
+    """Part 2 for one mode; returns how many records there were and the caller's CPU for one."""
+    journal = Journal.open(directory, RealClock(), JournalOptions(fsync=mode))
+    vhost = journal.define(VHOST, 0, "/")
+    exchange, queue = journal.define(EXCHANGE, vhost, ""), journal.define(QUEUE, vhost, "q")
+    journal.declared(queue, Declared(QUEUE, IS_DURABLE, "", b""))
+    journal.wait(journal.commit())
+    blobs, sizes = [blob_of(body_size)] * 100, [body_size] * 100
+    before = journal.statistics()
+    start, cpu, own = time.perf_counter(), time.process_time(), 0.0
+    ids: Sequence[int] = ()
+    end = 0
+    while time.perf_counter() - start < seconds:
+        turn = time.thread_time()
+        if ids:
+            journal.happened(EventKind.ACKED, queue, ids)
+        first = journal.next_message_id
+        ids = range(first, first + 100)
+        lsn = journal.published(ids, exchange, b"q", blobs, queue_ids=(queue,))
+        journal.enqueued(queue, ids, lsn, sizes)
+        end = journal.commit()
+        own += time.thread_time() - turn
+        if journal.backlog_bytes > BACKLOG_MAX:
+            journal.wait(end - 3000)
+    journal.wait(end)
+    elapsed, cpu = time.perf_counter() - start, time.process_time() - cpu
+    after = journal.statistics()
+    count = after.next_lsn - before.next_lsn
+    size = after.written_bytes - before.written_bytes
+    syncs = after.syncs - before.syncs
+    journal.close()
+    print(
+        f"{mode:>12}{count / elapsed / 1e3:>12.0f}{count / elapsed / 3e3:>12.0f}{size / elapsed / 1e6:>12.0f}"
+        f"{syncs:>12}{own / count * 1e6:>12.3f}{cpu / count * 1e6:>12.3f}"
+    )
+    return count, own / count * 1e6
+
+
+def single(directory: str, seconds: float, body_size: int) -> None:
+    """Part 3: a message a turn, and a commit each."""
+    journal = Journal.open(directory, RealClock())
+    vhost = journal.define(VHOST, 0, "/")
+    exchange, queue = journal.define(EXCHANGE, vhost, ""), journal.define(QUEUE, vhost, "q")
+    blobs, sizes = [blob_of(body_size)], [body_size]
+    journal.wait(journal.commit())
+    own = 0.0
+    latencies: list[float] = []
+    start = time.perf_counter()
+    while time.perf_counter() - start < seconds:
+        began, turn = time.perf_counter(), time.thread_time()
+        ids = (journal.next_message_id,)
+        lsn = journal.published(ids, exchange, b"q", blobs, queue_ids=(queue,))
+        journal.enqueued(queue, ids, lsn, sizes)
+        journal.happened(EventKind.ACKED, queue, ids)
+        end = journal.commit()
+        own += time.thread_time() - turn
+        journal.wait(end)
+        latencies.append(time.perf_counter() - began)
+    journal.close()
+    latencies.sort()
+    middle, high = latencies[len(latencies) // 2] * 1e6, latencies[len(latencies) * 99 // 100] * 1e6
+    print(
+        f"\na message a commit: {len(latencies) / seconds:.0f} commits/s, p50 {middle:.0f} us, p99 {high:.0f} us; "
+        f"caller {own / len(latencies) / 3 * 1e6:.2f} us a record"
+    )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run all parts; exit status 1 when the caller's cost is over the goal of 1.5 us a record."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--directory", default=None, help="where to write (default: the system's temporary directory)")
+    parser.add_argument("--seconds", type=float, default=2.0, help="for each fsync mode")
+    parser.add_argument("--body", type=int, default=1024, help="octets of body")
+    options = parser.parse_args(arguments)
+    print(f"Python {sys.version.split()[0]}, bodies of {options.body} octets")
+    caller_costs(options.body)
+    print("\nwith the writer's thread: publish, enqueue, ack in turns of 100")
+    heads = ("fsync", "k records/s", "k msg/s", "MB/s", "fsyncs", "caller us", "process us")
+    print("".join(f"{head:>12}" for head in heads))
+    worst = 0.0
+    for mode in ("commit", "interval", "never"):
+        directory = tempfile.mkdtemp(prefix="leveret-journal-", dir=options.directory)
+        try:
+            count, cost = written(directory, mode, options.seconds, options.body)
+            worst = max(worst, cost)
+            if mode == "commit":
+                start = time.perf_counter()
+                journal = Journal.open(directory, RealClock())
+                elapsed = time.perf_counter() - start
+                assert len(journal.recovered.queues[3]) == 100
+                journal.close()
+                recovery = f"\nrecovery without a checkpoint: {count / elapsed / 1e6:.2f} M records/s ({elapsed:.2f} s)"
+        finally:
+            shutil.rmtree(directory)
+    directory = tempfile.mkdtemp(prefix="leveret-journal-", dir=options.directory)
+    try:
+        single(directory, options.seconds, options.body)
+    finally:
+        shutil.rmtree(directory)
+    print(recovery)
+    return 0 if worst < 1.5 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
