@@ -26,10 +26,15 @@ LOW, HIGH = 2000, 6000
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
 
 
+def may_have_tail(queue: "Queue") -> bool:
+    """Whether the queue's order and rules allow it to leave messages in the journal."""
+    return queue.durable and not queue.keeps and queue.takes_plainly and isinstance(queue.ready, deque)
+
+
 def measure(queue: "Queue") -> None:
     """Many messages are ready: if they take more than their share, the next ones go to a tail."""
     pager = queue.broker.pager
-    if pager is None or not queue.durable or queue.keeps or not isinstance(queue.ready, deque):
+    if pager is None or not may_have_tail(queue):
         queue.measure_at = 1 << 62
         return
     octets = sum(len(message.blob) for message in queue.ready) + OVERHEAD * len(queue.ready)

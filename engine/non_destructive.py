@@ -107,7 +107,7 @@ class NonDestructiveQueue(Queue):
         if back:
             self.counters.requeued += len(back)
             if self.broker.listeners:
-                self.broker.emit(EventKind.REQUEUED, self, back, why=why)
+                self.broker.emit(EventKind.REQUEUED, self, back, why=why, counted=False)  # copies
             self.broker.mark(self)
         self.kill(dead, reason=DELIVERY_LIMIT)
 

@@ -6,8 +6,8 @@ not have stand in between as they are, so that order is kept. Source: queues pag
 
 from array import array
 from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 from .content import PropertyFacts
 from .message import Envelope, Message
@@ -97,12 +97,35 @@ class Tail:
                 self._items.popleft()
         return taken
 
-    def parts(self) -> Iterator[tuple[range, Sequence[int]] | Message]:
-        """What is there now, without taking it: (ids, sizes), or messages. Safe while others append and take."""
-        frozen = [(item, item.ids) if isinstance(item, PagedRun) else (item, None) for item in self._items]
-        for item, ids in frozen:
-            if isinstance(item, Message):
-                yield item
-            else:
-                assert ids is not None
-                yield ids, item.sizes[ids.start - item.first : ids.stop - item.first]
+    @property
+    def first_id(self) -> int:
+        """Of the message at its head."""
+        item = self._items[0]
+        return item.id if isinstance(item, Message) else item.first + item.start
+
+    def parts(self) -> list[tuple[range, "Sizes"] | Message]:
+        """What is there now, without taking it: (ids, sizes), or messages. It stays so while others append and take."""
+        return [
+            item if isinstance(item, Message) else (item.ids, Sizes(item.sizes, item.start, len(item.sizes)))
+            for item in self._items
+        ]
+
+
+class Sizes(Sequence[int]):
+    """A part of a run's sizes, without a copy: a run only grows at its end."""
+
+    __slots__ = ("_sizes", "_start", "_stop")
+
+    def __init__(self, sizes: "array[int]", start: int, stop: int) -> None:
+        self._sizes = sizes
+        self._start = start
+        self._stop = stop
+
+    def __len__(self) -> int:
+        return self._stop - self._start
+
+    def __getitem__(self, index: Any) -> Any:
+        if isinstance(index, slice):
+            start, stop, _ = index.indices(len(self))
+            return self._sizes[self._start + start : self._start + stop]
+        return self._sizes[self._start + index]

@@ -5,7 +5,7 @@ Ids and LSNs rise by one within a run, so a run costs 24 octets however long it 
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 
 class ContentIndex:
@@ -45,6 +45,30 @@ class ContentIndex:
         if at < 0 or id_ >= self._firsts[at] + self._counts[at]:
             return None
         return self._lsns[at] + id_ - self._firsts[at]
+
+    def runs(self, ids: range) -> Iterator[tuple[int, int, int]]:
+        """(first id, its LSN, how many) for consecutive ids, all of which are known."""
+        at = bisect_right(self._firsts, ids.start) - 1
+        id_ = ids.start
+        while id_ < ids.stop:
+            if self._moved:
+                lsn = self.lsn_of(id_)
+                assert lsn is not None
+                yield id_, lsn, 1
+                id_ += 1
+                continue
+            offset = id_ - self._firsts[at]
+            count = min(self._counts[at] - offset, ids.stop - id_)
+            yield id_, self._lsns[at] + offset, count
+            id_ += count
+            at += 1
+
+    def forget_before(self, id_: int) -> None:
+        """Nothing below this id is asked for any more."""
+        at = bisect_right(self._firsts, id_) - 1
+        if at > 1000 or at * 2 > len(self._firsts):
+            del self._firsts[:at], self._lsns[:at], self._counts[:at]
+            self._moved = {one: lsn for one, lsn in self._moved.items() if one >= id_}
 
     def keep_only(self, ids: Iterable[int]) -> None:
         """Forget all but these (rising)."""

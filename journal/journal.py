@@ -55,6 +55,8 @@ from .snapshot import snapshot_parts
 from .writer import Writer, WriterState
 
 PROGRAM = "leveret"
+#: A message that a checkpoint states pays for itself when so many octets were appended.
+STATED_OCTETS = 256
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,6 +103,7 @@ class Journal:
         self._checkpoint = (recovered.checkpoint_begin, recovered.checkpoint_end)
         self._checkpoint_started = 0
         self._checkpoint_bytes = 0  # appended since the last checkpoint
+        self._checkpoint_look = self.options.segment_size  # with so many, see whether another is due
         self._appended = 0  # octets in this segment
         self._segment_began_ms = 0
         self._block: BlockBuilder | None = None
@@ -405,8 +408,18 @@ class Journal:
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether so much was appended since the last checkpoint that another pays."""
-        return self._checkpoint_bytes >= self.options.segment_size
+        """Whether so much was appended since the last checkpoint that another pays.
+
+        With many messages to state it waits longer, so that filling a deep queue stays linear.
+        """
+        appended = self._checkpoint_bytes
+        if appended < self._checkpoint_look:
+            return False
+        live = sum(row.live for row in self.ledger.rows)
+        if appended >= max(self.options.segment_size, live * STATED_OCTETS):
+            return True
+        self._checkpoint_look = appended + self.options.segment_size // 4
+        return False
 
     def begin_checkpoint(self) -> None:
         """Between turns. From here on state all that is there, in as many turns as it takes: `declared`, `bound` with
@@ -430,6 +443,7 @@ class Journal:
         self._checkpoint = (self._checkpoint_started, lsn + 1)
         self._checkpoint_started = 0
         self._checkpoint_bytes = 0
+        self._checkpoint_look = self.options.segment_size
         return lsn
 
     # -- reclaiming ---------------------------------------------------------------------------------------------------

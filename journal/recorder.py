@@ -5,7 +5,7 @@ queues, exchanges and bindings. `take_barrier` and `safe_lsn` are the engine's `
 Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -18,7 +18,7 @@ from .content_index import ContentIndex
 from .heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from .journal import Journal
 from .record import COUNTED, EXCHANGE, QUEUE, VHOST
-from .recovered import FRESH, MessageState, RecoveredMessage
+from .recovered import MessageState, RecoveredMessage
 
 MS = 1_000_000
 #: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
@@ -235,9 +235,9 @@ class Recorder:
             self._journal.declared(id_, Declared(VHOST, IS_DURABLE, "", b""))
             self._has_recorded = True
         else:
-            self._state_object(event.detail[str(what)], restated=False)
+            self.state_object(event.detail[str(what)], restated=False)
 
-    def _state_object(self, subject: Any, *, restated: bool) -> None:
+    def state_object(self, subject: Any, *, restated: bool) -> None:
         """A durable queue or exchange is there."""
         if not subject.durable:
             return
@@ -275,9 +275,9 @@ class Recorder:
 
     def _bound(self, event: Event) -> None:
         assert event.detail is not None
-        self._state_binding(event.vhost, event.detail["binding"], restated=False)
+        self.state_binding(event.vhost, event.detail["binding"], restated=False)
 
-    def _state_binding(self, vhost: str, binding: Any, *, restated: bool) -> None:
+    def state_binding(self, vhost: str, binding: Any, *, restated: bool) -> None:
         source, target = binding.source, binding.destination
         if source.durable and target.durable:
             self._journal.bound(
@@ -302,78 +302,37 @@ class Recorder:
         arguments: FieldTable = binding.arguments
         return Bound(what, target_id, binding.routing_key.encode(), encode_table(arguments) if arguments else b"")
 
-    # -- checkpoints --------------------------------------------------------------------------------------------------
+    # -- for checkpoints and moving -----------------------------------------------------------------------------------
 
-    def checkpoint(self) -> Iterator[None]:
-        """State all that is there, a slice for each `next`; other turns may come between. Ends with the checkpoint."""
-        journal, broker = self._journal, self._broker
-        journal.begin_checkpoint()
-        for name, vhost in broker.virtual_hosts.items():
-            journal.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", b""), restated=True)
-            for exchange in vhost.exchanges.values():
-                if _is_declared(exchange):
-                    self._state_object(exchange, restated=True)
-        yield
-        queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
-        for queue in queues:
-            if not queue.deleted:
-                self._state_object(queue, restated=True)
-        yield
-        for name, vhost in list(broker.virtual_hosts.items()):
-            for exchange in list(vhost.exchanges.values()):
-                for binding in list(exchange.bindings.values()):
-                    self._state_binding(name, binding, restated=True)
-        yield
-        alive: set[int] = set()
-        for queue in queues:
-            if queue.deleted:
-                continue
-            gone = self._gone = set()
-            self._stated = (queue.vhost.name, queue.name)
-            due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
-            held = [*queue.messages(), *(() if queue.keeps else broker.unacked_of(queue))]
-            parts = [] if queue.tail is None else list(queue.tail.parts())
-            held += [part for part in parts if isinstance(part, Message)]
-            held = sorted((one for one in held if one.envelope.facts.persistent), key=lambda message: message.id)
+    def watch(self, queue: Queue | None) -> set[int]:
+        """From now on the ids that leave this queue go into the set that is returned; None: no more."""
+        gone: set[int] = set()
+        self._gone = None if queue is None else gone
+        self._stated = ("", "") if queue is None else (queue.vhost.name, queue.name)
+        return gone
 
-            def stated(
-                held: list[Message] = held,
-                parts: list[tuple[range, Sequence[int]] | Message] = parts,
-                gone: set[int] = gone,
-                due: dict[int, int] = due,
-            ) -> Iterator[RecoveredMessage]:
-                for message in held:
-                    lsn = self.contents.lsn_of(message.id)
-                    if message.id in gone or lsn is None:
-                        continue
-                    alive.add(message.id)
-                    is_out = message.holder is not None and not self._persists_deliveries
-                    state = MessageState(
-                        message.deliveries - is_out,  # a delivery counts when it has come back
-                        message.uncounted,
-                        self._wall_ms(due.get(message.id, 0)),
-                        message.envelope.facts.priority or 0,
-                    )
-                    size = message.envelope.framing.body_size(message.blob)
-                    yield RecoveredMessage(message.id, lsn, size, self._wall_ms(message.expires_ns), state)
-                for part in parts:
-                    if isinstance(part, Message):
-                        continue
-                    for id_, size in zip(*part):
-                        lsn = self.contents.lsn_of(id_)
-                        if id_ not in gone and lsn is not None:
-                            alive.add(id_)
-                            yield RecoveredMessage(id_, lsn, size, 0, FRESH)
+    def id_of(self, queue: Queue) -> int:
+        """The journal's id of a durable queue."""
+        return self._queue_id(queue)
 
-            for _ in journal.snapshot(self._queue_id(queue), stated()):
-                yield
-        self._gone = None
-        first_new = self._broker.next_id
-        journal.end_checkpoint()
-        if len(self.contents) > 2 * len(alive) + 1000:
-            self.contents.keep_only(
-                sorted(alive | {id_ for id_ in self._recent_ids() if id_ not in alive and id_ < first_new})
-            )
+    def state_vhost(self, name: str) -> None:
+        """A virtual host is there."""
+        self._journal.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", b""), restated=True)
+
+    def message_of(self, message: Message, due_ns: int) -> RecoveredMessage | None:
+        """A message as recovery would find it; None: it is not in the journal."""
+        lsn = self.contents.lsn_of(message.id)
+        if lsn is None:
+            return None
+        is_out = message.holder is not None and not self._persists_deliveries
+        state = MessageState(
+            message.deliveries - is_out,  # a delivery counts when it has come back
+            message.uncounted,
+            self._wall_ms(due_ns),
+            message.envelope.facts.priority or 0,
+        )
+        size = message.envelope.framing.body_size(message.blob)
+        return RecoveredMessage(message.id, lsn, size, self._wall_ms(message.expires_ns), state)
 
     def remember(self, queue_or_exchange: Queue | Exchange) -> None:
         """It was there before the recorder."""
@@ -395,17 +354,8 @@ class Recorder:
                             where[message.id] = (*where.get(message.id, ()), id_)
         return where
 
-    def _recent_ids(self) -> Iterator[int]:
-        """All that is in durable queues now."""
-        for vhost in self._broker.virtual_hosts.values():
-            for queue in vhost.queues.values():
-                if queue.durable:
-                    yield from (message.id for message in queue.messages())
-                    if not queue.keeps:
-                        yield from (message.id for message in self._broker.unacked_of(queue))
 
-
-def _is_declared(exchange: Exchange) -> bool:
+def is_declared(exchange: Exchange) -> bool:
     """Whether somebody declared it: not one that every virtual host has."""
     is_given = not exchange.name or exchange.name.startswith("amq.") or isinstance(exchange, ServiceExchange)
     return exchange.durable and not is_given

@@ -1,12 +1,14 @@
 """Restoring: a broker gets back what the journal says was there. Source: rulings 21; address-settings page 4.5, 5.7."""
 
 import logging
+from heapq import merge
 
-from ..engine import Broker, Envelope, Message, Queue
+from ..engine import Broker, Envelope, Message, Queue, deep
 from ..engine.content import PLAIN, scan_properties
 from ..engine.field_table import FieldTable, decode_table
 from ..engine.limits import MS, trim
 from ..engine.returns import tell_count, trim_ring
+from ..engine.tail import Tail
 from .heap import IS_AUTO_DELETE, IS_INTERNAL
 from .journal import Journal
 from .record import EXCHANGE, QUEUE, VHOST
@@ -59,15 +61,13 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         bind = vhost.bind_queue if bound.what == QUEUE else vhost.bind_exchange
         bind(target, source, bound.routing_key.decode(), arguments)
     broker.next_id = max(broker.next_id, found.next_message_id)
-    contents: dict[int, int] = {}
+    _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
     count = 0
     envelopes: dict[tuple[int, bytes, object], Envelope] = {}
     for id_, queue in queues:
         messages = found.queues.get(id_)
         if messages is not None:
-            count += _fill(broker, journal, queue, messages, contents, envelopes)
-    for message_id in sorted(contents):
-        recorder.contents.add(message_id, 1, contents[message_id])
+            count += _fill(broker, journal, queue, messages, envelopes)
     found.queues.clear()
     broker.listeners.append(recorder)
     broker.durability = recorder
@@ -77,21 +77,31 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     return count
 
 
+def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
+    """Where contents are, in order of ids."""
+    columns = [zip(*queue.columns()[:2]) for queue in queues]
+    add = recorder.contents.add
+    last = 0
+    for id_, lsn in columns[0] if len(columns) == 1 else merge(*columns):
+        if id_ != last:
+            add(id_, 1, lsn)
+            last = id_
+
+
 def _fill(
     broker: Broker,
     journal: Journal,
     queue: Queue,
     recovered: RecoveredQueue,
-    contents: dict[int, int],
     envelopes: dict[tuple[int, bytes, object], Envelope],
 ) -> int:
-    """Put a queue's messages back where they were. Returns how many."""
+    """Put a queue's messages back where they were; of many only the first ones into memory. Returns how many."""
     clock = broker.clock
     now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
-    count = 0
-    for one in recovered.messages():
+    count = len(recovered)
+    budget = broker.pager.budget() if broker.pager is not None and deep.may_have_tail(queue) else None
+    for at, one in enumerate(recovered.messages()):
         message = _message(journal, one, envelopes)
-        contents[one.id] = one.content_lsn
         if one.expires_ms:
             message.expires_ns = max(1, now_ns + (one.expires_ms - wall_ms) * MS)
             queue.expiring = True
@@ -105,9 +115,68 @@ def _fill(
             queue.scheduled.add(now_ns + (one.state.due_ms - wall_ms) * MS, message)
         else:
             queue.ready.append(message)
-        count += 1
+        if budget is not None:
+            budget -= len(message.blob) + deep.OVERHEAD
+            if budget < 0 and at >= deep.DEEP_MIN and at + 1 < count:
+                _fill_tail(journal, queue, recovered, at + 1, envelopes, now_ns, wall_ms)
+                break
     queue.counters.enqueued += count
     return count
+
+
+def _fill_tail(
+    journal: Journal,
+    queue: Queue,
+    recovered: RecoveredQueue,
+    start: int,
+    envelopes: dict[tuple[int, bytes, object], Envelope],
+    now_ns: int,
+    wall_ms: int,
+) -> None:
+    """What is behind the memory's share: by place only, but for messages that something happened to."""
+    tail = queue.tail = Tail()
+    ids, _, sizes, expires = recovered.columns()
+    special = set(recovered.states)
+    if expires is not None:
+        special |= {id_ for id_, expires_ms in zip(ids, expires) if expires_ms}
+    at, end = start, len(ids)
+    while at < end:
+        stop = min(at + 4096, end)
+        part = ids[at:stop]
+        if part[-1] - part[0] == len(part) - 1 and (not special or special.isdisjoint(part)):
+            tail.extend(part[0], sizes[at:stop])
+        else:
+            for offset, id_ in enumerate(part, at):
+                if id_ not in special:
+                    tail.extend(id_, sizes[offset : offset + 1])
+        at = stop
+    if special:
+        _fill_special(journal, queue, tail, recovered, set(ids[start:]) & special, envelopes, now_ns, wall_ms)
+
+
+def _fill_special(
+    journal: Journal,
+    queue: Queue,
+    tail: Tail,
+    recovered: RecoveredQueue,
+    special: set[int],
+    envelopes: dict[tuple[int, bytes, object], Envelope],
+    now_ns: int,
+    wall_ms: int,
+) -> None:
+    """Messages behind the memory's share that expire, wait, or were delivered before: into memory all the same."""
+    for one in recovered.messages():
+        if one.id not in special:
+            continue
+        message = _message(journal, one, envelopes)
+        if one.expires_ms:
+            message.expires_ns = max(1, now_ns + (one.expires_ms - wall_ms) * MS)
+            queue.expiring = True
+        message.deliveries, message.uncounted = one.state.deliveries, one.state.uncounted
+        if one.state.due_ms > wall_ms:
+            queue.scheduled.add(now_ns + (one.state.due_ms - wall_ms) * MS, message)
+        else:
+            queue.ready.append(message)
 
 
 def _message(journal: Journal, one: RecoveredMessage, envelopes: dict[tuple[int, bytes, object], Envelope]) -> Message:

@@ -67,6 +67,21 @@ def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Reco
     return Record(SNAPSHOT, flags=DURABLE | RESTATED, queue_id=queue_id, arg=sum(sizes), heap=heap)
 
 
+def run_record(queue_id: int, runs: Sequence[tuple[int, int, int]], sizes: "array[int]") -> Record:
+    """A part of fresh messages without expiry: `runs` of (first id, LSN of its content, how many), a size for each."""
+    is_uniform = len(sizes) > 0 and sizes.count(sizes[0]) == len(sizes)
+    heap = b"".join(
+        (
+            PART_HEAD.pack(VERSION, 0 if is_uniform else HAS_SIZES, 0, len(sizes), len(runs), 0),
+            _octets(array("q", (first for first, _, _ in runs))),
+            _octets(array("q", (lsn for _, lsn, _ in runs))),
+            _octets(array("I", (count for _, _, count in runs))),
+            _octets(sizes[:1] if is_uniform else sizes),
+        )
+    )
+    return Record(SNAPSHOT, flags=DURABLE | RESTATED, queue_id=queue_id, arg=sum(sizes), heap=heap)
+
+
 def snapshot_parts(queue_id: int, messages: Iterator[RecoveredMessage]) -> Iterator[Record]:
     """All of a queue, part by part."""
     while part := list(islice(messages, PART_MESSAGES)):

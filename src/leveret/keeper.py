@@ -12,6 +12,7 @@ import trio
 from .engine import Broker
 from .engine.clock import Clock
 from .journal import Journal, JournalError, JournalFull, JournalOptions, WriterState
+from .journal.checkpoint import checkpoint
 from .journal.pager import JournalPager
 from .journal.recorder import Recorder
 from .journal.restore import restore
@@ -73,8 +74,8 @@ class Keeper:
     def commit(self) -> None:
         """The turn is over: what it recorded is written."""
         self.journal.commit()
-        if self.journal.checkpoint_due and self._checkpoint is None:
-            self._checkpoint = self.recorder.checkpoint()
+        if self._checkpoint is None and self.journal.checkpoint_due:
+            self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
             self._wake.set()
 
     async def tend(self) -> None:
@@ -161,7 +162,7 @@ class Keeper:
         """Write what waits, then a last checkpoint so that the next start is quick."""
         try:
             if self.journal.state is WriterState.RUNNING:
-                for _ in self.recorder.checkpoint():
+                for _ in checkpoint(self.broker, self.journal, self.recorder):
                     self.journal.commit()
                 self.journal.commit()
             self.journal.close()

@@ -1,0 +1,110 @@
+"""A checkpoint: all that is there, stated again, so that recovery need not read further back.
+
+Taken in slices between turns; what happens meanwhile is recorded as ever, and what leaves a queue is left out of it.
+Source: rulings 22.
+"""
+
+from array import array
+from collections.abc import Iterator, Sequence
+
+from ..engine import Broker, Message, Queue
+from .journal import Journal
+from .recorder import Recorder, is_declared
+from .recovered import RecoveredMessage
+from .snapshot import PART_MESSAGES, run_record
+
+Part = tuple[range, Sequence[int]]
+
+
+def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
+    """State everything, a slice for each `next`; commit after each. Ends with the checkpoint's own record."""
+    journal.begin_checkpoint()
+    for name, vhost in broker.virtual_hosts.items():
+        recorder.state_vhost(name)
+        for exchange in vhost.exchanges.values():
+            if is_declared(exchange):
+                recorder.state_object(exchange, restated=True)
+    yield
+    queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
+    for queue in queues:
+        if not queue.deleted:
+            recorder.state_object(queue, restated=True)
+    yield
+    for name, vhost in list(broker.virtual_hosts.items()):
+        for exchange in list(vhost.exchanges.values()):
+            for binding in list(exchange.bindings.values()):
+                recorder.state_binding(name, binding, restated=True)
+    yield
+    for queue in queues:
+        if not queue.deleted:
+            yield from _state_messages(broker, journal, recorder, queue)
+    recorder.watch(None)
+    journal.end_checkpoint()
+    _forget_contents(broker, recorder)
+
+
+def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
+    """What is in a queue now."""
+    gone = recorder.watch(queue)
+    queue_id = recorder.id_of(queue)
+    due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
+    held = [*queue.messages(), *(() if queue.keeps else broker.unacked_of(queue))]
+    tail: list[Part] = []
+    for part in () if queue.tail is None else queue.tail.parts():
+        if isinstance(part, Message):
+            held.append(part)
+        else:
+            tail.append(part)
+    held = sorted((one for one in held if one.envelope.facts.persistent), key=lambda message: message.id)
+
+    def stated() -> Iterator[RecoveredMessage]:
+        for message in held:
+            found = None if message.id in gone else recorder.message_of(message, due.get(message.id, 0))
+            if found is not None:
+                yield found
+
+    for _ in journal.snapshot(queue_id, stated()):
+        yield
+    for ids, sizes in tail:
+        for start in range(0, len(ids), PART_MESSAGES):
+            part_ids = ids[start : start + PART_MESSAGES]
+            if gone:
+                kept = [(id_, size) for id_, size in zip(part_ids, sizes[start:]) if id_ not in gone]
+            else:
+                kept = None
+            _state_part(journal, recorder, queue_id, part_ids, sizes[start : start + PART_MESSAGES], kept)
+            yield
+
+
+def _state_part(
+    journal: Journal,
+    recorder: Recorder,
+    queue_id: int,
+    ids: range,
+    sizes: Sequence[int],
+    kept: list[tuple[int, int]] | None,
+) -> None:
+    """Some of a tail. `kept`: only these of them (id, size)."""
+    if kept is None or len(kept) == len(ids):
+        runs = list(recorder.contents.runs(ids))
+        journal.append([run_record(queue_id, runs, array("I", sizes))])
+    elif kept:
+        runs = [run for id_, _ in kept for run in recorder.contents.runs(range(id_, id_ + 1))]
+        journal.append([run_record(queue_id, runs, array("I", (size for _, size in kept)))])
+
+
+def _forget_contents(broker: Broker, recorder: Recorder) -> None:
+    """Where contents are need not be known of messages that are gone."""
+    queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
+    alive = array("q")
+    tails = 0
+    for queue in queues:
+        alive.extend(message.id for message in queue.messages())
+        if not queue.keeps:
+            alive.extend(message.id for message in broker.unacked_of(queue))
+        if queue.tail is not None:
+            tails += len(queue.tail)
+            alive.append(queue.tail.first_id)
+    recorder.contents.forget_before(min(alive, default=broker.next_id))
+    if not tails and len(recorder.contents) > 2 * len(alive) + 10_000:
+        recorder.contents.keep_only(sorted(set(alive)))
