@@ -120,7 +120,9 @@ def test_check_says_ok_and_warns_of_keys_without_effect(tmp_path: Path) -> None:
     assert ok == "ok"
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "amqps://127.0.0.1:5671", "amqps://x", "unix:"])
+@pytest.mark.parametrize(
+    "address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "amqps://127.0.0.1:5671", "amqps://x", "unix:"]
+)
 def test_bad_addresses_are_exit_2(address: str) -> None:
     """What can't be listened on is said before anything starts."""
     served = leveret("serve", "--memory", "--listen", address)
