@@ -54,8 +54,8 @@ class Wire(Protocol):
 class TlsTransport:
     """The server's side of one TLS connection over `wire`.
 
-    `on_goodbye` is called when the peer's close_notify came together with data: the data are given out first, and the
-    owner of the wire sees to it that `recv` is called again.
+    `on_goodbye` is called when the peer's close_notify came together with data or the handshake: those are given out
+    first, and the owner of the wire sees to it that `recv` is called again.
     """
 
     __slots__ = (
@@ -112,7 +112,10 @@ class TlsTransport:
 
     def early_data(self) -> bytes:
         """What came in the same read as the end of the handshake. Raises: TlsFault."""
-        return self._take()
+        data = self._take()
+        if self._ended:
+            self._on_goodbye()
+        return data
 
     def _explain(self, error: ssl.SSLError) -> str:
         if self._first == b"AMQP":
