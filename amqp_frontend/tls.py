@@ -15,13 +15,18 @@ PIECE = 16 * 1024
 RECORD = 16 * 1024
 #: So much plaintext is encrypted before the kernel is asked to take it.
 BATCH = 8 * RECORD
-#: A hello and a chain of client certificates are a few KiB; OpenSSL itself would take 128.
+#: A client's hello has about 2 KiB. OpenSSL would take 128, and reserves that as soon as somebody says so.
+HELLO_MAX = 16 * 1024
+#: The whole handshake, with a chain of client certificates.
 HANDSHAKE_MAX = 64 * 1024
 #: Octets in a row without any data in them. A record is 16 KiB at most, so an honest peer stays far below.
 DATALESS_MAX = 64 * 1024
 #: Octets of answers that TLS gave by itself over the life of a connection (key updates at 16 us each, 27 octets:
 #: 1,200 of them; an honest peer asks for one in millions of records).
 ANSWERS_MAX = 32 * 1024
+
+_HANDSHAKE_RECORD = 22
+_HELLO_HEAD = 9  # of the record, 5, and of the message: 1 and a length of 3
 
 _EXPLAINED = {
     "HTTP_REQUEST": "the peer speaks HTTP without TLS",
@@ -94,7 +99,11 @@ class TlsTransport:
         Returns: whether the handshake is over; what the peer said after it is in `early_data`.
         Raises: TlsFault; an alert for the peer was made, and sent if that needed no waiting.
         """
-        self._first = (self._first + received[:4])[:4]
+        if len(self._first) < _HELLO_HEAD:
+            self._first = (self._first + received[:_HELLO_HEAD])[:_HELLO_HEAD]
+            announced = int.from_bytes(self._first[6:])
+            if len(self._first) == _HELLO_HEAD and self._first[0] == _HANDSHAKE_RECORD and announced > HELLO_MAX:
+                raise TlsFault(f"handshake: a hello of {announced} octets, more than {HELLO_MAX}")
         self._handshake_octets += len(received)
         try:
             self._incoming.write(received)
@@ -118,7 +127,7 @@ class TlsTransport:
         return data
 
     def _explain(self, error: ssl.SSLError) -> str:
-        if self._first == b"AMQP":
+        if self._first.startswith(b"AMQP"):
             return "handshake: the peer speaks AMQP without TLS"
         if isinstance(error, ssl.SSLCertVerificationError):
             return f"handshake: the peer's certificate is refused: {error.verify_message}"

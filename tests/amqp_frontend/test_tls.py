@@ -233,15 +233,29 @@ def test_what_is_no_handshake(authority: Authority, octets: bytes, problem: str)
             assert not transport.handshake(bytes([octet]))
 
 
-def test_a_handshake_that_never_ends(authority: Authority) -> None:
-    """A hello that says it is 128 KiB long is not waited for: 64 KiB are more than anybody needs."""
+@pytest.mark.parametrize("cut", [1, 5, 100])
+def test_a_hello_that_says_it_is_huge(authority: Authority, cut: int) -> None:
+    """OpenSSL would reserve 128 KiB for these 69 octets."""
     transport = Tls(authority).transport
-    record = b"\x16\x03\x01\x40\x00"
-    hello = record + b"\x01\x01\xff\xff\x03\x03" + bytes(0x4000 - 6)
-    with pytest.raises(TlsFault, match=f"not over after {HANDSHAKE_MAX}"):
-        transport.handshake(hello)
-        for _ in range(HANDSHAKE_MAX // 0x4000 + 1):
-            transport.handshake(record + bytes(0x4000))
+    hello = b"\x16\x03\x01\x00\x40\x01\x01\xff\xff" + bytes(60)
+    with pytest.raises(TlsFault, match="a hello of 131071 octets"):
+        for start in range(0, len(hello), cut):
+            assert not transport.handshake(hello[start : start + cut])
+
+
+def test_a_handshake_that_never_ends(authority: Authority) -> None:
+    """Records of two octets each: 64 KiB are more than anybody needs for 16 KiB of hello, or all the rest."""
+    transport = Tls(authority).transport
+    hello = b"\x01\x00\x40\x00\x03\x03" + bytes(0x4000)
+    records = b"".join(b"\x16\x03\x01\x00\x02" + hello[start : start + 2] for start in range(0, len(hello), 2))
+    assert len(records) < HANDSHAKE_MAX
+    assert not transport.handshake(records[:50_000])
+    tls = Tls(authority)
+    tls._step()
+    assert not tls.transport.handshake(tls.to_us.read())
+    with pytest.raises(TlsFault, match=f"not over after {HANDSHAKE_MAX}|^handshake: "):
+        for _ in range(HANDSHAKE_MAX // 6 + 1):
+            assert not tls.transport.handshake(b"\x14\x03\x03\x00\x01\x01")  # change_cipher_spec, again and again
 
 
 def test_damaged_records_are_a_fault(authority: Authority) -> None:
