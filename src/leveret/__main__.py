@@ -65,7 +65,10 @@ def _parser() -> argparse.ArgumentParser:
     add_journal_commands(verbs)
 
     ctl = verbs.add_parser("ctl", help="rule a running broker")
-    ctl.add_argument("--url", default=None, help="amqp://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
+    ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
+    ctl.add_argument("--ca", metavar="FILE", help="with amqps: whose certificates to believe, not this machine's")
+    ctl.add_argument("--certificate", metavar="FILE", help="with amqps: our own, if the broker wants one")
+    ctl.add_argument("--key", metavar="FILE", help="of that certificate, unless it is in the same file")
     ctl.add_argument("--json", action="store_true", help="print JSON")
     ctl.add_argument("command", help="status, queues, explain, ring, scheduled, reload")
     ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="explain NAME; ring QUEUE SIZE; or NAME=VALUE")
@@ -182,7 +185,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _ctl(options: argparse.Namespace) -> int:
-    from .control_client import DEFAULT_URL, ControlFailed, request
+    from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
 
     arguments: dict[str, str] = {} if options.vhost is None else {"vhost": options.vhost}
     unnamed = list(UNNAMED.get(options.command, ()))
@@ -195,7 +198,9 @@ def _ctl(options: argparse.Namespace) -> int:
             return EXIT_UNUSABLE
         arguments[name] = value
     try:
-        result = request(options.url or DEFAULT_URL, options.command, arguments)
+        files = (options.ca, options.certificate, options.key)
+        context = tls_context(*files) if any(files) else None
+        result = request(options.url or DEFAULT_URL, options.command, arguments, context=context)
     except ControlFailed as error:
         print(f"leveret ctl: {error}", file=sys.stderr)
         return EXIT_FAILED

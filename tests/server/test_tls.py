@@ -16,6 +16,8 @@ import trustme
 from broker_process import BrokerProcess, leveret_serve
 from certificates import Authority, configuration
 
+from leveret.__main__ import main
+
 TLS = "amqps://127.0.0.1:0"
 BOTH = ("127.0.0.1:0", TLS)
 HELLO = b"AMQP\x00\x00\x09\x01"
@@ -279,3 +281,23 @@ def test_data_and_close_notify_together(tmp_path: Path, authority: Authority) ->
             while data := wire.recv(65536):
                 incoming.write(data)
             assert client.read(3) == b"\x01\0\0"  # connection.start
+
+
+# -- leveret ctl ----------------------------------------------------------------------------------------------------
+
+
+def test_ctl_over_tls(tmp_path: Path, authority: Authority, capsys: pytest.CaptureFixture[str]) -> None:
+    """With the authority it works; without, or with another's, it says why not; with a certificate where one is due."""
+    client = authority.issue("client", "c")
+    config = configuration(client_ca=authority.file.name, verify="required")
+    with leveret_serve(tmp_path, config=config, listen=(TLS,)) as broker:
+        url = f"amqps://guest:guest@127.0.0.1:{port_of(broker)}/"
+        own = ["--certificate", str(client), "--key", str(client.with_suffix(".key"))]
+        assert main(["ctl", "--url", url, "--ca", str(authority.file), *own, "status"]) == 0
+        assert "product: leveret" in capsys.readouterr().out
+        assert main(["ctl", "--url", url, *own, "status"]) == 1
+        assert "is not believed: self-signed certificate in certificate chain (--ca FILE)" in capsys.readouterr().err
+        assert main(["ctl", "--url", url, "--ca", str(tmp_path / "none"), "status"]) == 1
+        assert capsys.readouterr().err == "leveret ctl: --ca, --certificate, --key: No such file or directory\n"
+        assert main(["ctl", "--url", url, "--ca", str(authority.file), "status"]) == 1
+        assert "cannot reach" in capsys.readouterr().err
