@@ -137,6 +137,20 @@ def test_the_minimum_version(tmp_path: Path, authority: Authority, minimum: str,
             broker.wait_for_log("TLS: handshake: the peer offers no version of TLS that is new enough")
 
 
+def test_old_ciphers_are_not_taken(tmp_path: Path, authority: Authority) -> None:
+    """Under TLS 1.2: no CBC, and no key exchange without forward secrecy, which RabbitMQ still offers."""
+    with leveret_serve(tmp_path, config=configuration(), listen=(TLS,)) as broker:
+        context = authority.trusting(newest=ssl.TLSVersion.TLSv1_2)
+        for ciphers in ("ECDHE-ECDSA-AES256-SHA384:ECDHE-RSA-AES256-SHA384", "DHE", "RSA"):
+            context.set_ciphers(ciphers)
+            with pytest.raises(ssl.SSLError, match="HANDSHAKE_FAILURE"):
+                secured(port_of(broker), context)
+        broker.wait_for_log("TLS: handshake: the peer offers no cipher that we take")
+        for ciphers in ("ECDHE+AESGCM", "ECDHE+CHACHA20"):
+            context.set_ciphers(ciphers)
+            secured(port_of(broker), context).close()
+
+
 def test_clients_that_do_not_believe_our_certificate(tmp_path: Path, authority: Authority) -> None:
     """Issued by somebody else, expired, or for another host: the client says so, and our log does."""
     stranger = Authority(tmp_path)
