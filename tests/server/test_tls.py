@@ -122,6 +122,7 @@ def test_a_consumer_over_tls_that_does_not_read(tmp_path: Path, authority: Autho
     "minimum, newest, is_served",
     [("1.2", "TLSv1_1", False), ("1.2", "TLSv1_2", True), ("1.3", "TLSv1_2", False), ("1.3", "TLSv1_3", True)],
 )
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1:DeprecationWarning")  # how else to ask for what is too old
 def test_the_minimum_version(tmp_path: Path, authority: Authority, minimum: str, newest: str, is_served: bool) -> None:
     """1.2 unless 1.3 is asked for; what is older is refused with a line that says so."""
     context = authority.trusting(newest=ssl.TLSVersion[newest])
