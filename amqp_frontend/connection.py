@@ -155,12 +155,12 @@ class Connection:
                 if size < 8:
                     if not b"AMQP".startswith(data[:4]):
                         position = size
-                        yield HeaderRejected()
+                        yield HeaderRejected(data)
                     return
                 position = 8
                 if data[:8] != PROTOCOL_HEADER:
                     position = size
-                    yield HeaderRejected()
+                    yield HeaderRejected(data[:8])
                     return
                 yield HeaderReceived()
             while size - position >= FRAME_HEAD.size:

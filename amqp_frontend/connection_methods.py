@@ -38,12 +38,12 @@ CAPABILITIES = (
 def header_received(session: AmqpSession, event: HeaderReceived) -> None:
     """Answer the protocol header with connection.start."""
     session.connection.step(ConnectionStep.HEADER)
-    session.send_raw(_start_frame(session.options))
+    session.send_raw(_start_frame(session.options, session.peer.offered(session.options.mechanisms)))
 
 
 @lru_cache(maxsize=8)
-def _start_frame(options: FrontendOptions) -> bytes:
-    """connection.start; the same for every connection until the options change."""
+def _start_frame(options: FrontendOptions, offered: tuple[str, ...]) -> bytes:
+    """connection.start; the same for every connection of a kind until the options change."""
     texts = {
         "product": options.product,
         "version": options.version,
@@ -54,8 +54,7 @@ def _start_frame(options: FrontendOptions) -> bytes:
     }
     properties: FieldTable = {"capabilities": Field("F", {name: Field("t", True) for name in CAPABILITIES})}
     properties.update({key: Field("S", text.encode()) for key, text in texts.items()})
-    mechanisms = " ".join(options.mechanisms)
-    return encode_method(0, commands.Connection.Start, 0, 9, properties, mechanisms, "en_US")
+    return encode_method(0, commands.Connection.Start, 0, 9, properties, " ".join(offered), "en_US")
 
 
 def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None:
@@ -64,7 +63,7 @@ def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None
     capabilities = properties.get("capabilities")
     if capabilities is not None and isinstance(capabilities.value, dict):
         session.capabilities = frozenset(name for name, field in capabilities.value.items() if field.value is True)
-    if method.mechanism not in session.options.mechanisms or method.mechanism not in MECHANISMS:
+    if method.mechanism not in session.peer.offered(session.options.mechanisms) or method.mechanism not in MECHANISMS:
         session.refuse_silently(f"mechanism {method.mechanism!r} is not offered")
         return
     session.login_mechanism = method.mechanism

@@ -1,6 +1,10 @@
 """What an operator may choose about the AMQP frontend. Units are in the names."""
 
+import ssl
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+
+Network = IPv4Network | IPv6Network
 
 
 @dataclass(slots=True, frozen=True)
@@ -26,3 +30,8 @@ class FrontendOptions:
     product: str = "RabbitMQ"
     version: str = "3.10.8"
     cluster_name: str = "leveret@localhost"
+    tls: ssl.SSLContext | None = None  # what a TLS listener shows to the next connection
+    ssl_cert_login_from: str = "common-name"
+    ssl_cert_login_san_type: str = "dns"
+    ssl_cert_login_san_index: int = 0
+    proxy_protocol_from: tuple[Network, ...] = ()

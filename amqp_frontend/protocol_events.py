@@ -17,7 +17,9 @@ class HeaderReceived:
 
 @dataclass(slots=True)
 class HeaderRejected:
-    """The peer speaks something else: it gets our protocol header, and the end."""
+    """The peer speaks something else: it gets our protocol header, and the end. `octets`: how it began."""
+
+    octets: bytes = b""
 
 
 @dataclass(slots=True)

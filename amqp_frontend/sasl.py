@@ -19,6 +19,14 @@ class Peer:
     name: str
     is_loopback: bool
     certified_name: str | None = None
+    is_secured: bool = False  # by TLS
+
+    def offered(self, mechanisms: tuple[str, ...]) -> tuple[str, ...]:
+        """Of those that are switched on: EXTERNAL on TLS alone, and there with or without a certificate.
+
+        Without one it is refused with a reason, which says more than a mechanism that is not there. Source: RabbitMQ.
+        """
+        return mechanisms if self.is_secured else tuple(name for name in mechanisms if name != "EXTERNAL")
 
 
 def _plain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:

@@ -6,18 +6,24 @@ Source: performance page 4; rulings 4.
 """
 
 import errno
+import functools
 import logging
 import socket
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import trio
 
 from ..engine import Broker
+from .certificate_names import user_name
 from .options import FrontendOptions
+from .peers import is_listed, peer_of, proxied
+from .proxy_protocol import SIZE_MAX, ProxyFault, read_header
 from .sasl import Peer
 from .session import AmqpSession
+from .tls import PIECE, TlsFault, TlsTransport
 from .turn import handle_bytes
 
 logger = logging.getLogger("leveret.amqp")
@@ -42,13 +48,32 @@ class Runtime(Protocol):
 
 
 class Endpoint:
-    """One accepted socket with its session."""
+    """One accepted socket with its session.
 
-    __slots__ = ("_pending", "_server", "_writing", "drained", "scope", "session", "socket")
+    `transport` is what data are read from and sent to: the socket itself, or TLS over it.
+    """
 
-    def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
+    __slots__ = (
+        "_is_proxied",
+        "_pending",
+        "_server",
+        "_tls",
+        "_writing",
+        "drained",
+        "scope",
+        "session",
+        "socket",
+        "transport",
+    )
+
+    def __init__(
+        self, server: "Server", sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
+    ) -> None:
         self._server = server
         self.socket = sock
+        self._tls = tls
+        self._is_proxied = is_proxied
+        self.transport: socket.socket | TlsTransport = tls or sock
         self.session = AmqpSession(server.runtime.broker, server.options(), peer, self.flush)
         self.scope = trio.CancelScope()
         self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
@@ -82,7 +107,7 @@ class Endpoint:
                     return True
                 data = b"".join(out) if len(out) > 1 else out[0]
             try:
-                sent = self.socket.send(data)
+                sent = self.transport.send(data)
             except BlockingIOError:
                 sent = 0
             except OSError:
@@ -123,24 +148,31 @@ class Endpoint:
         """Read until the end, whatever it is."""
         sock, session = self.socket, self.session
         fd = sock.fileno()
-        recv, wait_readable, end_turn = sock.recv, trio.lowlevel.wait_readable, self._server.runtime.end_turn
+        recv, wait_readable, end_turn = self.transport.recv, trio.lowlevel.wait_readable, self._server.runtime.end_turn
         try:
             with self.scope:
+                data = await self._introduction() if self._tls is not None or self._is_proxied else b""
                 while not session.finished:
-                    await wait_readable(fd)
-                    try:
-                        data = recv(READ_SIZE)
-                    except BlockingIOError:
-                        continue
                     if not data:
-                        break
+                        await wait_readable(fd)
+                        try:
+                            data = recv(READ_SIZE)
+                        except BlockingIOError:
+                            continue
+                        if not data:
+                            break
                     handle_bytes(session, data)
+                    data = b""  # not held while waiting
                     end_turn()  # sends what this and other connections got
                     if session.has_output or session.finished:
                         stalled = session.is_stalled
                         self.flush()
                         if stalled:
                             await self._catch_up()
+        except ProxyFault as fault:
+            logger.warning("%s: refused: PROXY header: %s", session.peer.name, fault)
+        except TlsFault as fault:
+            logger.warning("%s: TLS: %s", session.peer.name, fault)
         except (OSError, trio.ClosedResourceError):
             pass
         except Exception:
@@ -153,6 +185,59 @@ class Endpoint:
                 logger.exception("%s: internal error while cleaning up", session.peer.name)
             self._close()
             self._server.forget(self)
+
+    async def _introduction(self) -> bytes:
+        """What comes before AMQP: PROXY header, TLS handshake, both under the handshake timeout.
+
+        Returns: the first octets of AMQP, if any came with them. Raises: ProxyFault, TlsFault, OSError.
+        """
+        data = await self._read_proxy_header() if self._is_proxied else b""
+        return data if self._tls is None or self.session.finished else await self._shake_hands(self._tls, data)
+
+    async def _read_proxy_header(self) -> bytes:
+        data = b""
+        while (header := read_header(data)) is None:
+            more = await self._read_some(SIZE_MAX)
+            if not more:
+                if data:
+                    raise ProxyFault(f"cut short after {len(data)} octets")
+                self.session.finished = True  # a proxy's look whether we are there; not worth a line
+                return b""
+            data += more
+        session = self.session
+        session.peer = proxied(session.peer, header)
+        return data[header.size :]
+
+    async def _shake_hands(self, tls: TlsTransport, data: bytes) -> bytes:
+        session = self.session
+        is_over = False
+        while not is_over:
+            data = data or await self._read_some(PIECE)
+            if not data:
+                if tls.handshake_octets:
+                    raise TlsFault(f"handshake: cut short after {tls.handshake_octets} octets")
+                session.finished = True  # as above
+                return b""
+            is_over = tls.handshake(data)
+            data = b""
+            while not tls.flush():
+                await trio.lowlevel.wait_writable(self.socket)
+        certificate, options = tls.certificate, session.options
+        name = certificate and user_name(
+            certificate, options.ssl_cert_login_from, options.ssl_cert_login_san_type, options.ssl_cert_login_san_index
+        )
+        session.peer = replace(session.peer, is_secured=True, certified_name=name or None)
+        logger.debug("%s: %s, certificate of %r", session.peer.name, tls.description, name)
+        return tls.early_data()
+
+    async def _read_some(self, size: int) -> bytes:
+        """The next octets of the socket, empty at its end."""
+        while True:
+            await trio.lowlevel.wait_readable(self.socket)
+            try:
+                return self.socket.recv(size)
+            except BlockingIOError:
+                pass
 
     async def _catch_up(self) -> None:
         """Answers that the peer does not read: no more requests are looked at until they are sent."""
@@ -173,6 +258,8 @@ class Endpoint:
         try:
             if self.session.abort:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
+            elif self._tls is not None:
+                self._tls.say_goodbye()
             trio.lowlevel.notify_closing(self.socket)
             self.socket.close()
         except OSError:
@@ -189,7 +276,7 @@ class Server:
         self.endpoints: dict[Endpoint, None] = {}
         self.no_endpoints: trio.Event | None = None
 
-    async def accept_from(self, listener: socket.socket) -> None:
+    async def accept_from(self, listener: socket.socket, *, is_tls: bool) -> None:
         """Accept for ever. More connections than allowed, or too many not logged in: closed at once, one log line."""
         while True:
             await trio.lowlevel.wait_readable(listener)
@@ -203,22 +290,29 @@ class Server:
                         logger.error("cannot accept: %s", error.strerror)
                         await trio.sleep(_EXHAUSTED_PAUSE_S)
                     break
-                self._accepted(sock, address)
+                self._accepted(sock, address, is_tls)
 
-    def _accepted(self, sock: socket.socket, address: object) -> None:
+    def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
         refusal = self._why_not()
         if refusal:
-            logger.warning("%s: refused: %s", _peer_of(sock, address).name, refusal)
+            logger.warning("%s: refused: %s", peer_of(address, None).name, refusal)
             sock.close()
             return
         try:
+            peer = peer_of(address, sock.getsockname())
             sock.setblocking(False)
             if sock.family != getattr(socket, "AF_UNIX", None):
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             sock.close()
             return
-        endpoint = Endpoint(self, sock, _peer_of(sock, address))
+        options = self.options()
+        tls = None
+        if is_tls:
+            assert options.tls is not None, "a TLS listener without a certificate"
+            tls = TlsTransport(sock, options.tls, functools.partial(sock.shutdown, socket.SHUT_RD))
+        is_proxied = bool(options.proxy_protocol_from) and is_listed(address, options.proxy_protocol_from)
+        endpoint = Endpoint(self, sock, peer, tls, is_proxied)
         self.endpoints[endpoint] = None
         self.nursery.start_soon(endpoint.serve)
 
@@ -249,18 +343,6 @@ class Server:
                 await self.no_endpoints.wait()
 
 
-def _peer_of(sock: socket.socket, address: object) -> Peer:
-    if isinstance(address, tuple):
-        host, port = address[0], address[1]
-        is_loopback = host.startswith("127.") or host == "::1" or host.startswith("::ffff:127.")
-        try:
-            local = sock.getsockname()
-            return Peer(f"{host}:{port} -> {local[0]}:{local[1]}", is_loopback)
-        except OSError:
-            return Peer(f"{host}:{port}", is_loopback)
-    return Peer("unix socket", True)  # counts as loopback (rulings 19)
-
-
 #: How long a stopping broker waits for the last close-ok.
 STOP_PATIENCE_S = 3.0
 
@@ -270,19 +352,21 @@ async def serve(
     listeners: list[socket.socket],
     options: Callable[[], FrontendOptions] = FrontendOptions,
     *,
+    tls_listeners: Sequence[socket.socket] = (),
     stopping: trio.Event,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve AMQP 0-9-1 on bound and listening sockets until `stopping` is set.
 
+    On `tls_listeners` it is spoken over TLS; then there must be `options().tls`.
     This is what the entry point `amqp` in the group `leveret.frontends` names; see docs/frontends.md.
     """
     async with trio.open_nursery() as nursery:
         server = Server(runtime, options, nursery)
         async with trio.open_nursery() as accepting:
-            for listener in listeners:
+            for listener in (*listeners, *tls_listeners):
                 listener.setblocking(False)
-                accepting.start_soon(server.accept_from, listener)
+                accepting.start_soon(functools.partial(server.accept_from, listener, is_tls=listener in tls_listeners))
             task_status.started()
             await stopping.wait()
             accepting.cancel_scope.cancel()

@@ -68,8 +68,19 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
         session.confirm()
 
 
+#: How other things begin that are sent here by mistake -> what the log adds.
+_SPOKEN = (
+    (b"\x16", ": the peer speaks TLS, but this port does not"),
+    (b"PROXY", ": a PROXY header, but the peer is not in broker.proxy-protocol-from"),
+    (b"\r\n\r\n\0", ": a PROXY header, but the peer is not in broker.proxy-protocol-from"),
+    (b"AMQP\0\1", ": AMQP 1.0"),
+    (b"AMQP\3\1", ": AMQP 1.0"),
+)
+
+
 def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:
-    logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1", session.peer.name)
+    spoken = next((what for start, what in _SPOKEN if event.octets.startswith(start)), "")
+    logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1%s", session.peer.name, spoken)
     session.send_raw(PROTOCOL_HEADER)
     session.finished = True
 

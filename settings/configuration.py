@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
+from .faults import Origin
 from .repository import NO_SETTINGS, SettingsRepository
 from .values import (
     INT_MAX,
@@ -18,6 +19,7 @@ from .values import (
     duration_ms,
     duration_or_off_ms,
     integer,
+    networks,
     size_between,
     size_bytes,
     text,
@@ -53,6 +55,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "frame-max": Key(integer(4096, 2**31 - 1), 131072),
         "mechanisms": Key(texts, ("PLAIN", "AMQPLAIN")),
         "anonymous-user": Key(text, "guest"),
+        "proxy-protocol-from": Key(networks, ()),
         "refused-login-delay": Key(duration_ms, 3_000),
         "product": Key(text, "RabbitMQ"),
         "product-version": Key(text, "3.10.8"),
@@ -98,11 +101,16 @@ KEYS: dict[str, dict[str, Key]] = {
         "history-events": Key(_COUNT, 100_000, False),
     },
     "tls": {
-        "certificate": Key(text, None, False),
-        "key": Key(text, None, False),
-        "client-ca": Key(text, None, False),
-        "verify": Key(word("none", "optional", "required"), "none", False),
-        "minimum": Key(word("1.2", "1.3"), "1.2", False),
+        "certificate": Key(text, None),
+        "key": Key(text, None),
+        "client-ca": Key(text, None),
+        "verify": Key(word("none", "optional", "required"), "none"),
+        "minimum": Key(word("1.2", "1.3"), "1.2"),
+        "ssl-cert-login-from": Key(
+            word("common-name", "distinguished-name", "subject-alternative-name"), "common-name"
+        ),
+        "ssl-cert-login-san-type": Key(word("dns", "email", "ip", "uri"), "dns"),
+        "ssl-cert-login-san-index": Key(integer(0, 1000), 0),
     },
 }
 
@@ -121,6 +129,7 @@ class Configuration:
     exchanges: tuple[ExchangeDeclaration, ...] = field(default=())
     diverts: tuple[Divert, ...] = field(default=())
     vhosts: tuple[str, ...] = field(default=())  # that are declared, or that something declared is in
+    origins: Mapping[tuple[str, str], Origin] = field(default_factory=lambda: MappingProxyType({}))  # of what is said
 
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default."""

@@ -45,6 +45,7 @@ class Draft:
 
     def __init__(self) -> None:
         self.said: dict[tuple[str, str], Any] = {}
+        self.said_at: dict[tuple[str, str], Origin] = {}
         self.faults: list[Fault] = []
         self.warnings: list[str] = []
         self.entries: dict[tuple[str | None, str], RawEntry] = {}
@@ -85,6 +86,7 @@ class Draft:
         row = KEYS[table][key]
         try:
             self.said[table, key] = row.read(value)
+            self.said_at[table, key] = origin
         except ValueError as error:
             self.wrong(origin, key, value, error)
             return
@@ -182,6 +184,7 @@ class Draft:
             tuple(self.exchanges.values()),
             tuple(self.diverts.values()),
             tuple(self.vhosts),
+            MappingProxyType(self.said_at),
         )
         if not self.faults:
             self.warnings += doubts_of(configuration)

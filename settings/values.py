@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Any
 
 LONG_MAX = 2**63 - 1
@@ -143,6 +144,14 @@ def texts(value: object) -> tuple[str, ...]:
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
         return tuple(value)
     raise ValueError("a list of texts")
+
+
+def networks(value: object) -> tuple[IPv4Network | IPv6Network, ...]:
+    """A list of networks and single addresses; one alone will do."""
+    try:
+        return tuple(ip_network(item) for item in texts(value))
+    except ValueError:
+        raise ValueError('a list of networks ("10.0.0.0/8", with no bits set behind the mask) and addresses') from None
 
 
 def integer(low: int, high: int, *, except_zero: bool = False) -> Reader:

@@ -1,6 +1,6 @@
 /* amqp_load.c - a fast, broker-neutral AMQP 0-9-1 load generator that checks what it receives.
  *
- * build:  gcc -O2 -Wall -o amqp_load amqp_load.c -lpthread
+ * build:  gcc -O2 -Wall -o amqp_load amqp_load.c -lpthread [-DWITH_TLS -lssl -lcrypto]
  * output: one JSON object on stdout; exit status 0 only if every check passed.
  *
  * One thread, raw sockets, epoll, precomputed frames: ~0.15-0.5 us of generator CPU per message side,
@@ -26,6 +26,7 @@
  *   ready            retry until connection.open-ok (start-up time); gives up after --drain-timeout s
  *
  * FLAGS
+ *   --tls             over TLS, whoever the broker says it is (needs -DWITH_TLS)
  *   --host H --port N --user U --pass P --vhost V        (127.0.0.1 5672 guest guest /)
  *   --producers P --consumers C                          (1 1)
  *   --queues Q        number of queues (1). consumer c reads queue c%Q
@@ -73,6 +74,9 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <arpa/inet.h>
+#ifdef WITH_TLS
+#include <openssl/ssl.h>
+#endif
 
 typedef uint64_t u64; typedef uint32_t u32; typedef uint16_t u16; typedef uint8_t u8;
 static u64 now_ns(void){ struct timespec t; clock_gettime(CLOCK_MONOTONIC,&t); return t.tv_sec*1000000000ull+t.tv_nsec; }
@@ -81,7 +85,7 @@ static u64 now_ns(void){ struct timespec t; clock_gettime(CLOCK_MONOTONIC,&t); r
 static struct {
   const char *mode,*host,*user,*pass,*vhost,*qname,*qtype,*etype,*tag; int port,P,C,Q,fanout; u64 count; double time; u32 size;
   int persistent,durable,rich,confirm,ack,prefetch; double rate; u64 inflight; int mandatory; int pids[16],npids; u64 warmup;
-  double drain; int keep,threads,mixed;
+  double drain; int keep,threads,mixed,tls;
 } o = {.mode="pubsub",.host="127.0.0.1",.user="guest",.pass="guest",.vhost="/",.port=5672,.P=1,.C=1,.Q=1,.count=100000,
        .size=16,.drain=10,.threads=1};
 
@@ -125,13 +129,30 @@ static void mend(mb*m){ p32(m->b+3,m->n-7); m8(m,0xCE); }
 #define ICAP (1<<19)
 #define OCAP (1<<20)
 typedef struct conn {
-  int fd,role,id,q; u32 fmax; u8*ib; size_t il,io; u8*ob; size_t ol,oo; int want;
+  int fd,role,id,q; void*tls; u32 fmax; u8*ib; size_t il,io; u8*ob; size_t ol,oo; int want;
   /* producer */ u8*tpl[NV]; int tlen[NV],bodyoff[NV],tmax; u64 next,limit,sent,acked,wmask; u64*wts; u8*wdone; u64 low; int blocked,flowoff;
   u64 next_due; double gap;
   /* consumer */ const char*rex[NV]; char*rkey[NV]; u64 dtag,bsize,bgot; int kind,redel,ready; u32 like; u64 pend,lastack,got; u32*last; u32 pid,seq; u64 ts;
 } conn;
 
-static void xwrite(int fd,const u8*p,size_t n){ while(n){ ssize_t k=send(fd,p,n,MSG_NOSIGNAL); if(k<0){ if(errno==EAGAIN){ usleep(50); continue; } if(errno==EINTR) continue; die("send: %s",strerror(errno)); } p+=k; n-=k; } }
+/* send and recv of a connection, over TLS or not; a full or empty socket is EAGAIN in both */
+#ifdef WITH_TLS
+static SSL_CTX*tls_ctx;
+static int tls_open(conn*c){ if(!tls_ctx){ tls_ctx=SSL_CTX_new(TLS_client_method()); SSL_CTX_set_mode(tls_ctx,SSL_MODE_ENABLE_PARTIAL_WRITE|SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER); }
+  c->tls=SSL_new(tls_ctx); SSL_set_fd(c->tls,c->fd); return SSL_connect(c->tls)==1?0:-1; }
+static void tls_close(conn*c){ if(c->tls){ SSL_shutdown(c->tls); SSL_free(c->tls); c->tls=NULL; } }
+static ssize_t tls_result(conn*c,int k){ if(k>0) return k; switch(SSL_get_error(c->tls,k)){ case SSL_ERROR_WANT_READ: case SSL_ERROR_WANT_WRITE: errno=EAGAIN; return -1; case SSL_ERROR_ZERO_RETURN: return 0; default: errno=EPROTO; return -1; } }
+static ssize_t net_send(conn*c,const void*p,size_t n){ return c->tls?tls_result(c,SSL_write(c->tls,p,n)):send(c->fd,p,n,MSG_NOSIGNAL); }
+static ssize_t net_recv(conn*c,void*p,size_t n){ return c->tls?tls_result(c,SSL_read(c->tls,p,n)):recv(c->fd,p,n,0); }
+static int net_pending(conn*c){ return c->tls&&SSL_pending(c->tls)>0; }
+#else
+static int tls_open(conn*c){ (void)c; die("built without TLS"); return -1; }
+static void tls_close(conn*c){ (void)c; }
+static ssize_t net_send(conn*c,const void*p,size_t n){ return send(c->fd,p,n,MSG_NOSIGNAL); }
+static ssize_t net_recv(conn*c,void*p,size_t n){ return recv(c->fd,p,n,0); }
+static int net_pending(conn*c){ (void)c; return 0; }
+#endif
+static void xwrite(conn*c,const u8*p,size_t n){ while(n){ ssize_t k=net_send(c,p,n); if(k<0){ if(errno==EAGAIN){ usleep(50); continue; } if(errno==EINTR) continue; die("send: %s",strerror(errno)); } p+=k; n-=k; } }
 /* blocking: next frame; returns payload pointer (valid until next call) or NULL on EOF */
 static u8* next_frame(conn*c,int*type,int*ch,u32*len){
   for(;;){
@@ -139,18 +160,19 @@ static u8* next_frame(conn*c,int*type,int*ch,u32*len){
     if(a>=7){ u8*p=c->ib+c->io; u32 l=g32(p+3); if(l+8>ICAP) die("frame too large %u",l);
       if(a>=l+8){ if(p[7+l]!=0xCE) die("bad frame end"); *type=p[0]; *ch=g16(p+1); *len=l; c->io+=l+8; return p+7; } }
     if(c->io){ memmove(c->ib,c->ib+c->io,a); c->il=a; c->io=0; }
-    ssize_t k=recv(c->fd,c->ib+c->il,ICAP-c->il,0); if(k==0) return NULL; if(k<0){ if(errno==EINTR) continue; return NULL; } c->il+=k; } }
+    ssize_t k=net_recv(c,c->ib+c->il,ICAP-c->il); if(k==0) return NULL; if(k<0){ if(errno==EINTR) continue; return NULL; } c->il+=k; } }
 static u8* expect(conn*c,int cls,int mth,u32*len){ int t,ch; u32 l; for(;;){ u8*p=next_frame(c,&t,&ch,&l); if(!p){ if(o.mode[0]=='r') return NULL; die("connection lost waiting for %d.%d",cls,mth);} if(t!=1) continue;
     int a=g16(p),b=g16(p+2); if(a==cls&&b==mth){ if(len)*len=l; return p; }
     if((a==10&&b==50)||(a==20&&b==40)) die("broker closed: %d %.*s (waiting for %d.%d)",g16(p+4),p[6],p+7,cls,mth); } }
-static void msend(conn*c,mb*m){ mend(m); xwrite(c->fd,m->b,m->n); }
+static void msend(conn*c,mb*m){ mend(m); xwrite(c,m->b,m->n); }
 static conn* conn_new(void){ conn*c=calloc(1,sizeof*c); c->ib=malloc(ICAP); return c; }
-static void conn_free(conn*c){ if(c->fd>=0) close(c->fd); free(c->ib); free(c->ob); free(c); }
+static void conn_free(conn*c){ tls_close(c); if(c->fd>=0) close(c->fd); free(c->ib); free(c->ob); free(c); }
 static int conn_try(conn*c){ c->fd=socket(AF_INET,SOCK_STREAM|SOCK_CLOEXEC,0); int one=1; setsockopt(c->fd,IPPROTO_TCP,TCP_NODELAY,&one,sizeof one);
   struct timeval tv={10,0}; setsockopt(c->fd,SOL_SOCKET,SO_RCVTIMEO,&tv,sizeof tv);
   struct sockaddr_in a={.sin_family=AF_INET,.sin_port=htons(o.port)}; inet_pton(AF_INET,o.host,&a.sin_addr);
   if(connect(c->fd,(void*)&a,sizeof a)<0){ close(c->fd); c->fd=-1; return -1; }
-  xwrite(c->fd,(u8*)"AMQP\0\0\x09\x01",8); mb m; u32 l;
+  if(o.tls&&tls_open(c)<0) die("TLS handshake with %s:%d failed",o.host,o.port);
+  xwrite(c,(u8*)"AMQP\0\0\x09\x01",8); mb m; u32 l;
   if(!expect(c,10,10,&l)){ close(c->fd); c->fd=-1; c->il=c->io=0; return -1; }
   mbeg(&m,0,10,11); ml(&m,"\7productS\0\0\0\11amqp_load",22); ms(&m,"PLAIN"); char sasl[256]; int sl=snprintf(sasl,256,"%c%s%c%s",0,o.user,0,o.pass); ml(&m,sasl,sl); ms(&m,"en_US"); msend(c,&m);
   u8*p=expect(c,10,30,&l); if(!p) return -1; int cm=g16(p+4); u32 fm=g32(p+6); if(fm==0||fm>131072) fm=131072; c->fmax=fm;
@@ -192,7 +214,7 @@ static void mark(int q,u32 p,u32 s){ bm*b=&seen[q*o.P+p]; if(s>=b->cap){ u64 nc=
 static conn **prod,**cons; static int nprod,ncons; static int ep; static u64 delivered,published,confirmed,t_last_deliver,t_last_confirm,t_last_send,t_progress; static hist hd,hc; static int measuring=1;
 static void want(conn*c,int w){ if(c->want==w) return; struct epoll_event e={.events=w,.data.ptr=c}; epoll_ctl(ep,c->want?EPOLL_CTL_MOD:EPOLL_CTL_ADD,c->fd,&e); c->want=w; }
 static void out_add(conn*c,const void*p,size_t n){ if(c->ol+n>OCAP){ if(c->oo){ memmove(c->ob,c->ob+c->oo,c->ol-c->oo); c->ol-=c->oo; c->oo=0; } if(c->ol+n>OCAP) die("output overflow"); } memcpy(c->ob+c->ol,p,n); c->ol+=n; }
-static int flush(conn*c){ while(c->oo<c->ol){ ssize_t k=send(c->fd,c->ob+c->oo,c->ol-c->oo,MSG_NOSIGNAL); if(k<0){ if(errno==EAGAIN) return 0; if(errno==EINTR) continue; proto_err("send: %s",strerror(errno)); return -1; } c->oo+=k; } c->oo=c->ol=0; return 1; }
+static int flush(conn*c){ while(c->oo<c->ol){ ssize_t k=net_send(c,c->ob+c->oo,c->ol-c->oo); if(k<0){ if(errno==EAGAIN) return 0; if(errno==EINTR) continue; proto_err("send: %s",strerror(errno)); return -1; } c->oo+=k; } c->oo=c->ol=0; return 1; }
 
 static int can_pub(conn*c,u64 now){ if(c->next>=c->limit||c->flowoff) return 0; if(o.confirm && c->next-c->low>=(u64)o.confirm) return 0;
   if(o.inflight && published-delivered/(o.fanout?o.Q:1)>=o.inflight) return 0; if(c->gap>0 && now<c->next_due) return 0; return 1; }
@@ -231,9 +253,10 @@ static void on_frame(conn*c,int t,int ch,u8*p,u32 l,u64 now){
   if(t==8) return; proto_err("bad frame type %d",t); }
 static void parse(conn*c){ u64 now=now_ns(); while(c->il-c->io>=7){ u8*p=c->ib+c->io; u32 l=g32(p+3); if(l>c->fmax+64||p[0]>8){ proto_err("bad frame header"); c->io=c->il; return; } if(c->il-c->io<l+8) break; if(p[7+l]!=0xCE){ proto_err("bad frame end"); c->io=c->il; return; } on_frame(c,p[0],g16(p+1),p+7,l,now); c->io+=l+8; }
   if(c->io==c->il) c->io=c->il=0; else if(c->io>ICAP/2||c->il==ICAP){ memmove(c->ib,c->ib+c->io,c->il-c->io); c->il-=c->io; c->io=0; } }
-static int on_read(conn*c){ ssize_t k=recv(c->fd,c->ib+c->il,ICAP-c->il,0); if(k==0){ proto_err("EOF from broker"); want(c,0); epoll_ctl(ep,EPOLL_CTL_DEL,c->fd,NULL); return -1; } if(k<0){ if(errno==EAGAIN||errno==EINTR) return 0; proto_err("recv: %s",strerror(errno)); return -1; }
+static int read_once(conn*c){ ssize_t k=net_recv(c,c->ib+c->il,ICAP-c->il); if(k==0){ proto_err("EOF from broker"); want(c,0); epoll_ctl(ep,EPOLL_CTL_DEL,c->fd,NULL); return -1; } if(k<0){ if(errno==EAGAIN||errno==EINTR) return 0; proto_err("recv: %s",strerror(errno)); return -1; }
   c->il+=k; u64 d0=delivered; parse(c); if(delivered!=d0){ t_last_deliver=t_progress=now_ns(); }
   if(c->role==1){ if(flush(c)==0) want(c,EPOLLIN|EPOLLOUT); } else pump(c); return 1; }
+static int on_read(conn*c){ int k; do k=read_once(c); while(k>0&&net_pending(c)); return k; }
 
 static char qn[128]; static const char* qname(int i){ static char b[192]; if(o.qname&&o.Q==1) snprintf(b,192,"%s",o.qname); else snprintf(b,192,"%s.%d",o.qname?o.qname:qn,i); return b; }
 static void nonblock(conn*c){ fcntl(c->fd,F_SETFL,fcntl(c->fd,F_GETFL)|O_NONBLOCK); }
@@ -307,7 +330,7 @@ static void* churn(void*v){ thr*t=v; int kc=!strcmp(o.mode,"churn-conn"),kh=!str
   u8*tpl=NULL; for(u64 i=0;i<t->n;i++){ u64 a=now_ns(); snprintf(q,64,"churn.%d.%d.%llu",getpid(),t->id,(unsigned long long)i);
     if(kh){ ch_open(c,2); ch_close(c,2); }
     else if(!kc){ q_declare(c,q,o.durable?2:0); q_delete(c,q); }
-    else { c=conn_open(); q_declare(c,q,4); int bo; int n=build_tpl(NULL,0,c->fmax,"",q,&bo); tpl=realloc(tpl,n); build_tpl(tpl,0,c->fmax,"",q,&bo); u32 sq=i; memcpy(tpl+bo+12,&sq,4); xwrite(c->fd,tpl,n);
+    else { c=conn_open(); q_declare(c,q,4); int bo; int n=build_tpl(NULL,0,c->fmax,"",q,&bo); tpl=realloc(tpl,n); build_tpl(tpl,0,c->fmax,"",q,&bo); u32 sq=i; memcpy(tpl+bo+12,&sq,4); xwrite(c,tpl,n);
       for(;;){ mb m; mbeg(&m,1,60,70); m16(&m,0); ms(&m,q); m8(&m,1); msend(c,&m); int ty,ch; u8*p=next_frame(c,&ty,&ch,&l); if(!p) die("EOF"); u32 mm=g32(p); if(mm==(60u<<16|72)){ t->retry++; continue; } if(mm!=(60u<<16|71)) die("unexpected %u.%u",mm>>16,mm&0xffff);
         p=next_frame(c,&ty,&ch,&l); if(ty!=2||g64(p+4)!=o.size) e_body++; p=next_frame(c,&ty,&ch,&l); u32 g; memcpy(&g,p+12,4); if(ty!=3||g!=sq) e_body++; break; }
       conn_close(c); }
@@ -319,11 +342,11 @@ static void run_churn(void){ long rss0=rss_all(); double u0=0,s0=0,u1=0,s1=0; do
 static void run_ready(void){ u64 t0=now_ns(); conn*c=conn_new(); u64 tries=0; for(;;){ tries++; c->il=c->io=0; if(conn_try(c)==0) break; if(now_ns()-t0>(u64)(o.drain*1e9)) die("not ready"); usleep(1000); } printf("{\"mode\": \"ready\", \"ready_ms\": %.1f, \"tries\": %llu, \"rss_kb\": %ld}\n",(now_ns()-t0)/1e6,(unsigned long long)tries,rss_all()); conn_close(c); }
 
 int main(int ac,char**av){
-  static struct option lo[]={{"mode",1,0,1},{"host",1,0,2},{"port",1,0,3},{"user",1,0,4},{"pass",1,0,5},{"vhost",1,0,6},{"producers",1,0,7},{"consumers",1,0,8},{"queues",1,0,9},{"fanout",0,0,10},{"etype",1,0,11},{"count",1,0,12},{"time",1,0,13},{"size",1,0,14},{"persistent",0,0,15},{"durable",0,0,16},{"props",1,0,17},{"confirm",1,0,18},{"ack",1,0,19},{"prefetch",1,0,20},{"rate",1,0,21},{"inflight",1,0,22},{"mandatory",0,0,23},{"queue-type",1,0,24},{"queue-name",1,0,25},{"pid",1,0,26},{"warmup",1,0,27},{"drain-timeout",1,0,28},{"keep",0,0,29},{"threads",1,0,30},{"tag",1,0,31},{"mixed",0,0,32},{0,0,0,0}};
+  static struct option lo[]={{"mode",1,0,1},{"host",1,0,2},{"port",1,0,3},{"user",1,0,4},{"pass",1,0,5},{"vhost",1,0,6},{"producers",1,0,7},{"consumers",1,0,8},{"queues",1,0,9},{"fanout",0,0,10},{"etype",1,0,11},{"count",1,0,12},{"time",1,0,13},{"size",1,0,14},{"persistent",0,0,15},{"durable",0,0,16},{"props",1,0,17},{"confirm",1,0,18},{"ack",1,0,19},{"prefetch",1,0,20},{"rate",1,0,21},{"inflight",1,0,22},{"mandatory",0,0,23},{"queue-type",1,0,24},{"queue-name",1,0,25},{"pid",1,0,26},{"warmup",1,0,27},{"drain-timeout",1,0,28},{"keep",0,0,29},{"threads",1,0,30},{"tag",1,0,31},{"mixed",0,0,32},{"tls",0,0,33},{0,0,0,0}};
   int k; while((k=getopt_long(ac,av,"",lo,NULL))!=-1) switch(k){ case 1:o.mode=optarg;break; case 2:o.host=optarg;break; case 3:o.port=atoi(optarg);break; case 4:o.user=optarg;break; case 5:o.pass=optarg;break; case 6:o.vhost=optarg;break;
     case 7:o.P=atoi(optarg);break; case 8:o.C=atoi(optarg);break; case 9:o.Q=atoi(optarg);break; case 10:o.fanout=1;break; case 11:o.etype=optarg;break; case 12:o.count=strtoull(optarg,0,10);break; case 13:o.time=atof(optarg);break; case 14:o.size=atoi(optarg);break;
     case 15:o.persistent=1;break; case 16:o.durable=1;break; case 17:o.rich=!strcmp(optarg,"rich");break; case 18:o.confirm=atoi(optarg);break; case 19:o.ack=atoi(optarg);break; case 20:o.prefetch=atoi(optarg);break; case 21:o.rate=atof(optarg);break; case 22:o.inflight=strtoull(optarg,0,10);break;
-    case 23:o.mandatory=1;break; case 24:o.qtype=optarg;break; case 25:o.qname=optarg;break; case 26:if(o.npids<16)o.pids[o.npids++]=atoi(optarg);break; case 27:o.warmup=strtoull(optarg,0,10);break; case 28:o.drain=atof(optarg);break; case 29:o.keep=1;break; case 30:o.threads=atoi(optarg);break; case 31:o.tag=optarg;break; case 32:o.mixed=1;break; default: return 2; }
+    case 33:o.tls=1;break; case 23:o.mandatory=1;break; case 24:o.qtype=optarg;break; case 25:o.qname=optarg;break; case 26:if(o.npids<16)o.pids[o.npids++]=atoi(optarg);break; case 27:o.warmup=strtoull(optarg,0,10);break; case 28:o.drain=atof(optarg);break; case 29:o.keep=1;break; case 30:o.threads=atoi(optarg);break; case 31:o.tag=optarg;break; case 32:o.mixed=1;break; default: return 2; }
   if(o.size<16) o.size=16; if(o.ack&&o.prefetch&&o.ack>o.prefetch) die("--ack must be <= --prefetch"); if(o.threads>256) o.threads=256;
   signal(SIGPIPE,SIG_IGN); snprintf(qn,128,"load.%d",getpid()); if(o.mixed){ if(o.fanout||o.etype) die("--mixed brings its own exchange"); o.etype="topic"; nv=NV; } else { kinds[0].size=o.size; kinds[0].rich=o.rich; }
   for(int v=0;v<nv;v++){ build_props(v); if(kinds[v].size>fmaxsize) fmaxsize=kinds[v].size; } filler=malloc(fmaxsize+16); for(u32 i=0;i<fmaxsize;i++) filler[i]=(u8)(i*31+7);

@@ -44,7 +44,11 @@ def _parser() -> argparse.ArgumentParser:
         "--config", action="append", default=[], metavar="FILE", help="configuration (TOML or XML); repeatable"
     )
     serve.add_argument(
-        "--listen", action="append", default=[], metavar="ADDRESS", help="HOST:PORT or unix:PATH; repeatable"
+        "--listen",
+        action="append",
+        default=[],
+        metavar="ADDRESS",
+        help="HOST:PORT, amqps://HOST:PORT or unix:PATH; repeatable",
     )
     where = serve.add_mutually_exclusive_group()
     where.add_argument("--data", metavar="DIR", help="keep durable things here (default: ./leveret-data)")
@@ -61,7 +65,10 @@ def _parser() -> argparse.ArgumentParser:
     add_journal_commands(verbs)
 
     ctl = verbs.add_parser("ctl", help="rule a running broker")
-    ctl.add_argument("--url", default=None, help="amqp://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
+    ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
+    ctl.add_argument("--ca", metavar="FILE", help="with amqps: whose certificates to believe, not this machine's")
+    ctl.add_argument("--certificate", metavar="FILE", help="with amqps: our own, if the broker wants one")
+    ctl.add_argument("--key", metavar="FILE", help="of that certificate, unless it is in the same file")
     ctl.add_argument("--json", action="store_true", help="print JSON")
     ctl.add_argument("command", help="status, queues, explain, ring, scheduled, reload")
     ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="explain NAME; ring QUEUE SIZE; or NAME=VALUE")
@@ -76,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(options: argparse.Namespace) -> int:
     from .app import ServeOptions, serve  # heavy: only when a broker is started
     from .file_watch import FileWatch, marks_of
+    from .tls_files import load_tls
 
     logging.basicConfig(
         stream=sys.stderr,
@@ -92,17 +100,36 @@ def _serve(options: argparse.Namespace) -> int:
 
     watch = FileWatch(marks_of(options.config)) if options.config else None  # before they are read
     configuration, faults = load()
-    listen: list[Address] = []
-    for text in options.listen or configuration.value("broker", "listen"):
-        try:
-            listen.append(parse_address(text))
-        except AddressError as error:
-            faults.append(f"leveret: --listen {error}" if options.listen else f"leveret: listen: {error}")
+    tls = load_tls(configuration)
+    listen, problems = _addresses(options.listen or configuration.value("broker", "listen"), configuration)
+    where = "leveret: --listen" if options.listen else f"{_said_at(configuration, 'listen')}: listen:"
+    faults += [*tls.faults, *(f"{where} {problem}" for problem in problems)]
     if faults:
         print("\n".join(faults), file=sys.stderr)
         return EXIT_UNUSABLE
     data = None if options.memory else options.data or configuration.value("broker", "data")
-    return serve(ServeOptions(configuration, listen, data, load if options.config else None, watch))
+    return serve(ServeOptions(configuration, listen, data, load if options.config else None, watch, tls))
+
+
+def _addresses(texts: Sequence[str], configuration: Configuration) -> tuple[list[Address], list[str]]:
+    """What to listen on, and what is wrong with it."""
+    listen: list[Address] = []
+    problems: list[str] = []
+    for text in texts:
+        try:
+            listen.append(parse_address(text))
+        except AddressError as error:
+            problems.append(str(error))
+            continue
+        if listen[-1].is_tls and configuration.value("tls", "certificate") is None:
+            problems.append(f"{text!r}: TLS needs a certificate: [tls] certificate is missing")
+    return listen, problems
+
+
+def _said_at(configuration: Configuration, key: str) -> str:
+    """FILE:LINE of a key of `[broker]`."""
+    origin = configuration.origins.get(("broker", key))
+    return str(origin) if origin is not None else "leveret"
 
 
 def _with_profile(configuration: Configuration, profile: str) -> tuple[Configuration, list[str]]:
@@ -138,16 +165,17 @@ def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from .tls_files import load_tls
+
     configuration, faults = _load(options.files)
-    for index, text in enumerate(configuration.value("broker", "listen")):
-        try:
-            parse_address(text)
-        except AddressError as error:
-            faults.append(f"{options.files[-1]}:1: listen: item {index + 1}: {error}")
+    tls = load_tls(configuration)
+    _, problems = _addresses(configuration.value("broker", "listen"), configuration)
+    where = _said_at(configuration, "listen")
+    faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
     if faults:
         print("\n".join(faults))
         return EXIT_UNUSABLE
-    for warning in configuration.warnings:
+    for warning in (*configuration.warnings, *tls.warnings):
         print(f"warning: {warning}")
     print("ok")
     return EXIT_OK
@@ -157,7 +185,7 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _ctl(options: argparse.Namespace) -> int:
-    from .control_client import DEFAULT_URL, ControlFailed, request
+    from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
 
     arguments: dict[str, str] = {} if options.vhost is None else {"vhost": options.vhost}
     unnamed = list(UNNAMED.get(options.command, ()))
@@ -170,7 +198,9 @@ def _ctl(options: argparse.Namespace) -> int:
             return EXIT_UNUSABLE
         arguments[name] = value
     try:
-        result = request(options.url or DEFAULT_URL, options.command, arguments)
+        files = (options.ca, options.certificate, options.key)
+        context = tls_context(*files) if any(files) else None
+        result = request(options.url or DEFAULT_URL, options.command, arguments, context=context)
     except ControlFailed as error:
         print(f"leveret ctl: {error}", file=sys.stderr)
         return EXIT_FAILED

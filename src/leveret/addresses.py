@@ -16,31 +16,32 @@ class AddressTaken(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Address:
-    """Where to listen: `path` for a Unix socket, else host and port (0: any free one)."""
+    """Where to listen: `path` for a Unix socket, else host and port (0: any free one), with or without TLS."""
 
     host: str = ""
     port: int = 0
     path: str = ""
+    is_tls: bool = False
 
     def __str__(self) -> str:
         if self.path:
             return f"unix:{self.path}"
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+        scheme = "amqps://" if self.is_tls else ""
+        return f"{scheme}[{self.host}]:{self.port}" if ":" in self.host else f"{scheme}{self.host}:{self.port}"
 
 
 def parse_address(text: str) -> Address:
-    """HOST:PORT, [IPV6]:PORT or unix:PATH. Raises: AddressError."""
+    """HOST:PORT, [IPV6]:PORT, both after amqp:// or amqps:// as well, or unix:PATH. Raises: AddressError."""
     if text.startswith("unix:"):
         if len(text) == len("unix:"):
             raise AddressError(f"{text!r}: a path is missing, expected unix:PATH")
         return Address(path=text.removeprefix("unix:"))
-    if text.startswith("amqps://"):
-        raise AddressError(f"{text!r}: this version does not speak TLS yet, expected HOST:PORT or unix:PATH")
-    host, colon, port = text.removeprefix("amqp://").rstrip("/").rpartition(":")
+    is_tls = text.startswith("amqps://")
+    host, colon, port = text.removeprefix("amqps://" if is_tls else "amqp://").rstrip("/").rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65535:
-        raise AddressError(f"{text!r}: expected HOST:PORT (port 0 to 65535) or unix:PATH")
-    return Address(host=host or "127.0.0.1", port=int(port))
+        raise AddressError(f"{text!r}: expected HOST:PORT (port 0 to 65535), amqps://HOST:PORT or unix:PATH")
+    return Address(host=host or "127.0.0.1", port=int(port), is_tls=is_tls)
 
 
 def bind(address: Address, backlog: int) -> socket.socket:
@@ -94,4 +95,5 @@ def url_of(address: Address, listener: socket.socket) -> str:
     if address.path:
         return f"unix:{address.path}"
     host, port = listener.getsockname()[:2]
-    return f"amqp://[{host}]:{port}/" if ":" in host else f"amqp://{host}:{port}/"
+    scheme = "amqps" if address.is_tls else "amqp"
+    return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"

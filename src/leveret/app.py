@@ -24,6 +24,7 @@ from .journal import JournalError
 from .keeper import Keeper
 from .runtime import Runtime, SystemClock
 from .settings import Configuration
+from .tls_files import NO_TLS, TlsFiles, load_tls
 
 logger = logging.getLogger("leveret")
 
@@ -46,6 +47,7 @@ class ServeOptions:
     """What `leveret serve` was asked for.
 
     `load` reads the configuration files again: (configuration, faults). `watch` knows them as they were before.
+    `tls`: what the configuration's `[tls]` came to.
     """
 
     configuration: Configuration
@@ -53,6 +55,7 @@ class ServeOptions:
     data: str | None = None  # a directory for the journal; None: everything in memory
     load: Callable[[], tuple[Configuration, list[str]]] | None = None
     watch: FileWatch | None = None
+    tls: TlsFiles = NO_TLS
     ready: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
 
@@ -61,7 +64,7 @@ def default_users() -> Users:
     return Users([User("guest", hash_password("guest", b"\0\0\0\0"), frozenset({"administrator"}), loopback_only=True)])
 
 
-def frontend_options(configuration: Configuration) -> FrontendOptions:
+def frontend_options(configuration: Configuration, tls: TlsFiles = NO_TLS) -> FrontendOptions:
     """What the AMQP frontend needs of a configuration."""
 
     def broker(key: str) -> Any:
@@ -86,6 +89,11 @@ def frontend_options(configuration: Configuration) -> FrontendOptions:
         product=broker("product"),
         version=broker("product-version"),
         cluster_name=broker("cluster-name"),
+        tls=tls.context,
+        ssl_cert_login_from=configuration.value("tls", "ssl-cert-login-from"),
+        ssl_cert_login_san_type=configuration.value("tls", "ssl-cert-login-san-type"),
+        ssl_cert_login_san_index=configuration.value("tls", "ssl-cert-login-san-index"),
+        proxy_protocol_from=broker("proxy-protocol-from"),
     )
 
 
@@ -130,19 +138,24 @@ def serve(options: ServeOptions) -> int:
 
 async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[socket.socket]) -> None:
     configuration = options.configuration
-    _log(Report(warnings=configuration.warnings))
+    _log(Report(warnings=(*configuration.warnings, *options.tls.warnings)))
+    tls_listeners = [listener for address, listener in zip(options.listen, listeners) if address.is_tls]
 
     def reload() -> Report:
         assert options.load is not None
         if options.watch is not None:
             options.watch.note_loaded(marks_of(options.watch.files))
         loaded, faults = options.load()
+        tls = load_tls(loaded)
+        faults += tls.faults
+        if tls_listeners and tls.context is None and not faults:
+            faults.append("leveret: [tls] certificate is gone, but there are listeners with TLS")
         if faults:
             return Report(faults=tuple(faults))
-        known = current.configuration.warnings
-        current.replace(loaded)
+        known = (*current.configuration.warnings, *current.tls.warnings)
+        current.replace(loaded, tls)
         report = objects.apply(loaded)
-        news = tuple(warning for warning in loaded.warnings if warning not in known)
+        news = tuple(warning for warning in (*loaded.warnings, *tls.warnings) if warning not in known)
         report = replace(report, warnings=(*news, *report.warnings))
         _log(report)
         return report
@@ -166,7 +179,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     _log(objects.apply(configuration))
-    current = _Current(configuration)
+    current = _Current(configuration, options.tls)
     runtime = Runtime(broker, keeper.commit if keeper is not None else None)
 
     def reload_now(why: str) -> None:
@@ -184,7 +197,14 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
             serving = trio.Event()
 
             async def run_frontend(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
-                await frontend(runtime, listeners, current.frontend_options, stopping=stopping, task_status=task_status)
+                await frontend(
+                    runtime,
+                    [listener for listener in listeners if listener not in tls_listeners],
+                    current.frontend_options,
+                    **({"tls_listeners": tls_listeners} if tls_listeners else {}),
+                    stopping=stopping,
+                    task_status=task_status,
+                )
                 serving.set()
 
             await nursery.start(run_frontend)
@@ -209,14 +229,16 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
 class _Current:
     """The configuration in force: what a reload replaces, and new connections look at."""
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: Configuration, tls: TlsFiles) -> None:
         self.replaced = trio.Event()
-        self.replace(configuration)
+        self.replace(configuration, tls)
 
-    def replace(self, configuration: Configuration) -> None:
+    def replace(self, configuration: Configuration, tls: TlsFiles) -> None:
         """From now on this one counts."""
         self.configuration = configuration
-        self._frontend_options = frontend_options(configuration)
+        self.tls = tls
+        self.certificates = FileWatch(tls.marks)
+        self._frontend_options = frontend_options(configuration, tls)
         self.replaced.set()
         self.replaced = trio.Event()
 
@@ -232,7 +254,7 @@ def _signals() -> list[signal.Signals]:
 
 
 async def _watch_files(watch: FileWatch, current: _Current, reload_now: Callable[[str], None]) -> None:
-    """Reload when a configuration file has changed (`configuration-file-refresh-period`)."""
+    """Reload when a configuration file, or a certificate, has changed (`configuration-file-refresh-period`)."""
     is_settling = False
     while True:
         period_ms = current.configuration.value("broker", "configuration-file-refresh-period")
@@ -240,12 +262,12 @@ async def _watch_files(watch: FileWatch, current: _Current, reload_now: Callable
         with trio.move_on_after(min(pause_s, SETTLING_S) if is_settling else pause_s):
             await current.replaced.wait()  # by hand: the period may be another one
             continue
-        finding = watch.look(marks_of(watch.files))
-        is_settling = finding.is_settling
-        for name in finding.missing:
+        findings = [one.look(marks_of(one.files)) for one in (watch, current.certificates)]
+        is_settling = any(finding.is_settling for finding in findings)
+        for name in (name for finding in findings for name in finding.missing):
             logger.error("%s: FILE: is gone or cannot be looked at; the configuration stays as it is", name)
-        if finding.changed:
-            reload_now(f"{', '.join(finding.changed)} changed")
+        if changed := [name for finding in findings for name in finding.changed]:
+            reload_now(f"{', '.join(changed)} changed")
 
 
 def _reload_now(control: ControlTable, why: str) -> None:

@@ -1,10 +1,11 @@
 """A client of the control table: just enough AMQP to send one request and wait for its answer.
 
-Blocking, on a bare socket, with our own codec: the command line needs no client library. TLS comes with the broker's.
+Blocking, on a bare socket or TLS over it, with our own codec: the command line needs no client library.
 """
 
 import json
 import socket
+import ssl
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -26,26 +27,54 @@ from .engine.field_table import Field
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
 _FRAME_MAX = 131072
+_PORTS = {"amqp": 5672, "amqps": 5671}
 
 
 class ControlFailed(Exception):
     """No answer, or an answer that says no; the message is for the operator."""
 
 
-def request(url: str, command: str, arguments: dict[str, Any], *, timeout_s: float = 10.0) -> Any:
+def tls_context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+    """What amqps:// connects with: whom to believe (this machine's authorities by default), and who we are.
+
+    Raises: ControlFailed.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key)
+    except OSError as error:  # ssl's are some as well
+        raise ControlFailed(f"--ca, --certificate, --key: {error.strerror or error}") from None
+    return context
+
+
+def request(
+    url: str,
+    command: str,
+    arguments: dict[str, Any],
+    *,
+    timeout_s: float = 10.0,
+    context: ssl.SSLContext | None = None,
+) -> Any:
     """The result of one command of the broker at `url`. Raises: ControlFailed."""
     parts = urlsplit(url)
     try:
-        port = parts.port or 5672
+        port = parts.port or _PORTS.get(parts.scheme, 0)
     except ValueError:
         raise ControlFailed(f"{url!r} is not a URL like {DEFAULT_URL}") from None
-    if parts.scheme != "amqp" or not parts.hostname:
+    if parts.scheme not in _PORTS or not parts.hostname:
         raise ControlFailed(f"{url!r} is not a URL like {DEFAULT_URL}")
     user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
     vhost = unquote(parts.path.removeprefix("/")) or "/"
     try:
         with socket.create_connection((parts.hostname, port), timeout=timeout_s) as sock:
+            if parts.scheme == "amqps":
+                context = context or tls_context(None, None, None)
+                with context.wrap_socket(sock, server_hostname=parts.hostname) as secured:
+                    return _Exchange(secured).run(user, password, vhost, command, arguments)
             return _Exchange(sock).run(user, password, vhost, command, arguments)
+    except ssl.SSLCertVerificationError as error:
+        raise ControlFailed(f"{parts.hostname}:{port} is not believed: {error.verify_message} (--ca FILE)") from None
     except TimeoutError:
         raise ControlFailed(f"{parts.hostname}:{port} does not answer") from None
     except OSError as error:

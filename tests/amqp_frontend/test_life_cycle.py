@@ -5,6 +5,7 @@ from pair import Pair, handshake, is_heartbeat, method, publish, raw_frame
 from pamqp import commands
 
 from leveret.amqp_frontend.options import FrontendOptions
+from leveret.amqp_frontend.sasl import Peer
 
 HEARTBEAT = raw_frame(8, 0, b"")
 CLOSE: dict[str, object] = {"reply_code": 200, "reply_text": "", "class_id": 0, "method_id": 0}
@@ -201,7 +202,7 @@ def test_flow_is_not_implemented_in_rabbitmq_profiles() -> None:
 def test_other_mechanisms_work_where_they_are_offered(mechanism: str, is_allowed: bool) -> None:
     """ANONYMOUS logs in as a configured user; EXTERNAL needs a certificate; both are off by default."""
     pair = Pair(FrontendOptions(mechanisms=("PLAIN", mechanism), refused_login_delay_ms=0))
-    peer = pair.connect()
+    peer = pair.connect(facts=Peer("over TLS", is_loopback=True, is_secured=True))
     peer.send(handshake()[0], method(0, commands.Connection.StartOk, mechanism=mechanism, response="trace"))
     assert mechanism in peer.expect(commands.Connection.Start).mechanisms
     if is_allowed:
@@ -222,7 +223,7 @@ def test_update_secret_is_accepted() -> None:
 
 def test_guest_logs_in_from_loopback_only() -> None:
     """A peer from elsewhere gets the same 403 as a wrong password."""
-    from leveret.amqp_frontend.sasl import MECHANISMS, Peer
+    from leveret.amqp_frontend.sasl import MECHANISMS
     from leveret.app import default_users
     from leveret.engine.errors import LoginRefused
 

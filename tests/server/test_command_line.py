@@ -112,15 +112,17 @@ def test_all_faults_come_in_one_go(tmp_path: Path) -> None:
 def test_check_says_ok_and_warns_of_keys_without_effect(tmp_path: Path) -> None:
     """A right file is `ok`, exit 0; a key of a later version is accepted, aloud."""
     file = tmp_path / "good.toml"
-    file.write_text("[broker]\nheartbeat = '30s'\n[journal]\nfsync = 'never'\n[tls]\nverify = 'none'\n")
+    file.write_text("[broker]\nheartbeat = '30s'\n[journal]\nfsync = 'never'\n[limits]\nhistory-events = 5\n")
     checked = leveret("check", str(file))
     assert checked.returncode == 0
     warning, ok = checked.stdout.splitlines()
-    assert warning == f"warning: {file}:6: verify: accepted, but without effect in this version"
+    assert warning == f"warning: {file}:6: history-events: accepted, but without effect in this version"
     assert ok == "ok"
 
 
-@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "amqps://127.0.0.1:5671", "unix:"])
+@pytest.mark.parametrize(
+    "address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "amqps://127.0.0.1:5671", "amqps://x", "unix:"]
+)
 def test_bad_addresses_are_exit_2(address: str) -> None:
     """What can't be listened on is said before anything starts."""
     served = leveret("serve", "--memory", "--listen", address)

@@ -221,10 +221,10 @@ class Incoming:
 class Peer:
     """One connection: a client that says what the test says, and the broker's session for it."""
 
-    def __init__(self, pair: Pair, name: str, options: FrontendOptions, cut: Cut) -> None:
+    def __init__(self, pair: Pair, facts: PeerFacts, options: FrontendOptions, cut: Cut) -> None:
         self.pair = pair
         self.cut = cut
-        self.session = AmqpSession(pair.broker, options, PeerFacts(name, is_loopback=True), self._flush)
+        self.session = AmqpSession(pair.broker, options, facts, self._flush)
         self.incoming = Incoming()
         self.received: deque[Received] = deque()
         #: A client that does not read: nothing is taken from the session, nothing counts as sent.
@@ -325,10 +325,10 @@ class Pair:
         self.options = options
         self.peers: list[Peer] = []
 
-    def connect(self, *, cut: Cut = whole, **options: Any) -> Peer:
-        """A connection on which nothing was said yet."""
-        name = f"peer {len(self.peers) + 1}"
-        peer = Peer(self, name, replace(self.options, **options), cut)
+    def connect(self, *, cut: Cut = whole, facts: PeerFacts | None = None, **options: Any) -> Peer:
+        """A connection on which nothing was said yet; `facts`: who connects, a loopback peer by default."""
+        facts = facts or PeerFacts(f"peer {len(self.peers) + 1}", is_loopback=True)
+        peer = Peer(self, facts, replace(self.options, **options), cut)
         self.peers.append(peer)
         return peer
 
