@@ -326,8 +326,8 @@ class Recorder:
             return None
         is_out = message.holder is not None and not self._persists_deliveries
         state = MessageState(
-            message.deliveries - is_out,  # a delivery counts when it has come back
-            message.uncounted,
+            message.deliveries - is_out - message.uncounted,  # a delivery counts when it has come back
+            0,
             self._wall_ms(due_ns),
             message.envelope.facts.priority or 0,
         )

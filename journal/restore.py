@@ -105,8 +105,7 @@ def _fill(
         if one.expires_ms:
             message.expires_ns = max(1, now_ns + (one.expires_ms - wall_ms) * MS)
             queue.expiring = True
-        message.deliveries, message.uncounted = one.state.deliveries, one.state.uncounted
-        attempts = message.deliveries - message.uncounted
+        message.deliveries = attempts = one.state.deliveries - one.state.uncounted  # redelivered: tried before (5.7)
         if queue.octets is not None:
             queue.octets += len(message.blob)
         if attempts > 0 and queue.rules.counts_deliveries:
@@ -172,7 +171,7 @@ def _fill_special(
         if one.expires_ms:
             message.expires_ns = max(1, now_ns + (one.expires_ms - wall_ms) * MS)
             queue.expiring = True
-        message.deliveries, message.uncounted = one.state.deliveries, one.state.uncounted
+        message.deliveries = one.state.deliveries - one.state.uncounted
         if one.state.due_ms > wall_ms:
             queue.scheduled.add(now_ns + (one.state.due_ms - wall_ms) * MS, message)
         else:

@@ -1,0 +1,139 @@
+"""A deep queue of persistent messages: memory, first delivery, drain, restart (queues page F.8: FB1, FB2, FB4, FB6).
+
+    python benchmarks/deep.py [--count 1000000] [--memory 256MiB] [--out benchmarks/results/deep.json]
+
+`make bench-deep` runs it with 10,000,000 (some 12 GB of disk). Exit status 1: memory beyond its bound, a message lost
+or out of order; never a time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shlex
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import generator
+import pika
+from brokers import BrokerFailed, Running, machine, rss_kb, started
+
+SHALLOW = 10_000
+SIZE = 1024
+QUEUE = "deep"
+BEYOND_MIB = 64
+STATE_MIB = 4
+
+
+def load(broker: Running, mode: str, count: int, *flags: str) -> dict[str, Any]:
+    """One run of the generator on the queue."""
+    where = ["--port", str(broker.port), "--pid", str(broker.pid), "--queue-name", QUEUE, "--count", str(count)]
+    return generator.call(["--mode", mode, "--size", str(SIZE), "--persistent", "--durable", "--keep", *where, *flags])
+
+
+def fill(broker: Running, count: int) -> dict[str, Any]:
+    """Publish with confirms; the queue stays."""
+    return load(broker, "publish", count, "--confirm", "2000")
+
+
+def drain(broker: Running, count: int) -> float:
+    """Consume with acks; messages a second."""
+    return float(load(broker, "consume", count, "--ack", "100", "--prefetch", "1000")["msgs_per_s"])
+
+
+def first_delivery_ms(broker: Running) -> float:
+    """From basic.consume to the first delivery, which is given back."""
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    channel.basic_qos(prefetch_count=1)
+    start = time.monotonic()
+    for method, _, _ in channel.consume(QUEUE):
+        elapsed = time.monotonic() - start
+        channel.basic_nack(method.delivery_tag)
+        break
+    connection.close()
+    return elapsed * 1000
+
+
+def ack_every_tenth(broker: Running, count: int) -> None:
+    """Hold nine of ten, acknowledge the tenth, then leave: all but those come back, uncounted."""
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    channel = connection.channel()
+    for at in range(1, count + 1):
+        method, _, _ = channel.basic_get(QUEUE)
+        if at % 10 == 0:
+            channel.basic_ack(method.delivery_tag)
+    connection.close()
+
+
+def depth(broker: Running) -> int:
+    """How many are ready."""
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    count = int(connection.channel().queue_declare(QUEUE, passive=True).method.message_count)
+    connection.close()
+    return count
+
+
+def measure(count: int, memory: str) -> dict[str, Any]:
+    """All of it on one journal."""
+    results: dict[str, Any] = {"count": count, "memory": memory}
+    with tempfile.TemporaryDirectory() as directory:
+        config = Path(directory) / "deep.toml"
+        config.write_text(f'[limits]\nmemory = "{memory}"\n')
+        python = shlex.quote(sys.executable)
+        command = f"{python} -m leveret serve --data {directory}/data --config {config} --listen 127.0.0.1:{{port}}"
+        with started(command) as broker:
+            empty_kb = rss_kb(broker.pid)
+            fill(broker, SHALLOW)
+            results["drain_shallow_per_s"] = drain(broker, SHALLOW)
+            filled = fill(broker, count)
+            results["fill_per_s"], results["fill_cpu_us"] = filled["pub_per_s"], filled["cpu_s_per_M"]
+            results["rss_beyond_empty_mib"] = (rss_kb(broker.pid) - empty_kb) / 1024
+            results["first_delivery_ms"] = first_delivery_ms(broker)
+            before_kb = rss_kb(broker.pid)
+            held = min(count // 2, 20_000)
+            ack_every_tenth(broker, held)
+            results["state_growth_mib"] = (rss_kb(broker.pid) - before_kb) / 1024
+            left = depth(broker)
+            assert left == count - held // 10, f"{left} of {count - held // 10} are there"
+            start = time.monotonic()
+        results["stop_s"] = time.monotonic() - start
+        start = time.monotonic()
+        with suppress(BrokerFailed), started(command) as broker:
+            results["restart_s"] = time.monotonic() - start
+            results["rss_after_restart_mib"] = (rss_kb(broker.pid) - empty_kb) / 1024
+            results["first_delivery_after_restart_ms"] = first_delivery_ms(broker)
+            os.kill(broker.pid, 9)
+            os.waitid(os.P_PID, broker.pid, os.WEXITED | os.WNOWAIT)
+        start = time.monotonic()
+        with started(command) as broker:
+            results["restart_after_kill_s"] = time.monotonic() - start
+            assert depth(broker) == left
+            results["drain_deep_per_s"] = drain(broker, left)
+    return results
+
+
+def main() -> int:
+    """Print and perhaps write the figures."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--count", type=int, default=1_000_000)
+    parser.add_argument("--memory", default="256MiB")
+    parser.add_argument("--out", type=Path)
+    options = parser.parse_args()
+    generator.build()
+    results = measure(options.count, options.memory)
+    for name, value in results.items():
+        print(f"{name:32} {value:,.1f}" if isinstance(value, float) else f"{name:32} {value}")
+    if options.out is not None:
+        options.out.write_text(json.dumps({"machine": machine(), **results}, indent=1) + "\n")
+    bound = int(options.memory.removesuffix("MiB")) + BEYOND_MIB
+    return int(results["rss_beyond_empty_mib"] > bound)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
