@@ -1,0 +1,54 @@
+"""Clients that an operator sends away, and virtual hosts that go: a slice at the end of each turn (rulings 5).
+
+Answers of the turn are out by then, so that one who deletes himself hears that it was done.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .errors import EngineError, VirtualHostDeleted
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .virtual_host import VirtualHost
+
+#: In one slice (about 5 ms).
+CLIENTS_SLICE = 50
+QUEUES_SLICE = 200
+
+
+class Departures:
+    """True while there is something left to do. The queues of a virtual host go when all clients are gone."""
+
+    __slots__ = ("_clients", "_vhosts")
+
+    def __init__(self) -> None:
+        self._clients: deque[tuple[Client, EngineError]] = deque()
+        self._vhosts: deque[VirtualHost] = deque()
+
+    def __bool__(self) -> bool:
+        return bool(self._clients or self._vhosts)
+
+    def expel(self, client: "Client", error: EngineError) -> None:
+        """Send a client away; the error is what it hears."""
+        self._clients.append((client, error))
+
+    def condemn(self, vhost: "VirtualHost", clients: "Iterable[Client]") -> None:
+        """Take a virtual host down that nobody can find any more."""
+        for client in clients:
+            self.expel(client, VirtualHostDeleted(vhost=vhost.name))
+        self._vhosts.append(vhost)
+
+    def work(self) -> None:
+        """One slice."""
+        for _ in range(min(CLIENTS_SLICE, len(self._clients))):
+            client, error = self._clients.popleft()
+            if not client.closed:
+                client.expel(error)
+        if self._vhosts and not self._clients:
+            vhost = self._vhosts[0]
+            for queue in list(vhost.queues.values())[:QUEUES_SLICE]:
+                vhost.remove_queue(queue)
+            if not vhost.queues:
+                self._vhosts.popleft()
