@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,16 @@ from .settings import Configuration, load_configuration
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
 
 #: Arguments of control commands that may stand without their names, in this order.
-UNNAMED = {"scheduled": ("action",), "explain": ("name",), "ring": ("queue", "size")}
+UNNAMED = {
+    "scheduled": ("action",),
+    "explain": ("name",),
+    "ring": ("queue", "size"),
+    "users": ("action", "name"),
+    "vhosts": ("action", "name"),
+    "permissions": ("action", "user", "configure", "write", "read"),
+    "topic-permissions": ("action", "user", "exchange", "write", "read"),
+    "definitions": ("action",),
+}
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -145,19 +155,23 @@ def _with_profile(configuration: Configuration, profile: str) -> tuple[Configura
 def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     """The configuration of some files, and every fault as a line: also those that only a broker finds."""
     from .configured import faults_of
+    from .configured_users import open_secrets
 
     texts: list[tuple[str, str]] = []
+    is_private: dict[str, bool] = {}
     unreadable: list[str] = []
     for name in names:
         try:
             with open(name, encoding="utf-8") as file:
                 texts.append((name, file.read()))
+                # Where there are no such modes, nothing is known against the file.
+                is_private[name] = os.name != "posix" or not os.fstat(file.fileno()).st_mode & 0o077
         except OSError as error:
             unreadable.append(f"{name}:1: FILE: cannot be read: {error.strerror}")
         except UnicodeDecodeError:
             unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
     configuration, faults = load_configuration(texts)
-    lines = unreadable + [str(fault) for fault in faults]
+    lines = unreadable + [str(fault) for fault in faults] + open_secrets(configuration, is_private)
     return configuration, lines or faults_of(configuration)
 
 

@@ -16,9 +16,11 @@ import trio
 
 from .addresses import Address, AddressTaken, bind, url_of
 from .amqp_frontend.options import FrontendOptions
+from .command_arguments import CommandError
 from .configured import ConfiguredObjects, Report, broker_options
-from .control import EXCHANGE, CommandError, ControlTable
-from .engine import Broker, User, Users, hash_password
+from .configured_users import DEFAULT_GUEST
+from .control import EXCHANGE, ControlTable
+from .engine import Broker, Users
 from .file_watch import FileWatch, marks_of
 from .journal import JournalError
 from .keeper import Keeper
@@ -61,7 +63,7 @@ class ServeOptions:
 
 def default_users() -> Users:
     """guest / guest: administrator, from loopback only."""
-    return Users([User("guest", hash_password("guest", b"\0\0\0\0"), frozenset({"administrator"}), loopback_only=True)])
+    return Users([DEFAULT_GUEST])
 
 
 def frontend_options(configuration: Configuration, tls: TlsFiles = NO_TLS) -> FrontendOptions:
@@ -166,7 +168,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     )
     broker = Broker(
         SystemClock(),
-        default_users(),
+        Users() if configuration.users else default_users(),
         services={EXCHANGE: control.handle},
         settings=configuration.repository,
         options=broker_options(configuration),
