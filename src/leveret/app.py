@@ -50,6 +50,7 @@ class ServeOptions:
 
     `load` reads the configuration files again: (configuration, faults). `watch` knows them as they were before.
     `tls`: what the configuration's `[tls]` came to.
+    `definitions`: a document in RabbitMQ's form, without faults, taken in at the start.
     """
 
     configuration: Configuration
@@ -58,6 +59,7 @@ class ServeOptions:
     load: Callable[[], tuple[Configuration, list[str]]] | None = None
     watch: FileWatch | None = None
     tls: TlsFiles = NO_TLS
+    definitions: object = None
     ready: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
 
@@ -181,6 +183,9 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     _log(objects.apply(configuration))
+    if options.definitions is not None:
+        taken = control.definitions.take_in(options.definitions)
+        _log(Report(warnings=tuple(taken["remarks"])))
     current = _Current(configuration, options.tls)
     runtime = Runtime(broker, keeper.commit if keeper is not None else None)
 

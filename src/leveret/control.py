@@ -15,6 +15,7 @@ from . import __version__
 from .command_arguments import CommandError, no_arguments, number
 from .configured import ConfiguredObjects, Report, set_ring_size
 from .control_access import AccessCommands
+from .definitions import Definitions
 from .engine import Broker, Envelope, Queue, VirtualHost
 from .engine.content import PLAIN, ContentError, PropertyValue, decode_properties, encode_header
 from .running import explain_running
@@ -43,6 +44,7 @@ class ControlTable:
         self._reload = reload
         self._edge_status = edge_status
         self._started_ms = 0
+        self.definitions = Definitions(lambda: self.broker)
         self.commands: dict[str, Command] = {
             "status": self._status,
             "queues": self._queues,
@@ -51,6 +53,7 @@ class ControlTable:
             "scheduled": self._scheduled,
             "reload": self._reload_command,
             **AccessCommands(lambda: self.broker).commands,
+            "definitions": self.definitions.command,
         }
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:

@@ -1,6 +1,7 @@
 """Control commands about users, permissions and virtual hosts. Source: rulings 24; behaviour page 3.13 to 3.15.
 
-Each takes an `action`; `list` when it is not said. What a command changes holds at once, for connected clients too.
+Each takes an `action`; the first of its list when it is not said. What a command changes holds at once, for clients
+that are connected as well.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,7 +25,7 @@ class AccessCommands:
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
         self.commands: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "users": _by_action(
+            "users": by_action(
                 "users",
                 {
                     "list": self._list_users,
@@ -35,7 +36,7 @@ class AccessCommands:
                     "limits": self._limit_user,
                 },
             ),
-            "permissions": _by_action(
+            "permissions": by_action(
                 "permissions",
                 {
                     "list": self._list_permissions,
@@ -43,11 +44,11 @@ class AccessCommands:
                     "clear": self._clear_permissions,
                 },
             ),
-            "topic-permissions": _by_action(
+            "topic-permissions": by_action(
                 "topic-permissions",
                 {"list": self._list_topics, "set": self._set_topic, "clear": self._clear_topics},
             ),
-            "vhosts": _by_action(
+            "vhosts": by_action(
                 "vhosts",
                 {
                     "list": self._list_vhosts,
@@ -279,9 +280,11 @@ def tags_of(value: object) -> frozenset[str]:
     return frozenset(stripped for one in words if (stripped := one.strip()))
 
 
-def _by_action(command: str, actions: dict[str, Action]) -> Action:
+def by_action(command: str, actions: dict[str, Action]) -> Action:
+    """A command that does what its argument `action` says."""
+
     def run(arguments: dict[str, Any]) -> Any:
-        name = arguments.pop("action", "list")
+        name = arguments.pop("action", next(iter(actions)))
         action = actions.get(name) if isinstance(name, str) else None
         if action is None:
             raise CommandError(f"{command}: unknown action {name!r}, expected one of {', '.join(actions)}")
