@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +53,8 @@ def check(client: Client, expected: dict[str, Any]) -> None:
             client.running = False
             close = client.expect("connection.close", channel=0)
             check_close(close_of(close), expected)
-            client.send("connection.close-ok", channel=0)
+            with suppress(ConnectionError):  # RabbitMQ does not wait for an answer when a virtual host goes
+                client.send("connection.close-ok", channel=0)
             client.expect_eof()
         case "socket-close":
             client.running = False
