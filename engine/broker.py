@@ -263,9 +263,9 @@ class Broker:
                     client.flush()
         if self._to_free:
             self._free_slice()
-        if self.departures:
+        if self.departures.pending:
             self.departures.work()
-        return bool(marked or touched or self._dead or self._to_free or self.departures)
+        return bool(marked or touched or self._dead or self._to_free or self.departures.pending)
 
     def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""

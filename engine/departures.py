@@ -19,26 +19,26 @@ QUEUES_SLICE = 200
 
 
 class Departures:
-    """True while there is something left to do. The queues of a virtual host go when all clients are gone."""
+    """`pending` while there is something left to do. The queues of a virtual host go when all clients are gone."""
 
-    __slots__ = ("_clients", "_vhosts")
+    __slots__ = ("_clients", "_vhosts", "pending")
 
     def __init__(self) -> None:
+        self.pending = False  # a plain attribute: each turn looks at it
         self._clients: deque[tuple[Client, EngineError]] = deque()
         self._vhosts: deque[VirtualHost] = deque()
-
-    def __bool__(self) -> bool:
-        return bool(self._clients or self._vhosts)
 
     def expel(self, client: "Client", error: EngineError) -> None:
         """Send a client away; the error is what it hears."""
         self._clients.append((client, error))
+        self.pending = True
 
     def condemn(self, vhost: "VirtualHost", clients: "Iterable[Client]") -> None:
         """Take a virtual host down that nobody can find any more."""
         for client in clients:
             self.expel(client, VirtualHostDeleted(vhost=vhost.name))
         self._vhosts.append(vhost)
+        self.pending = True
 
     def work(self) -> None:
         """One slice."""
@@ -52,3 +52,4 @@ class Departures:
                 vhost.remove_queue(queue)
             if not vhost.queues:
                 self._vhosts.popleft()
+        self.pending = bool(self._clients or self._vhosts)

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from pair import Pair, publish
+from pair import Pair, method, publish
 from pamqp import commands as C
 
 from leveret.command_arguments import CommandError
@@ -189,3 +189,24 @@ def test_the_hash_that_is_kept_is_salted(ctl: Ruled) -> None:
     ctl("users", "add", name="b", password=SECRET)
     assert ctl.user("a").password != ctl.user("b").password
     assert ctl.user("a").password != hash_password(SECRET, bytes(4))
+
+
+def test_nothing_is_asked_for_each_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thousand publishes in many reads: one question for their route, none for the messages, deliveries and acks."""
+    asked: list[str] = []
+    pair = Pair()
+    table = ControlTable()
+    table.attach(pair.broker)
+    arguments = {"action": "set", "user": "guest", "configure": "^q$", "write": "^amq", "read": "^q$"}
+    table.run("permissions", arguments)
+    peer = pair.open()
+    peer.call(1, C.Queue.Declare, queue="q")
+    peer.call(1, C.Basic.Consume, queue="q", consumer_tag="t")
+    may = User.may
+    monkeypatch.setattr(User, "may", lambda self, *what: asked.append(what[0]) or may(self, *what))
+    for _ in range(100):
+        peer.send(b"".join(publish(1, "q", b"x") for _ in range(10)))
+        last = peer.take()[-1].frame.delivery_tag
+        peer.send(method(1, C.Basic.Ack, delivery_tag=last, multiple=True))
+    assert last == 1000
+    assert asked == ["write"]
