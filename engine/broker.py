@@ -107,6 +107,7 @@ class Broker:
         """The virtual host of that name, new or as it is."""
         vhost = self.virtual_hosts.get(name)
         if vhost is None:
+            self.departures.finish(name)
             vhost = self.virtual_hosts[name] = VirtualHost(self, name)
             self.emit_object(EventKind.DECLARED, name, name, {"what": "vhost"})
         return vhost
@@ -124,7 +125,6 @@ class Broker:
                 rest = {other: granted for other, granted in user.permissions.items() if other != name}
                 self.replace_user(replace(user, permissions=MappingProxyType(rest)))
         self.departures.condemn(vhost, [client for client in self.clients if client.vhost is vhost])
-        self.emit_object(EventKind.UNDECLARED, name, name, {"what": "vhost"})
 
     def replace_user(self, user: User) -> None:
         """Add a user, or change one: what its clients may do changes now, with the next thing that they ask for.

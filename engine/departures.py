@@ -40,16 +40,17 @@ class Departures:
         self._vhosts.append(vhost)
         self.pending = True
 
+    def finish(self, vhost: str) -> None:
+        """What is left of a virtual host of that name goes now: another one of its name is to come."""
+        while any(one.name == vhost for one in self._vhosts):
+            self.work()
+
     def work(self) -> None:
         """One slice."""
         for _ in range(min(CLIENTS_SLICE, len(self._clients))):
             client, error = self._clients.popleft()
             if not client.closed:
                 client.expel(error)
-        if self._vhosts and not self._clients:
-            vhost = self._vhosts[0]
-            for queue in list(vhost.queues.values())[:QUEUES_SLICE]:
-                vhost.remove_queue(queue)
-            if not vhost.queues:
-                self._vhosts.popleft()
+        if self._vhosts and not self._clients and self._vhosts[0].take_down(QUEUES_SLICE):
+            self._vhosts.popleft()
         self.pending = bool(self._clients or self._vhosts)

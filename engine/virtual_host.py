@@ -525,6 +525,20 @@ class VirtualHost:
         self._changed(EventKind.UNDECLARED, queue.name, what="queue", queue=queue)
         return count
 
+    def take_down(self, count: int) -> bool:
+        """Delete up to `count` queues of a virtual host that goes; True when nothing is left, exchanges neither."""
+        for queue in list(self.queues.values())[:count]:
+            self.remove_queue(queue)
+        if self.queues:
+            return False
+        predeclared = {name for name, _, _ in PREDECLARED}
+        for exchange in list(self.exchanges.values()):
+            is_own = exchange.name not in predeclared and not isinstance(exchange, ServiceExchange)
+            if is_own and self.exchanges.get(exchange.name) is exchange:  # it may have gone with one before
+                self._remove_exchange(exchange)
+        self.broker.emit_object(EventKind.UNDECLARED, self.name, self.name, {"what": "vhost"})
+        return True
+
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def route(self, exchange_name: str, routing_key: str, user: "User") -> Route:

@@ -14,6 +14,7 @@ from leveret.control import ControlTable
 from leveret.definitions_reader import DefinitionsFault
 from leveret.engine import Broker, ManualClock, Users
 from leveret.engine.field_table import Field
+from leveret.interop import peers
 from leveret.json_arguments import json_of, table_of
 
 #: As RabbitMQ 3.10.8 exports it, shortened.
@@ -275,3 +276,25 @@ def test_the_spec_tables_users_are_sound() -> None:
     """tests/spec/definitions.json, which RabbitMQ takes too."""
     document = json.loads((Path(__file__).parents[1] / "spec" / "definitions.json").read_text())
     assert imported(document).broker.users.find("no-write-p.m.q") is not None
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(peers.find_rabbitmq() is None, reason=peers.WITHOUT_RABBITMQ)
+def test_rabbitmq_takes_our_export_and_we_take_its(tmp_path: Path) -> None:
+    """There and back through a real RabbitMQ; sections that both know are the same afterwards."""
+    document = copy.deepcopy(RABBIT)
+    document["parameters"] = document["parameters"][:1]  # the other one belongs to a plug-in
+    ours = imported(document).definitions.export()
+    (tmp_path / "ours.json").write_text(json.dumps(ours))
+    with peers.rabbitmq(config=f"load_definitions = {tmp_path / 'ours.json'}\n") as peer:
+        peers.rabbitmqctl(peer, "export_definitions", str(tmp_path / "theirs.json"))
+    theirs = imported(json.loads((tmp_path / "theirs.json").read_text())).definitions.export()
+    ours["queues"] = [queue for queue in ours["queues"] if queue["durable"]]  # RabbitMQ exports no others
+    same = ("users", "vhosts", "permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
+    for section in same:
+        assert _sorted(theirs[section]) == _sorted(ours[section]), section
+    assert ours["parameters"][0] in theirs["parameters"]
+
+
+def _sorted(entries: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(one, sort_keys=True) for one in entries)
