@@ -284,6 +284,7 @@ def test_rabbitmq_takes_our_export_and_we_take_its(tmp_path: Path) -> None:
     """There and back through a real RabbitMQ; sections that both know are the same afterwards."""
     document = copy.deepcopy(RABBIT)
     document["parameters"] = document["parameters"][:1]  # the other one belongs to a plug-in
+    document["bindings"][1]["arguments"] = {"x-match": "all", "kind": "order", "size": 5}
     ours = imported(document).definitions.export()
     (tmp_path / "ours.json").write_text(json.dumps(ours))
     with peers.rabbitmq(config=f"load_definitions = {tmp_path / 'ours.json'}\n") as peer:
