@@ -270,11 +270,10 @@ class VirtualHost:
         exchange.check(arguments)
         binding = Binding(exchange, destination, routing_key, arguments)
         limit = self.broker.options.bindings_max
-        is_new = binding.identity not in exchange.bindings
-        if is_new and client is not None and limit and self.broker.bindings_count() >= limit:
-            raise BindingsMaxReached(
-                kind=QUEUE if isinstance(destination, Queue) else EXCHANGE, name=destination.name, limit=limit
-            )
+        is_further = client is not None and limit > 0 and binding.identity not in exchange.bindings
+        if is_further and self.broker.bindings_count() >= limit:
+            kind = QUEUE if isinstance(destination, Queue) else EXCHANGE
+            raise BindingsMaxReached(kind=kind, name=destination.name, limit=limit)
         is_first = not any(one.source is exchange for one in destination.incoming)
         if exchange.add(binding):
             self._changed(EventKind.BOUND, destination.name, binding=binding)
