@@ -112,7 +112,7 @@ def _(client: Client, broker: SpecBroker) -> None:
 @row("forced-user-deleted", bare=True)
 def _(client: Client, broker: SpecBroker) -> None:
     log_in(client, "tmpu")
-    broker.rule("delete_user", "tmpu")
+    broker.rule_meanwhile("delete_user", "tmpu")
 
 
 @row("forced-vhost-deleted", bare=True)
@@ -120,4 +120,4 @@ def _(client: Client, broker: SpecBroker) -> None:
     client.handshake(vhost="tmpv")
     client.call("channel.open")
     client.call("queue.declare", queue="p.tmp")
-    broker.rule("delete_vhost", "tmpv")
+    broker.rule_meanwhile("delete_vhost", "tmpv")

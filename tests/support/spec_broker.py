@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -40,6 +41,7 @@ class SpecBroker:
         self.peer = peer  # None: somebody else's, where nobody does what operators do
         self.is_rabbitmq = is_rabbitmq
         self._clients: list[Client] = []
+        self._ruling: threading.Thread | None = None
 
     def connect(self) -> Client:
         """A bare TCP connection; nothing was said yet."""
@@ -64,8 +66,16 @@ class SpecBroker:
         command, arguments = AS_CONTROL[words[0]](*words[1:])
         request(f"amqp://guest:guest@{self.host}:{self.port}/", command, arguments)
 
+    def rule_meanwhile(self, *words: str) -> None:
+        """As `rule`, while the case reads on: RabbitMQ does not wait long for an answer to its goodbye."""
+        self._ruling = threading.Thread(target=self.rule, args=words)
+        self._ruling.start()
+
     def clean_up(self) -> None:
         """End the connections of the case and delete what it declared."""
+        if self._ruling is not None:
+            self._ruling.join()
+            self._ruling = None
         declared = [thing for client in self._clients for thing in client.declared]
         for client in self._clients:
             _end(client)
