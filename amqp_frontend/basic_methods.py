@@ -24,7 +24,7 @@ def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> 
 def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
     assert session.client is not None
     vhost = session.client.vhost
-    queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue))
+    queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     limit = session.options.consumers_per_channel_max
     if limit and len(channel.session.consumers) >= limit:
@@ -52,7 +52,7 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
 
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> None:
     assert session.client is not None
-    queue = session.client.vhost.queue_for_consumer(session.queue_name(channel, method.queue))
+    queue = session.client.vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
     got = channel.session.get(queue, no_ack=method.no_ack)
     if got is None:
         session.send(channel.number, commands.Basic.GetEmpty, "")

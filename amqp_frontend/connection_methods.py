@@ -113,6 +113,7 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
     session.client = session.broker.connect(
         method.virtual_host, session.user, name=session.peer.name, flush=session.on_output
     )
+    session.client.on_expelled = session.expel
     session.connection.step(ConnectionStep.OPEN)
     session.logged_in()
     session.send(0, commands.Connection.OpenOk, "")

@@ -201,6 +201,11 @@ REPLY: dict[type[Exception], Row] = {
         False,
     ),
     engine.PermissionRefused: Row(403, CHANNEL, "{action} access to " + _RESOURCE + " refused for user '{user}'"),
+    engine.TopicRefused: Row(
+        403,
+        CHANNEL,
+        "{action} access to topic '{topic}' in exchange '{name}' in vhost '{vhost}' refused for user '{user}'",
+    ),
     engine.QueueNotFound: Row(404, CHANNEL, "no queue '{name}' in vhost '{vhost}'"),
     engine.ExchangeNotFound: Row(404, CHANNEL, "no exchange '{name}' in vhost '{vhost}'"),
     engine.ReservedName: Row(403, CHANNEL, "{kind} name '{name}' contains reserved prefix 'amq.*'"),
@@ -265,6 +270,28 @@ REPLY: dict[type[Exception], Row] = {
     engine.MessageTooLarge: Row(406, CHANNEL, "message size {size} is larger than configured max size {limit}"),
     engine.ConsumerTagInUse: Row(530, CONNECTION, "attempt to reuse consumer tag '{tag}'"),
     engine.LimitReached: Row(530, CONNECTION, "reached maximum ({limit}) of {what}"),
+    engine.ConnectionsMaxReached: Row(
+        530, CONNECTION, "access to vhost '{vhost}' refused for user '{user}': connection limit ({limit}) is reached"
+    ),
+    engine.UserConnectionsMaxReached: Row(
+        530, CONNECTION, "connection refused for user '{user}': user connection limit ({limit}) is reached"
+    ),
+    engine.UserChannelsMaxReached: Row(
+        530,
+        CONNECTION,
+        "number of channels opened for user '{user}' has reached the maximum allowed user limit of ({limit})",
+        False,
+    ),
+    engine.QueuesMaxReached: Row(
+        406, CHANNEL, "cannot declare queue '{name}': queue limit in vhost '{vhost}' ({limit}) is reached"
+    ),
+    engine.AllQueuesMaxReached: Row(
+        406, CHANNEL, "cannot declare queue '{name}': queue limit in cluster ({limit}) is reached"
+    ),
+    engine.BindingsMaxReached: Row(406, CHANNEL, "cannot bind {kind} '{name}': binding limit ({limit}) is reached"),
+    engine.Expelled: Row(320, CONNECTION, "Closed via management plugin", False),
+    engine.UserDeleted: Row(320, CONNECTION, "user '{user}' is deleted", False),
+    engine.VirtualHostDeleted: Row(320, CONNECTION, "vhost '{vhost}' is deleted", False),
     # the frontend's own
     UnknownFrame: Row(501, CONNECTION, "type {type}, {octets}: unknown_frame", False),
     FrameEndMissing: Row(501, CONNECTION, "type {type}, {octets}: {{invalid_frame_end_marker,{end}}}", False),

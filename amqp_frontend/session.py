@@ -85,6 +85,7 @@ class AmqpSession:
         if self.client is not None:
             self.client.close(failed=True)  # unless it was closed before, by its own wish
             self.client.flush = _nothing
+            self.client.on_expelled = None
         # No cycles are left behind: memory comes back at once, without waiting for the collector.
         self._out.clear()
         self.confirming.clear()
@@ -245,6 +246,13 @@ class AmqpSession:
             self.close_connection(reply.code, reply.text)
         elif self.connection.state is not CLOSING:
             self.finished = True
+        self.on_output()
+
+    def expel(self, error: Exception) -> None:
+        """An operator ends the connection."""
+        if self.connection.state is RUNNING:
+            reply = reply_for(error)
+            self.close_connection(reply.code, reply.text)
         self.on_output()
 
     def refuse_silently(self, why: str) -> None:

@@ -51,20 +51,25 @@ def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.E
         internal=method.internal,
         arguments=_table(method.arguments),
         passive=method.passive,
+        client=_client(session),
     )
     if not method.nowait:
         session.send(channel.number, commands.Exchange.DeclareOk)
 
 
 def _exchange_delete(session: AmqpSession, channel: Channel, method: commands.Exchange.Delete) -> None:
-    _vhost(session).delete_exchange(clean(method.exchange), if_unused=method.if_unused)
+    _vhost(session).delete_exchange(clean(method.exchange), if_unused=method.if_unused, client=_client(session))
     if not method.nowait:
         session.send(channel.number, commands.Exchange.DeleteOk)
 
 
 def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exchange.Bind) -> None:
     _vhost(session).bind_exchange(
-        clean(method.destination), clean(method.source), method.routing_key, _table(method.arguments)
+        clean(method.destination),
+        clean(method.source),
+        method.routing_key,
+        _table(method.arguments),
+        _client(session),
     )
     if not method.nowait:
         session.send(channel.number, commands.Exchange.BindOk)
@@ -72,7 +77,11 @@ def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exch
 
 def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Exchange.Unbind) -> None:
     _vhost(session).unbind_exchange(
-        clean(method.destination), clean(method.source), method.routing_key, _table(method.arguments)
+        clean(method.destination),
+        clean(method.source),
+        method.routing_key,
+        _table(method.arguments),
+        _client(session),
     )
     if not method.nowait:
         session.send(channel.number, commands.Exchange.UnbindOk)

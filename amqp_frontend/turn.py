@@ -105,8 +105,8 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
 def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     """Check a publish and find its way; remembered until the topology changes.
 
-    Raises: ImmediateNotImplemented, MessageTooLarge, ExchangeNotFound, InternalExchangeRefused,
-        InvalidExpiration, UserIdMismatch.
+    Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
+        TopicRefused, InvalidExpiration, UserIdMismatch.
     """
     channel = event.channel
     arguments = session.connection.arguments_of(event.method_frame)
@@ -114,13 +114,13 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
         raise ImmediateNotImplemented
     if event.oversized:
         raise MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
-    check_expiration(event.facts.expiration)
     client = session.client
     assert client is not None
+    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
+    check_expiration(event.facts.expiration)
     user_id = event.facts.user_id
     if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
         raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
-    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
     known = channel.routes.get((event.method_frame, event.facts))
     envelope = (
         known.envelope

@@ -1,9 +1,11 @@
 """Draw docs/configuration.md from the key tables: `python docs/draw_configuration.py > docs/configuration.md`."""
 
+from leveret.settings.access_declarations import USER_TAGS
 from leveret.settings.configuration import KEYS
 from leveret.settings.declarations import QUEUE_ATTRIBUTES
 from leveret.settings.fields import FIELDS
 from leveret.settings.queue_arguments import LIVE_ARGUMENTS
+from leveret.settings.toml_users import ALGORITHMS
 
 DERIVED = {
     "max-delivery-attempts": "unlimited; 10 where a match rules redelivery or dead letters",
@@ -94,7 +96,25 @@ def page() -> str:
         "",
         "## [[vhost]]",
         "",
-        "`name`: a virtual host that is there from the start. Those that anything declared is in need no entry.",
+        "`name`: a virtual host that is there from the start; those that anything declared is in need no entry.",
+        "`max-connections`, `max-queues` (-1: no limit; 0: none at all).",
+        "",
+        "## [[user]]",
+        "",
+        "See [access.md](access.md). While no user is declared there is `guest`, password `guest`, from loopback only.",
+        "",
+        "| key | default | |",
+        "|---|---|---|",
+        "| `name` | | |",
+        "| `password-hash` | unset: no login by password | base64 of salt and digest, as in RabbitMQ's definitions |",
+        f"| `hashing-algorithm` | `{ALGORITHMS[0]}` | or {', '.join(f'`{name}`' for name in ALGORITHMS[1:])} |",
+        "| `password` | unset | in clear, only in a file that only its owner can read (`chmod 600`) |",
+        f"| `tags` | none | of {', '.join(USER_TAGS)} |",
+        "| `loopback-only` | `false` | |",
+        "| `max-connections`, `max-channels` | -1: no limit | over all connections of the user |",
+        "",
+        "`[[user.permission]]`: `vhost` (`/`) and three patterns, `configure`, `write`, `read` (unsaid: nothing).",
+        "`[[user.topic-permission]]`: `vhost` (`/`), `exchange`, and patterns on keys, `write`, `read` (unsaid: all).",
     ]
     return "\n".join(lines)
 

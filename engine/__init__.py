@@ -3,7 +3,7 @@
 Frontends use what is named here and nothing else.
 """
 
-from .access import User, Users, hash_password
+from .access import TAGS, User, Users
 from .broker import Broker, BrokerStatistics
 from .client import Client, ConsumerCancelled, Effect
 from .clock import Clock, ManualClock
@@ -11,13 +11,16 @@ from .consumer import Consumer, Holder
 from .deadlines import Deadline, Deadlines
 from .durability import Durability
 from .message import Delivered, Envelope, Message
-from .options import BrokerOptions, MessageAddress
+from .options import BrokerOptions, MessageAddress, VirtualHostLimits
+from .passwords import PasswordHash, hash_password, read_password_hash
+from .permissions import Grant, Permissions, TopicPermission
 from .queue import Queue, QueueStatistics
 from .routing import Route
 from .session import Session
 from .virtual_host import VirtualHost
 
 __all__ = [
+    "TAGS",
     "Broker",
     "BrokerOptions",
     "BrokerStatistics",
@@ -31,16 +34,22 @@ __all__ = [
     "Durability",
     "Effect",
     "Envelope",
+    "Grant",
     "Holder",
     "ManualClock",
     "Message",
     "MessageAddress",
+    "PasswordHash",
+    "Permissions",
     "Queue",
     "QueueStatistics",
     "Route",
     "Session",
+    "TopicPermission",
     "User",
     "Users",
     "VirtualHost",
+    "VirtualHostLimits",
     "hash_password",
+    "read_password_hash",
 ]

@@ -7,8 +7,9 @@ Source: architecture page; rulings 3 to 6.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
+from types import MappingProxyType
 
 from ..settings import NO_SETTINGS, Divert, SettingsRepository
 from . import deep
@@ -18,9 +19,10 @@ from .client import Client
 from .clock import Clock
 from .deadlines import Deadlines
 from .deaths import EXPIRED, dead_letter
+from .departures import Departures
 from .diverts import Diverts
 from .durability import Durability
-from .errors import VirtualHostNotFound
+from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDeleted, VirtualHostNotFound
 from .events import Counters, Event, EventKind, Listener
 from .message import Envelope, Message
 from .options import DEFAULT_OPTIONS, BrokerOptions
@@ -87,6 +89,7 @@ class Broker:
         self.pager: Pager | None = None
         self.hungry: dict[Queue, None] = {}  # deep queues that want more of their tails in memory
         self.awaiting: dict[Client, None] = {}  # hear more when more is safe
+        self.departures = Departures()
         self.counters = Counters()
         self.listeners: list[Listener] = []
         self.next_id = 1
@@ -104,23 +107,81 @@ class Broker:
         """The virtual host of that name, new or as it is."""
         vhost = self.virtual_hosts.get(name)
         if vhost is None:
+            self.departures.finish(name)
             vhost = self.virtual_hosts[name] = VirtualHost(self, name)
             self.emit_object(EventKind.DECLARED, name, name, {"what": "vhost"})
         return vhost
 
+    def delete_virtual_host(self, name: str) -> None:
+        """Nobody gets into it any more; its clients are sent away and its queues deleted at the ends of turns.
+
+        Raises: VirtualHostNotFound.
+        """
+        vhost = self.virtual_hosts.pop(name, None)
+        if vhost is None:
+            raise VirtualHostNotFound(vhost=name)
+        for user in self.users:
+            if user.permissions is not None and name in user.permissions:
+                rest = {other: granted for other, granted in user.permissions.items() if other != name}
+                self.replace_user(replace(user, permissions=MappingProxyType(rest)))
+        self.departures.condemn(vhost, [client for client in self.clients if client.vhost is vhost])
+
+    def replace_user(self, user: User) -> None:
+        """Add a user, or change one: what its clients may do changes now, with the next thing that they ask for.
+
+        Subscriptions that they have go on. O(clients).
+        """
+        self.users.add(user)
+        self._tell_clients(user)
+
+    def delete_user(self, name: str) -> None:
+        """Forget a user; its clients may do nothing any more and are sent away at the ends of turns. O(clients)."""
+        self.users.remove(name)
+        for client in self._tell_clients(User(name, permissions=MappingProxyType({}))):
+            self.departures.expel(client, UserDeleted(user=name))
+
+    def _tell_clients(self, user: User) -> list[Client]:
+        """Clients of a user know that it is another one now, and look up their routes anew."""
+        clients = [client for client in self.clients if client.user.name == user.name]
+        for client in clients:
+            client.user = user
+            client.vhost.routes_changed()
+        return clients
+
     def connect(self, vhost: str, user: User, *, name: str, flush: Callable[[], object]) -> Client:
         """A client in a virtual host. `flush` is called when a turn left effects in its outbox.
 
-        Raises: VirtualHostNotFound, VirtualHostRefused.
+        Raises: VirtualHostNotFound, VirtualHostRefused, ConnectionsMaxReached, UserConnectionsMaxReached.
         """
         found = self.virtual_hosts.get(vhost)
         if found is None:
             raise VirtualHostNotFound(vhost=vhost)
+        user = self.users.current(user, vhost)
+        self._check_connections_max(found, user)
         user.check_vhost(vhost)
         client = Client(found, user, name, flush, self.unsent_max)
         self.clients[client] = None
         self.emit_object(EventKind.CONNECTION_OPENED, vhost, name, {"user": user.name})
         return client
+
+    def _check_connections_max(self, vhost: VirtualHost, user: User) -> None:
+        """O(clients), where there is a limit."""
+        limit = vhost.limits.max_connections
+        if limit is not None and sum(client.vhost is vhost for client in self.clients) >= limit:
+            raise ConnectionsMaxReached(vhost=vhost.name, user=user.name, limit=limit)
+        limit = user.max_connections
+        if limit is not None and sum(client.user.name == user.name for client in self.clients) >= limit:
+            raise UserConnectionsMaxReached(user=user.name, limit=limit)
+
+    def sessions_of(self, user: str) -> int:
+        """Open sessions of a user. O(clients)."""
+        return sum(len(client.sessions) for client in self.clients if client.user.name == user)
+
+    def bindings_count(self) -> int:
+        """In all virtual hosts. O(exchanges)."""
+        return sum(
+            len(exchange.bindings) for vhost in self.virtual_hosts.values() for exchange in vhost.exchanges.values()
+        )
 
     def forget(self, client: Client) -> None:
         """Part of `Client.close`."""
@@ -202,7 +263,9 @@ class Broker:
                     client.flush()
         if self._to_free:
             self._free_slice()
-        return bool(marked or touched or self._dead or self._to_free)
+        if self.departures.pending:
+            self.departures.work()
+        return bool(marked or touched or self._dead or self._to_free or self.departures.pending)
 
     def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .consumer import Consumer
+from .errors import EngineError, UserChannelsMaxReached
 from .message import Delivered
 from .session import Session
 
@@ -38,6 +39,7 @@ class Client:
         "exclusive_queues",
         "flush",
         "name",
+        "on_expelled",
         "outbox",
         "paused",
         "sessions",
@@ -61,6 +63,7 @@ class Client:
         self.name = name
         self.flush = flush
         self.unsent_max = unsent_max
+        self.on_expelled: Callable[[EngineError], None] | None = None
         self.outbox: list[Effect] = []
         self.unsent = 0
         self.paused = False
@@ -69,7 +72,10 @@ class Client:
         self.exclusive_queues: dict[Queue, None] = {}
 
     def open_session(self) -> Session:
-        """A new session: its own delivery tags, prefetch, confirms, transaction."""
+        """A new session: its own delivery tags, prefetch, confirms, transaction. Raises: UserChannelsMaxReached."""
+        limit = self.user.max_channels
+        if limit is not None and self.broker.sessions_of(self.user.name) >= limit:
+            raise UserChannelsMaxReached(user=self.user.name, limit=limit)
         session = Session(self)
         self.sessions[session] = None
         return session
@@ -89,6 +95,13 @@ class Client:
         for queue in list(self.exclusive_queues):
             self.vhost.remove_queue(queue)
         self.broker.forget(self)
+
+    def expel(self, error: EngineError) -> None:
+        """An operator ends the connection: its frontend says goodbye (`on_expelled`), or it is just closed."""
+        if self.on_expelled is None:
+            self.close(failed=True)
+        else:
+            self.on_expelled(error)
 
     # -- what goes out ----------------------------------------------------------------------------------------------
 

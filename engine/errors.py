@@ -44,6 +44,10 @@ class PermissionRefused(AccessRefused):
     """Facts: action ("configure", "write", "read"), kind, name, vhost, user."""
 
 
+class TopicRefused(AccessRefused):
+    """A routing or binding key. Facts: action, topic, name (of the exchange), vhost, user."""
+
+
 class ReservedName(AccessRefused):
     """New names must not start with "amq.". Facts: kind, name."""
 
@@ -156,6 +160,18 @@ class MessageTooLarge(PreconditionFailed):
     """Facts: size, limit (octets)."""
 
 
+class QueuesMaxReached(PreconditionFailed):
+    """No more queues in a virtual host. Facts: name, vhost, limit."""
+
+
+class AllQueuesMaxReached(PreconditionFailed):
+    """No more queues in this broker. Facts: name, limit."""
+
+
+class BindingsMaxReached(PreconditionFailed):
+    """No more bindings in this broker. Facts: kind, name, limit."""
+
+
 class NotAllowed(EngineError):
     """Forbidden whatever the state."""
 
@@ -166,3 +182,27 @@ class ConsumerTagInUse(NotAllowed):
 
 class LimitReached(NotAllowed):
     """A configured limit. Facts: what, limit."""
+
+
+class ConnectionsMaxReached(NotAllowed):
+    """No more connections to a virtual host. Facts: vhost, user, limit."""
+
+
+class UserConnectionsMaxReached(NotAllowed):
+    """No more connections of a user. Facts: user, limit."""
+
+
+class UserChannelsMaxReached(NotAllowed):
+    """No more sessions of a user. Facts: user, limit."""
+
+
+class Expelled(EngineError):
+    """An operator ended the connection."""
+
+
+class UserDeleted(Expelled):
+    """Facts: user."""
+
+
+class VirtualHostDeleted(Expelled):
+    """Facts: vhost."""

@@ -29,6 +29,8 @@ class BrokerOptions:
     legacy_hornetq_headers: bool = False
     address_queue_scan_period_ms: int | None = 30_000
     delays_everywhere: bool = True
+    queues_max: int = 0  # in all virtual hosts, as far as clients declare them; 0: unlimited
+    bindings_max: int = 0
 
     def address_of(self, exchange: str, routing_key: str) -> str:
         """The address of a message published to `exchange` with `routing_key`: settings are looked up by it."""
@@ -40,3 +42,14 @@ class BrokerOptions:
 
 
 DEFAULT_OPTIONS = BrokerOptions()
+
+
+@dataclass(slots=True, frozen=True)
+class VirtualHostLimits:
+    """What may be in one virtual host; None: as much as there is."""
+
+    max_connections: int | None = None
+    max_queues: int | None = None
+
+
+NO_LIMITS = VirtualHostLimits()

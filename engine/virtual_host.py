@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from ..settings import ArgumentFault
 from . import deep
+from .access import may, require, require_for_arguments, require_topic
 from .arguments import (
     CLASSIC,
     Reason,
@@ -26,6 +27,8 @@ from .delayed_exchange import DelayedExchange
 from .diverts import Diverts
 from .duplicates import IdCache
 from .errors import (
+    AllQueuesMaxReached,
+    BindingsMaxReached,
     DefaultExchangeRefused,
     ExchangeNotFound,
     InequivalentField,
@@ -35,6 +38,7 @@ from .errors import (
     InvalidDeadLetterExchange,
     NotEmpty,
     QueueNotFound,
+    QueuesMaxReached,
     ReservedName,
     ResourceLocked,
     ServerNamedRefused,
@@ -43,11 +47,13 @@ from .errors import (
     UnsupportedProperty,
 )
 from .events import EventKind
-from .exchange import EXCHANGE_TYPES, PREDECLARED, Binding, Destination, Exchange
+from .exchange import EXCHANGE_TYPES, PREDECLARED, Binding, Destination, Exchange, TopicExchange
 from .expiry import NO_EXPIRY_POLICY
 from .field_table import Field, FieldTable
 from .message import Envelope
 from .non_destructive import NonDestructiveQueue
+from .options import NO_LIMITS
+from .permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
 from .queue import Queue
 from .routing import ALL_WELL, Outcome, Route, looks_at_headers, reach
 from .rules import Resources, own_settings, rules_of
@@ -68,6 +74,7 @@ class VirtualHost:
         "diverts",
         "exchanges",
         "id_caches",
+        "limits",
         "name",
         "queues",
         "topology_version",
@@ -78,6 +85,7 @@ class VirtualHost:
         self.name = name
         self.queues: dict[str, Queue] = {}
         self.exchanges: dict[str, Exchange] = {}
+        self.limits = NO_LIMITS
         self.topology_version = 0
         self.diverts = Diverts()
         self.id_caches: dict[str, IdCache] = {}  # by address
@@ -116,11 +124,13 @@ class VirtualHost:
         internal: bool = False,
         arguments: FieldTable | None = None,
         passive: bool = False,
+        client: Client | None = None,
     ) -> Exchange:
         """Create an exchange, or check that the one there is the same (`passive`: is there at all).
 
+        `client` here and below: who does it, and may; None: the broker itself.
         Raises: UnknownExchangeType, DefaultExchangeRefused, ExchangeNotFound, InequivalentField,
-            InequivalentArgument, ReservedName, InvalidDeadLetterExchange.
+            InequivalentArgument, ReservedName, InvalidDeadLetterExchange, PermissionRefused.
         """
         exchange_type = EXCHANGE_TYPES.get(kind)
         if exchange_type is None and not passive:
@@ -129,6 +139,7 @@ class VirtualHost:
             raise DefaultExchangeRefused
         if passive:
             return self.exchange(name)
+        require(client, CONFIGURE, EXCHANGE, name)
         assert exchange_type is not None
         arguments = arguments or {}
         current = self.exchanges.get(name)
@@ -142,6 +153,9 @@ class VirtualHost:
             raise InvalidDeadLetterExchange(
                 type=alternate.type_name, key="alternate-exchange", kind="exchange", name=name, vhost=self.name
             )
+        if alternate is not None:
+            require(client, READ, EXCHANGE, name)
+            require(client, WRITE, EXCHANGE, alternate.text)
         exchange = exchange_type(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
         self.exchanges[name] = exchange
         self._changed(EventKind.DECLARED, name, what="exchange", exchange=exchange)
@@ -160,15 +174,16 @@ class VirtualHost:
         self._check_same_fields("exchange", current, fields)
         check_same_alternate(current.arguments, arguments, name=current.name, vhost=self.name)
 
-    def delete_exchange(self, name: str, *, if_unused: bool = False) -> None:
+    def delete_exchange(self, name: str, *, if_unused: bool = False, client: Client | None = None) -> None:
         """Delete an exchange and its bindings; a missing one is fine.
 
-        Raises: DefaultExchangeRefused, SystemExchangeRefused, InUse (it is the source of a binding).
+        Raises: DefaultExchangeRefused, SystemExchangeRefused, PermissionRefused, InUse (it is the source of a binding).
         """
         if not name:
             raise DefaultExchangeRefused
         if name.startswith("amq.") or isinstance(self.exchanges.get(name), ServiceExchange):
             raise SystemExchangeRefused(name=name, vhost=self.name)
+        require(client, CONFIGURE, EXCHANGE, name)
         exchange = self.exchanges.get(name)
         if exchange is None:
             return
@@ -194,42 +209,72 @@ class VirtualHost:
     ) -> None:
         """Bind a queue; once more changes nothing.
 
-        Raises: DefaultExchangeRefused, ExchangeNotFound, QueueNotFound, ResourceLocked, InvalidHeadersMatch(Type).
+        Raises: DefaultExchangeRefused, ExchangeNotFound, QueueNotFound, ResourceLocked, InvalidHeadersMatch(Type),
+            PermissionRefused, TopicRefused, BindingsMaxReached.
         """
-        if not source:
-            raise DefaultExchangeRefused
+        self._check_binding(client, QUEUE, queue_name, source, routing_key)
         exchange = self.exchange(source)
-        self._bind(exchange, self._accessible(queue_name, client), routing_key, arguments)
+        self._bind(exchange, self._accessible(queue_name, client), routing_key, arguments, client)
 
     def unbind_queue(
         self, queue_name: str, source: str, routing_key: str, arguments: FieldTable, client: Client | None = None
     ) -> None:
-        """What is missing (binding, queue, exchange) is fine. Raises: DefaultExchangeRefused."""
-        if not source:
-            raise DefaultExchangeRefused
+        """What is missing (binding, queue, exchange) is fine.
+
+        Raises: DefaultExchangeRefused, PermissionRefused, TopicRefused.
+        """
+        self._check_binding(client, QUEUE, queue_name, source, routing_key)
         exchange, queue = self.exchanges.get(source), self.queues.get(queue_name)
         if exchange is not None and queue is not None and (queue.owner is None or queue.owner is client):
             self._unbind(Binding(exchange, queue, routing_key, arguments))
 
-    def bind_exchange(self, destination: str, source: str, routing_key: str, arguments: FieldTable) -> None:
-        """Raises: DefaultExchangeRefused, ExchangeNotFound (the source first), InvalidHeadersMatch(Type)."""
-        if not source or not destination:
-            raise DefaultExchangeRefused
-        exchange = self.exchange(source)
-        self._bind(exchange, self.exchange(destination), routing_key, arguments)
+    def bind_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: FieldTable, client: Client | None = None
+    ) -> None:
+        """Bind an exchange to another.
 
-    def unbind_exchange(self, destination: str, source: str, routing_key: str, arguments: FieldTable) -> None:
-        """What is missing is fine. Raises: DefaultExchangeRefused."""
-        if not source or not destination:
-            raise DefaultExchangeRefused
+        Raises: DefaultExchangeRefused, ExchangeNotFound (the source first), InvalidHeadersMatch(Type),
+            PermissionRefused, TopicRefused, BindingsMaxReached.
+        """
+        self._check_binding(client, EXCHANGE, destination, source, routing_key)
+        exchange = self.exchange(source)
+        self._bind(exchange, self.exchange(destination), routing_key, arguments, client)
+
+    def unbind_exchange(
+        self, destination: str, source: str, routing_key: str, arguments: FieldTable, client: Client | None = None
+    ) -> None:
+        """What is missing is fine. Raises: DefaultExchangeRefused, PermissionRefused, TopicRefused."""
+        self._check_binding(client, EXCHANGE, destination, source, routing_key)
         exchange, target = self.exchanges.get(source), self.exchanges.get(destination)
         if exchange is not None and target is not None:
             self._unbind(Binding(exchange, target, routing_key, arguments))
 
-    def _bind(self, exchange: Exchange, destination: Destination, routing_key: str, arguments: FieldTable) -> None:
+    def _check_binding(self, client: Client | None, kind: str, destination: str, source: str, routing_key: str) -> None:
+        """Who may (un)bind, in the order in which RabbitMQ asks: before it looks what is there."""
+        require(client, WRITE, kind, destination)
+        if not source or (kind == EXCHANGE and not destination):
+            raise DefaultExchangeRefused
+        require(client, READ, EXCHANGE, source)
+        exchange = self.exchanges.get(source)
+        if exchange is not None:
+            require_topic(client, READ, exchange, routing_key)
+
+    def _bind(
+        self,
+        exchange: Exchange,
+        destination: Destination,
+        routing_key: str,
+        arguments: FieldTable,
+        client: Client | None,
+    ) -> None:
         exchange.check(arguments)
-        is_first = not any(one.source is exchange for one in destination.incoming)
         binding = Binding(exchange, destination, routing_key, arguments)
+        limit = self.broker.options.bindings_max
+        is_further = client is not None and limit > 0 and binding.identity not in exchange.bindings
+        if is_further and self.broker.bindings_count() >= limit:
+            kind = QUEUE if isinstance(destination, Queue) else EXCHANGE
+            raise BindingsMaxReached(kind=kind, name=destination.name, limit=limit)
+        is_first = not any(one.source is exchange for one in destination.incoming)
         if exchange.add(binding):
             self._changed(EventKind.BOUND, destination.name, binding=binding)
             if is_first and self._remembered and isinstance(destination, Queue):
@@ -271,7 +316,8 @@ class VirtualHost:
         `client` None: the broker itself declares it; such a queue is not exclusive.
         `server_named`: the frontend made the name up, so its prefix is allowed.
         Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
-            InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange.
+            InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
+            PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
         """
         if passive:
             found = self._accessible(name, client)
@@ -280,6 +326,9 @@ class VirtualHost:
         arguments = arguments or {}
         durable = durable and not exclusive  # an exclusive queue is gone before a restart could find it
         current = self.queues.get(name)
+        if current is None and name.startswith("amq.") and not server_named:
+            raise ReservedName(kind="queue", name=name)
+        require(client, CONFIGURE, QUEUE, name)
         if current is not None:
             self._check_same_queue(current, client, durable, exclusive, auto_delete, arguments)
             current.touch()
@@ -287,8 +336,7 @@ class VirtualHost:
         queue_type = queue_type_of(arguments)
         if server_named and queue_type != CLASSIC:
             raise ServerNamedRefused(queue_type=queue_type)
-        if name.startswith("amq.") and not server_named:
-            raise ReservedName(kind="queue", name=name)
+        require_for_arguments(client, name, arguments)
         check_queue_arguments(arguments, name=name, vhost=self.name)
         try:
             own_settings(arguments)
@@ -304,10 +352,21 @@ class VirtualHost:
             ):
                 if unwanted:
                     raise UnsupportedProperty(property=word, name=name, vhost=self.name)
+        if client is not None:
+            self._check_queues_max(name)
         queue = self._make_queue(name, durable, client if exclusive else None, auto_delete, arguments)
         if queue.owner is not None:
             queue.owner.exclusive_queues[queue] = None
         return queue
+
+    def _check_queues_max(self, name: str) -> None:
+        """Raises: QueuesMaxReached, AllQueuesMaxReached."""
+        limit = self.limits.max_queues
+        if limit is not None and len(self.queues) >= limit:
+            raise QueuesMaxReached(name=name, vhost=self.name, limit=limit)
+        limit = self.broker.options.queues_max
+        if limit and sum(len(vhost.queues) for vhost in self.broker.virtual_hosts.values()) >= limit:
+            raise AllQueuesMaxReached(name=name, limit=limit)
 
     def _make_queue(
         self,
@@ -364,12 +423,16 @@ class VirtualHost:
             self.broker.reaper.watch()
         return queue
 
-    def queue_for_consumer(self, name: str) -> Queue:
+    def queue_for_consumer(self, name: str, client: Client | None = None) -> Queue:
         """The queue to consume or get from, made now where the settings of its address ask for that (page 3.5).
 
-        Raises: QueueNotFound.
+        Nobody gets a queue made in passing that he could not declare.
+        Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
         """
-        if name not in self.queues and name and self._auto_creates(name):
+        require(client, READ, QUEUE, name)
+        if name not in self.queues and name and self._auto_creates(name) and may(client, CONFIGURE, QUEUE, name):
+            if client is not None:
+                self._check_queues_max(name)
             return self.create_queue(name, is_auto_created=True)
         return self.queue(name)
 
@@ -411,7 +474,8 @@ class VirtualHost:
         return queue
 
     def purge_queue(self, name: str, client: Client) -> int:
-        """Drop the ready messages; returns how many. Raises: QueueNotFound, ResourceLocked."""
+        """Drop the ready messages; returns how many. Raises: PermissionRefused, QueueNotFound, ResourceLocked."""
+        require(client, READ, QUEUE, name)
         queue = self._accessible(name, client)
         self.broker.dispatch_now(queue)
         return queue.purge()
@@ -419,8 +483,9 @@ class VirtualHost:
     def delete_queue(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue; returns how many ready messages went with it. A missing queue is fine.
 
-        Raises: ResourceLocked, NotEmpty, InUse.
+        Raises: PermissionRefused, ResourceLocked, NotEmpty, InUse.
         """
+        require(client, CONFIGURE, QUEUE, name)
         if name not in self.queues:
             return 0
         queue = self._accessible(name, client)
@@ -459,21 +524,45 @@ class VirtualHost:
         self._changed(EventKind.UNDECLARED, queue.name, what="queue", queue=queue)
         return count
 
+    def take_down(self, count: int) -> bool:
+        """Delete up to `count` queues of a virtual host that goes; True when nothing is left, exchanges neither."""
+        for queue in list(self.queues.values())[:count]:
+            self.remove_queue(queue)
+        if self.queues:
+            return False
+        predeclared = {name for name, _, _ in PREDECLARED}
+        for exchange in list(self.exchanges.values()):
+            is_own = exchange.name not in predeclared and not isinstance(exchange, ServiceExchange)
+            if is_own and self.exchanges.get(exchange.name) is exchange:  # it may have gone with one before
+                self._remove_exchange(exchange)
+        self.broker.emit_object(EventKind.UNDECLARED, self.name, self.name, {"what": "vhost"})
+        return True
+
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def route(self, exchange_name: str, routing_key: str, user: "User") -> Route:
-        """The way for messages published by a user. Services take requests from administrators only.
+        """The way for messages published by a user, who may. Services take requests from administrators only.
 
-        Raises: ExchangeNotFound, InternalExchangeRefused.
+        Permissions count as topology: what is answered here holds until `topology_version` moves (rulings 3).
+        Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
         """
-        exchange = self.exchange(exchange_name)
-        if exchange.internal and not (isinstance(exchange, ServiceExchange) and user.is_administrator):
-            raise InternalExchangeRefused(name=exchange_name, vhost=self.name)
-        return self.route_of(exchange, routing_key)
+        exchange = self.exchanges.get(exchange_name)
+        if not (isinstance(exchange, ServiceExchange) and user.is_administrator):
+            user.require(WRITE, EXCHANGE, exchange_name, self.name)
+            exchange = self.exchange(exchange_name)
+            if exchange.internal:
+                raise InternalExchangeRefused(name=exchange_name, vhost=self.name)
+            if exchange.type == TopicExchange.type:
+                user.require_topic(WRITE, exchange_name, routing_key, self.name)
+        # Asked only where it matters: names that were never seen before cost a search each.
+        may_create = (
+            bool(exchange_name) or routing_key in self.queues or user.may(CONFIGURE, QUEUE, routing_key, self.name)
+        )
+        return self.route_of(exchange, routing_key, may_create=may_create)
 
-    def route_of(self, exchange: Exchange, routing_key: str) -> Route:
+    def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
         """The way for messages that the broker itself publishes."""
-        if not exchange.name and routing_key not in self.queues and self._auto_creates(routing_key):
+        if not exchange.name and routing_key not in self.queues and self._auto_creates(routing_key) and may_create:
             self.create_queue(routing_key, is_auto_created=True)
         if looks_at_headers(exchange) or (not exchange.name and len(self._sharing.get(routing_key, ())) > 1):
             queues = None

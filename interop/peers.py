@@ -20,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -50,6 +50,7 @@ class Peer:
     pid: int
     directory: Path
     log: Path
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def url(self) -> str:
@@ -95,7 +96,7 @@ def rabbitmq(port: int = 0, *, config: str = "", plugins: Sequence[str] = ()) ->
         ):
             _wait(lambda: _listens(epmd), daemon, log)
             _wait(lambda: _answers_amqp(amqp), process, log)
-            yield Peer("rabbitmq", amqp, process.pid, directory, log)
+            yield Peer("rabbitmq", amqp, process.pid, directory, log, environment)
 
 
 @contextmanager
@@ -115,6 +116,14 @@ def leveret(
             ready = READY_LINE.search(_text(log))
             assert ready is not None
             yield Peer("leveret", int(ready[1]), process.pid, directory, log)
+
+
+def rabbitmqctl(peer: Peer, *arguments: str) -> None:
+    """Run the peer's own command line on it. Raises: subprocess.CalledProcessError."""
+    script = find_rabbitmq()
+    assert script is not None
+    command = [str(script.with_name("rabbitmqctl")), *arguments]
+    subprocess.run(command, env=dict(peer.environment), check=True, stdout=subprocess.DEVNULL, timeout=60)
 
 
 def _rabbitmq_environment(

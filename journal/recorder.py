@@ -265,6 +265,10 @@ class Recorder:
 
     def _undeclared(self, event: Event) -> None:
         assert event.detail is not None
+        if event.detail["what"] == "vhost":  # everything in it went before
+            self._journal.undeclared(self._vhost_id(event.subject), VHOST)
+            self._has_recorded = True
+            return
         subject: Any = event.detail[str(event.detail["what"])]
         key = (event.vhost, event.subject)
         ids, what = (self._queue_ids, QUEUE) if isinstance(subject, Queue) else (self._exchange_ids, EXCHANGE)

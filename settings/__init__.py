@@ -1,5 +1,6 @@
 """What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out."""
 
+from .access_declarations import LimitsDeclaration, PermissionDeclaration, UserDeclaration
 from .configuration import Configuration
 from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .faults import Fault, Origin
@@ -25,12 +26,15 @@ __all__ = [
     "Entry",
     "ExchangeDeclaration",
     "Fault",
+    "LimitsDeclaration",
     "MatchFault",
     "Origin",
+    "PermissionDeclaration",
     "OwnSettings",
     "QueueDeclaration",
     "ResolvedSettings",
     "SettingsRepository",
+    "UserDeclaration",
     "Wildcards",
     "entry",
     "load_configuration",

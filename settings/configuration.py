@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from .access_declarations import LimitsDeclaration, UserDeclaration
 from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .faults import Origin
 from .repository import NO_SETTINGS, SettingsRepository
@@ -49,6 +50,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "broker": {
         "listen": Key(texts, ("127.0.0.1:5672",)),
         "data": Key(text, "leveret-data"),
+        "definitions": Key(text, None),
         "profile": Key(word(*PROFILES), "leveret"),
         "heartbeat": Key(duration_ms, 60_000),
         "channel-max": Key(integer(1, 65535), 2047),
@@ -93,8 +95,8 @@ KEYS: dict[str, dict[str, Key]] = {
         "half-open-connections": Key(integer(1, 2**31), 256),
         "connections": Key(_COUNT, 0),
         "channels-per-connection": Key(integer(1, 65535), None),
-        "queues": Key(_COUNT, 0, False),
-        "bindings": Key(_COUNT, 0, False),
+        "queues": Key(_COUNT, 0),
+        "bindings": Key(_COUNT, 0),
         "consumers-per-channel": Key(_COUNT, 0),
         "message-size": Key(size_bytes, 128 * 1024**2),
         "table-depth": Key(integer(1, 64), 64, False),
@@ -115,7 +117,7 @@ KEYS: dict[str, dict[str, Key]] = {
 }
 
 #: Arrays of tables that later versions read; refusing them by name is clearer than "unknown".
-LATER_TABLES = frozenset({"user", "policy"})
+LATER_TABLES = frozenset({"policy"})
 
 
 @dataclass(slots=True, frozen=True)
@@ -130,6 +132,8 @@ class Configuration:
     diverts: tuple[Divert, ...] = field(default=())
     vhosts: tuple[str, ...] = field(default=())  # that are declared, or that something declared is in
     origins: Mapping[tuple[str, str], Origin] = field(default_factory=lambda: MappingProxyType({}))  # of what is said
+    limits: Mapping[str, LimitsDeclaration] = field(default_factory=lambda: MappingProxyType({}))  # by virtual host
+    users: tuple[UserDeclaration, ...] = field(default=())
 
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from .access_declarations import UserDeclaration
 from .configuration import KEYS, Configuration
 from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .explain import value_text
@@ -40,6 +41,7 @@ def differences(old: Configuration, new: Configuration) -> list[Change]:
         *_of_sets("exchange", _by(old.exchanges, _exchange), _by(new.exchanges, _exchange)),
         *_of_sets("divert", _by(old.diverts, _divert), _by(new.diverts, _divert)),
         *_of_sets("virtual host", dict.fromkeys(old.vhosts), dict.fromkeys(new.vhosts)),
+        *_of_sets("user", _by(old.users, _user), _by(new.users, _user)),
     ]
 
 
@@ -138,6 +140,10 @@ def _of_sets(kind: str, before: Mapping[str, object], after: Mapping[str, object
 
 def _exchange(exchange: ExchangeDeclaration) -> tuple[str, object]:
     return f"{exchange.name!r}{_in(exchange.vhost)}", exchange.type
+
+
+def _user(user: UserDeclaration) -> tuple[str, object]:
+    return repr(user.name), str(user)
 
 
 def _divert(divert: Divert) -> tuple[str, object]:

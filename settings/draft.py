@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from .access_declarations import LimitsDeclaration, UserDeclaration
 from .configuration import KEYS, Configuration
 from .declarations import MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
 from .doubts import doubts_of
@@ -55,6 +56,8 @@ class Draft:
         self.exchanges: dict[tuple[str, str], ExchangeDeclaration] = {}
         self.diverts: dict[tuple[str, str], Divert] = {}
         self.vhosts: list[str] = []
+        self.limits: dict[str, LimitsDeclaration] = {}
+        self.users: dict[str, UserDeclaration] = {}
         self._warned: set[str] = set()
 
     # -- for loaders --------------------------------------------------------------------------------------------------
@@ -171,6 +174,29 @@ class Draft:
         if name != "/" and name not in self.vhosts:
             self.vhosts.append(name)
 
+    def limit_vhost(self, origin: Origin, name: str, limits: LimitsDeclaration) -> None:
+        """The limits of a virtual host; saying them again is saying the same."""
+        if self.limits.setdefault(name, limits) != limits:
+            self.fault(origin, "vhost", f"{shown(name)} stands already somewhere else, with other limits")
+
+    def add_user(self, user: UserDeclaration) -> None:
+        """A user; names are unique, and so are the virtual hosts of its permissions."""
+        earlier = self.users.setdefault(user.name, user)
+        if earlier is not user:
+            self.fault(user.origin, "user", f"{shown(user.name)} stands already at {earlier.origin}")
+        vhosts = [permission.vhost for permission in user.permissions]
+        for vhost in vhosts:
+            self.add_vhost(vhost)
+        if len(set(vhosts)) < len(vhosts):
+            self.fault(user.origin, "permission", f"user {shown(user.name)} has two for one virtual host")
+        places = [(topic.vhost, topic.exchange) for topic in user.topic_permissions]
+        if len(set(places)) < len(places):
+            self.fault(user.origin, "topic-permission", f"user {shown(user.name)} has two for one exchange")
+        for topic in user.topic_permissions:
+            if topic.vhost not in vhosts:
+                problem = f"user {shown(user.name)} has no [[user.permission]] in virtual host {shown(topic.vhost)}"
+                self.fault(user.origin, "topic-permission", problem)
+
     # -- the whole ----------------------------------------------------------------------------------------------------
 
     def finish(self) -> tuple[Configuration, list[Fault]]:
@@ -185,6 +211,8 @@ class Draft:
             tuple(self.diverts.values()),
             tuple(self.vhosts),
             MappingProxyType(self.said_at),
+            MappingProxyType(self.limits),
+            tuple(self.users.values()),
         )
         if not self.faults:
             self.warnings += doubts_of(configuration)

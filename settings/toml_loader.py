@@ -5,7 +5,7 @@ Source: interfaces page, "Configuration keys"; address-settings page 6.5.
 
 import re
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -15,10 +15,11 @@ from .draft import WILDCARD_KEYS, Draft, RawEntry
 from .faults import Origin, nearest
 from .fields import BY_NAME, ROUTING_TYPE
 from .toml_lines import Path, lines_of
+from .toml_users import read_user, read_vhost
 from .values import Reader, boolean, name_text, shown, texts, word_any_case
 
 #: Arrays of tables.
-ARRAYS = ("address-setting", "address", "divert", "vhost")
+ARRAYS = ("address-setting", "address", "divert", "vhost", "user")
 
 #: Every table that a file may have.
 TABLES = (*KEYS, "wildcard-addresses", *ARRAYS)
@@ -40,10 +41,12 @@ def load_toml(draft: Draft, file: str, content: str) -> None:
     except RecursionError:
         draft.fault(Origin(file, 1), "TOML", "nested too deep")
     else:
-        _Loader(draft, file, lines).document(document)
+        Loader(draft, file, lines).document(document)
 
 
-class _Loader:
+class Loader:
+    """Reads one document."""
+
     def __init__(self, draft: Draft, file: str, lines: Mapping[Path, int]) -> None:
         self.draft = draft
         self.file = file
@@ -100,11 +103,12 @@ class _Loader:
         if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
             self.draft.fault(self.at(table), table, f"expected tables [[{table}]]")
             return
-        readers = {
+        readers: dict[str, Callable[[Path, dict[str, Any]], None]] = {
             "address-setting": self.address_setting,
             "address": self.address,
             "divert": self.divert,
-            "vhost": self.vhost,
+            "vhost": lambda path, item: read_vhost(self, path, item),
+            "user": lambda path, item: read_user(self, path, item),
         }
         for index, item in enumerate(content):
             readers[table]((table, index), item)
@@ -235,14 +239,6 @@ class _Loader:
                     self.at(*path),
                 )
             )
-
-    def vhost(self, path: Path, item: dict[str, Any]) -> None:
-        name = self.required(path, item, "name")
-        for key in item:
-            if key != "name":
-                self.draft.unknown(self.at(*path, key), key, "[[vhost]]", ("name",))
-        if name is not None:
-            self.draft.add_vhost(name)
 
     # -- leaves -------------------------------------------------------------------------------------------------------
 

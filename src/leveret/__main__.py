@@ -3,6 +3,7 @@
 import argparse
 import json
 import logging
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,7 +18,16 @@ from .settings import Configuration, load_configuration
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
 
 #: Arguments of control commands that may stand without their names, in this order.
-UNNAMED = {"scheduled": ("action",), "explain": ("name",), "ring": ("queue", "size")}
+UNNAMED = {
+    "scheduled": ("action",),
+    "explain": ("name",),
+    "ring": ("queue", "size"),
+    "users": ("action", "name"),
+    "vhosts": ("action", "name"),
+    "permissions": ("action", "user", "configure", "write", "read"),
+    "topic-permissions": ("action", "user", "exchange", "write", "read"),
+    "definitions": ("action", "file"),
+}
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -70,7 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     ctl.add_argument("--certificate", metavar="FILE", help="with amqps: our own, if the broker wants one")
     ctl.add_argument("--key", metavar="FILE", help="of that certificate, unless it is in the same file")
     ctl.add_argument("--json", action="store_true", help="print JSON")
-    ctl.add_argument("command", help="status, queues, explain, ring, scheduled, reload")
+    ctl.add_argument("command", help=f"status, queues, reload, {', '.join(UNNAMED)}")
     ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="explain NAME; ring QUEUE SIZE; or NAME=VALUE")
     ctl.add_argument("--vhost", default=None, help="the virtual host that the command is about (vhost=...)")
     ctl.set_defaults(run=_ctl)
@@ -104,11 +114,13 @@ def _serve(options: argparse.Namespace) -> int:
     listen, problems = _addresses(options.listen or configuration.value("broker", "listen"), configuration)
     where = "leveret: --listen" if options.listen else f"{_said_at(configuration, 'listen')}: listen:"
     faults += [*tls.faults, *(f"{where} {problem}" for problem in problems)]
+    definitions, more = (None, []) if faults else _load_definitions(configuration)
+    faults += more
     if faults:
         print("\n".join(faults), file=sys.stderr)
         return EXIT_UNUSABLE
     data = None if options.memory else options.data or configuration.value("broker", "data")
-    return serve(ServeOptions(configuration, listen, data, load if options.config else None, watch, tls))
+    return serve(ServeOptions(configuration, listen, data, load if options.config else None, watch, tls, definitions))
 
 
 def _addresses(texts: Sequence[str], configuration: Configuration) -> tuple[list[Address], list[str]]:
@@ -145,20 +157,41 @@ def _with_profile(configuration: Configuration, profile: str) -> tuple[Configura
 def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     """The configuration of some files, and every fault as a line: also those that only a broker finds."""
     from .configured import faults_of
+    from .configured_users import open_secrets
 
     texts: list[tuple[str, str]] = []
+    is_private: dict[str, bool] = {}
     unreadable: list[str] = []
     for name in names:
         try:
             with open(name, encoding="utf-8") as file:
                 texts.append((name, file.read()))
+                # Where there are no such modes, nothing is known against the file.
+                is_private[name] = os.name != "posix" or not os.fstat(file.fileno()).st_mode & 0o077
         except OSError as error:
             unreadable.append(f"{name}:1: FILE: cannot be read: {error.strerror}")
         except UnicodeDecodeError:
             unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
     configuration, faults = load_configuration(texts)
-    lines = unreadable + [str(fault) for fault in faults]
+    lines = unreadable + [str(fault) for fault in faults] + open_secrets(configuration, is_private)
     return configuration, lines or faults_of(configuration)
+
+
+def _load_definitions(configuration: Configuration) -> tuple[object, list[str]]:
+    """The document that `definitions` names, and what is wrong with it; None when there is no such key."""
+    from .definitions import faults_of_definitions
+
+    name = configuration.value("broker", "definitions")
+    if name is None:
+        return None, []
+    try:
+        with open(name, encoding="utf-8") as file:
+            document = json.load(file)
+    except OSError as error:
+        return None, [f"{name}:1: FILE: cannot be read: {error.strerror}"]
+    except (ValueError, RecursionError):
+        return None, [f"{name}:1: FILE: is not JSON"]
+    return document, [f"{name}:1: {fault}" for fault in faults_of_definitions(configuration, document)]
 
 
 # -- check ----------------------------------------------------------------------------------------------------------
@@ -172,6 +205,8 @@ def _check(options: argparse.Namespace) -> int:
     _, problems = _addresses(configuration.value("broker", "listen"), configuration)
     where = _said_at(configuration, "listen")
     faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
+    if not faults:
+        faults += _load_definitions(configuration)[1]
     if faults:
         print("\n".join(faults))
         return EXIT_UNUSABLE
@@ -187,7 +222,7 @@ def _check(options: argparse.Namespace) -> int:
 def _ctl(options: argparse.Namespace) -> int:
     from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
 
-    arguments: dict[str, str] = {} if options.vhost is None else {"vhost": options.vhost}
+    arguments: dict[str, Any] = {} if options.vhost is None else {"vhost": options.vhost}
     unnamed = list(UNNAMED.get(options.command, ()))
     for item in options.arguments:
         name, equals, value = item.partition("=")
@@ -198,6 +233,7 @@ def _ctl(options: argparse.Namespace) -> int:
             return EXIT_UNUSABLE
         arguments[name] = value
     try:
+        _read_what_is_not_said(options.command, arguments)
         files = (options.ca, options.certificate, options.key)
         context = tls_context(*files) if any(files) else None
         result = request(options.url or DEFAULT_URL, options.command, arguments, context=context)
@@ -208,7 +244,28 @@ def _ctl(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
+def _read_what_is_not_said(command: str, arguments: dict[str, Any]) -> None:
+    """A password from the terminal or standard input: the command line is for everybody to see. A file by its name."""
+    from getpass import getpass
+
+    from .control_client import ControlFailed
+
+    wants_password = command == "users" and arguments.get("action") in ("add", "passwd")
+    if wants_password and not {"password", "password-hash"} & arguments.keys():
+        line = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline()
+        arguments["password"] = line.rstrip("\r\n")
+    if command == "definitions" and "file" in arguments:
+        name = arguments.pop("file")
+        try:
+            with open(name, encoding="utf-8") as file:
+                arguments["definitions"] = json.load(file)
+        except (OSError, ValueError, RecursionError) as error:
+            raise ControlFailed(f"{name}: {getattr(error, 'strerror', None) or 'is not JSON'}") from None
+
+
 def _as_text(result: Any, command: str) -> str:
+    if command == "definitions" and "imported" not in result:
+        return json.dumps(result, indent=2)
     if command == "explain":
         return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
     if isinstance(result, list):

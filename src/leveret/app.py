@@ -16,9 +16,11 @@ import trio
 
 from .addresses import Address, AddressTaken, bind, url_of
 from .amqp_frontend.options import FrontendOptions
+from .command_arguments import CommandError
 from .configured import ConfiguredObjects, Report, broker_options
-from .control import EXCHANGE, CommandError, ControlTable
-from .engine import Broker, User, Users, hash_password
+from .configured_users import DEFAULT_GUEST
+from .control import EXCHANGE, ControlTable
+from .engine import Broker, Users
 from .file_watch import FileWatch, marks_of
 from .journal import JournalError
 from .keeper import Keeper
@@ -48,6 +50,7 @@ class ServeOptions:
 
     `load` reads the configuration files again: (configuration, faults). `watch` knows them as they were before.
     `tls`: what the configuration's `[tls]` came to.
+    `definitions`: a document in RabbitMQ's form, without faults, taken in at the start.
     """
 
     configuration: Configuration
@@ -56,12 +59,13 @@ class ServeOptions:
     load: Callable[[], tuple[Configuration, list[str]]] | None = None
     watch: FileWatch | None = None
     tls: TlsFiles = NO_TLS
+    definitions: object = None
     ready: Callable[[str], None] = field(default=lambda line: print(line, flush=True))
 
 
 def default_users() -> Users:
     """guest / guest: administrator, from loopback only."""
-    return Users([User("guest", hash_password("guest", b"\0\0\0\0"), frozenset({"administrator"}), loopback_only=True)])
+    return Users([DEFAULT_GUEST])
 
 
 def frontend_options(configuration: Configuration, tls: TlsFiles = NO_TLS) -> FrontendOptions:
@@ -166,7 +170,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     )
     broker = Broker(
         SystemClock(),
-        default_users(),
+        Users() if configuration.users else default_users(),
         services={EXCHANGE: control.handle},
         settings=configuration.repository,
         options=broker_options(configuration),
@@ -179,6 +183,9 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     _log(objects.apply(configuration))
+    if options.definitions is not None:
+        taken = control.definitions.take_in(options.definitions)
+        _log(Report(warnings=tuple(taken["remarks"])))
     current = _Current(configuration, options.tls)
     runtime = Runtime(broker, keeper.commit if keeper is not None else None)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .amqp_frontend.replies import reply_for
+from .configured_users import ConfiguredUsers, faults_of_users
 from .engine import Broker, BrokerOptions, ManualClock, MessageAddress, Queue, VirtualHost
 from .engine.arguments import ARGUMENTS
 from .engine.errors import EngineError
@@ -68,6 +69,7 @@ class ConfiguredObjects:
         self._exchanges: dict[Key, _ManagedExchange] = {}
         self._diverts: dict[Key, Divert] = {}
         self._vhosts: set[str] = set()
+        self._users = ConfiguredUsers(broker)
         self._done: list[str] = []
         self._lost: list[str] = []
         self._remarks: dict[str, None] = {}  # of this application; those of the one before are not said again
@@ -88,6 +90,7 @@ class ConfiguredObjects:
         self.configuration = configuration
         broker.replace_settings(configuration.repository, broker_options(configuration))
         created = [self._vhost(name) for name in configuration.vhosts]
+        self._done += self._users.apply(configuration)
         exchanges_made = [self._exchange(exchange) for exchange in configuration.exchanges]
         queues_made = [self._queue(queue) for queue in configuration.queues]
         self._tell_created(sum(created), sum(exchanges_made), sum(queues_made))
@@ -291,6 +294,8 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         legacy_hornetq_headers=broker("legacy-hornetq-headers"),
         address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
         delays_everywhere=broker("profile") == "leveret",
+        queues_max=configuration.value("limits", "queues"),
+        bindings_max=configuration.value("limits", "bindings"),
     )
 
 
@@ -311,7 +316,7 @@ def faults_of(configuration: Configuration) -> list[str]:
         except EngineError as error:
             key = vars(error).get("key", "queue")
             found.append((queue.origin_of(key), f"{key}: {text_of(error)}"))
-    return [f"{origin}: {text}" for origin, text in sorted(found)]
+    return [f"{origin}: {text}" for origin, text in sorted(found)] + faults_of_users(configuration)
 
 
 def set_ring_size(queue: Queue, size: int) -> None:

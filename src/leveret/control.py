@@ -12,7 +12,10 @@ from dataclasses import asdict
 from typing import Any
 
 from . import __version__
+from .command_arguments import CommandError, no_arguments, number
 from .configured import ConfiguredObjects, Report, set_ring_size
+from .control_access import AccessCommands
+from .definitions import Definitions
 from .engine import Broker, Envelope, Queue, VirtualHost
 from .engine.content import PLAIN, ContentError, PropertyValue, decode_properties, encode_header
 from .running import explain_running
@@ -30,10 +33,6 @@ LISTED_MAX = 1000
 Command = Callable[[dict[str, Any]], Any]
 
 
-class CommandError(Exception):
-    """The command cannot be done; the message is for the operator."""
-
-
 class ControlTable:
     """Commands by name. `reload` and `edge_status` belong to the composition root."""
 
@@ -45,6 +44,7 @@ class ControlTable:
         self._reload = reload
         self._edge_status = edge_status
         self._started_ms = 0
+        self.definitions = Definitions(lambda: self.broker)
         self.commands: dict[str, Command] = {
             "status": self._status,
             "queues": self._queues,
@@ -52,6 +52,8 @@ class ControlTable:
             "ring": self._ring,
             "scheduled": self._scheduled,
             "reload": self._reload_command,
+            **AccessCommands(lambda: self.broker).commands,
+            "definitions": self.definitions.command,
         }
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
@@ -112,7 +114,7 @@ class ControlTable:
     # -- commands ---------------------------------------------------------------------------------------------------
 
     def _status(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        _no_arguments("status", arguments)
+        no_arguments("status", arguments)
         statistics = self.broker.statistics()
         return {
             "product": "leveret",
@@ -133,7 +135,7 @@ class ControlTable:
 
     def _queues(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         wanted = arguments.pop("vhost", None)
-        _no_arguments("queues", arguments)
+        no_arguments("queues", arguments)
         if wanted is not None and wanted not in self.broker.virtual_hosts:
             raise CommandError(f"no virtual host {wanted!r}")
         return [
@@ -158,7 +160,7 @@ class ControlTable:
     def _explain(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         """`name` of a queue or address, `vhost`: every setting with its value and the rule that gave it."""
         name, vhost = arguments.pop("name", None), arguments.pop("vhost", None)
-        _no_arguments("explain", arguments)
+        no_arguments("explain", arguments)
         if not isinstance(name, str) or not name:
             raise CommandError("explain: expected the name of a queue or address")
         if vhost is not None and (not isinstance(vhost, str) or vhost not in self.broker.virtual_hosts):
@@ -171,8 +173,8 @@ class ControlTable:
         """`queue`, `vhost`, `size` (-1: no ring): resize a ring. Nothing is deleted now (address-settings page 4.3)."""
         queue = self._queue_named(arguments.pop("vhost", "/"), arguments.pop("queue", None))
         said = arguments.pop("size", None)
-        _no_arguments("ring", arguments)
-        size = -1 if str(said) == "-1" else _number("size", said)
+        no_arguments("ring", arguments)
+        size = -1 if str(said) == "-1" else number("size", said)
         if not (size == -1 or 1 <= size <= LONG_MAX):
             raise CommandError(f"size must be -1 or a number from 1, not {said!r}")
         if size > 0:
@@ -188,7 +190,7 @@ class ControlTable:
         action = arguments.pop("action", "list")
         queue = self._queue_named(arguments.pop("vhost", "/"), arguments.pop("queue", None))
         if action == "list":
-            _no_arguments("scheduled list", arguments)
+            no_arguments("scheduled list", arguments)
             clock = self.broker.clock
             now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
             return [
@@ -202,16 +204,16 @@ class ControlTable:
                 }
                 for due_ns, message in queue.scheduled.entries()[:LISTED_MAX]
             ]
-        id_ = _number("id", arguments.pop("id", None))
+        id_ = number("id", arguments.pop("id", None))
         if action == "reschedule":
-            is_done = queue.reschedule(id_, _number("delay", arguments.pop("delay", None)))
+            is_done = queue.reschedule(id_, number("delay", arguments.pop("delay", None)))
         elif action == "fire":
             is_done = queue.fire(id_)
         elif action == "cancel":
             is_done = queue.cancel_scheduled(id_)
         else:
             raise CommandError(f"scheduled: unknown action {action!r}, expected list, fire, cancel or reschedule")
-        _no_arguments(f"scheduled {action}", arguments)
+        no_arguments(f"scheduled {action}", arguments)
         if not is_done:
             raise CommandError(f"no message {id_} waits in queue {queue.name!r}")
         return {"id": id_, "done": action}
@@ -225,23 +227,10 @@ class ControlTable:
         return found.queues[name]
 
     def _reload_command(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        _no_arguments("reload", arguments)
+        no_arguments("reload", arguments)
         if self._reload is None:
             raise CommandError("this broker was started without configuration files")
         report = self._reload()
         if report.faults:
             raise CommandError("nothing was changed:\n" + "\n".join(report.faults))
         return {"reloaded": True, "done": report.done, "warnings": report.warnings}
-
-
-def _number(name: str, value: object) -> int:
-    """A count from JSON, or from the command line's text."""
-    text = str(value)
-    if isinstance(value, bool) or not text.isascii() or not text.isdigit() or len(text) > 18:
-        raise CommandError(f"{name} must be a number, not {value!r}")
-    return int(text)
-
-
-def _no_arguments(command: str, arguments: dict[str, Any]) -> None:
-    if arguments:
-        raise CommandError(f"{command}: unknown argument {next(iter(arguments))!r}")

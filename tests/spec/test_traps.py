@@ -16,16 +16,17 @@ from spec_broker import SpecBroker, close_of, expect_channel_close, expect_conne
 TRAPS = range(1, 87)
 VIRTUAL_TIME = "shown on virtual time, in tests/amqp_frontend/test_limits.py"
 REPLY_TO = "direct reply-to"
-USERS = "users with permissions other than guest's"
+PERMISSIONS = "tests/spec/test_permissions.py, which has the users for it"
+DELETIONS = "the rows forced-user-deleted and forced-vhost-deleted of test_error_cases.py"
 STREAM = "queue type stream"
 HTTP = "HTTP API"
 LATER: dict[int, str] = {
     **dict.fromkeys((52, 53, 54, 58), VIRTUAL_TIME),
     63: "alternate exchanges",
     **dict.fromkeys((67, 68), REPLY_TO),
-    **dict.fromkeys((69, 70, 71), USERS),
+    **dict.fromkeys((69, 70, 71), PERMISSIONS),
     75: "flow control; we go on reading (a deviation: acks pass, publishes are parked)",
-    76: "deleting users and virtual hosts while they are in use",
+    76: DELETIONS,
     **dict.fromkeys((81, 82), STREAM),
     **dict.fromkeys((83, 84, 85), HTTP),
     86: "policies",

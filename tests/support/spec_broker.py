@@ -3,28 +3,45 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rawclient import Client, Eof, Method
 
+from leveret.control_client import request
 from leveret.interop import peers
 
 # A refused login is answered after 3 s; the table does not want to wait.
 CONFIGURATION = "[broker]\nrefused-login-delay = 0\n"
+#: Users, permissions, virtual hosts and limits of the rows, in the one form that both brokers read.
+DEFINITIONS = Path(__file__).resolve().parents[1] / "spec" / "definitions.json"
+#: rabbitmqctl's word -> our command and its arguments.
+AS_CONTROL: dict[str, Callable[..., tuple[str, dict[str, Any]]]] = {
+    "add_vhost": lambda name: ("vhosts", {"action": "add", "name": name}),
+    "delete_vhost": lambda name: ("vhosts", {"action": "delete", "name": name}),
+    "add_user": lambda name, password: ("users", {"action": "add", "name": name, "password": password}),
+    "delete_user": lambda name: ("users", {"action": "delete", "name": name}),
+    "set_permissions": lambda _, vhost, user, configure, write, read: (
+        "permissions",
+        {"action": "set", "vhost": vhost, "user": user, "configure": configure, "write": write, "read": read},
+    ),
+}
 RABBITMQ_MESSAGE_SIZE_MAX = 134_217_728
 
 
 class SpecBroker:
     """A broker on a port, the connections that a case opened, and the objects that it declared."""
 
-    def __init__(self, host: str, port: int, *, is_rabbitmq: bool) -> None:
+    def __init__(self, host: str, port: int, *, is_rabbitmq: bool, peer: peers.Peer | None = None) -> None:
         self.host = host
         self.port = port
+        self.peer = peer  # None: somebody else's, where nobody does what operators do
         self.is_rabbitmq = is_rabbitmq
         self._clients: list[Client] = []
+        self._ruling: threading.Thread | None = None
 
     def connect(self) -> Client:
         """A bare TCP connection; nothing was said yet."""
@@ -40,8 +57,25 @@ class SpecBroker:
             client.call("channel.open", channel=channel)
         return client
 
+    def rule(self, *words: str) -> None:
+        """What an operator does: rabbitmqctl's words or, with the same meaning, those of `leveret ctl`."""
+        assert self.peer is not None
+        if self.is_rabbitmq:
+            peers.rabbitmqctl(self.peer, *words)
+            return
+        command, arguments = AS_CONTROL[words[0]](*words[1:])
+        request(f"amqp://guest:guest@{self.host}:{self.port}/", command, arguments)
+
+    def rule_meanwhile(self, *words: str) -> None:
+        """As `rule`, while the case reads on: RabbitMQ does not wait long for an answer to its goodbye."""
+        self._ruling = threading.Thread(target=self.rule, args=words)
+        self._ruling.start()
+
     def clean_up(self) -> None:
         """End the connections of the case and delete what it declared."""
+        if self._ruling is not None:
+            self._ruling.join()
+            self._ruling = None
         declared = [thing for client in self._clients for thing in client.declared]
         for client in self._clients:
             _end(client)
@@ -77,13 +111,13 @@ def spec_broker(directory: Path, configuration: str = "") -> Iterator[SpecBroker
     if port:
         yield SpecBroker(peers.LOOPBACK, int(port), is_rabbitmq=is_rabbitmq)
     elif is_rabbitmq:
-        with peers.rabbitmq() as peer:
-            yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=True)
+        with peers.rabbitmq(config=f"load_definitions = {DEFINITIONS}\n") as peer:
+            yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=True, peer=peer)
     else:
         file = directory / "spec.toml"
-        file.write_text(CONFIGURATION + configuration)
+        file.write_text(CONFIGURATION + f"definitions = '{DEFINITIONS}'\n" + configuration)
         with peers.leveret("--config", str(file)) as peer:
-            yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=False)
+            yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=False, peer=peer)
 
 
 def close_of(method: Method) -> tuple[int, str, int, int]:

@@ -1,0 +1,56 @@
+"""Clients that an operator sends away, and virtual hosts that go: a slice at the end of each turn (rulings 5).
+
+Answers of the turn are out by then, so that one who deletes himself hears that it was done.
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .errors import EngineError, VirtualHostDeleted
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .virtual_host import VirtualHost
+
+#: In one slice (about 5 ms).
+CLIENTS_SLICE = 50
+QUEUES_SLICE = 200
+
+
+class Departures:
+    """`pending` while there is something left to do. The queues of a virtual host go when all clients are gone."""
+
+    __slots__ = ("_clients", "_vhosts", "pending")
+
+    def __init__(self) -> None:
+        self.pending = False  # a plain attribute: each turn looks at it
+        self._clients: deque[tuple[Client, EngineError]] = deque()
+        self._vhosts: deque[VirtualHost] = deque()
+
+    def expel(self, client: "Client", error: EngineError) -> None:
+        """Send a client away; the error is what it hears."""
+        self._clients.append((client, error))
+        self.pending = True
+
+    def condemn(self, vhost: "VirtualHost", clients: "Iterable[Client]") -> None:
+        """Take a virtual host down that nobody can find any more."""
+        for client in clients:
+            self.expel(client, VirtualHostDeleted(vhost=vhost.name))
+        self._vhosts.append(vhost)
+        self.pending = True
+
+    def finish(self, vhost: str) -> None:
+        """What is left of a virtual host of that name goes now: another one of its name is to come."""
+        while any(one.name == vhost for one in self._vhosts):
+            self.work()
+
+    def work(self) -> None:
+        """One slice."""
+        for _ in range(min(CLIENTS_SLICE, len(self._clients))):
+            client, error = self._clients.popleft()
+            if not client.closed:
+                client.expel(error)
+        if self._vhosts and not self._clients and self._vhosts[0].take_down(QUEUES_SLICE):
+            self._vhosts.popleft()
+        self.pending = bool(self._clients or self._vhosts)

@@ -1,0 +1,72 @@
+"""Password hashes in RabbitMQ's formats: a salt of four octets, then the digest of salt and password.
+
+Source: behaviour page 3.15; rabbit_password_hashing_sha256, _sha512, _md5.
+"""
+
+import base64
+import binascii
+import hashlib
+import hmac
+from dataclasses import dataclass
+
+SALT_SIZE = 4
+SHA256 = "rabbit_password_hashing_sha256"
+
+#: Name in definitions -> (name in hashlib, octets of the digest).
+ALGORITHMS = {
+    SHA256: ("sha256", 32),
+    "rabbit_password_hashing_sha512": ("sha512", 64),
+    "rabbit_password_hashing_md5": ("md5", 16),
+}
+
+
+@dataclass(slots=True, frozen=True)
+class PasswordHash:
+    """`octets`: salt and digest; empty: no password is right. Never shown whole: `repr` is safe for logs."""
+
+    octets: bytes = b""
+    algorithm: str = SHA256
+
+    def __repr__(self) -> str:
+        return f"PasswordHash({'...' if self.octets else 'none'}, {self.algorithm})"
+
+    def is_right(self, password: str) -> bool:
+        """Whether this is the password. Takes as long whether it is, is not, or there is none."""
+        salt = self.octets[:SALT_SIZE] or bytes(SALT_SIZE)
+        return hmac.compare_digest(_octets(password, salt, self.algorithm), self.octets) and password != ""
+
+    def text(self) -> str:
+        """As definitions have it: base64."""
+        return base64.b64encode(self.octets).decode()
+
+
+NO_PASSWORD = PasswordHash()
+
+
+def hash_password(password: str, salt: bytes, algorithm: str = SHA256) -> PasswordHash:
+    """The hash to keep. An empty password is never right."""
+    assert len(salt) == SALT_SIZE
+    return PasswordHash(_octets(password, salt, algorithm), algorithm) if password else NO_PASSWORD
+
+
+def read_password_hash(text: str, algorithm: str = SHA256) -> PasswordHash:
+    """A hash out of definitions or a configuration; empty text: no login by password.
+
+    Raises: ValueError, which does not show the text.
+    """
+    if algorithm not in ALGORITHMS:
+        raise ValueError(f"one of {', '.join(ALGORITHMS)}")
+    if not text:
+        return NO_PASSWORD
+    try:
+        octets = base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        octets = b""
+    size = SALT_SIZE + ALGORITHMS[algorithm][1]
+    if len(octets) != size:
+        raise ValueError(f"the base64 text of {size} octets ({SALT_SIZE} of salt, then {algorithm.rpartition('_')[2]})")
+    return PasswordHash(octets, algorithm)
+
+
+def _octets(password: str, salt: bytes, algorithm: str) -> bytes:
+    return salt + hashlib.new(ALGORITHMS[algorithm][0], salt + password.encode(errors="surrogatepass")).digest()

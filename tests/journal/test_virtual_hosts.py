@@ -1,0 +1,63 @@
+"""A virtual host that was deleted does not come back with a restart, nor does anything that was in it."""
+
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Broker, Envelope, ManualClock, User
+from leveret.engine.content import PLAIN, encode_header
+from leveret.journal import Journal, JournalOptions
+from leveret.journal.recorder import Recorder
+from leveret.journal.restore import restore
+
+
+class Restarted:
+    """A broker on the same files, again and again."""
+
+    def __init__(self) -> None:
+        self.files = SimulatedFiles()
+        self.start()
+
+    def start(self) -> None:
+        """From what the files hold."""
+        clock = ManualClock()
+        self.broker = Broker(clock)
+        options = JournalOptions(segment_size=100_000, preallocate_size=0)
+        self.journal = Journal.open("data", clock, options, files=self.files, threaded=False, new_id=bytes(16))
+        restore(self.broker, self.journal, Recorder(self.broker, self.journal, counts_max=-1))
+
+    def again(self) -> None:
+        """Everything safe, then a restart."""
+        while self.broker.end_turn():
+            self.journal.commit()
+        self.journal.commit()
+        assert self.journal.wait(self.journal.next_lsn)
+        self.journal.close()
+        self.start()
+
+    def furnish(self) -> None:
+        """The virtual host `v` with an exchange, a queue bound to it, and a message."""
+        vhost = self.broker.create_virtual_host("v")
+        vhost.declare_exchange("e", "topic", durable=True, auto_delete=True)
+        vhost.declare_queue("q", client=None, durable=True)
+        vhost.bind_queue("q", "e", "#", {})
+        session = self.broker.connect("v", User("u"), name="c", flush=lambda: None).open_session()
+        blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
+        session.publish(vhost.route("e", "k", User("u")), Envelope("e", "k"), [blob], mandatory=False)
+
+
+def test_it_comes_back_until_it_is_deleted() -> None:
+    """With its queue and message; and then without, also under the same name."""
+    one = Restarted()
+    one.furnish()
+    one.again()
+    assert list(one.broker.virtual_hosts["v"].queues) == ["q"]
+    one.broker.delete_virtual_host("v")
+    one.again()
+    assert "v" not in one.broker.virtual_hosts
+    one.furnish()
+    one.broker.delete_virtual_host("v")
+    vhost = one.broker.create_virtual_host("v")  # in the same turn: what is left of the old one goes first
+    vhost.declare_queue("q", client=None, durable=True)
+    one.again()
+    vhost = one.broker.virtual_hosts["v"]
+    assert list(vhost.queues) == ["q"] and "e" not in vhost.exchanges
+    assert len(vhost.queues["q"].ready) == 0

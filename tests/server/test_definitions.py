@@ -1,0 +1,301 @@
+"""Definitions in RabbitMQ's JSON: there and back, twice is once, all or nothing, whatever is in the file."""
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.configured_users import DEFAULT_GUEST
+from leveret.control import ControlTable
+from leveret.definitions_reader import DefinitionsFault
+from leveret.engine import Broker, ManualClock, Users
+from leveret.engine.field_table import Field
+from leveret.interop import peers
+from leveret.json_arguments import json_of, table_of
+
+#: As RabbitMQ 3.10.8 exports it, shortened.
+RABBIT: dict[str, Any] = {
+    "rabbit_version": "3.10.8",
+    "rabbitmq_version": "3.10.8",
+    "product_name": "RabbitMQ",
+    "product_version": "3.10.8",
+    "users": [
+        {
+            "name": "shop",
+            "password_hash": "kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR",
+            "hashing_algorithm": "rabbit_password_hashing_sha256",
+            "tags": ["management"],
+            "limits": {"max-connections": 10},
+        },
+        {"name": "old", "password_hash": "", "hashing_algorithm": "rabbit_password_hashing_sha256", "tags": "a,b"},
+    ],
+    "vhosts": [{"name": "/"}, {"name": "shop", "limits": [], "metadata": {"description": "", "tags": []}}],
+    "permissions": [{"user": "shop", "vhost": "shop", "configure": "^(?!amq\\.).*", "write": ".*", "read": ".*"}],
+    "topic_permissions": [
+        {"user": "shop", "vhost": "shop", "exchange": "events", "write": "^{username}\\.", "read": ".*"}
+    ],
+    "parameters": [
+        {"vhost": "shop", "component": "vhost-limits", "name": "limits", "value": {"max-queues": 100}},
+        {"vhost": "/", "component": "federation-upstream", "name": "up", "value": {"uri": "amqp://elsewhere"}},
+    ],
+    "global_parameters": [{"name": "cluster_name", "value": "rabbit@here"}],
+    "policies": [
+        {
+            "vhost": "shop",
+            "name": "ttl",
+            "pattern": "^t",
+            "apply-to": "queues",
+            "definition": {"message-ttl": 1000},
+            "priority": 0,
+        }
+    ],
+    "queues": [
+        {"name": "orders", "vhost": "shop", "durable": True, "auto_delete": False, "arguments": {"x-max-length": 5}},
+        {
+            "name": "amq.gen-Xa2",
+            "vhost": "/",
+            "durable": False,
+            "auto_delete": True,
+            "arguments": {"x-queue-type": "classic"},
+        },
+    ],
+    "exchanges": [
+        {
+            "name": "events",
+            "vhost": "shop",
+            "type": "topic",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {"alternate-exchange": "lost"},
+        },
+        {
+            "name": "amq.direct",
+            "vhost": "shop",
+            "type": "direct",
+            "durable": True,
+            "auto_delete": False,
+            "internal": False,
+            "arguments": {},
+        },
+    ],
+    "bindings": [
+        {
+            "source": "events",
+            "vhost": "shop",
+            "destination": "orders",
+            "destination_type": "queue",
+            "routing_key": "order.#",
+            "arguments": {},
+        },
+        {
+            "source": "amq.headers",
+            "vhost": "shop",
+            "destination": "events",
+            "destination_type": "exchange",
+            "routing_key": "",
+            "arguments": {"x-match": "all", "kind": "order", "weights": [1, 2.5, True, None, {"deep": "yes"}]},
+        },
+    ],
+}
+
+
+def table_for(broker: Broker | None = None) -> ControlTable:
+    """The control table of a broker with the default guest."""
+    table = ControlTable()
+    table.attach(broker or Broker(ManualClock(), Users([DEFAULT_GUEST])))
+    return table
+
+
+def imported(document: Any) -> ControlTable:
+    """A broker that took this in."""
+    table = table_for()
+    table.definitions.take_in(document)
+    return table
+
+
+def test_a_file_of_rabbitmq_is_taken_in() -> None:
+    """Users with their hashes, permissions, limits, objects with typed arguments."""
+    table = imported(RABBIT)
+    broker = table.broker
+    shop, old = broker.users.find("shop"), broker.users.find("old")
+    assert shop is not None and old is not None
+    assert shop.password.is_right("test12") and not old.password.is_right("")
+    assert (shop.tags, old.tags, shop.max_connections) == ({"management"}, {"a", "b"}, 10)
+    assert shop.may("configure", "queue", "mine", "shop") and not shop.may("configure", "queue", "amq.x", "shop")
+    vhost = broker.virtual_hosts["shop"]
+    assert vhost.limits.max_queues == 100
+    assert vhost.queues["orders"].arguments == {"x-max-length": Field("I", 5)}
+    assert vhost.exchanges["events"].type == "topic"
+    assert [binding.routing_key for binding in vhost.queues["orders"].incoming] == ["order.#"]
+    assert [binding.source.name for binding in vhost.exchanges["events"].incoming] == ["amq.headers"]
+    assert "amq.gen-Xa2" in broker.virtual_hosts["/"].queues
+
+
+def test_what_is_exported_is_what_was_imported() -> None:
+    """All of it: also the sections that have no effect here."""
+    exported = imported(RABBIT).definitions.export()
+    json.dumps(exported)
+    for section in ("parameters", "global_parameters", "policies", "queues", "bindings", "topic_permissions"):
+        theirs, ours = ([json.dumps(one, sort_keys=True) for one in page[section]] for page in (RABBIT, exported))
+        assert sorted(theirs) == sorted(ours), section
+    assert exported["exchanges"] == RABBIT["exchanges"][:1]
+    assert RABBIT["users"][0] in exported["users"]
+    assert RABBIT["permissions"][0] in exported["permissions"]
+
+
+def test_twice_is_once_and_from_one_broker_to_the_next() -> None:
+    """Importing again, or importing an export, changes nothing."""
+    table = imported(RABBIT)
+    first = table.definitions.export()
+    table.definitions.take_in(RABBIT)
+    table.definitions.take_in(first)
+    assert table.definitions.export() == first
+    assert imported(first).definitions.export() == first
+
+
+def test_passwords_in_clear_are_hashed_once() -> None:
+    """The second import of the same password keeps the hash."""
+    document = {"users": [{"name": "a", "password": "p", "tags": ""}]}
+    table = imported(document)
+    first = table.definitions.export()
+    assert "password" not in first["users"][1] and first["users"][1]["password_hash"]
+    table.definitions.take_in(document)
+    assert table.definitions.export() == first
+
+
+def test_an_import_adds_and_never_deletes() -> None:
+    """What the file does not name stays; a queue that is there otherwise stays as it is, and is remarked on."""
+    table = imported(RABBIT)
+    other = copy.deepcopy(RABBIT["queues"][0])
+    other["arguments"] = {"x-max-length": 6}
+    answer = table.definitions.take_in({"queues": [other]})
+    assert answer["imported"]["queues"] == 1
+    (remark,) = answer["remarks"]
+    assert remark.startswith("queue 'orders' stays as it is: inequivalent arg 'x-max-length'")
+    assert table.broker.virtual_hosts["shop"].queues["orders"].arguments == {"x-max-length": Field("I", 5)}
+    assert table.broker.users.find("shop") is not None
+
+
+def wrong(section: str, **fields: Any) -> dict[str, Any]:
+    """RABBIT with another entry behind those of a section."""
+    document = copy.deepcopy(RABBIT)
+    document[section].append({**copy.deepcopy(RABBIT[section][0]), **fields})
+    return document
+
+
+@pytest.mark.parametrize(
+    "document, fault",
+    [
+        ([], "definitions: expected an object"),
+        ({"users": {}}, "users: expected a list"),
+        ({"users": ["x"]}, "users[0]: expected an object"),
+        (wrong("users", name=""), "users[2]: name: expected text"),
+        (wrong("users", name="x" * 300), "users[2]: name: longer than 255 octets"),
+        (wrong("users", name="\ud800"), "users[2]: "),
+        (wrong("users", password_hash="abc"), "users[2]: password_hash: expected the base64 text"),
+        (wrong("users", hashing_algorithm="rot13"), "users[2]: password_hash: expected one of"),
+        (wrong("users", tags=[1]), "users[2]: tags must be a list of words"),
+        (wrong("users", limits={"max-channels": "many"}), "users[2]: max-channels: expected a number"),
+        (wrong("permissions", user="nobody"), "permissions[1]: no user 'nobody'"),
+        (wrong("permissions", vhost="nowhere"), "permissions[1]: no virtual host 'nowhere'"),
+        (wrong("permissions", read="("), "permissions[1]: missing )"),
+        (wrong("permissions", read="(a)\\1"), "permissions[1]: a back-reference"),
+        (wrong("permissions", read=None), "permissions[1]: read: expected text"),
+        (wrong("topic_permissions", vhost="/"), "topic_permissions[1]: user 'shop' has no permissions in"),
+        (wrong("parameters", value={"max-queues": True}), "parameters[2]: max-queues: expected a number"),
+        (wrong("policies", vhost="nowhere"), "policies[1]: no virtual host"),
+        (wrong("queues", arguments={"x-max-length": -1}), "queues[2]: inequivalent arg"),
+        (wrong("queues", name="q", arguments={"x-max-length": -1}), "queues[2]: invalid arg 'x-max-length'"),
+        (wrong("queues", name="q", arguments={"x": 2**70}), "queues[2]: arguments: expected integers of 64 bits"),
+        (wrong("queues", name="q", durable="yes"), "queues[2]: durable: expected true or false"),
+        (wrong("exchanges", name="e", type="x-nope"), "exchanges[2]: invalid exchange type 'x-nope'"),
+        (wrong("exchanges", name="amq.new"), "exchanges[2]: exchange name 'amq.new' contains reserved prefix"),
+        (wrong("bindings", source="nothing"), "bindings[2]: no exchange 'nothing'"),
+        (wrong("bindings", destination="nothing"), "bindings[2]: no queue 'nothing'"),
+        (wrong("bindings", destination_type="shelf"), "bindings[2]: destination_type: 'shelf' is not right"),
+    ],
+)
+def test_one_fault_and_nothing_is_changed(document: Any, fault: str) -> None:
+    """Every fault with its place; the broker is as it was."""
+    table = table_for()
+    before = table.definitions.export()
+    with pytest.raises(DefinitionsFault) as refused:
+        table.definitions.take_in(document)
+    assert any(line.startswith(fault) for line in refused.value.faults), refused.value.faults
+    assert table.definitions.export() == before
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=9),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=9), inner, max_size=3),
+    max_leaves=12,
+)
+_SECTIONS = st.sampled_from([*RABBIT, "else"])
+
+
+@given(st.dictionaries(_SECTIONS, st.lists(_JSON, max_size=3) | _JSON, max_size=4), st.data())
+def test_any_json_is_taken_in_or_refused(document: dict[str, Any], data: st.DataObject) -> None:
+    """No other error comes of it, and no half-done import."""
+    entry = copy.deepcopy(RABBIT[data.draw(st.sampled_from(["users", "permissions", "queues", "bindings"]))][0])
+    entry[data.draw(st.sampled_from(sorted(entry)))] = data.draw(_JSON)
+    table = table_for()
+    before = table.definitions.export()
+    try:
+        table.definitions.take_in({"vhosts": RABBIT["vhosts"], **document, "queues": [entry]})
+    except DefinitionsFault:
+        assert table.definitions.export() == before
+    else:
+        json.dumps(table.definitions.export())
+
+
+@given(st.dictionaries(st.text(max_size=9), _JSON, max_size=4))
+def test_arguments_there_and_back(arguments: dict[str, Any]) -> None:
+    """JSON to fields to JSON, where AMQP has room for it."""
+    try:
+        table = table_of(arguments)
+    except ValueError:
+        return
+    assert json_of(table) == arguments
+
+
+def test_a_deep_file_is_refused() -> None:
+    """Arguments in each other without end."""
+    deep: Any = 1
+    for _ in range(200):
+        deep = {"x": deep}
+    with pytest.raises(ValueError):
+        table_of({"x": deep})
+
+
+def test_the_spec_tables_users_are_sound() -> None:
+    """tests/spec/definitions.json, which RabbitMQ takes too."""
+    document = json.loads((Path(__file__).parents[1] / "spec" / "definitions.json").read_text())
+    assert imported(document).broker.users.find("no-write-p.m.q") is not None
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(peers.find_rabbitmq() is None, reason=peers.WITHOUT_RABBITMQ)
+def test_rabbitmq_takes_our_export_and_we_take_its(tmp_path: Path) -> None:
+    """There and back through a real RabbitMQ; sections that both know are the same afterwards."""
+    document = copy.deepcopy(RABBIT)
+    document["parameters"] = document["parameters"][:1]  # the other one belongs to a plug-in
+    document["bindings"][1]["arguments"] = {"x-match": "all", "kind": "order", "size": 5}
+    ours = imported(document).definitions.export()
+    (tmp_path / "ours.json").write_text(json.dumps(ours))
+    with peers.rabbitmq(config=f"load_definitions = {tmp_path / 'ours.json'}\n") as peer:
+        peers.rabbitmqctl(peer, "export_definitions", str(tmp_path / "theirs.json"))
+    theirs = imported(json.loads((tmp_path / "theirs.json").read_text())).definitions.export()
+    ours["queues"] = [queue for queue in ours["queues"] if queue["durable"]]  # RabbitMQ exports no others
+    same = ("users", "vhosts", "permissions", "topic_permissions", "policies", "queues", "exchanges", "bindings")
+    for section in same:
+        assert _sorted(theirs[section]) == _sorted(ours[section]), section
+    assert ours["parameters"][0] in theirs["parameters"]
+
+
+def _sorted(entries: list[dict[str, Any]]) -> list[str]:
+    return sorted(json.dumps(one, sort_keys=True) for one in entries)
