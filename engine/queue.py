@@ -328,6 +328,9 @@ class Queue:
         if self.rules is not NO_RULES:
             give_back(self, messages, why=why, counted=counted, delayed=delayed)
         else:
+            if not counted:
+                for message in messages:
+                    message.uncounted += 1
             self.counters.requeued += len(messages)
             if self.broker.listeners:
                 self.broker.emit(EventKind.REQUEUED, self, messages[::-1], why=why, counted=counted)
