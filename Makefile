@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test lint types check-python peers bench bench-quick bench-queues clients fuzz soak crash clean
+.PHONY: serve test lint types check-python peers bench bench-quick bench-queues bench-deep clients fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -51,6 +51,10 @@ bench-queues: $(VENV)/.dev
 	@$(BIN)/python benchmarks/ring.py --out benchmarks/results/ring.json
 	@$(BIN)/python benchmarks/waiting.py --out benchmarks/results/waiting.json
 	@$(BIN)/python benchmarks/delays.py --out benchmarks/results/delays.json
+
+# Ten million persistent messages in one queue; some 12 GB of disk.
+bench-deep: $(VENV)/.dev
+	@$(BIN)/python benchmarks/deep.py --count 10000000 --out benchmarks/results/deep.json $(ARGS)
 
 soak: $(VENV)/.dev
 	@$(BIN)/python benchmarks/soak.py $(ARGS)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 #: Queues below this are not looked at.
 DEEP_MIN = 1000
 #: What a message costs beside its octets.
-OVERHEAD = 160
+OVERHEAD = 200
 #: A deep queue is fed when fewer than this are ready in memory, up to about so many, ...
 LOW, HIGH = 2000, 6000
 #: ... in slices of this many messages or octets.

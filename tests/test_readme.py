@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 from broker_process import leveret_serve
+from desk import VirtualDesk
+
+from leveret.settings import load_configuration
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -35,3 +38,33 @@ def test_pages_that_are_linked_exist() -> None:
     for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/from-rabbitmq.md", "docs/from-artemis.md"])
+def test_configurations_on_the_pages_load(page: str) -> None:
+    """Every TOML block is one that `leveret check` calls right."""
+    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    assert blocks
+    for block in blocks:
+        _, faults = load_configuration([(page, block)])
+        assert not faults, faults
+
+
+def test_the_story_of_the_readme() -> None:
+    """nack: after 1 s, 2 s, 4 s, then in `failed`."""
+    (story,) = (
+        block
+        for block in re.findall(r"```toml\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+        if "redelivery-delay" in block
+    )
+    desk = VirtualDesk(story)
+    for queue in ("jobs.mail", "failed"):
+        desk.declare(queue)
+    desk.publish("m", key="jobs.mail")
+    for wait_ms in (1000, 2000, 4000):
+        desk.nack(desk.must_get("jobs.mail"))
+        desk.advance_ms(wait_ms - 1)
+        assert desk.get("jobs.mail") is None
+        desk.advance_ms(1)
+    desk.nack(desk.must_get("jobs.mail"))
+    assert desk.must_get("failed").headers["_AMQ_ORIG_QUEUE"] == "jobs.mail"

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+NEEDS_COMPILER = pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: the load generator cannot be built")
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
 
@@ -17,11 +18,8 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
     [
         ("delays.py", ["--count", "2000", "--seconds", "1"]),
         ("waiting.py", ["--count", "20000"]),
-        pytest.param(
-            "ring.py",
-            ["--count", "20000", "--rounds", "1"],
-            marks=pytest.mark.skipif(shutil.which("gcc") is None, reason="no gcc: the load generator cannot be built"),
-        ),
+        pytest.param("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=NEEDS_COMPILER),
+        pytest.param("ring.py", ["--count", "20000", "--rounds", "1"], marks=NEEDS_COMPILER),
     ],
 )
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc on this machine: they read the broker's")
