@@ -254,6 +254,13 @@ REPLY: dict[type[Exception], Row] = {
     engine.InvalidHeadersMatchType: Row(
         406, CHANNEL, "Invalid x-match field type {type} (value {value}); expected longstr"
     ),
+    engine.InvalidWeight: Row(406, CHANNEL, "{weight_fault}"),
+    engine.HashesContradict: Row(406, CHANNEL, "hash-header and hash-property are mutually exclusive"),
+    engine.UnsupportedHashProperty: Row(406, CHANNEL, "Unsupported property: {property}"),
+    engine.ReplyConsumerMissing: Row(406, CHANNEL, "fast reply consumer does not exist"),
+    engine.ReplyConsumerTaken: Row(406, CHANNEL, "reply consumer already set"),
+    engine.ReplyConsumerAcknowledges: Row(406, CHANNEL, "reply consumer cannot acknowledge"),
+    engine.InvalidCopies: Row(406, CHANNEL, 'invalid message: {{unacceptable_type_in_header,"{header}",{type}}}'),
     engine.InvalidExpiration: Row(406, CHANNEL, "invalid expiration '{value}': {reason}"),
     engine.PartialCommit: Row(406, CHANNEL, "partial tx completion"),
     engine.InUse: Row(406, CHANNEL, _RESOURCE + " in use"),
@@ -387,6 +394,12 @@ def _value_term(facts: _Facts) -> str:
     return term(_bytes(facts["value"]))
 
 
+def _weight_fault(facts: _Facts) -> str:
+    if facts["is_integer"]:
+        return "The binding key must be greater than 0"
+    return f"The binding key must be an integer: {term(_bytes(facts['value']))}"
+
+
 def _bytes(value: object) -> bytes:
     assert isinstance(value, bytes)
     return value
@@ -398,6 +411,7 @@ _DERIVED = {
     "octets": _octets,
     "octets_term": _arguments_term,
     "value_term": _value_term,
+    "weight_fault": _weight_fault,
 }
 
 _PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])

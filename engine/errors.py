@@ -120,6 +120,34 @@ class InvalidHeadersMatchType(PreconditionFailed):
     """x-match that is no string. Facts: type, value."""
 
 
+class InvalidWeight(PreconditionFailed):
+    """The routing key of a binding to a consistent-hash exchange is no number from 1. Facts: value, is_integer."""
+
+
+class HashesContradict(PreconditionFailed):
+    """A consistent-hash exchange that is to hash a header and a property."""
+
+
+class UnsupportedHashProperty(PreconditionFailed):
+    """A consistent-hash exchange can't hash that. Facts: property."""
+
+
+class ReplyConsumerMissing(PreconditionFailed):
+    """A request for a direct reply on a session that does not consume any."""
+
+
+class ReplyConsumerTaken(PreconditionFailed):
+    """A second consumer of direct replies on a session."""
+
+
+class ReplyConsumerAcknowledges(PreconditionFailed):
+    """A consumer of direct replies that wants to acknowledge."""
+
+
+class InvalidCopies(PreconditionFailed):
+    """The header CC or BCC is no array. Facts: header, type."""
+
+
 class InvalidExpiration(PreconditionFailed):
     """The expiration property is no decimal number of milliseconds up to ten years. Facts: value, reason."""
 

@@ -13,6 +13,7 @@ from .last_value import LastValueReady
 from .limits import MS, arm, is_full, trim
 from .message import Message
 from .redelivery import redelivery_delay_ms
+from .routed import Routed
 from .rules import DROP_HEAD, FAIL
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def dead_letters_are_refused(queue: "Queue") -> bool:
     if exchange is None:
         return False
     return any(
-        target.rules.address_full_policy == FAIL and is_full(target) for target in vhost.reach(exchange, key, {})
+        target.rules.address_full_policy == FAIL and is_full(target) for target in vhost.reach(exchange, Routed((key,)))
     )
 
 

@@ -17,12 +17,15 @@ from .errors import (
     ConsumerTagInUse,
     NotTransactional,
     PartialCommit,
+    ReplyConsumerAcknowledges,
+    ReplyConsumerTaken,
     ResourceLocked,
     TxAfterConfirm,
     UnknownDeliveryTag,
 )
 from .events import EventKind
 from .field_table import FieldTable
+from .marked import prepared
 from .message import Delivered, Envelope, Message
 from .transaction import Transaction
 
@@ -51,6 +54,7 @@ class Session:
         "next_tag",
         "prefetch",
         "prefetch_total",
+        "replies",
         "transaction",
         "unacked",
         "unacked_by_consumers",
@@ -65,6 +69,7 @@ class Session:
         self.prefetch = 0  # for consumers to come
         self.prefetch_total = 0  # over all consumers
         self.flowing = True
+        self.replies: Consumer | None = None  # of direct replies
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
 
@@ -73,8 +78,17 @@ class Session:
     def publish(self, route: "Route", envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
         """Publish a run. Returns what must go back to the publisher: nothing unless `mandatory`.
 
-        In a transaction nothing happens before the commit; routes are looked up again then.
+        In a transaction nothing happens before the commit; routes are looked up again then. Marked messages may be
+        refused each for itself: whoever wants to know which one publishes them one by one.
+        Raises: ReplyConsumerMissing, InvalidCopies.
         """
+        if envelope.facts.is_marked:
+            if len(blobs) > 1:
+                each = [self.publish(route, envelope, (blob,), mandatory=mandatory) for blob in blobs]
+                return [back for some in each for back in some]
+            replies = self.replies
+            envelope, blob = prepared(envelope, blobs[0], None if replies is None else replies.queue.name)
+            blobs = (blob,)
         if self.transaction is not None:
             self.transaction.publishes.append((envelope, blobs, mandatory))
             return []
@@ -114,11 +128,30 @@ class Session:
         self.consumers[tag] = consumer
         return consumer
 
+    def consume_replies(self, tag: str, address: str, *, no_ack: bool) -> Consumer:
+        """Subscribe to direct replies, which are sent to the queue name `address` that nobody can guess.
+
+        Raises: ConsumerTagInUse, ReplyConsumerAcknowledges, ReplyConsumerTaken.
+        """
+        if tag in self.consumers:
+            raise ConsumerTagInUse(tag=tag)
+        if not no_ack:
+            raise ReplyConsumerAcknowledges
+        if self.replies is not None:
+            raise ReplyConsumerTaken
+        queue = self.client.vhost.add_reply_queue(address, self.client)
+        consumer = Consumer(queue, self, tag, no_ack=True, exclusive=False, prefetch=0, arguments={})
+        queue.add_consumer(consumer)
+        self.consumers[tag] = self.replies = consumer
+        return consumer
+
     def cancel(self, tag: str) -> bool:
         """End a subscription; its unacked deliveries stay with the session. False when there is no such tag."""
         consumer = self.consumers.pop(tag, None)
         if consumer is None:
             return False
+        if consumer is self.replies:
+            self.replies = None
         consumer.queue.remove_consumer(consumer)
         return True
 

@@ -79,9 +79,6 @@ def check_close(actual: tuple[int, str, int, int], expected: dict[str, Any]) -> 
 USERS = "users with permissions other than guest's"
 LIMITS = "limits of virtual hosts and users"
 FORCED = "closing connections over the HTTP API"
-HASH = "exchange type x-consistent-hash"
-CC = "CC and BCC headers"
-REPLY_TO = "direct reply-to"
 QUORUM = "queue type quorum"
 STREAM = "queue type stream"
 
@@ -89,17 +86,10 @@ LATER: dict[str, str] = {
     "open-vhost-connection-limit": LIMITS,
     "queue-limit-vhost": LIMITS,
     "limit-user-connections": LIMITS,
-    "exchange-delayed-not-installed": "exchange type x-delayed-message",
-    "exchange-chash-bad-weight": HASH,
-    "exchange-chash-zero-weight": HASH,
-    "exchange-chash-both-headers": HASH,
-    "basic-cc-not-array": CC,
-    "basic-bcc-not-array": CC,
     "consumer-ack-timeout": "consumer acknowledgement time-out",
 }
 LATER |= {name: USERS for name in CASES if name.startswith("perm-")}
 LATER |= {name: FORCED for name in CASES if name.startswith("forced-")}
-LATER |= {name: REPLY_TO for name in CASES if name.startswith("basic-reply-to-")}
 LATER |= {name: QUORUM for name in CASES if name.startswith("quorum-")}
 LATER |= {name: STREAM for name in CASES if name.startswith("stream-")}
 

@@ -15,14 +15,11 @@ from spec_broker import SpecBroker, close_of, expect_channel_close, expect_conne
 
 TRAPS = range(1, 87)
 VIRTUAL_TIME = "shown on virtual time, in tests/amqp_frontend/test_limits.py"
-REPLY_TO = "direct reply-to"
 USERS = "users with permissions other than guest's"
 STREAM = "queue type stream"
 HTTP = "HTTP API"
 LATER: dict[int, str] = {
     **dict.fromkeys((52, 53, 54, 58), VIRTUAL_TIME),
-    63: "alternate exchanges",
-    **dict.fromkeys((67, 68), REPLY_TO),
     **dict.fromkeys((69, 70, 71), USERS),
     75: "flow control; we go on reading (a deviation: acks pass, publishes are parked)",
     76: "deleting users and virtual hosts while they are in use",
@@ -731,6 +728,18 @@ def test_trap_59_missing_dead_letter_exchange(broker: SpecBroker) -> None:
     assert client.count(Q) == (0, 0)
 
 
+def test_trap_63_alternate_exchange(broker: SpecBroker) -> None:
+    """It satisfies mandatory; the delivered exchange is the one that was published to."""
+    client = broker.open()
+    client.call("exchange.declare", exchange="p.x", type="direct", arguments={"alternate-exchange": "p.ae"})
+    client.call("exchange.declare", exchange="p.ae", type="fanout")
+    client.call("queue.declare", queue=Q)
+    client.call("queue.bind", queue=Q, exchange="p.ae")
+    client.publish("p.x", "k", b"m", mandatory=True)
+    client.wait_for_ready(Q, 1)
+    assert client.take(Q, no_ack=True)["exchange"] == "p.x"
+
+
 @pytest.mark.parametrize(
     ("pattern", "key", "matches"), [("*", "", False), ("#", "", True), ("a.*", "a.", True), ("*.*", ".", True)]
 )
@@ -776,6 +785,30 @@ def test_trap_66_headers_with_x(x_match: str, matches: bool, broker: SpecBroker)
 
 
 # ---------------------------------------------------------------------------------------------- transactions, confirms
+
+
+def test_trap_67_direct_reply_to(broker: SpecBroker) -> None:
+    """reply_to is written out, a passive declare of the address shows that somebody is there, and it needs no_ack."""
+    client = broker.open()
+    client.call("queue.declare", queue=Q)
+    client.call("basic.consume", queue="amq.rabbitmq.reply-to", no_ack=True)
+    client.publish("", Q, b"request", reply_to="amq.rabbitmq.reply-to")
+    client.wait_for_ready(Q, 1)
+    request = client.take(Q, no_ack=True)
+    assert request.content is not None
+    address = request.content.properties["reply_to"]
+    assert address.startswith("amq.rabbitmq.reply-to.")
+    assert client.count(address) == (0, 1)
+    client.call("channel.open", channel=2)
+    client.send("basic.consume", channel=2, queue="amq.rabbitmq.reply-to")
+    text = "PRECONDITION_FAILED - reply consumer cannot acknowledge"
+    expect_channel_close(client, 406, text, (60, 20), channel=2)
+
+
+def test_trap_68_declaring_the_reply_queue(broker: SpecBroker) -> None:
+    """amq.rabbitmq.reply-to can be declared although `amq.` is reserved."""
+    client = broker.open()
+    client.call("queue.declare", queue="amq.rabbitmq.reply-to")
 
 
 def test_trap_72_tx_unknown_tag_at_once(broker: SpecBroker) -> None:

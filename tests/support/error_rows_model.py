@@ -100,6 +100,32 @@ def bind_headers(client: Client, broker: SpecBroker, *, x_match: Any) -> None:
 row("exchange-headers-bad-xmatch")(partial(bind_headers, x_match="foo"))
 row("exchange-headers-bad-xmatch-type")(partial(bind_headers, x_match=1))
 
+
+@row("exchange-delayed-not-installed")
+def _(client: Client, broker: SpecBroker) -> None:
+    """We have it built in."""
+    arguments = {"x-delayed-type": "direct"}
+    client.send("exchange.declare", exchange="p.xdelay", type="x-delayed-message", arguments=arguments)
+    if not broker.is_rabbitmq:
+        client.expect("exchange.declare-ok")
+
+
+def bind_weight(client: Client, broker: SpecBroker, *, weight: str) -> None:
+    client.call("exchange.declare", exchange="p.xhash", type="x-consistent-hash")
+    client.call("queue.declare", queue="p.q")
+    client.send("queue.bind", queue="p.q", exchange="p.xhash", routing_key=weight)
+
+
+row("exchange-chash-bad-weight")(partial(bind_weight, weight="abc"))
+row("exchange-chash-zero-weight")(partial(bind_weight, weight="0"))
+one(
+    "exchange-chash-both-headers",
+    "exchange.declare",
+    exchange="p.xhash",
+    type="x-consistent-hash",
+    arguments={"hash-header": "h", "hash-property": "message_id"},
+)
+
 # ------------------------------------------------------------------------------------------------------------- queues
 
 one("queue-passive-missing", "queue.declare", queue="p.none", passive=True)
@@ -328,6 +354,24 @@ def _(client: Client, broker: SpecBroker) -> None:
     client.call("tx.select")
     client.publish("", "p.full", b"too much")
     client.send("tx.commit")
+
+
+for header in ("CC", "BCC"):
+    row(f"basic-{header.lower()}-not-array")(
+        lambda client, broker, header=header: client.publish("", "p.nowhere", headers={header: "abc"})
+    )
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+one("basic-reply-to-declare-missing", "queue.declare", queue=f"{REPLY_TO}.bogus", passive=True)
+one("basic-reply-to-get", "basic.get", queue=REPLY_TO)
+ok("basic-reply-to-declare", "queue.declare", queue=REPLY_TO)
+row("basic-reply-to-no-consumer")(lambda client, broker: client.publish("", "p.nowhere", reply_to=REPLY_TO))
+
+
+@row("basic-reply-to-consume-twice")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.call("basic.consume", queue=REPLY_TO, no_ack=True)
+    client.send("basic.consume", queue=REPLY_TO, no_ack=True)
 
 
 row("basic-publish-immediate")(lambda client, broker: client.publish("", "p.nowhere", immediate=True))

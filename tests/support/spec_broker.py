@@ -15,6 +15,8 @@ from leveret.interop import peers
 # A refused login is answered after 3 s; the table does not want to wait.
 CONFIGURATION = "[broker]\nrefused-login-delay = 0\n"
 RABBITMQ_MESSAGE_SIZE_MAX = 134_217_728
+#: What RabbitMQ needs for the exchange types that we have built in.
+RABBITMQ_PLUGINS = ("rabbitmq_consistent_hash_exchange", "rabbitmq_random_exchange")
 
 
 class SpecBroker:
@@ -77,7 +79,7 @@ def spec_broker(directory: Path, configuration: str = "") -> Iterator[SpecBroker
     if port:
         yield SpecBroker(peers.LOOPBACK, int(port), is_rabbitmq=is_rabbitmq)
     elif is_rabbitmq:
-        with peers.rabbitmq() as peer:
+        with peers.rabbitmq(plugins=RABBITMQ_PLUGINS) as peer:
             yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=True)
     else:
         file = directory / "spec.toml"
