@@ -150,6 +150,10 @@ class UserIdMismatch(PeerError):
     """The user-id property names somebody else. Facts: claimed, user."""
 
 
+class ChannelTimedOut(PeerError):
+    """The engine's AcknowledgementTimedOut, with the channel's number. Facts: channel, timeout_ms."""
+
+
 class PrefetchSizeNotImplemented(PeerError):
     """Facts: size."""
 
@@ -261,6 +265,12 @@ REPLY: dict[type[Exception], Row] = {
     engine.ReplyConsumerTaken: Row(406, CHANNEL, "reply consumer already set"),
     engine.ReplyConsumerAcknowledges: Row(406, CHANNEL, "reply consumer cannot acknowledge"),
     engine.InvalidCopies: Row(406, CHANNEL, 'invalid message: {{unacceptable_type_in_header,"{header}",{type}}}'),
+    engine.AcknowledgementTimedOut: Row(
+        406,
+        CHANNEL,
+        "delivery acknowledgement timed out. Timeout value used: {timeout_ms} ms",
+        False,
+    ),
     engine.InvalidExpiration: Row(406, CHANNEL, "invalid expiration '{value}': {reason}"),
     engine.PartialCommit: Row(406, CHANNEL, "partial tx completion"),
     engine.InUse: Row(406, CHANNEL, _RESOURCE + " in use"),
@@ -305,6 +315,13 @@ REPLY: dict[type[Exception], Row] = {
     TuneTooHigh: Row(530, CONNECTION, "negotiated {what} = {value} is higher than the maximum allowed value ({limit})"),
     NoQueueDeclared: Row(404, CHANNEL, "no previously declared queue"),
     ImmediateNotImplemented: Row(540, CONNECTION, "immediate=true"),
+    ChannelTimedOut: Row(
+        406,
+        CHANNEL,
+        "delivery acknowledgement on channel {channel} timed out. Timeout value used: {timeout_ms} ms. "
+        "This timeout value can be configured, see consumers doc guide to learn more",
+        False,
+    ),
     UserIdMismatch: Row(406, CHANNEL, "user_id property set to '{claimed}' but authenticated user was '{user}'"),
     PrefetchSizeNotImplemented: Row(540, CONNECTION, "prefetch_size!=0 ({size})"),
     RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),

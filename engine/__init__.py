@@ -14,7 +14,7 @@ from .message import Delivered, Envelope, Message
 from .options import BrokerOptions, MessageAddress
 from .queue import Queue, QueueStatistics
 from .routing import Route
-from .session import Session
+from .session import Session, SessionFailed
 from .virtual_host import VirtualHost
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "QueueStatistics",
     "Route",
     "Session",
+    "SessionFailed",
     "User",
     "Users",
     "VirtualHost",

@@ -169,6 +169,7 @@ ARGUMENTS: dict[str, Argument] = {
     "x-initial-cluster-size": Argument(_S, _integer(1)),
     "x-max-in-memory-length": Argument(_Q, _integer()),
     "x-max-in-memory-bytes": Argument(_Q, _integer()),
+    "x-consumer-timeout": Argument(QUEUE_TYPES, _integer()),
     "x-max-age": Argument(_S, _age),
     "x-stream-max-segment-size-bytes": Argument(_S, _integer(0, 3_000_000_000)),
     # Ours, on every queue but streams (address-settings page 6.6; a deviation listed in docs/DEVIATIONS.md).
@@ -290,5 +291,9 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
     priority = arguments.get("x-priority")
     if priority is not None and priority.tag not in INTEGER_TAGS:
         raise InvalidArgument(key="x-priority", name=name, vhost=vhost, reason=Reason("type", priority.type_name))
+    timeout = arguments.get("x-consumer-timeout")
+    reason = None if timeout is None else _integer()(timeout)
+    if reason is not None:
+        raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
     if "x-stream-offset" in arguments and queue_type != STREAM:
         raise UnsupportedArgument(key="x-stream-offset", name=name, vhost=vhost, queue_type=queue_type)

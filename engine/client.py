@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from .consumer import Consumer
 from .message import Delivered
-from .session import Session
+from .session import Session, SessionFailed
 
 if TYPE_CHECKING:
     from .access import User
@@ -26,7 +26,7 @@ class ConsumerCancelled:
         self.consumer = consumer
 
 
-Effect = Delivered | ConsumerCancelled
+Effect = Delivered | ConsumerCancelled | SessionFailed
 
 
 class Client:

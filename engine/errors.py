@@ -148,6 +148,12 @@ class InvalidCopies(PreconditionFailed):
     """The header CC or BCC is no array. Facts: header, type."""
 
 
+class AcknowledgementTimedOut(PreconditionFailed):
+    """A delivery was not settled in time. Facts: timeout_ms."""
+
+    timeout_ms: int
+
+
 class InvalidExpiration(PreconditionFailed):
     """The expiration property is no decimal number of milliseconds up to ten years. Facts: value, reason."""
 

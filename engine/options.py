@@ -19,6 +19,7 @@ class MessageAddress(Enum):
 class BrokerOptions:
     """`address_queue_scan_period_ms`: how often unused auto-created queues are looked for; None: never.
 
+    `consumer_timeout_ms`: how long a delivery may stay unsettled before its session ends; None: for ever.
     `delays_everywhere`: the header x-delay counts on every exchange, not only on those of type x-delayed-message.
     """
 
@@ -29,6 +30,7 @@ class BrokerOptions:
     legacy_hornetq_headers: bool = False
     address_queue_scan_period_ms: int | None = 30_000
     delays_everywhere: bool = True
+    consumer_timeout_ms: int | None = 1_800_000
 
     def address_of(self, exchange: str, routing_key: str) -> str:
         """The address of a message published to `exchange` with `routing_key`: settings are looked up by it."""

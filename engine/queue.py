@@ -73,6 +73,7 @@ class Queue:
         "expiry_deadline",
         "groups",
         "had_consumers",
+        "has_priorities",
         "held",
         "incoming",
         "is_auto_created",
@@ -137,6 +138,7 @@ class Queue:
         self.consumers: list[Consumer] = []
         self.next_consumer = 0  # where the rota goes on
         self.had_consumers = False
+        self.has_priorities = False  # consumers of different priority
         self.deleted = False
         self.incoming: dict[Binding, None] = {}
         self.counters = Counters()

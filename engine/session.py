@@ -15,6 +15,7 @@ from .deaths import REJECTED
 from .errors import (
     ConfirmAfterTx,
     ConsumerTagInUse,
+    EngineError,
     NotTransactional,
     PartialCommit,
     ReplyConsumerAcknowledges,
@@ -41,6 +42,16 @@ DELIVERY_OVERHEAD = 64  # octets on the wire beside the content, roughly
 
 #: A run that no queue took although its publisher had asked for one.
 Returned = tuple[Envelope, Sequence[bytes]]
+
+
+class SessionFailed:
+    """An effect: the broker ended a session; what it held is given back."""
+
+    __slots__ = ("error", "session")
+
+    def __init__(self, session: "Session", error: EngineError) -> None:
+        self.session = session
+        self.error = error
 
 
 class Session:
@@ -126,6 +137,8 @@ class Session:
         )
         queue.add_consumer(consumer)
         self.consumers[tag] = consumer
+        if not no_ack:
+            self.client.broker.acknowledgements.watch(consumer)
         return consumer
 
     def consume_replies(self, tag: str, address: str, *, no_ack: bool) -> Consumer:
@@ -153,6 +166,8 @@ class Session:
         if consumer is self.replies:
             self.replies = None
         consumer.queue.remove_consumer(consumer)
+        if not consumer.no_ack:
+            self.client.broker.acknowledgements.consumer_left()
         return True
 
     def get(self, queue: "Queue", *, no_ack: bool) -> tuple[int, Message, bool, int] | None:
@@ -180,6 +195,7 @@ class Session:
             message.holder = holder
             queue.unacked += 1
             self.unacked[tag] = message
+            self.client.broker.acknowledgements.watch(holder)
         return tag, message, redelivered, queue.ready_count
 
     def check_access(self, queue: "Queue") -> None:
@@ -449,9 +465,15 @@ class Session:
             self.cancel(tag)
         self.client.sessions.pop(self, None)
 
+    def fail(self, error: EngineError) -> None:
+        """The broker ends the session; its frontend learns why with the next flush."""
+        self.close(failed=True)
+        self.client.put(SessionFailed(self, error), 0)
+
     def consumer_cancelled(self, consumer: Consumer) -> None:
         """The broker ended a subscription: forget it."""
-        self.consumers.pop(consumer.tag, None)
+        if self.consumers.pop(consumer.tag, None) is not None and not consumer.no_ack:
+            self.client.broker.acknowledgements.consumer_left()
 
 
 def _by_holder(messages: Iterable[Message]) -> Iterable[tuple[Holder, list[Message]]]:

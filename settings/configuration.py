@@ -73,6 +73,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "max-redelivery-records": Key(integer(-1, 2**31), 10),
         "persist-id-cache": Key(boolean, True, False),
         "message-expiry-scan-period": Key(duration_or_off_ms, 30_000, False),
+        "consumer-timeout": Key(duration_or_off_ms, 1_800_000),
         "address-queue-scan-period": Key(duration_or_off_ms, 30_000),
         "global-max-size": Key(size_between(0, or_off=True), -1, False),
         "global-max-messages": Key(integer(-1, 2**63 - 1), -1, False),

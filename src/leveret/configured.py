@@ -290,6 +290,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         message_address=MessageAddress(broker("message-address")),
         legacy_hornetq_headers=broker("legacy-hornetq-headers"),
         address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
+        consumer_timeout_ms=timeout_ms if (timeout_ms := broker("consumer-timeout")) > 0 else None,
         delays_everywhere=broker("profile") == "leveret",
     )
 
