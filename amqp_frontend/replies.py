@@ -282,6 +282,33 @@ REPLY: dict[type[Exception], Row] = {
     engine.MessageTooLarge: Row(406, CHANNEL, "message size {size} is larger than configured max size {limit}"),
     engine.ConsumerTagInUse: Row(530, CONNECTION, "attempt to reuse consumer tag '{tag}'"),
     engine.LimitReached: Row(530, CONNECTION, "reached maximum ({limit}) of {what}"),
+    engine.NotSupported: Row(540, CONNECTION, "not supported"),
+    engine.GlobalPrefetchNotSupported: Row(
+        540, CONNECTION, "queue '{name}' in vhost '{vhost}' does not support global qos"
+    ),
+    engine.ConditionalDeleteNotSupported: Row(
+        540,
+        CONNECTION,
+        "cannot delete queue '{name}' in vhost '{vhost}'. queue.delete operations with {flag} flag set are not "
+        "supported by quorum queues",
+    ),
+    engine.NoAckNotSupported: Row(
+        540,
+        CONNECTION,
+        "automatic acknowledgement not supported by stream queues queue '{name}' in vhost '{vhost}'",
+    ),
+    engine.StreamOperationNotSupported: Row(
+        540, CONNECTION, "{operation} not supported by stream queues queue '{name}' in vhost '{vhost}'"
+    ),
+    engine.PrefetchMissing: Row(
+        406, CHANNEL, "consumer prefetch count is not set for 'queue '{name}' in vhost '{vhost}''"
+    ),
+    engine.GetBesideActiveConsumerRefused: Row(
+        405,
+        CHANNEL,
+        "cannot obtain access to locked queue '{name}' in vhost '{vhost}'. basic.get operations are not supported by "
+        "quorum queues with single active consumer",
+    ),
     # the frontend's own
     UnknownFrame: Row(501, CONNECTION, "type {type}, {octets}: unknown_frame", False),
     FrameEndMissing: Row(501, CONNECTION, "type {type}, {octets}: {{invalid_frame_end_marker,{end}}}", False),

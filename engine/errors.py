@@ -190,6 +190,34 @@ class MessageTooLarge(PreconditionFailed):
     """Facts: size, limit (octets)."""
 
 
+class GetBesideActiveConsumerRefused(EngineError):
+    """A get from a quorum queue with a single active consumer. Facts: name, vhost."""
+
+
+class PrefetchMissing(PreconditionFailed):
+    """A consumer of a stream without a prefetch. Facts: name, vhost."""
+
+
+class NotSupported(EngineError):
+    """Queues of this type can't do that. Facts: name, vhost."""
+
+
+class GlobalPrefetchNotSupported(NotSupported):
+    """A prefetch shared by the consumers of a session, one of them of a quorum queue. Facts: name, vhost."""
+
+
+class ConditionalDeleteNotSupported(NotSupported):
+    """Deletion of a quorum queue if it is unused or empty. Facts: name, vhost, flag."""
+
+
+class NoAckNotSupported(NotSupported):
+    """A consumer of a stream that does not acknowledge. Facts: name, vhost."""
+
+
+class StreamOperationNotSupported(NotSupported):
+    """basic.get and queue.purge of a stream. Facts: operation, name, vhost."""
+
+
 class NotAllowed(EngineError):
     """Forbidden whatever the state."""
 

@@ -20,6 +20,8 @@ class BrokerOptions:
     """`address_queue_scan_period_ms`: how often unused auto-created queues are looked for; None: never.
 
     `consumer_timeout_ms`: how long a delivery may stay unsettled before its session ends; None: for ever.
+    `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it is as global=false.
+    `quorum_delivery_limit`: x-delivery-limit of quorum queues that have no limit of attempts; None: they have none.
     `delays_everywhere`: the header x-delay counts on every exchange, not only on those of type x-delayed-message.
     """
 
@@ -31,6 +33,8 @@ class BrokerOptions:
     address_queue_scan_period_ms: int | None = 30_000
     delays_everywhere: bool = True
     consumer_timeout_ms: int | None = 1_800_000
+    has_shared_prefetch: bool = True
+    quorum_delivery_limit: int | None = None
 
     def address_of(self, exchange: str, routing_key: str) -> str:
         """The address of a message published to `exchange` with `routing_key`: settings are looked up by it."""

@@ -28,6 +28,7 @@ from .events import EventKind
 from .field_table import FieldTable
 from .marked import prepared
 from .message import Delivered, Envelope, Message
+from .queue_types import check_consume, check_get
 from .transaction import Transaction
 
 if TYPE_CHECKING:
@@ -127,11 +128,13 @@ class Session:
     def consume(self, queue: "Queue", tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable) -> Consumer:
         """Subscribe; the first delivery comes with the end of the turn, so that the frontend can answer first.
 
-        Raises: ConsumerTagInUse, ResourceLocked, ExclusiveConsumerRefused.
+        Raises: ConsumerTagInUse, ResourceLocked, ExclusiveConsumerRefused, ConsumersMaxReached,
+            GlobalPrefetchNotSupported, NoAckNotSupported, PrefetchMissing.
         """
         self.check_access(queue)
         if tag in self.consumers:
             raise ConsumerTagInUse(tag=tag)
+        check_consume(queue, no_ack=no_ack, prefetch=self.prefetch, prefetch_total=self.prefetch_total)
         consumer = Consumer(
             queue, self, tag, no_ack=no_ack, exclusive=exclusive, prefetch=self.prefetch, arguments=arguments
         )
@@ -173,9 +176,10 @@ class Session:
     def get(self, queue: "Queue", *, no_ack: bool) -> tuple[int, Message, bool, int] | None:
         """One message now, whatever the prefetch: (tag, message, redelivered, ready messages left) or None.
 
-        Raises: ResourceLocked.
+        Raises: ResourceLocked, StreamOperationNotSupported, GetBesideActiveConsumerRefused.
         """
         self.check_access(queue)
+        check_get(queue)
         self.client.broker.dispatch_now(queue)
         message = queue.pop()
         if message is None:
@@ -205,7 +209,7 @@ class Session:
 
     def limit(self, count: int, *, total: bool) -> None:
         """Prefetch: for each consumer to come, or (`total`) shared by all consumers from now on. 0 = unlimited."""
-        if total:
+        if total and self.client.broker.options.has_shared_prefetch:
             self.prefetch_total = count
             self.mark_queues()
         else:

@@ -12,6 +12,7 @@ from ..settings import ArgumentFault
 from . import deep, hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
 from .arguments import (
     CLASSIC,
+    STREAM,
     Reason,
     check_queue_arguments,
     check_same_alternate,
@@ -49,11 +50,13 @@ from .field_table import Field, FieldTable
 from .message import Envelope
 from .non_destructive import NonDestructiveQueue
 from .queue import Queue
+from .queue_types import check_delete, check_purge
 from .reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue, is_reply_address
 from .routed import Routed
 from .routing import ALL_WELL, Outcome, Route, decides_each, reach
-from .rules import Resources, own_settings, rules_of
+from .rules import NO_RULES, Resources, own_settings, rules_of
 from .service import ServiceExchange
+from .stream_queue import StreamQueue
 
 if TYPE_CHECKING:
     from .access import User
@@ -327,8 +330,10 @@ class VirtualHost:
             field = arguments.get("x-address")
             address = field.text if field is not None and field.value else name
         resolved = self.broker.settings.resolve_queue(address, self.name, own_settings(arguments))
-        rules = rules_of(arguments, resolved)
-        kind = NonDestructiveQueue if rules.non_destructive else Queue
+        rules = rules_of(arguments, resolved, self.broker.options.quorum_delivery_limit)
+        kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
+        if queue_type_of(arguments) == STREAM:
+            kind, rules = StreamQueue, NO_RULES
         queue = kind(
             self,
             name,
@@ -415,19 +420,24 @@ class VirtualHost:
         return queue
 
     def purge_queue(self, name: str, client: Client) -> int:
-        """Drop the ready messages; returns how many. Raises: QueueNotFound, ResourceLocked."""
+        """Drop the ready messages; returns how many.
+
+        Raises: QueueNotFound, ResourceLocked, StreamOperationNotSupported.
+        """
         queue = self._accessible(name, client)
+        check_purge(queue)
         self.broker.dispatch_now(queue)
         return queue.purge()
 
     def delete_queue(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue; returns how many ready messages went with it. A missing queue is fine.
 
-        Raises: ResourceLocked, NotEmpty, InUse.
+        Raises: ResourceLocked, NotEmpty, InUse, ConditionalDeleteNotSupported.
         """
         if name not in self.queues:
             return 0
         queue = self._accessible(name, client)
+        check_delete(queue, if_unused=if_unused, if_empty=if_empty)
         self.broker.dispatch_now(queue)
         if if_empty and (queue.ready_count or queue.scheduled):
             raise NotEmpty(name=name, vhost=self.name)

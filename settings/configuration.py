@@ -32,6 +32,12 @@ PROFILES = ("leveret", "rabbitmq-3.10", "rabbitmq-3.13", "rabbitmq-4.0", "rabbit
 #: Where nack(requeue=true) does not count as an attempt unless the operator says so (rulings 8).
 PROFILES_WITHOUT_NACK_COUNT = frozenset({"rabbitmq-4.3"})
 
+#: Where qos(global=true) means what global=false does.
+PROFILES_WITHOUT_SHARED_PREFETCH = frozenset({"rabbitmq-4.3"})
+
+#: The x-delivery-limit of quorum queues that say nothing.
+QUORUM_DELIVERY_LIMITS = {"rabbitmq-4.0": 20, "rabbitmq-4.3": 20}
+
 
 @dataclass(slots=True, frozen=True)
 class Key:

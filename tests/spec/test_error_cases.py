@@ -79,8 +79,6 @@ def check_close(actual: tuple[int, str, int, int], expected: dict[str, Any]) -> 
 USERS = "users with permissions other than guest's"
 LIMITS = "limits of virtual hosts and users"
 FORCED = "closing connections over the HTTP API"
-QUORUM = "queue type quorum"
-STREAM = "queue type stream"
 
 LATER: dict[str, str] = {
     "open-vhost-connection-limit": LIMITS,
@@ -90,8 +88,6 @@ LATER: dict[str, str] = {
 }
 LATER |= {name: USERS for name in CASES if name.startswith("perm-")}
 LATER |= {name: FORCED for name in CASES if name.startswith("forced-")}
-LATER |= {name: QUORUM for name in CASES if name.startswith("quorum-")}
-LATER |= {name: STREAM for name in CASES if name.startswith("stream-")}
 
 MESSAGE_TOO_LARGE = "message-too-large"  # wants a broker of its own, see below
 
