@@ -215,7 +215,7 @@ class NoAckNotSupported(NotSupported):
 
 
 class StreamOperationNotSupported(NotSupported):
-    """basic.get and queue.purge of a stream. Facts: operation, name, vhost."""
+    """basic.get, basic.nack, basic.reject and queue.purge of a stream. Facts: operation, name, vhost."""
 
 
 class NotAllowed(EngineError):

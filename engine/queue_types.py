@@ -13,6 +13,7 @@ from .errors import (
 )
 
 if TYPE_CHECKING:
+    from .message import Message
     from .queue import Queue
 
 
@@ -21,10 +22,10 @@ def check_consume(queue: "Queue", *, no_ack: bool, prefetch: int, prefetch_total
     if queue.type == QUORUM and prefetch_total:
         raise GlobalPrefetchNotSupported(name=queue.name, vhost=queue.vhost.name)
     if queue.type == STREAM:
-        if no_ack:
-            raise NoAckNotSupported(name=queue.name, vhost=queue.vhost.name)
         if not prefetch:
             raise PrefetchMissing(name=queue.name, vhost=queue.vhost.name)
+        if no_ack:
+            raise NoAckNotSupported(name=queue.name, vhost=queue.vhost.name)
 
 
 def check_get(queue: "Queue") -> None:
@@ -33,6 +34,16 @@ def check_get(queue: "Queue") -> None:
         raise StreamOperationNotSupported(operation="basic.get", name=queue.name, vhost=queue.vhost.name)
     if queue.type == QUORUM and queue.rules.single_active_consumer:
         raise GetBesideActiveConsumerRefused(name=queue.name, vhost=queue.vhost.name)
+
+
+def check_reject(messages: "list[Message]") -> None:
+    """Raises: StreamOperationNotSupported."""
+    for message in messages:
+        if message.holder is not None and message.holder.queue.type == STREAM:
+            queue = message.holder.queue
+            raise StreamOperationNotSupported(
+                operation="basic.nack and basic.reject", name=queue.name, vhost=queue.vhost.name
+            )
 
 
 def check_purge(queue: "Queue") -> None:

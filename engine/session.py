@@ -28,7 +28,7 @@ from .events import EventKind
 from .field_table import FieldTable
 from .marked import prepared
 from .message import Delivered, Envelope, Message
-from .queue_types import check_consume, check_get
+from .queue_types import check_consume, check_get, check_reject
 from .transaction import Transaction
 
 if TYPE_CHECKING:
@@ -319,11 +319,14 @@ class Session:
             self._settle(settled)
 
     def reject(self, tag: int, *, multiple: bool = False, requeue: bool, why: str = NACKED) -> None:
-        """Give deliveries back: to their places in the queue, or (`requeue` false) away. Raises: UnknownDeliveryTag.
+        """Give deliveries back: to their places in the queue, or (`requeue` false) away.
+
+        Raises: UnknownDeliveryTag, StreamOperationNotSupported.
 
         `why`: nacked or rejected; operators can say that one of them is no failed attempt (rulings 8).
         """
         messages = self._take(tag, multiple)
+        check_reject(messages)
         if self.transaction is not None:
             self.transaction.rejected.append((messages, requeue, why))
         else:

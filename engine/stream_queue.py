@@ -120,10 +120,6 @@ class StreamQueue(NonDestructiveQueue):
         for message in messages:
             message.holder = None
 
-    def kill_or_keep(self, messages: list[Message], *, reason: str) -> None:
-        """Rejected: as acknowledged."""
-        self.acknowledged(messages)
-
     # -- out --------------------------------------------------------------------------------------------------------
 
     def _next_for(self, consumer: Consumer, count: int) -> list[Message]:

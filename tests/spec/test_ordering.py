@@ -15,7 +15,7 @@ Q = "p.order"
 LATER = {
     "between channels and exchanges": "no guarantee, so nothing to show",
     "requeue with parallel consumers": "best effort, so nothing to show",
-    "requeue, quorum": "queue type quorum",
+    "requeue, quorum": "RabbitMQ's order depends on version and limits (section 3.6); ours is that of classic queues",
     "TTL and drop-head": "shown on virtual time, in tests/amqp_frontend/test_limits.py",
 }
 TOPICS = (

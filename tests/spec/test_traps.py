@@ -16,14 +16,12 @@ from spec_broker import SpecBroker, close_of, expect_channel_close, expect_conne
 TRAPS = range(1, 87)
 VIRTUAL_TIME = "shown on virtual time, in tests/amqp_frontend/test_limits.py"
 USERS = "users with permissions other than guest's"
-STREAM = "queue type stream"
 HTTP = "HTTP API"
 LATER: dict[int, str] = {
     **dict.fromkeys((52, 53, 54, 58), VIRTUAL_TIME),
     **dict.fromkeys((69, 70, 71), USERS),
     75: "flow control; we go on reading (a deviation: acks pass, publishes are parked)",
     76: "deleting users and virtual hosts while they are in use",
-    **dict.fromkeys((81, 82), STREAM),
     **dict.fromkeys((83, 84, 85), HTTP),
     86: "policies",
 }
@@ -1109,3 +1107,35 @@ def test_trap_62_priorities_are_clamped_and_absent_is_zero(broker: SpecBroker) -
     taken = [client.take(Q) for _ in range(5)]
     assert [method.body for method in taken] == [b"nine", b"five", b"one", b"none", b"zero"]
     assert taken[0].content.properties["priority"] == 9
+
+
+def stream(client: Client) -> None:
+    """A stream of the name p.trap."""
+    client.call("queue.declare", queue=Q, durable=True, arguments={"x-queue-type": "stream"})
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_trap_81_stream_consumers(no_ack: bool, broker: SpecBroker) -> None:
+    """Without prefetch 406, without acknowledgements 540."""
+    client = broker.open()
+    stream(client)
+    if no_ack:
+        client.call("basic.qos", prefetch_count=1)
+    client.send("basic.consume", queue=Q, no_ack=no_ack)
+    named = f"queue '{Q}' in vhost '/'"
+    if no_ack:
+        text = f"NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queues {named}"
+        expect_connection_close(client, 540, text, (60, 20))
+    else:
+        text = f"PRECONDITION_FAILED - consumer prefetch count is not set for '{named}'"
+        expect_channel_close(client, 406, text, (60, 20))
+
+
+def test_trap_82_global_prefetch_is_none_for_streams(broker: SpecBroker) -> None:
+    """qos(global=true) does not count as the prefetch of a stream's consumer."""
+    client = broker.open()
+    stream(client)
+    client.call("basic.qos", prefetch_count=10, global_=True)
+    client.send("basic.consume", queue=Q)
+    text = f"PRECONDITION_FAILED - consumer prefetch count is not set for 'queue '{Q}' in vhost '/''"
+    expect_channel_close(client, 406, text, (60, 20))
