@@ -6,6 +6,7 @@ Order of checks: attempts, nobody there to purge for, ring, delay, insertion (pa
 
 from typing import TYPE_CHECKING
 
+from .arguments import QUORUM
 from .deaths import DELIVERY_COUNT, DELIVERY_LIMIT, EXPIRED
 from .events import EventKind
 from .field_table import Field
@@ -181,4 +182,5 @@ def dead_letters_are_refused(queue: "Queue") -> bool:
 
 def tell_count(queue: "Queue", message: Message, attempts: int) -> None:
     """From now on deliveries say how often it was tried (x-delivery-count; page 5.6)."""
-    queue.add_headers(message, {DELIVERY_COUNT: Field("l", attempts)})
+    if queue.type == QUORUM or queue.broker.options.classic_tells_attempts:
+        queue.add_headers(message, {DELIVERY_COUNT: Field("l", attempts)})

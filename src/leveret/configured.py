@@ -294,6 +294,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         consumer_timeout_ms=timeout_ms if (timeout_ms := broker("consumer-timeout")) > 0 else None,
         has_shared_prefetch=broker("profile") not in PROFILES_WITHOUT_SHARED_PREFETCH,
         quorum_delivery_limit=QUORUM_DELIVERY_LIMITS.get(broker("profile")),
+        classic_tells_attempts=broker("profile") == "leveret",
         delays_everywhere=broker("profile") == "leveret",
     )
 
