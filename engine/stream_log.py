@@ -3,8 +3,10 @@
 from bisect import bisect_left
 from collections import deque
 
+from .field_table import Field
 from .kept_ready import KeptReady
 from .message import Message
+from .stream_offset import OFFSET
 
 #: RabbitMQ's default; a segment also ends after so many messages.
 SEGMENT_OCTETS_DEFAULT = 500_000_000
@@ -40,11 +42,17 @@ class StreamLog(KeptReady):
         """Of the message that comes next."""
         return self.first_offset + len(self)
 
+    def append(self, message: Message) -> None:
+        """A message that comes back after a restart: when it came first is not known."""
+        self.add(message, 0)
+
     def add(self, message: Message, wall_ms: int) -> bool:
-        """At the end. True when a segment is full: the next message begins another."""
+        """At the end; the message tells its offset from now on. True when a segment is full."""
         times, segment = self._times_ms, self._segments[-1]
         wall_ms = max(wall_ms, times[-1]) if times else wall_ms
-        self.append(message)
+        message.blob = message.envelope.spliced(message.blob, {OFFSET: Field("l", self.next_offset)})
+        message.envelope = message.envelope.plain()
+        self._messages.append(message)
         times.append(wall_ms)
         size = len(message.blob)
         segment.count += 1

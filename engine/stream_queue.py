@@ -10,9 +10,9 @@ from typing import Any
 
 from . import rota
 from .consumer import Consumer
-from .deaths import MAXLEN
+from .deaths import EXPIRED, MAXLEN
 from .events import EventKind
-from .field_table import Field, integer_of
+from .field_table import integer_of
 from .message import Envelope, Message
 from .non_destructive import NonDestructiveQueue, copy_of
 from .ready import Ready
@@ -76,7 +76,7 @@ class StreamQueue(NonDestructiveQueue):
         count = len(blobs)
         self.counters.enqueued += count
         if self.broker.listeners:
-            self.broker.emit(EventKind.ENQUEUED, self, range(first_id, first_id + count))
+            self.broker.emit_run(EventKind.ENQUEUED, self, range(first_id, first_id + count), envelope)
         self._chunk_offset = self._log.next_offset
         for offset, blob in enumerate(blobs):
             self._append(first_id + offset, envelope, blob)
@@ -90,9 +90,7 @@ class StreamQueue(NonDestructiveQueue):
             self._append(message.id, message.envelope, message.blob)
 
     def _append(self, id_: int, envelope: Envelope, blob: bytes) -> None:
-        log, broker = self._log, self.broker
-        told = envelope.spliced(blob, {OFFSET: Field("l", log.next_offset)})
-        if log.add(Message(id_, told, envelope.plain()), broker.clock.wall_ms()):
+        if self._log.add(Message(id_, blob, envelope), self.broker.clock.wall_ms()):
             self._retain()
 
     def _retain(self) -> None:
@@ -111,7 +109,7 @@ class StreamQueue(NonDestructiveQueue):
             else:
                 break
             if self.broker.listeners:
-                self.broker.emit(kind, self, [message.id for message in gone], reason=MAXLEN)
+                self.broker.emit(kind, self, gone, reason=MAXLEN if kind is EventKind.DROPPED else EXPIRED)
 
     # -- back -------------------------------------------------------------------------------------------------------
 
