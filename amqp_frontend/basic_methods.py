@@ -6,6 +6,7 @@ from ..engine.arguments import check_consumer_arguments, queue_type_of
 from ..engine.deaths import REJECTED
 from ..engine.errors import LimitReached
 from ..engine.field_table import FieldTable
+from ..engine.reply_queue import REPLY_PREFIX, REPLY_TO
 from .channel import Channel
 from .codec import Method, encode_method
 from .deliveries import ConsumerWire, contents_for
@@ -24,6 +25,9 @@ def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> 
 def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
     assert session.client is not None
     vhost = session.client.vhost
+    if method.queue == REPLY_TO:
+        _consume_replies(session, channel, method)
+        return
     queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     limit = session.options.consumers_per_channel_max
@@ -35,6 +39,16 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     consumer = channel.session.consume(
         queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
     )
+    consumer.opaque = ConsumerWire(channel.number, tag)
+    if not method.nowait:
+        session.send(channel.number, commands.Basic.ConsumeOk, tag)
+
+
+def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
+    """Direct reply-to: replies come as deliveries to an address that exists as long as this consumer."""
+    tag = method.consumer_tag or generated_name("amq.ctag-")
+    address = generated_name(REPLY_PREFIX) + generated_name(".")
+    consumer = channel.session.consume_replies(tag, address, no_ack=method.no_ack)
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:
         session.send(channel.number, commands.Basic.ConsumeOk, tag)

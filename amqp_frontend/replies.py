@@ -150,6 +150,10 @@ class UserIdMismatch(PeerError):
     """The user-id property names somebody else. Facts: claimed, user."""
 
 
+class ChannelTimedOut(PeerError):
+    """The engine's AcknowledgementTimedOut, with the channel's number. Facts: channel, timeout_ms."""
+
+
 class PrefetchSizeNotImplemented(PeerError):
     """Facts: size."""
 
@@ -259,6 +263,19 @@ REPLY: dict[type[Exception], Row] = {
     engine.InvalidHeadersMatchType: Row(
         406, CHANNEL, "Invalid x-match field type {type} (value {value}); expected longstr"
     ),
+    engine.InvalidWeight: Row(406, CHANNEL, "{weight_fault}"),
+    engine.HashesContradict: Row(406, CHANNEL, "hash-header and hash-property are mutually exclusive"),
+    engine.UnsupportedHashProperty: Row(406, CHANNEL, "Unsupported property: {property}"),
+    engine.ReplyConsumerMissing: Row(406, CHANNEL, "fast reply consumer does not exist"),
+    engine.ReplyConsumerTaken: Row(406, CHANNEL, "reply consumer already set"),
+    engine.ReplyConsumerAcknowledges: Row(406, CHANNEL, "reply consumer cannot acknowledge"),
+    engine.InvalidCopies: Row(406, CHANNEL, 'invalid message: {{unacceptable_type_in_header,"{header}",{type}}}'),
+    engine.AcknowledgementTimedOut: Row(
+        406,
+        CHANNEL,
+        "delivery acknowledgement timed out. Timeout value used: {timeout_ms} ms",
+        False,
+    ),
     engine.InvalidExpiration: Row(406, CHANNEL, "invalid expiration '{value}': {reason}"),
     engine.PartialCommit: Row(406, CHANNEL, "partial tx completion"),
     engine.InUse: Row(406, CHANNEL, _RESOURCE + " in use"),
@@ -292,6 +309,33 @@ REPLY: dict[type[Exception], Row] = {
     engine.Expelled: Row(320, CONNECTION, "Closed via management plugin", False),
     engine.UserDeleted: Row(320, CONNECTION, "user '{user}' is deleted", False),
     engine.VirtualHostDeleted: Row(320, CONNECTION, "vhost '{vhost}' is deleted", False),
+    engine.NotSupported: Row(540, CONNECTION, "not supported"),
+    engine.GlobalPrefetchNotSupported: Row(
+        540, CONNECTION, "queue '{name}' in vhost '{vhost}' does not support global qos"
+    ),
+    engine.ConditionalDeleteNotSupported: Row(
+        540,
+        CONNECTION,
+        "cannot delete queue '{name}' in vhost '{vhost}'. queue.delete operations with {flag} flag set are not "
+        "supported by quorum queues",
+    ),
+    engine.NoAckNotSupported: Row(
+        540,
+        CONNECTION,
+        "automatic acknowledgement not supported by stream queues queue '{name}' in vhost '{vhost}'",
+    ),
+    engine.StreamOperationNotSupported: Row(
+        540, CONNECTION, "{operation} not supported by stream queues queue '{name}' in vhost '{vhost}'"
+    ),
+    engine.PrefetchMissing: Row(
+        406, CHANNEL, "consumer prefetch count is not set for 'queue '{name}' in vhost '{vhost}''"
+    ),
+    engine.GetBesideActiveConsumerRefused: Row(
+        405,
+        CHANNEL,
+        "cannot obtain access to locked queue '{name}' in vhost '{vhost}'. basic.get operations are not supported by "
+        "quorum queues with single active consumer",
+    ),
     # the frontend's own
     UnknownFrame: Row(501, CONNECTION, "type {type}, {octets}: unknown_frame", False),
     FrameEndMissing: Row(501, CONNECTION, "type {type}, {octets}: {{invalid_frame_end_marker,{end}}}", False),
@@ -325,6 +369,13 @@ REPLY: dict[type[Exception], Row] = {
     TuneTooHigh: Row(530, CONNECTION, "negotiated {what} = {value} is higher than the maximum allowed value ({limit})"),
     NoQueueDeclared: Row(404, CHANNEL, "no previously declared queue"),
     ImmediateNotImplemented: Row(540, CONNECTION, "immediate=true"),
+    ChannelTimedOut: Row(
+        406,
+        CHANNEL,
+        "delivery acknowledgement on channel {channel} timed out. Timeout value used: {timeout_ms} ms. "
+        "This timeout value can be configured, see consumers doc guide to learn more",
+        False,
+    ),
     UserIdMismatch: Row(406, CHANNEL, "user_id property set to '{claimed}' but authenticated user was '{user}'"),
     PrefetchSizeNotImplemented: Row(540, CONNECTION, "prefetch_size!=0 ({size})"),
     RequeueFalseNotImplemented: Row(540, CONNECTION, "requeue=false"),
@@ -414,6 +465,12 @@ def _value_term(facts: _Facts) -> str:
     return term(_bytes(facts["value"]))
 
 
+def _weight_fault(facts: _Facts) -> str:
+    if facts["is_integer"]:
+        return "The binding key must be greater than 0"
+    return f"The binding key must be an integer: {term(_bytes(facts['value']))}"
+
+
 def _bytes(value: object) -> bytes:
     assert isinstance(value, bytes)
     return value
@@ -425,6 +482,7 @@ _DERIVED = {
     "octets": _octets,
     "octets_term": _arguments_term,
     "value_term": _value_term,
+    "weight_fault": _weight_fault,
 }
 
 _PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])

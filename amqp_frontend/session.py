@@ -11,7 +11,8 @@ from typing import Any
 
 from pamqp import commands
 
-from ..engine import Broker, Client, ConsumerCancelled, Deadline, Delivered, Envelope, User
+from ..engine import Broker, Client, ConsumerCancelled, Deadline, Delivered, Envelope, SessionFailed, User
+from ..engine.errors import AcknowledgementTimedOut
 from .channel import Channel
 from .codec import Method, encode_method
 from .connection import Connection
@@ -19,6 +20,7 @@ from .deliveries import render_cancel, render_delivered, render_returns
 from .options import FrontendOptions
 from .replies import (
     BrokerStopping,
+    ChannelTimedOut,
     NoQueueDeclared,
     Scope,
     reply_for,
@@ -151,9 +153,21 @@ class AmqpSession:
         for effect in client.take_outbox():
             if type(effect) is Delivered:
                 out += render_delivered(effect, frame_max)
+            elif type(effect) is SessionFailed:
+                self._session_failed(effect)
             elif type(effect) is ConsumerCancelled and "consumer_cancel_notify" in self.capabilities:
                 wire = effect.consumer.opaque
                 out.append(render_cancel(wire.number, effect.consumer.tag))  # type: ignore[attr-defined]
+
+    def _session_failed(self, effect: SessionFailed) -> None:
+        """The engine ended a session: its channel closes."""
+        for channel in self.connection.channels.values():
+            if channel.session is effect.session and channel.state is OPEN:
+                error: Exception = effect.error
+                if isinstance(error, AcknowledgementTimedOut):
+                    error = ChannelTimedOut(channel=channel.number, timeout_ms=error.timeout_ms)
+                self.refuse(error, channel)
+                return
 
     def confirm(self) -> None:
         """One basic.ack for all that a channel published in this turn; basic.nack for what a queue refused."""

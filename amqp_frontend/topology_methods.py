@@ -89,6 +89,11 @@ def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Ex
 
 def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queue.Declare) -> None:
     name = clean(method.queue)
+    if _vhost(session).has_reply_queue(name):
+        channel.last_queue = name
+        if not method.nowait:
+            session.send(channel.number, commands.Queue.DeclareOk, name, 0, 1)
+        return
     server_named = not name and not method.passive
     if server_named:
         name = generated_name("amq.gen-")

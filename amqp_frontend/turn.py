@@ -95,11 +95,26 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
     if known is None or known.route.version != vhost.topology_version or event.oversized:
         known = _find_route(session, event)
     engine_session = channel.session
+    if event.facts.is_marked:
+        _publish_each(session, event, known)
+        return
     returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
     if returned:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
         session.confirming[channel] = None
+
+
+def _publish_each(session: AmqpSession, event: PublishReceived, known: KnownRoute) -> None:
+    """Messages that may be refused one by one: what stands before such a one is published, returned, confirmed."""
+    channel = event.channel
+    engine_session = channel.session
+    for blob in event.blobs:
+        returned = engine_session.publish(known.route, known.envelope, (blob,), mandatory=known.mandatory)
+        if returned:
+            session.send_returns(channel, returned)
+        if engine_session.confirms is not None:
+            session.confirming[channel] = None
 
 
 def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:

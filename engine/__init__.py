@@ -16,7 +16,7 @@ from .passwords import PasswordHash, hash_password, read_password_hash
 from .permissions import Grant, Permissions, TopicPermission
 from .queue import Queue, QueueStatistics
 from .routing import Route
-from .session import Session
+from .session import Session, SessionFailed
 from .virtual_host import VirtualHost
 
 __all__ = [
@@ -45,6 +45,7 @@ __all__ = [
     "QueueStatistics",
     "Route",
     "Session",
+    "SessionFailed",
     "TopicPermission",
     "User",
     "Users",

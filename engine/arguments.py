@@ -17,6 +17,7 @@ from .errors import (
     UnsupportedArgument,
 )
 from .field_table import INTEGER_TAGS, NUMBER_TAGS, Field, FieldTable, number_of
+from .stream_offset import OFFSET, start_of
 
 TEN_YEARS_MS = 315_360_000_000
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
@@ -114,6 +115,10 @@ def _number(low: float, high: float, *, above: bool = False) -> Check:
     return check
 
 
+def _any_integer(field: Field) -> Reason | None:
+    return None if field.tag in INTEGER_TAGS else Reason("type", field.type_name)
+
+
 def _anything(field: Field) -> Reason | None:
     return None
 
@@ -164,11 +169,12 @@ ARGUMENTS: dict[str, Argument] = {
             lambda _: Reason("atom", "invalid_queue_locator_arg"),
         ),
     ),
-    "x-delivery-limit": Argument(_Q, _anything),
+    "x-delivery-limit": Argument(_Q, _any_integer),
     "x-quorum-initial-group-size": Argument(_Q, _integer(1)),
     "x-initial-cluster-size": Argument(_S, _integer(1)),
     "x-max-in-memory-length": Argument(_Q, _integer()),
     "x-max-in-memory-bytes": Argument(_Q, _integer()),
+    "x-consumer-timeout": Argument(QUEUE_TYPES, _integer()),
     "x-max-age": Argument(_S, _age),
     "x-stream-max-segment-size-bytes": Argument(_S, _integer(0, 3_000_000_000)),
     # Ours, on every queue but streams (address-settings page 6.6; a deviation listed in docs/DEVIATIONS.md).
@@ -290,5 +296,16 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
     priority = arguments.get("x-priority")
     if priority is not None and priority.tag not in INTEGER_TAGS:
         raise InvalidArgument(key="x-priority", name=name, vhost=vhost, reason=Reason("type", priority.type_name))
-    if "x-stream-offset" in arguments and queue_type != STREAM:
-        raise UnsupportedArgument(key="x-stream-offset", name=name, vhost=vhost, queue_type=queue_type)
+    timeout = arguments.get("x-consumer-timeout")
+    reason = None if timeout is None else _integer()(timeout)
+    if reason is not None:
+        raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
+    offset = arguments.get(OFFSET)
+    if offset is None:
+        return
+    if queue_type != STREAM:
+        raise UnsupportedArgument(key=OFFSET, name=name, vhost=vhost, queue_type=queue_type)
+    if start_of(offset) is None:
+        text = f'<<"{offset.text}">>' if isinstance(offset.value, bytes) else str(offset.value).lower()
+        bad = Reason("tuple", "invalid_stream_offset_arg", f"{{{offset.type_name},{text}}}")
+        raise InvalidArgument(key=OFFSET, name=name, vhost=vhost, reason=bad)

@@ -66,6 +66,8 @@ def arrive(
     """Publish a run to an address with rules, or of messages with marks."""
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
         envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
+    if envelope.copies:
+        route = route.undecided()
     if not rules.looks_at_each and not envelope.facts.is_marked:
         return vhost.publish_run(route, envelope, blobs)
     unroutable: list[bytes] = []

@@ -14,6 +14,7 @@ from types import MappingProxyType
 from ..settings import NO_SETTINGS, Divert, SettingsRepository
 from . import deep
 from .access import User, Users
+from .acknowledgement_timeout import AcknowledgementWatch
 from .auto_created import Reaper, targets_of
 from .client import Client
 from .clock import Clock
@@ -82,6 +83,7 @@ class Broker:
         self.settings = settings
         self.options = options
         self.reaper = Reaper(self)
+        self.acknowledgements = AcknowledgementWatch(self)
         self.chance = chance
         self.unsent_max = unsent_max
         self.deadlines = Deadlines()
@@ -188,6 +190,8 @@ class Broker:
         self.clients.pop(client, None)
         self.awaiting.pop(client, None)
         self.touched.pop(client, None)
+        if not self.clients:
+            self.acknowledgements.end_if_idle()
         self.emit_object(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name, {})
 
     def replace_settings(self, settings: SettingsRepository, options: BrokerOptions | None = None) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .consumer import Consumer
 from .errors import EngineError, UserChannelsMaxReached
 from .message import Delivered
-from .session import Session
+from .session import Session, SessionFailed
 
 if TYPE_CHECKING:
     from .access import User
@@ -27,7 +27,7 @@ class ConsumerCancelled:
         self.consumer = consumer
 
 
-Effect = Delivered | ConsumerCancelled
+Effect = Delivered | ConsumerCancelled | SessionFailed
 
 
 class Client:

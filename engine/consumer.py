@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from .field_table import FieldTable
+from .field_table import FieldTable, integer_of
 
 if TYPE_CHECKING:
     from .client import Client
@@ -28,10 +28,10 @@ class Consumer(Holder):
     """A subscription of one session to one queue.
 
     `prefetch` limits this consumer's unacknowledged deliveries, 0 = unlimited; without acknowledgements (`no_ack`)
-    no limit applies. `opaque` belongs to the frontend.
+    no limit applies. `priority`: of those that have room the highest goes first. `opaque` belongs to the frontend.
     """
 
-    __slots__ = ("arguments", "client", "exclusive", "no_ack", "opaque", "prefetch", "tag")
+    __slots__ = ("arguments", "client", "exclusive", "no_ack", "opaque", "prefetch", "priority", "tag")
 
     def __init__(
         self,
@@ -51,6 +51,7 @@ class Consumer(Holder):
         self.exclusive = exclusive
         self.prefetch = prefetch
         self.arguments = arguments
+        self.priority = integer_of(arguments, "x-priority") or 0
         self.opaque: object = None
 
     def credit(self) -> int:

@@ -46,7 +46,10 @@ DELAY = "x-delay"
 DEDUPLICATION_ID = "x-deduplication-id"  # of RabbitMQ's plugin
 DUPLICATE_IDS = ("_AMQ_DUPL_ID", DEDUPLICATION_ID)
 GROUP_IDS = ("_AMQ_GROUP_ID", "JMSXGroupID")
-MARKS = frozenset({SCHEDULED_DELIVERY, DELAY, *DUPLICATE_IDS, *GROUP_IDS})
+COPIES = ("CC", "BCC")  # more routing keys
+#: The property reply_to of a request whose answer is to come straight to the consumer on the publisher's channel.
+REPLY_TO_ME = b"amq.rabbitmq.reply-to"
+MARKS = frozenset({SCHEDULED_DELIVERY, DELAY, *DUPLICATE_IDS, *GROUP_IDS, *COPIES})
 
 
 class ContentError(ValueError):
@@ -61,7 +64,7 @@ class PropertyFacts(NamedTuple):
     expiration: bytes | None = None
     user_id: bytes | None = None
     has_headers: bool = False
-    is_marked: bool = False  # a header is among `MARKS`: queues and exchanges look at each such message
+    is_marked: bool = False  # a header is among `MARKS`, or it wants a direct reply: each such message is looked at
 
 
 NO_FACTS = PropertyFacts()
@@ -93,13 +96,15 @@ def scan_properties(data: bytes) -> PropertyFacts:
                 position = start + data[position]
                 if position > size:
                     raise ContentError(f"{name} is cut short")
-                if bit == 0x0100:
+                if bit == 0x0200:
+                    is_marked = is_marked or data[start:position] == REPLY_TO_ME
+                elif bit == 0x0100:
                     expiration = data[start:position]
                 elif bit == 0x0010:
                     user_id = data[start:position]
             elif kind == "table":
                 headers, position = decode_table(data, position)
-                is_marked = not MARKS.isdisjoint(headers)
+                is_marked = not MARKS.isdisjoint(headers)  # the first that can be
             elif kind == "octet":
                 if bit == 0x1000:
                     delivery_mode = data[position]
@@ -177,10 +182,17 @@ def encode_header(body_size: int, properties: Mapping[str, PropertyValue] | None
     return _PREFIX.pack(BASIC_CLASS, 0, body_size, flags) + b"".join(values)
 
 
-def splice_header(header: bytes, added: FieldTable, dropped: set[str], *, without_expiration: bool = False) -> bytes:
+def splice_header(
+    header: bytes,
+    added: FieldTable,
+    dropped: set[str],
+    *,
+    without_expiration: bool = False,
+    reply_to: bytes | None = None,
+) -> bytes:
     """A header payload with some entries of its headers table replaced or gone; all else byte for byte as it was.
 
-    `added` goes behind what stays. Raises: ContentError.
+    `added` goes behind what stays. `reply_to` takes the place of that property. Raises: ContentError.
     """
     flags = _PREFIX.unpack_from(header)[3]
     position = _PREFIX.size
@@ -197,7 +209,7 @@ def splice_header(header: bytes, added: FieldTable, dropped: set[str], *, withou
                     position += 4 + _LENGTH.unpack_from(header, position)[0]
                 else:
                     position += 1 if kind == "octet" else 8
-            if name == "headers":
+            if name == "headers" and (flags & bit or added):
                 kept = (
                     b"".join(header[first:last] for key, first, last in table_spans(header, start) if key not in gone)
                     if flags & bit
@@ -206,6 +218,9 @@ def splice_header(header: bytes, added: FieldTable, dropped: set[str], *, withou
                 table = kept + new_entries
                 flags |= bit
                 parts.append(_LENGTH.pack(len(table)) + table)
+            elif name == "reply_to" and reply_to is not None:
+                flags |= bit
+                parts.append(bytes((len(reply_to),)) + reply_to)
             elif name == "expiration" and without_expiration:
                 flags &= ~bit
             else:

@@ -16,17 +16,16 @@ DELIVERY_COUNT = "x-delivery-count"
 
 
 class DeadLetter:
-    """A dead message on its way to a dead-letter exchange.
+    """A dead message on its way to a dead-letter exchange, by the keys of its envelope.
 
-    `keys`: the routing keys it is published with. `deaths`: its x-death entries, newest first.
+    `deaths`: its x-death entries, newest first.
     """
 
-    __slots__ = ("blob", "deaths", "envelope", "keys", "reason")
+    __slots__ = ("blob", "deaths", "envelope", "reason")
 
-    def __init__(self, blob: bytes, envelope: Envelope, keys: list[str], deaths: list[FieldTable], reason: str) -> None:
+    def __init__(self, blob: bytes, envelope: Envelope, deaths: list[FieldTable], reason: str) -> None:
         self.blob = blob
         self.envelope = envelope
-        self.keys = keys
         self.deaths = deaths
         self.reason = reason
 
@@ -66,6 +65,7 @@ def dead_letter(
     headers = properties.get("headers")
     headers = headers if isinstance(headers, dict) else {}
     keys = [message.envelope.routing_key, *_carbon_copies(headers)]
+    copies = message.envelope.copies or tuple(keys[1:])  # those of BCC as well, of which nothing is told
     entry: FieldTable = {
         "count": Field("l", 1),
         "reason": Field("S", reason.encode()),
@@ -91,9 +91,9 @@ def dead_letter(
     dropped = {DELIVERY_COUNT, "CC"} if routing_key is not None else {DELIVERY_COUNT}
     new_header = splice_header(header, added, dropped, without_expiration=True)
     envelope = Envelope(exchange, routing_key if routing_key is not None else keys[0], scan_properties(new_header[12:]))
-    return DeadLetter(
-        PLAIN.join(new_header, body), envelope, [routing_key] if routing_key is not None else keys, deaths, reason
-    )
+    if routing_key is None:
+        envelope.copies = copies
+    return DeadLetter(PLAIN.join(new_header, body), envelope, deaths, reason)
 
 
 def _origin(message: Message, queue: str, address: str, expired_ms: int | None, with_hornetq_names: bool) -> FieldTable:

@@ -4,12 +4,13 @@ A message with a header `x-delay` (milliseconds) is routed when it is published 
 to, where operators see it; the plugin keeps it in the exchange and routes it later (docs/DEVIATIONS.md).
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from .content import DELAY
 from .errors import InvalidDelayedType
 from .exchange import EXCHANGE_TYPES, Binding, Destination, Exchange
 from .field_table import Field, FieldTable
+from .routed import Routed
 
 #: Longer delays are no delays, as in the plugin.
 DELAY_MAX_MS = 2**32 - 1
@@ -31,17 +32,17 @@ class DelayedExchange(Exchange):
         self._router = kind(name)
 
     @property
-    def looks_at_headers(self) -> bool:  # type: ignore[override]
+    def decides_each(self) -> bool:  # type: ignore[override]
         """As the type that it routes as."""
-        return self._router.looks_at_headers
+        return self._router.decides_each
 
-    def check(self, arguments: FieldTable) -> None:
+    def check(self, routing_key: str, arguments: FieldTable) -> None:
         """As the type that it routes as."""
-        self._router.check(arguments)
+        self._router.check(routing_key, arguments)
 
-    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def match(self, message: Routed) -> Sequence[Destination]:
         """See `Exchange`."""
-        return self._router.match(routing_key, headers)
+        return self._router.match(message)
 
     def _index(self, binding: Binding) -> None:
         self._router.bindings[binding.identity] = binding

@@ -124,6 +124,40 @@ class InvalidHeadersMatchType(PreconditionFailed):
     """x-match that is no string. Facts: type, value."""
 
 
+class InvalidWeight(PreconditionFailed):
+    """The routing key of a binding to a consistent-hash exchange is no number from 1. Facts: value, is_integer."""
+
+
+class HashesContradict(PreconditionFailed):
+    """A consistent-hash exchange that is to hash a header and a property."""
+
+
+class UnsupportedHashProperty(PreconditionFailed):
+    """A consistent-hash exchange can't hash that. Facts: property."""
+
+
+class ReplyConsumerMissing(PreconditionFailed):
+    """A request for a direct reply on a session that does not consume any."""
+
+
+class ReplyConsumerTaken(PreconditionFailed):
+    """A second consumer of direct replies on a session."""
+
+
+class ReplyConsumerAcknowledges(PreconditionFailed):
+    """A consumer of direct replies that wants to acknowledge."""
+
+
+class InvalidCopies(PreconditionFailed):
+    """The header CC or BCC is no array. Facts: header, type."""
+
+
+class AcknowledgementTimedOut(PreconditionFailed):
+    """A delivery was not settled in time. Facts: timeout_ms."""
+
+    timeout_ms: int
+
+
 class InvalidExpiration(PreconditionFailed):
     """The expiration property is no decimal number of milliseconds up to ten years. Facts: value, reason."""
 
@@ -170,6 +204,34 @@ class AllQueuesMaxReached(PreconditionFailed):
 
 class BindingsMaxReached(PreconditionFailed):
     """No more bindings in this broker. Facts: kind, name, limit."""
+
+
+class GetBesideActiveConsumerRefused(EngineError):
+    """A get from a quorum queue with a single active consumer. Facts: name, vhost."""
+
+
+class PrefetchMissing(PreconditionFailed):
+    """A consumer of a stream without a prefetch. Facts: name, vhost."""
+
+
+class NotSupported(EngineError):
+    """Queues of this type can't do that. Facts: name, vhost."""
+
+
+class GlobalPrefetchNotSupported(NotSupported):
+    """A prefetch shared by the consumers of a session, one of them of a quorum queue. Facts: name, vhost."""
+
+
+class ConditionalDeleteNotSupported(NotSupported):
+    """Deletion of a quorum queue if it is unused or empty. Facts: name, vhost, flag."""
+
+
+class NoAckNotSupported(NotSupported):
+    """A consumer of a stream that does not acknowledge. Facts: name, vhost."""
+
+
+class StreamOperationNotSupported(NotSupported):
+    """basic.get, basic.nack, basic.reject and queue.purge of a stream. Facts: operation, name, vhost."""
 
 
 class NotAllowed(EngineError):

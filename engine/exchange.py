@@ -5,11 +5,12 @@ not on the hot path: their results are cached in routes until the topology chang
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from .field_table import FieldTable
 from .headers import HeadersPattern, check_headers_match
+from .routed import Routed
 from .topic import TopicTrie
 
 if TYPE_CHECKING:
@@ -41,10 +42,10 @@ class Exchange(ABC):
     """What all types share: the set of bindings. Subclasses keep an index of it and answer `match`."""
 
     type: ClassVar[str]
-    #: Whether `match` looks at the message's headers, so that routes can't be cached by key alone.
-    looks_at_headers: ClassVar[bool] = False
+    #: Whether `match` depends on more than the routing keys, so that routes can't be cached by key alone.
+    decides_each: ClassVar[bool] = False
 
-    __slots__ = ("arguments", "auto_delete", "bindings", "durable", "incoming", "internal", "name")
+    __slots__ = ("alternate", "arguments", "auto_delete", "bindings", "durable", "incoming", "internal", "name")
 
     def __init__(
         self,
@@ -60,11 +61,14 @@ class Exchange(ABC):
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments or {}
+        alternate = self.arguments.get("alternate-exchange")
+        #: The name of the exchange that gets what no binding of this one matches.
+        self.alternate = alternate.text if alternate is not None and isinstance(alternate.value, bytes) else None
         self.bindings: dict[tuple[object, ...], Binding] = {}  # where this is the source
         self.incoming: dict[Binding, None] = {}  # where this is the destination
 
-    def check(self, arguments: FieldTable) -> None:  # noqa: B027 - most types have nothing to refuse
-        """Refuse binding arguments that this type can't use; the others ignore them."""
+    def check(self, routing_key: str, arguments: FieldTable) -> None:  # noqa: B027 - most types refuse nothing
+        """Refuse bindings that this type can't use."""
 
     def add(self, binding: Binding) -> bool:
         """Add a binding; False when there is an equal one already."""
@@ -85,7 +89,7 @@ class Exchange(ABC):
         return True
 
     @abstractmethod
-    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def match(self, message: Routed) -> Sequence[Destination]:
         """Destinations of a message, perhaps some of them twice."""
 
     @abstractmethod
@@ -107,9 +111,9 @@ class DirectExchange(Exchange):
         super().__init__(name, **options)  # type: ignore[arg-type]
         self._by_key: dict[str, dict[Binding, None]] = {}
 
-    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def match(self, message: Routed) -> Sequence[Destination]:
         """See `Exchange`."""
-        return [binding.destination for binding in self._by_key.get(routing_key, ())]
+        return [binding.destination for key in message.keys for binding in self._by_key.get(key, ())]
 
     def _index(self, binding: Binding) -> None:
         self._by_key.setdefault(binding.routing_key, {})[binding] = None
@@ -127,7 +131,7 @@ class FanoutExchange(Exchange):
     type = "fanout"
     __slots__ = ()
 
-    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def match(self, message: Routed) -> Sequence[Destination]:
         """See `Exchange`."""
         return [binding.destination for binding in self.bindings.values()]
 
@@ -148,9 +152,9 @@ class TopicExchange(Exchange):
         super().__init__(name, **options)  # type: ignore[arg-type]
         self._trie: TopicTrie[Destination] = TopicTrie()
 
-    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def match(self, message: Routed) -> Sequence[Destination]:
         """See `Exchange`."""
-        return self._trie.match(routing_key)
+        return [destination for key in message.keys for destination in self._trie.match(key)]
 
     def _index(self, binding: Binding) -> None:
         self._trie.add(binding.routing_key, binding.destination)
@@ -163,15 +167,16 @@ class HeadersExchange(Exchange):
     """Headers against binding arguments; the routing key is ignored."""
 
     type = "headers"
-    looks_at_headers = True
+    decides_each = True
     __slots__ = ()
 
-    def check(self, arguments: FieldTable) -> None:
+    def check(self, routing_key: str, arguments: FieldTable) -> None:
         """Raises: InvalidHeadersMatch, InvalidHeadersMatchType."""
         check_headers_match(arguments)
 
-    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def match(self, message: Routed) -> Sequence[Destination]:
         """See `Exchange`."""
+        headers = message.headers
         return [
             binding.destination
             for binding in self.bindings.values()

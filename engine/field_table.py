@@ -86,6 +86,12 @@ class Field(NamedTuple):
         return (tag, value)
 
 
+def integer_of(table: "FieldTable", key: str) -> int | None:
+    """The integer under a key; None when there is none, or something else."""
+    field = table.get(key)
+    return field.value if field is not None and field.tag in INTEGER_TAGS and isinstance(field.value, int) else None
+
+
 def number_of(field: Field) -> float:
     """The value of a field of any numeric tag."""
     value = field.value

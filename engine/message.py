@@ -23,6 +23,7 @@ class Envelope:
 
     __slots__ = (
         "_plain",
+        "copies",  # more routing keys, of CC and BCC
         "exchange",
         "expiration_ms",  # that counts: the property's, or what the address made of it
         "expiry_is_settled",  # the message's address had a word in it, so that the queue's has none
@@ -49,7 +50,13 @@ class Envelope:
         self.is_plain = facts.expiration is None and not facts.is_marked
         self.framing = framing
         self.opaque = opaque
+        self.copies: tuple[str, ...] = ()
         self._plain: Envelope | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """All routing keys: the first, then those of CC and BCC."""
+        return (self.routing_key, *self.copies)
 
     def with_expiration(self, expiration_ms: int | None) -> "Envelope":
         """The same, but expiring as its address has settled. The property itself stays as published."""
@@ -57,6 +64,7 @@ class Envelope:
         settled.expiration_ms = expiration_ms
         settled.expiry_is_settled = True
         settled.is_plain = expiration_ms is None and not self.facts.is_marked
+        settled.copies = self.copies
         return settled
 
     def plain(self) -> "Envelope":
@@ -69,6 +77,7 @@ class Envelope:
             changed.expiration_ms = self.expiration_ms
             changed.expiry_is_settled = self.expiry_is_settled
             changed.is_plain = self.is_plain
+            changed.copies = self.copies
             self._plain = changed
         return self._plain
 

@@ -82,7 +82,7 @@ class NonDestructiveQueue(Queue):
             self.ready.append(message)
             for consumer, seen in self._seen.items():
                 if message.id < seen:
-                    insort(self._again.setdefault(consumer, []), _copy(message), key=_id_of)
+                    insort(self._again.setdefault(consumer, []), copy_of(message), key=_id_of)
 
     def requeue(self, messages: list[Message], *, why: str, counted: bool = False, delayed: bool = False) -> None:
         """Deliveries came back: their consumer, if it is still there, gets what is still here again, without delay."""
@@ -153,7 +153,7 @@ class NonDestructiveQueue(Queue):
         room = consumer.client.room()
         copies: list[Message] = []
         for message in fresh:
-            copies.append(_copy(message))
+            copies.append(copy_of(message))
             room -= len(message.blob)
             if room <= 0:
                 break
@@ -167,7 +167,7 @@ class NonDestructiveQueue(Queue):
         if self.expiring:
             expire(self)
             arm(self)
-        return _copy(self.ready[0]) if self.ready else None
+        return copy_of(self.ready[0]) if self.ready else None
 
     def add_consumer(self, consumer: Consumer) -> None:
         """It begins at the head. Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
@@ -181,7 +181,8 @@ class NonDestructiveQueue(Queue):
         rota.leave(self, consumer)
 
 
-def _copy(message: Message) -> Message:
+def copy_of(message: Message) -> Message:
+    """What goes out to one consumer."""
     return Message(message.id, message.blob, message.envelope)
 
 

@@ -19,7 +19,11 @@ class MessageAddress(Enum):
 class BrokerOptions:
     """`address_queue_scan_period_ms`: how often unused auto-created queues are looked for; None: never.
 
+    `consumer_timeout_ms`: how long a delivery may stay unsettled before its session ends; None: for ever.
     `delays_everywhere`: the header x-delay counts on every exchange, not only on those of type x-delayed-message.
+    `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it is as global=false.
+    `quorum_delivery_limit`: x-delivery-limit of quorum queues that have no limit of attempts; None: they have none.
+    `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
     """
 
     nack_counts: bool = True
@@ -31,6 +35,10 @@ class BrokerOptions:
     delays_everywhere: bool = True
     queues_max: int = 0  # in all virtual hosts, as far as clients declare them; 0: unlimited
     bindings_max: int = 0
+    consumer_timeout_ms: int | None = 1_800_000
+    has_shared_prefetch: bool = True
+    quorum_delivery_limit: int | None = None
+    classic_tells_attempts: bool = True
 
     def address_of(self, exchange: str, routing_key: str) -> str:
         """The address of a message published to `exchange` with `routing_key`: settings are looked up by it."""

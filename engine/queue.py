@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from ..settings import ResolvedSettings
 from . import deep, rota
+from .arguments import queue_type_of
 from .consumer import Consumer
 from .deadlines import Deadline
 from .deaths import EXPIRED, MAXLEN
@@ -73,6 +74,7 @@ class Queue:
         "expiry_deadline",
         "groups",
         "had_consumers",
+        "has_priorities",
         "held",
         "incoming",
         "is_auto_created",
@@ -89,6 +91,7 @@ class Queue:
         "start_deadline",
         "tail",
         "takes_plainly",
+        "type",
         "unacked",
         "unused_deadline",
         "vhost",
@@ -114,6 +117,7 @@ class Queue:
         self.exclusive = owner is not None
         self.auto_delete = auto_delete
         self.arguments = arguments
+        self.type = queue_type_of(arguments)  # classic, quorum or stream
         self.address = address
         self.own_settings = own_settings(arguments)
         self.rules = rules
@@ -137,6 +141,7 @@ class Queue:
         self.consumers: list[Consumer] = []
         self.next_consumer = 0  # where the rota goes on
         self.had_consumers = False
+        self.has_priorities = False  # consumers of different priority
         self.deleted = False
         self.incoming: dict[Binding, None] = {}
         self.counters = Counters()

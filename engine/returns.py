@@ -6,6 +6,7 @@ Order of checks: attempts, nobody there to purge for, ring, delay, insertion (pa
 
 from typing import TYPE_CHECKING
 
+from .arguments import QUORUM
 from .deaths import DELIVERY_COUNT, DELIVERY_LIMIT, EXPIRED
 from .events import EventKind
 from .field_table import Field
@@ -13,6 +14,7 @@ from .last_value import LastValueReady
 from .limits import MS, arm, is_full, trim
 from .message import Message
 from .redelivery import redelivery_delay_ms
+from .routed import Routed
 from .rules import DROP_HEAD, FAIL
 
 if TYPE_CHECKING:
@@ -174,10 +176,11 @@ def dead_letters_are_refused(queue: "Queue") -> bool:
     if exchange is None:
         return False
     return any(
-        target.rules.address_full_policy == FAIL and is_full(target) for target in vhost.reach(exchange, key, {})
+        target.rules.address_full_policy == FAIL and is_full(target) for target in vhost.reach(exchange, Routed((key,)))
     )
 
 
 def tell_count(queue: "Queue", message: Message, attempts: int) -> None:
     """From now on deliveries say how often it was tried (x-delivery-count; page 5.6)."""
-    queue.add_headers(message, {DELIVERY_COUNT: Field("l", attempts)})
+    if queue.type == QUORUM or queue.broker.options.classic_tells_attempts:
+        queue.add_headers(message, {DELIVERY_COUNT: Field("l", attempts)})

@@ -24,8 +24,11 @@ def join(queue: "Queue", consumer: Consumer) -> None:
     consumers, rules, broker = queue.consumers, queue.rules, queue.broker
     if consumers and (consumer.exclusive or consumers[0].exclusive):
         raise ExclusiveConsumerRefused(name=queue.name, vhost=queue.vhost.name)
+    if consumer.exclusive and rules.single_active_consumer:
+        raise ExclusiveConsumerRefused(name=queue.name, vhost=queue.vhost.name)
     if rules.max_consumers is not None and len(consumers) >= rules.max_consumers:
         raise ConsumersMaxReached(name=queue.name, vhost=queue.vhost.name, limit=rules.max_consumers)
+    queue.has_priorities = queue.has_priorities or (bool(consumers) and consumer.priority != consumers[0].priority)
     if rules.single_active_consumer:
         consumers.append(consumer)  # in order of arrival: the first is the active one
     else:
@@ -59,9 +62,11 @@ def leave(queue: "Queue", consumer: Consumer) -> None:
         queue.groups.consumer_left(consumer)
     if queue.broker.listeners:
         queue.broker.emit(EventKind.CONSUMER_REMOVED, queue, tag=consumer.tag)
+    if queue.has_priorities:
+        queue.has_priorities = len({one.priority for one in consumers}) > 1
     if consumers:
-        if index == 0 and queue.rules.single_active_consumer and queue.ready:
-            queue.broker.mark(queue)  # the next in line is active now
+        if index == 0 and queue.rules.single_active_consumer:
+            _activate_next(queue)
     elif not queue.deleted:
         if queue.auto_delete:
             queue.vhost.remove_queue(queue)
@@ -73,8 +78,21 @@ def leave(queue: "Queue", consumer: Consumer) -> None:
     queue.touch()
 
 
+def _activate_next(queue: "Queue") -> None:
+    """The active consumer is gone: the next is the first to have come among those of the highest priority."""
+    consumers = queue.consumers
+    following = max(consumers, key=lambda one: one.priority)
+    consumers.remove(following)
+    consumers.insert(0, following)
+    if queue.ready:
+        queue.broker.mark(queue)
+
+
 def eligible(queue: "Queue", wanted: int) -> list[Consumer]:
-    """Up to `wanted` consumers with credit, in rota order; moves the rota behind the last of them."""
+    """Up to `wanted` consumers with credit, in rota order; moves the rota behind the last of them.
+
+    With priorities: of those with credit only the ones of the highest priority.
+    """
     consumers = queue.consumers
     if queue.held:
         return []
@@ -82,18 +100,26 @@ def eligible(queue: "Queue", wanted: int) -> list[Consumer]:
         return consumers[:1] if consumers and consumers[0].credit() > 0 else []
     count = len(consumers)
     start = queue.next_consumer
+    lowest = _lowest_served(consumers) if queue.has_priorities else None
     found: list[Consumer] = []
     for step in range(count):
         index = start + step
         if index >= count:
             index -= count
         consumer = consumers[index]
+        if lowest is not None and consumer.priority < lowest:
+            continue
         if consumer.credit() > 0:
             found.append(consumer)
             queue.next_consumer = index + 1 if index + 1 < count else 0
             if len(found) == wanted or consumer.session.prefetch_total:
                 break  # a limit shared by several consumers is looked at again after each delivery
     return found
+
+
+def _lowest_served(consumers: list[Consumer]) -> int | None:
+    """The highest priority of which a consumer has credit; None: nobody has any."""
+    return max((consumer.priority for consumer in consumers if consumer.credit() > 0), default=None)
 
 
 def has_waiting(queue: "Queue") -> bool:

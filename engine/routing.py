@@ -1,14 +1,15 @@
 """Routes: the way from an exchange, through others bound to it, to queues. Source: behaviour page 2.3, 2.10."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .exchange import Exchange
-from .field_table import FieldTable
 from .queue import Queue
+from .routed import Routed
 
 if TYPE_CHECKING:
     from .arrival import ArrivalRules
+    from .virtual_host import VirtualHost
 
 
 class Route:
@@ -33,6 +34,10 @@ class Route:
         self.queues = queues
         self.version = version
 
+    def undecided(self) -> "Route":
+        """The same for messages that are to be looked at one by one."""
+        return Route(self.exchange, self.routing_key, None, self.version, self.arrival)
+
 
 class Outcome(NamedTuple):
     """What became of a run: blobs that no queue took, and offsets of messages that a queue's limit refused."""
@@ -44,35 +49,44 @@ class Outcome(NamedTuple):
 ALL_WELL = Outcome((), ())
 
 
-def looks_at_headers(start: Exchange) -> bool:
-    """Whether any exchange that can be reached decides by headers."""
+def alternate_of(exchange: Exchange, vhost: "VirtualHost") -> Exchange | None:
+    """Where an exchange sends what none of its bindings matches; None also while that one does not exist."""
+    return None if exchange.alternate is None else vhost.exchanges.get(exchange.alternate)
+
+
+def decides_each(start: Exchange, vhost: "VirtualHost") -> bool:
+    """Whether any exchange that can be reached decides message by message."""
     seen = {start: None}
     stack = [start]
     while stack:
         exchange = stack.pop()
-        if exchange.looks_at_headers:
+        if exchange.decides_each:
             return True
-        for binding in exchange.bindings.values():
-            destination = binding.destination
+        found = [binding.destination for binding in exchange.bindings.values()]
+        for destination in [*found, alternate_of(exchange, vhost)]:
             if isinstance(destination, Exchange) and destination not in seen:
                 seen[destination] = None
                 stack.append(destination)
     return False
 
 
-def reach(start: Exchange, routing_key: str, headers: FieldTable, named: Mapping[str, Queue]) -> list[Queue]:
+def reach(start: Exchange, message: Routed, vhost: "VirtualHost") -> list[Queue]:
     """All queues that a message comes to, each once; every exchange is visited at most once.
 
-    `named`: the queues by name, for the default exchange.
+    An exchange without a destination for the message hands it to its alternate exchange. A binding that matches is a
+    destination wherever it leads, as in RabbitMQ.
     """
     if not start.name:
-        queue = named.get(routing_key)
-        return [queue] if queue is not None else []
+        return [queue for key in dict.fromkeys(message.keys) if (queue := vhost.queue_named(key)) is not None]
     queues: dict[Queue, None] = {}
     seen = {start: None}
     stack = [start]
     while stack:
-        for destination in stack.pop().match(routing_key, headers):
+        exchange = stack.pop()
+        found = exchange.match(message)
+        if not found and (alternate := alternate_of(exchange, vhost)) is not None:
+            found = (alternate,)
+        for destination in found:
             if isinstance(destination, Queue):
                 queues[destination] = None
             elif destination not in seen:

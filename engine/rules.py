@@ -7,6 +7,7 @@ Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 from dataclasses import dataclass, replace
 
 from ..settings import AddressSettings, ResolvedSettings, settings_of_arguments
+from .arguments import QUORUM, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .field_table import Field, FieldTable, number_of
 
@@ -75,11 +76,18 @@ class QueueRules:
     group_rebalance: bool = False
     group_rebalance_pause_dispatch: bool = False
     group_first_key: str | None = None
+    is_quorum: bool = False
+    default_delivery_attempts: int | None = None  # where neither settings nor the queue say anything
 
     @property
     def counts_deliveries(self) -> bool:
         """Whether clients are told how often a message was tried (x-delivery-count; rulings 14)."""
-        return self.redelivery_delay_ms > 0 or self.max_delivery_attempts is not None or self.delayed_retry is not None
+        return (
+            self.is_quorum
+            or self.redelivery_delay_ms > 0
+            or self.max_delivery_attempts is not None
+            or self.delayed_retry is not None
+        )
 
     @property
     def concerns_arrival(self) -> bool:
@@ -125,11 +133,19 @@ def own_settings(arguments: FieldTable) -> AddressSettings:
     return settings_of_arguments({key: _plain(field) for key, field in arguments.items()}).settings
 
 
-def rules_of(arguments: FieldTable, settings: ResolvedSettings) -> QueueRules:
+def rules_of(arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None = None) -> QueueRules:
     """The rules of a queue; `NO_RULES` itself when there are none.
 
     `arguments` are checked; `settings` are those of the queue: its arguments over those of its address.
+    `quorum_delivery_limit`: of quorum queues that say none; N means N + 1 deliveries.
     """
+    is_quorum = queue_type_of(arguments) == QUORUM
+    overflow = _text(arguments.get("x-overflow")) or DROP_HEAD
+    if is_quorum and overflow == REJECT_PUBLISH_DLX:
+        overflow = DROP_HEAD  # as RabbitMQ falls back
+    default_attempts = None
+    if is_quorum and quorum_delivery_limit is not None and "x-delivery-limit" not in arguments:
+        default_attempts = quorum_delivery_limit + 1
     last_value_key = settings.default_last_value_key or None
     if last_value_key is None and settings.default_last_value_queue:
         last_value_key = LAST_VALUE_KEY_DEFAULT
@@ -138,7 +154,9 @@ def rules_of(arguments: FieldTable, settings: ResolvedSettings) -> QueueRules:
         expires_ms=_integer(arguments.get("x-expires")),
         max_length=_integer(arguments.get("x-max-length")),
         max_length_bytes=_integer(arguments.get("x-max-length-bytes")),
-        overflow=_text(arguments.get("x-overflow")) or DROP_HEAD,
+        overflow=overflow,
+        is_quorum=is_quorum,
+        default_delivery_attempts=default_attempts,
         dead_letter_exchange=_text(arguments.get("x-dead-letter-exchange")),
         dead_letter_routing_key=_text(arguments.get("x-dead-letter-routing-key")),
         max_priority=_integer(arguments.get("x-max-priority")),
@@ -173,7 +191,7 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
         redelivery_delay_multiplier=settings.redelivery_delay_multiplier if has_delay else 1.0,
         redelivery_collision_avoidance_factor=settings.redelivery_collision_avoidance_factor if has_delay else 0.0,
         max_redelivery_delay_ms=settings.max_redelivery_delay_ms if has_delay else None,
-        max_delivery_attempts=_limit(settings.max_delivery_attempts),
+        max_delivery_attempts=_limit(settings.max_delivery_attempts) or rules.default_delivery_attempts,
         dead_letter_address=settings.dead_letter_address or None,
         dead_letter_resources=(
             Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)

@@ -1,11 +1,11 @@
 """Services: exchanges behind which the broker itself listens, such as its control table."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from .exchange import Binding, Destination, Exchange
-from .field_table import FieldTable
 from .message import Envelope
+from .routed import Routed
 
 if TYPE_CHECKING:
     from .virtual_host import VirtualHost
@@ -29,7 +29,7 @@ class ServiceExchange(Exchange):
         for blob in blobs:
             self._handler(vhost, envelope, blob)
 
-    def match(self, routing_key: str, headers: FieldTable) -> Iterable[Destination]:
+    def match(self, message: Routed) -> Sequence[Destination]:
         """Nothing: see `handle`."""
         return ()
 

@@ -15,15 +15,20 @@ from .deaths import REJECTED
 from .errors import (
     ConfirmAfterTx,
     ConsumerTagInUse,
+    EngineError,
     NotTransactional,
     PartialCommit,
+    ReplyConsumerAcknowledges,
+    ReplyConsumerTaken,
     ResourceLocked,
     TxAfterConfirm,
     UnknownDeliveryTag,
 )
 from .events import EventKind
 from .field_table import FieldTable
+from .marked import prepared
 from .message import Delivered, Envelope, Message
+from .queue_types import check_consume, check_get, check_reject
 from .transaction import Transaction
 
 if TYPE_CHECKING:
@@ -40,6 +45,16 @@ DELIVERY_OVERHEAD = 64  # octets on the wire beside the content, roughly
 Returned = tuple[Envelope, Sequence[bytes]]
 
 
+class SessionFailed:
+    """An effect: the broker ended a session; what it held is given back."""
+
+    __slots__ = ("error", "session")
+
+    def __init__(self, session: "Session", error: EngineError) -> None:
+        self.session = session
+        self.error = error
+
+
 class Session:
     """Made by `Client.open_session`."""
 
@@ -51,6 +66,7 @@ class Session:
         "next_tag",
         "prefetch",
         "prefetch_total",
+        "replies",
         "transaction",
         "unacked",
         "unacked_by_consumers",
@@ -65,6 +81,7 @@ class Session:
         self.prefetch = 0  # for consumers to come
         self.prefetch_total = 0  # over all consumers
         self.flowing = True
+        self.replies: Consumer | None = None  # of direct replies
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
 
@@ -73,8 +90,17 @@ class Session:
     def publish(self, route: "Route", envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
         """Publish a run. Returns what must go back to the publisher: nothing unless `mandatory`.
 
-        In a transaction nothing happens before the commit; routes are looked up again then.
+        In a transaction nothing happens before the commit; routes are looked up again then. Marked messages may be
+        refused each for itself: whoever wants to know which one publishes them one by one.
+        Raises: ReplyConsumerMissing, InvalidCopies.
         """
+        if envelope.facts.is_marked:
+            if len(blobs) > 1:
+                each = [self.publish(route, envelope, (blob,), mandatory=mandatory) for blob in blobs]
+                return [back for some in each for back in some]
+            replies = self.replies
+            envelope, blob = prepared(envelope, blobs[0], None if replies is None else replies.queue.name)
+            blobs = (blob,)
         if self.transaction is not None:
             self.transaction.publishes.append((envelope, blobs, mandatory))
             return []
@@ -102,16 +128,37 @@ class Session:
     def consume(self, queue: "Queue", tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable) -> Consumer:
         """Subscribe; the first delivery comes with the end of the turn, so that the frontend can answer first.
 
-        Raises: ConsumerTagInUse, ResourceLocked, ExclusiveConsumerRefused.
+        Raises: ConsumerTagInUse, ResourceLocked, ExclusiveConsumerRefused, ConsumersMaxReached,
+            GlobalPrefetchNotSupported, NoAckNotSupported, PrefetchMissing.
         """
         self.check_access(queue)
         if tag in self.consumers:
             raise ConsumerTagInUse(tag=tag)
+        check_consume(queue, no_ack=no_ack, prefetch=self.prefetch, prefetch_total=self.prefetch_total)
         consumer = Consumer(
             queue, self, tag, no_ack=no_ack, exclusive=exclusive, prefetch=self.prefetch, arguments=arguments
         )
         queue.add_consumer(consumer)
         self.consumers[tag] = consumer
+        if not no_ack:
+            self.client.broker.acknowledgements.watch(consumer)
+        return consumer
+
+    def consume_replies(self, tag: str, address: str, *, no_ack: bool) -> Consumer:
+        """Subscribe to direct replies, which are sent to the queue name `address` that nobody can guess.
+
+        Raises: ConsumerTagInUse, ReplyConsumerAcknowledges, ReplyConsumerTaken.
+        """
+        if tag in self.consumers:
+            raise ConsumerTagInUse(tag=tag)
+        if not no_ack:
+            raise ReplyConsumerAcknowledges
+        if self.replies is not None:
+            raise ReplyConsumerTaken
+        queue = self.client.vhost.add_reply_queue(address, self.client)
+        consumer = Consumer(queue, self, tag, no_ack=True, exclusive=False, prefetch=0, arguments={})
+        queue.add_consumer(consumer)
+        self.consumers[tag] = self.replies = consumer
         return consumer
 
     def cancel(self, tag: str) -> bool:
@@ -119,15 +166,20 @@ class Session:
         consumer = self.consumers.pop(tag, None)
         if consumer is None:
             return False
+        if consumer is self.replies:
+            self.replies = None
         consumer.queue.remove_consumer(consumer)
+        if not consumer.no_ack:
+            self.client.broker.acknowledgements.consumer_left()
         return True
 
     def get(self, queue: "Queue", *, no_ack: bool) -> tuple[int, Message, bool, int] | None:
         """One message now, whatever the prefetch: (tag, message, redelivered, ready messages left) or None.
 
-        Raises: ResourceLocked.
+        Raises: ResourceLocked, StreamOperationNotSupported, GetBesideActiveConsumerRefused.
         """
         self.check_access(queue)
+        check_get(queue)
         self.client.broker.dispatch_now(queue)
         message = queue.pop()
         if message is None:
@@ -147,6 +199,7 @@ class Session:
             message.holder = holder
             queue.unacked += 1
             self.unacked[tag] = message
+            self.client.broker.acknowledgements.watch(holder)
         return tag, message, redelivered, queue.ready_count
 
     def check_access(self, queue: "Queue") -> None:
@@ -156,7 +209,7 @@ class Session:
 
     def limit(self, count: int, *, total: bool) -> None:
         """Prefetch: for each consumer to come, or (`total`) shared by all consumers from now on. 0 = unlimited."""
-        if total:
+        if total and self.client.broker.options.has_shared_prefetch:
             self.prefetch_total = count
             self.mark_queues()
         else:
@@ -266,11 +319,14 @@ class Session:
             self._settle(settled)
 
     def reject(self, tag: int, *, multiple: bool = False, requeue: bool, why: str = NACKED) -> None:
-        """Give deliveries back: to their places in the queue, or (`requeue` false) away. Raises: UnknownDeliveryTag.
+        """Give deliveries back: to their places in the queue, or (`requeue` false) away.
+
+        Raises: UnknownDeliveryTag, StreamOperationNotSupported.
 
         `why`: nacked or rejected; operators can say that one of them is no failed attempt (rulings 8).
         """
         messages = self._take(tag, multiple)
+        check_reject(messages)
         if self.transaction is not None:
             self.transaction.rejected.append((messages, requeue, why))
         else:
@@ -416,9 +472,15 @@ class Session:
             self.cancel(tag)
         self.client.sessions.pop(self, None)
 
+    def fail(self, error: EngineError) -> None:
+        """The broker ends the session; its frontend learns why with the next flush."""
+        self.close(failed=True)
+        self.client.put(SessionFailed(self, error), 0)
+
     def consumer_cancelled(self, consumer: Consumer) -> None:
         """The broker ended a subscription: forget it."""
-        self.consumers.pop(consumer.tag, None)
+        if self.consumers.pop(consumer.tag, None) is not None and not consumer.no_ack:
+            self.client.broker.acknowledgements.consumer_left()
 
 
 def _by_holder(messages: Iterable[Message]) -> Iterable[tuple[Holder, list[Message]]]:

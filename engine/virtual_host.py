@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..settings import ArgumentFault
-from . import deep
+from . import deep, hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
 from .access import may, require, require_for_arguments, require_topic
 from .arguments import (
     CLASSIC,
+    STREAM,
     Reason,
     check_queue_arguments,
     check_same_alternate,
@@ -55,9 +56,13 @@ from .non_destructive import NonDestructiveQueue
 from .options import NO_LIMITS
 from .permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
 from .queue import Queue
-from .routing import ALL_WELL, Outcome, Route, looks_at_headers, reach
-from .rules import Resources, own_settings, rules_of
+from .queue_types import check_delete, check_purge
+from .reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue, is_reply_address
+from .routed import Routed
+from .routing import ALL_WELL, Outcome, Route, decides_each, reach
+from .rules import NO_RULES, Resources, own_settings, rules_of
 from .service import ServiceExchange
+from .stream_queue import StreamQueue
 
 if TYPE_CHECKING:
     from .access import User
@@ -77,6 +82,7 @@ class VirtualHost:
         "limits",
         "name",
         "queues",
+        "reply_queues",
         "topology_version",
     )
 
@@ -84,6 +90,7 @@ class VirtualHost:
         self.broker = broker
         self.name = name
         self.queues: dict[str, Queue] = {}
+        self.reply_queues: dict[str, ReplyQueue] = {}
         self.exchanges: dict[str, Exchange] = {}
         self.limits = NO_LIMITS
         self.topology_version = 0
@@ -267,7 +274,7 @@ class VirtualHost:
         arguments: FieldTable,
         client: Client | None,
     ) -> None:
-        exchange.check(arguments)
+        exchange.check(routing_key, arguments)
         binding = Binding(exchange, destination, routing_key, arguments)
         limit = self.broker.options.bindings_max
         is_further = client is not None and limit > 0 and binding.identity not in exchange.bindings
@@ -382,8 +389,10 @@ class VirtualHost:
             field = arguments.get("x-address")
             address = field.text if field is not None and field.value else name
         resolved = self.broker.settings.resolve_queue(address, self.name, own_settings(arguments))
-        rules = rules_of(arguments, resolved)
-        kind = NonDestructiveQueue if rules.non_destructive else Queue
+        rules = rules_of(arguments, resolved, self.broker.options.quorum_delivery_limit)
+        kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
+        if queue_type_of(arguments) == STREAM:
+            kind, rules = StreamQueue, NO_RULES
         queue = kind(
             self,
             name,
@@ -474,21 +483,26 @@ class VirtualHost:
         return queue
 
     def purge_queue(self, name: str, client: Client) -> int:
-        """Drop the ready messages; returns how many. Raises: PermissionRefused, QueueNotFound, ResourceLocked."""
+        """Drop the ready messages; returns how many.
+
+        Raises: PermissionRefused, QueueNotFound, ResourceLocked, StreamOperationNotSupported.
+        """
         require(client, READ, QUEUE, name)
         queue = self._accessible(name, client)
+        check_purge(queue)
         self.broker.dispatch_now(queue)
         return queue.purge()
 
     def delete_queue(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue; returns how many ready messages went with it. A missing queue is fine.
 
-        Raises: PermissionRefused, ResourceLocked, NotEmpty, InUse.
+        Raises: PermissionRefused, ResourceLocked, NotEmpty, InUse, ConditionalDeleteNotSupported.
         """
         require(client, CONFIGURE, QUEUE, name)
         if name not in self.queues:
             return 0
         queue = self._accessible(name, client)
+        check_delete(queue, if_unused=if_unused, if_empty=if_empty)
         self.broker.dispatch_now(queue)
         if if_empty and (queue.ready_count or queue.scheduled):
             raise NotEmpty(name=name, vhost=self.name)
@@ -562,20 +576,51 @@ class VirtualHost:
 
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
         """The way for messages that the broker itself publishes."""
-        if not exchange.name and routing_key not in self.queues and self._auto_creates(routing_key) and may_create:
+        if (
+            not exchange.name
+            and may_create
+            and self.queue_named(routing_key) is None
+            and self._auto_creates(routing_key)
+        ):
             self.create_queue(routing_key, is_auto_created=True)
-        if looks_at_headers(exchange) or (not exchange.name and len(self._sharing.get(routing_key, ())) > 1):
+        if (
+            decides_each(exchange, self)
+            or is_reply_address(exchange, routing_key)
+            or (not exchange.name and len(self._sharing.get(routing_key, ())) > 1)
+        ):
             queues = None
         else:
-            queues = self.reach(exchange, routing_key, {})
+            queues = self.reach(exchange, Routed((routing_key,)))
         rules = self.arrival_rules(exchange.name, routing_key)
         return Route(exchange, routing_key, queues, self.topology_version, rules if concerns(rules) else None)
 
-    def reach(self, exchange: Exchange, routing_key: str, headers: FieldTable) -> list[Queue]:
+    def queue_named(self, name: str) -> Queue | None:
+        """Where the default exchange sends a routing key."""
+        return self.queues.get(name) or self.reply_queues.get(name)
+
+    def add_reply_queue(self, address: str, owner: Client) -> ReplyQueue:
+        """Where direct replies to `address` go from now on, until the queue loses its consumer."""
+        queue = self.reply_queues[address] = ReplyQueue(self, address, owner)
+        return queue
+
+    def has_reply_queue(self, name: str) -> bool:
+        """Whether somebody waits for direct replies there. The name that stands for one's own is always right.
+
+        Raises: QueueNotFound for an address where nobody does.
+        """
+        if name in self.reply_queues or name == REPLY_TO:
+            return True
+        if name.startswith(REPLY_PREFIX):
+            raise QueueNotFound(name=name, vhost=self.name)
+        return False
+
+    def reach(self, exchange: Exchange, message: Routed) -> list[Queue]:
         """The queues that take a message: those that are reached, and are open to new messages."""
-        queues = reach(exchange, routing_key, headers, self.queues)
-        if not exchange.name and routing_key in self._sharing:
-            queues += self._reach_by_address(routing_key, has_own=bool(queues))
+        queues = reach(exchange, message, self)
+        if not exchange.name and self._sharing:
+            for key in message.keys:
+                if key in self._sharing:
+                    queues += self._reach_by_address(key, has_own=key in self.queues)
         return [queue for queue in queues if queue.is_open]
 
     def _reach_by_address(self, address: str, *, has_own: bool) -> list[Queue]:
@@ -666,8 +711,9 @@ class VirtualHost:
         counters = self.broker.counters
         unroutable = []
         refused = []
+        chance = self.broker.chance
         for offset, blob in enumerate(blobs):
-            queues = self.reach(route.exchange, route.routing_key, envelope.headers(blob))
+            queues = self.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
             if self.broker.listeners:
                 self.broker.emit_published(self, envelope, (first_id + offset,), (blob,), queues)
             if queues:
@@ -717,10 +763,10 @@ class VirtualHost:
         """A queue is new at an address: the messages that it would have got come now, those that are kept."""
         for envelope, blob in tuple(self._remembered.get(address, ())):
             exchange = self.exchanges.get(envelope.exchange)
-            headers = envelope.headers(blob)
-            if exchange is None or queue not in self.reach(exchange, envelope.routing_key, headers):
-                continue
             broker = self.broker
+            message = Routed(envelope.keys, envelope, blob, broker.chance)
+            if exchange is None or queue not in self.reach(exchange, message):
+                continue
             id_ = broker.next_id
             broker.next_id = id_ + 1
             broker.counters.published += 1
@@ -747,9 +793,8 @@ class VirtualHost:
         exchange = self.exchanges.get(letter.envelope.exchange)
         if exchange is None:
             return
-        headers = letter.envelope.headers(letter.blob)
-        reached = {queue: None for key in letter.keys for queue in self.reach(exchange, key, headers)}
         broker = self.broker
+        reached = self.reach(exchange, Routed(letter.envelope.keys, letter.envelope, letter.blob, broker.chance))
         policy = self.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
         envelope = letter.envelope
         if policy is not NO_EXPIRY_POLICY:

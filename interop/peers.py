@@ -73,8 +73,10 @@ def find_rabbitmq() -> Path | None:
 
 
 @contextmanager
-def rabbitmq(port: int = 0, *, config: str = "", plugins: Sequence[str] = ()) -> Iterator[Peer]:
-    """Run a fresh RabbitMQ; port 0 takes a free one. `config` is text in rabbitmq.conf's format.
+def rabbitmq(port: int = 0, *, config: str = "", advanced: str = "", plugins: Sequence[str] = ()) -> Iterator[Peer]:
+    """Run a fresh RabbitMQ; port 0 takes a free one.
+
+    `config` is text in rabbitmq.conf's format, `advanced` in that of advanced.config.
 
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
     """
@@ -86,6 +88,8 @@ def rabbitmq(port: int = 0, *, config: str = "", plugins: Sequence[str] = ()) ->
         taken = _free_ports(3)
         amqp, distribution, epmd = port or taken[0], taken[1], taken[2]
         environment = _rabbitmq_environment(directory, amqp, distribution, epmd, config, plugins)
+        if advanced:
+            (directory / "advanced.config").write_text(advanced)
         mapper = shutil.which("epmd")
         if mapper is None:
             raise FileNotFoundError("epmd (Erlang's port mapper) is not on the PATH")

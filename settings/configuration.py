@@ -33,6 +33,12 @@ PROFILES = ("leveret", "rabbitmq-3.10", "rabbitmq-3.13", "rabbitmq-4.0", "rabbit
 #: Where nack(requeue=true) does not count as an attempt unless the operator says so (rulings 8).
 PROFILES_WITHOUT_NACK_COUNT = frozenset({"rabbitmq-4.3"})
 
+#: Where qos(global=true) means what global=false does.
+PROFILES_WITHOUT_SHARED_PREFETCH = frozenset({"rabbitmq-4.3"})
+
+#: The x-delivery-limit of quorum queues that say nothing.
+QUORUM_DELIVERY_LIMITS = {"rabbitmq-4.0": 20, "rabbitmq-4.3": 20}
+
 
 @dataclass(slots=True, frozen=True)
 class Key:
@@ -75,6 +81,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "max-redelivery-records": Key(integer(-1, 2**31), 10),
         "persist-id-cache": Key(boolean, True, False),
         "message-expiry-scan-period": Key(duration_or_off_ms, 30_000, False),
+        "consumer-timeout": Key(duration_or_off_ms, 1_800_000),
         "address-queue-scan-period": Key(duration_or_off_ms, 30_000),
         "global-max-size": Key(size_between(0, or_off=True), -1, False),
         "global-max-messages": Key(integer(-1, 2**63 - 1), -1, False),

@@ -19,6 +19,7 @@ from .engine.exchange import PREDECLARED, Exchange
 from .engine.field_table import Field, FieldTable
 from .engine.rules import own_settings
 from .settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
+from .settings.configuration import PROFILES_WITHOUT_SHARED_PREFETCH, QUORUM_DELIVERY_LIMITS
 from .settings.explain import value_text
 from .settings.queue_arguments import LIVE_ARGUMENTS
 from .settings.values import shown
@@ -293,6 +294,10 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         message_address=MessageAddress(broker("message-address")),
         legacy_hornetq_headers=broker("legacy-hornetq-headers"),
         address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
+        consumer_timeout_ms=timeout_ms if (timeout_ms := broker("consumer-timeout")) > 0 else None,
+        has_shared_prefetch=broker("profile") not in PROFILES_WITHOUT_SHARED_PREFETCH,
+        quorum_delivery_limit=QUORUM_DELIVERY_LIMITS.get(broker("profile")),
+        classic_tells_attempts=broker("profile") == "leveret",
         delays_everywhere=broker("profile") == "leveret",
         queues_max=configuration.value("limits", "queues"),
         bindings_max=configuration.value("limits", "bindings"),

@@ -1,4 +1,4 @@
-"""Dead letters: the rows of address-settings page 8.5. L17 needs delivery limits of quorum queues."""
+"""Dead letters: the rows of address-settings page 8.5."""
 
 from typing import Any
 
@@ -233,6 +233,82 @@ def test_l16_an_exchange_of_the_clients_wins(at: Make) -> None:
     assert [one.headers["x-death"][0]["reason"] for one in (first, second)] == ["delivery_limit", "expired"]
     assert first.headers["_AMQ_ORIG_QUEUE"] == "q"
     assert (desk.all("D"), desk.all("E")) == ("", "")
+
+
+@pytest.mark.parametrize("limit, deliveries", [(0, 1), (2, 3), (19, 20)])
+def test_l17_a_delivery_limit_is_one_delivery_more(at: Make, limit: int, deliveries: int) -> None:
+    """x-delivery-limit N of a quorum queue: N + 1 deliveries, then a dead letter with x-death only (DLX, 6.7)."""
+    desk = at(
+        x_queue_type="quorum",
+        x_delivery_limit=limit,
+        x_dead_letter_exchange="",
+        x_dead_letter_routing_key="D",
+    )
+    desk.declare("D")
+    desk.publish("A")
+    for attempt in range(deliveries):
+        got = desk.must_get()
+        assert got.headers.get("x-delivery-count") == (attempt or None)
+        desk.nack(got)
+    assert desk.counts() == (0, 0, 0)
+    dead = desk.must_get("D")
+    assert [(one["reason"], one["count"], one["queue"]) for one in dead.headers["x-death"]] == [
+        ("delivery_limit", 1, "q")
+    ]
+    assert "x-delivery-count" not in dead.headers
+
+
+def test_l17_with_a_dead_letter_address(at: Make) -> None:
+    """A delivery limit is a limit of attempts like any other."""
+    desk = at(settings(q={"dead_letter_address": "D"}), x_queue_type="quorum", x_delivery_limit=1)
+    desk.declare("D")
+    desk.publish("A")
+    fail(desk, times=2)
+    assert desk.must_get("D").headers["x-death"][0]["reason"] == "delivery_limit"
+
+
+@pytest.mark.parametrize(
+    "profile, arguments, deliveries",
+    [
+        ("leveret", {}, None),
+        ("rabbitmq-3.10", {}, None),
+        ("rabbitmq-3.13", {}, None),
+        ("rabbitmq-4.0", {}, 21),
+        ("rabbitmq-4.3", {}, 21),
+        ("rabbitmq-4.0", {"x_delivery_limit": 2}, 3),
+        ("rabbitmq-4.0", {"x_delivery_limit": -1}, None),
+        ("rabbitmq-4.0", {"x_max_delivery_attempts": 5}, 5),
+    ],
+)
+def test_delivery_limit_of_the_profile(
+    profile: str, arguments: dict[str, Any], deliveries: int | None, at: Make
+) -> None:
+    """Quorum queues have one of 20 in 4.x; a limit of their own, or none, counts instead."""
+    desk = at(settings(broker={"profile": profile}), x_queue_type="quorum", **arguments)
+    desk.publish("A")
+    for _ in range(deliveries or 30):
+        desk.reject(desk.must_get())
+    assert desk.counts()[0] == (0 if deliveries else 1)
+
+
+def test_the_profiles_limit_survives_a_reload(at: Make) -> None:
+    """Settings that change do not take it away."""
+    broker = {"profile": "rabbitmq-4.0"}
+    desk = at(settings(broker=broker), x_queue_type="quorum")
+    desk.publish("A")
+    desk.reload(settings(broker=broker, q={"default_ring_size": 5}))
+    for _ in range(21):
+        desk.reject(desk.must_get())
+    assert desk.counts() == (0, 0, 0)
+
+
+@pytest.mark.parametrize("profile, told", [("leveret", True), ("rabbitmq-3.10", False), ("rabbitmq-4.3", False)])
+def test_classic_queues_tell_counts_in_our_profile(profile: str, told: bool, at: Make) -> None:
+    """x-delivery-count of a queue with redelivery settings; RabbitMQ's classic queues have none (rulings 14)."""
+    desk = at(settings(broker={"profile": profile}), x_max_delivery_attempts=5)
+    desk.publish("A")
+    desk.reject(desk.must_get())
+    assert ("x-delivery-count" in desk.must_get().headers) is told
 
 
 def test_l18_two_limits_contradict_each_other(at: Make) -> None:

@@ -152,7 +152,7 @@ def test_d16_what_counts_is_the_operators_choice(at: Make, switch: str, uncounte
 
 def test_d16_the_profile_of_rabbitmq_4_3(at: Make) -> None:
     """There nack does not count, reject does."""
-    desk = at(settings(broker={"profile": "rabbitmq-4.3"}), x_max_delivery_attempts=2)
+    desk = at(settings(broker={"profile": "rabbitmq-4.3"}), x_queue_type="quorum", x_max_delivery_attempts=2)
     desk.publish("A")
     for _ in range(3):
         desk.nack(desk.must_get())

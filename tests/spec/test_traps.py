@@ -15,19 +15,14 @@ from spec_broker import SpecBroker, close_of, expect_channel_close, expect_conne
 
 TRAPS = range(1, 87)
 VIRTUAL_TIME = "shown on virtual time, in tests/amqp_frontend/test_limits.py"
-REPLY_TO = "direct reply-to"
 PERMISSIONS = "tests/spec/test_permissions.py, which has the users for it"
 DELETIONS = "the rows forced-user-deleted and forced-vhost-deleted of test_error_cases.py"
-STREAM = "queue type stream"
 HTTP = "HTTP API"
 LATER: dict[int, str] = {
     **dict.fromkeys((52, 53, 54, 58), VIRTUAL_TIME),
-    63: "alternate exchanges",
-    **dict.fromkeys((67, 68), REPLY_TO),
     **dict.fromkeys((69, 70, 71), PERMISSIONS),
     75: "flow control; we go on reading (a deviation: acks pass, publishes are parked)",
     76: DELETIONS,
-    **dict.fromkeys((81, 82), STREAM),
     **dict.fromkeys((83, 84, 85), HTTP),
     86: "policies",
 }
@@ -732,6 +727,18 @@ def test_trap_59_missing_dead_letter_exchange(broker: SpecBroker) -> None:
     assert client.count(Q) == (0, 0)
 
 
+def test_trap_63_alternate_exchange(broker: SpecBroker) -> None:
+    """It satisfies mandatory; the delivered exchange is the one that was published to."""
+    client = broker.open()
+    client.call("exchange.declare", exchange="p.x", type="direct", arguments={"alternate-exchange": "p.ae"})
+    client.call("exchange.declare", exchange="p.ae", type="fanout")
+    client.call("queue.declare", queue=Q)
+    client.call("queue.bind", queue=Q, exchange="p.ae")
+    client.publish("p.x", "k", b"m", mandatory=True)
+    client.wait_for_ready(Q, 1)
+    assert client.take(Q, no_ack=True)["exchange"] == "p.x"
+
+
 @pytest.mark.parametrize(
     ("pattern", "key", "matches"), [("*", "", False), ("#", "", True), ("a.*", "a.", True), ("*.*", ".", True)]
 )
@@ -777,6 +784,30 @@ def test_trap_66_headers_with_x(x_match: str, matches: bool, broker: SpecBroker)
 
 
 # ---------------------------------------------------------------------------------------------- transactions, confirms
+
+
+def test_trap_67_direct_reply_to(broker: SpecBroker) -> None:
+    """reply_to is written out, a passive declare of the address shows that somebody is there, and it needs no_ack."""
+    client = broker.open()
+    client.call("queue.declare", queue=Q)
+    client.call("basic.consume", queue="amq.rabbitmq.reply-to", no_ack=True)
+    client.publish("", Q, b"request", reply_to="amq.rabbitmq.reply-to")
+    client.wait_for_ready(Q, 1)
+    request = client.take(Q, no_ack=True)
+    assert request.content is not None
+    address = request.content.properties["reply_to"]
+    assert address.startswith("amq.rabbitmq.reply-to.")
+    client.call("channel.open", channel=2)
+    assert client.count(address, channel=2) == (0, 1)  # on the consumer's own channel RabbitMQ 3.10 crashes
+    client.send("basic.consume", channel=2, queue="amq.rabbitmq.reply-to")
+    text = "PRECONDITION_FAILED - reply consumer cannot acknowledge"
+    expect_channel_close(client, 406, text, (60, 20), channel=2)
+
+
+def test_trap_68_declaring_the_reply_queue(broker: SpecBroker) -> None:
+    """amq.rabbitmq.reply-to can be declared although `amq.` is reserved."""
+    client = broker.open()
+    client.call("queue.declare", queue="amq.rabbitmq.reply-to")
 
 
 def test_trap_72_tx_unknown_tag_at_once(broker: SpecBroker) -> None:
@@ -1077,3 +1108,35 @@ def test_trap_62_priorities_are_clamped_and_absent_is_zero(broker: SpecBroker) -
     taken = [client.take(Q) for _ in range(5)]
     assert [method.body for method in taken] == [b"nine", b"five", b"one", b"none", b"zero"]
     assert taken[0].content.properties["priority"] == 9
+
+
+def stream(client: Client) -> None:
+    """A stream of the name p.trap."""
+    client.call("queue.declare", queue=Q, durable=True, arguments={"x-queue-type": "stream"})
+
+
+@pytest.mark.parametrize("no_ack", [False, True])
+def test_trap_81_stream_consumers(no_ack: bool, broker: SpecBroker) -> None:
+    """Without prefetch 406, without acknowledgements 540."""
+    client = broker.open()
+    stream(client)
+    if no_ack:
+        client.call("basic.qos", prefetch_count=1)
+    client.send("basic.consume", queue=Q, no_ack=no_ack)
+    named = f"queue '{Q}' in vhost '/'"
+    if no_ack:
+        text = f"NOT_IMPLEMENTED - automatic acknowledgement not supported by stream queues {named}"
+        expect_connection_close(client, 540, text, (60, 20))
+    else:
+        text = f"PRECONDITION_FAILED - consumer prefetch count is not set for '{named}'"
+        expect_channel_close(client, 406, text, (60, 20))
+
+
+def test_trap_82_global_prefetch_is_none_for_streams(broker: SpecBroker) -> None:
+    """qos(global=true) does not count as the prefetch of a stream's consumer."""
+    client = broker.open()
+    stream(client)
+    client.call("basic.qos", prefetch_count=10, global_=True)
+    client.send("basic.consume", queue=Q)
+    text = f"PRECONDITION_FAILED - consumer prefetch count is not set for 'queue '{Q}' in vhost '/''"
+    expect_channel_close(client, 406, text, (60, 20))

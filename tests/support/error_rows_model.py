@@ -100,6 +100,32 @@ def bind_headers(client: Client, broker: SpecBroker, *, x_match: Any) -> None:
 row("exchange-headers-bad-xmatch")(partial(bind_headers, x_match="foo"))
 row("exchange-headers-bad-xmatch-type")(partial(bind_headers, x_match=1))
 
+
+@row("exchange-delayed-not-installed")
+def _(client: Client, broker: SpecBroker) -> None:
+    """We have it built in."""
+    arguments = {"x-delayed-type": "direct"}
+    client.send("exchange.declare", exchange="p.xdelay", type="x-delayed-message", arguments=arguments)
+    if not broker.is_rabbitmq:
+        client.expect("exchange.declare-ok")
+
+
+def bind_weight(client: Client, broker: SpecBroker, *, weight: str) -> None:
+    client.call("exchange.declare", exchange="p.xhash", type="x-consistent-hash")
+    client.call("queue.declare", queue="p.q")
+    client.send("queue.bind", queue="p.q", exchange="p.xhash", routing_key=weight)
+
+
+row("exchange-chash-bad-weight")(partial(bind_weight, weight="abc"))
+row("exchange-chash-zero-weight")(partial(bind_weight, weight="0"))
+one(
+    "exchange-chash-both-headers",
+    "exchange.declare",
+    exchange="p.xhash",
+    type="x-consistent-hash",
+    arguments={"hash-header": "h", "hash-property": "message_id"},
+)
+
 # ------------------------------------------------------------------------------------------------------------- queues
 
 one("queue-passive-missing", "queue.declare", queue="p.none", passive=True)
@@ -330,6 +356,24 @@ def _(client: Client, broker: SpecBroker) -> None:
     client.send("tx.commit")
 
 
+for header in ("CC", "BCC"):
+    row(f"basic-{header.lower()}-not-array")(
+        lambda client, broker, header=header: client.publish("", "p.nowhere", headers={header: "abc"})
+    )
+
+REPLY_TO = "amq.rabbitmq.reply-to"
+one("basic-reply-to-declare-missing", "queue.declare", queue=f"{REPLY_TO}.bogus", passive=True)
+one("basic-reply-to-get", "basic.get", queue=REPLY_TO)
+ok("basic-reply-to-declare", "queue.declare", queue=REPLY_TO)
+row("basic-reply-to-no-consumer")(lambda client, broker: client.publish("", "p.nowhere", reply_to=REPLY_TO))
+
+
+@row("basic-reply-to-consume-twice")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.call("basic.consume", queue=REPLY_TO, no_ack=True)
+    client.send("basic.consume", queue=REPLY_TO, no_ack=True)
+
+
 row("basic-publish-immediate")(lambda client, broker: client.publish("", "p.nowhere", immediate=True))
 
 
@@ -455,3 +499,93 @@ def _(client: Client, broker: SpecBroker) -> None:
 def _(client: Client, broker: SpecBroker) -> None:
     client.call("confirm.select")
     client.publish("p.missing", "k")
+
+
+# --------------------------------------------------------------------------------------------------- quorum and stream
+
+
+def typed(queue_type: str, queue: str, *, arguments: dict[str, Any] | None = None, **properties: Any) -> dict[str, Any]:
+    """Arguments of queue.declare for a durable queue of a type."""
+    named = {"x-queue-type": queue_type, **(arguments or {})}
+    return {"queue": queue, "durable": True, "arguments": named, **properties}
+
+
+TYPED: dict[str, dict[str, Any]] = {
+    "quorum-nondurable": typed("quorum", "p.qq", durable=False),
+    "quorum-exclusive": typed("quorum", "p.qq", exclusive=True),
+    "quorum-autodelete": typed("quorum", "p.qq", auto_delete=True),
+    "quorum-qmode": typed("quorum", "p.qq", arguments={"x-queue-mode": "lazy"}),
+    "quorum-group-size-str": typed("quorum", "p.qq", arguments={"x-quorum-initial-group-size": "a"}),
+    "quorum-dlstrategy-bad": typed("quorum", "p.qq", arguments={"x-dead-letter-strategy": "foo"}),
+    "quorum-server-named": typed("quorum", ""),
+    "quorum-maxage": typed("quorum", "p.qq", arguments={"x-max-age": "1D"}),
+    "stream-nondurable": typed("stream", "p.st", durable=False),
+    "stream-exclusive": typed("stream", "p.st", exclusive=True),
+    "stream-autodelete": typed("stream", "p.st", auto_delete=True),
+    "stream-maxage-type": typed("stream", "p.st", arguments={"x-max-age": 5}),
+    "stream-ttl": typed("stream", "p.st", arguments={"x-message-ttl": 5}),
+    "stream-sac": typed("stream", "p.st", arguments={"x-single-active-consumer": True}),
+    "stream-overflow": typed("stream", "p.st", arguments={"x-overflow": "drop-head"}),
+    "stream-dlx": typed("stream", "p.st", arguments={"x-dead-letter-exchange": ""}),
+    "stream-expires": typed("stream", "p.st", arguments={"x-expires": 10000}),
+    "stream-maxprio": typed("stream", "p.st", arguments={"x-max-priority": 2}),
+    "stream-server-named": typed("stream", ""),
+}
+for name, values in TYPED.items():
+    one(name, "queue.declare", **values)
+for name, arguments in {
+    "overflow-dlx": {"x-overflow": "reject-publish-dlx"},
+    "delivery-limit-neg": {"x-delivery-limit": -1},
+    "ttl": {"x-message-ttl": 1000},
+}.items():
+    ok(f"quorum-{name}", "queue.declare", **typed("quorum", "p.qq", arguments=arguments))
+
+
+@row("quorum-delivery-limit-str")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.send("queue.declare", **typed("quorum", "p.qq", arguments={"x-delivery-limit": "a"}))
+    if broker.is_rabbitmq:
+        client.expect("queue.declare-ok")
+
+
+@row("quorum-global-qos")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.call("queue.declare", **typed("quorum", "p.qq2"))
+    client.call("basic.qos", prefetch_count=5, global_=True)
+    client.send("basic.consume", queue="p.qq2")
+
+
+@row("quorum-if-empty")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.call("queue.declare", **typed("quorum", "p.qq2"))
+    client.send("queue.delete", queue="p.qq2", if_empty=True)
+
+
+@row("quorum-sac-get")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.call("queue.declare", **typed("quorum", "p.qsac", arguments={"x-single-active-consumer": True}))
+    client.send("basic.get", queue="p.qsac")
+
+
+@row("stream-purge")
+def _(client: Client, broker: SpecBroker) -> None:
+    client.call("queue.declare", **typed("stream", "p.st2"))
+    client.send("queue.purge", queue="p.st2")
+
+
+def consume_stream(client: Client, broker: SpecBroker, *, qos: Any = None, ok: bool = False, **values: Any) -> None:
+    client.call("queue.declare", **typed("stream", "p.st2"))
+    if qos is not None:
+        client.call("basic.qos", **qos)
+    client.send("basic.consume", queue="p.st2", **values)
+    if ok:
+        client.expect("basic.consume-ok")
+
+
+TEN = {"prefetch_count": 10}
+row("stream-consume-noqos")(partial(consume_stream))
+row("stream-consume-noack")(partial(consume_stream, qos=TEN, no_ack=True))
+row("stream-consume-excl")(partial(consume_stream, qos=TEN, ok=True, exclusive=True))
+row("stream-offset-negative")(partial(consume_stream, qos=TEN, ok=True, arguments={"x-stream-offset": -1}))
+row("stream-offset-boolean")(partial(consume_stream, qos=TEN, arguments={"x-stream-offset": True}))
+row("stream-global-qos")(partial(consume_stream, qos={**TEN, "global_": True}))

@@ -30,6 +30,8 @@ AS_CONTROL: dict[str, Callable[..., tuple[str, dict[str, Any]]]] = {
     ),
 }
 RABBITMQ_MESSAGE_SIZE_MAX = 134_217_728
+#: What RabbitMQ needs for the exchange types that we have built in.
+RABBITMQ_PLUGINS = ("rabbitmq_consistent_hash_exchange", "rabbitmq_random_exchange")
 
 
 class SpecBroker:
@@ -103,15 +105,17 @@ def _end(client: Client) -> None:
 
 
 @contextmanager
-def spec_broker(directory: Path, configuration: str = "") -> Iterator[SpecBroker]:
+def spec_broker(directory: Path, configuration: str = "", *, rabbitmq: str = "") -> Iterator[SpecBroker]:
     """LEVERET_SPEC_PORT: one that runs already. LEVERET_SPEC_PEER=rabbitmq: RabbitMQ's expectations, and a RabbitMQ
-    of our own unless a port is named. Neither: leveret, with `configuration` added to the test's own."""
+    of our own, configured with `rabbitmq`, unless a port is named. Neither: leveret, with `configuration` added to the
+    test's own."""
     is_rabbitmq = os.environ.get("LEVERET_SPEC_PEER") == "rabbitmq"
     port = os.environ.get("LEVERET_SPEC_PORT")
-    if port:
+    if port and not rabbitmq:
         yield SpecBroker(peers.LOOPBACK, int(port), is_rabbitmq=is_rabbitmq)
     elif is_rabbitmq:
-        with peers.rabbitmq(config=f"load_definitions = {DEFINITIONS}\n") as peer:
+        config = f"load_definitions = {DEFINITIONS}\n"
+        with peers.rabbitmq(config=config, advanced=rabbitmq, plugins=RABBITMQ_PLUGINS) as peer:
             yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=True, peer=peer)
     else:
         file = directory / "spec.toml"

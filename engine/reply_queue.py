@@ -1,0 +1,55 @@
+"""Direct reply-to: a queue behind each consumer of `amq.rabbitmq.reply-to`, that only its address leads to.
+
+It is there as long as its consumer and is in no list of queues; messages for it take the way of all others, so that
+order, flow and counters are theirs. Source: behaviour page 3.10.
+"""
+
+from typing import TYPE_CHECKING
+
+from .consumer import Consumer
+from .content import REPLY_TO_ME
+from .exchange import Exchange
+from .queue import Queue
+from .rules import NO_RULES
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .virtual_host import VirtualHost
+
+#: What clients consume from, and put into their requests' reply_to.
+REPLY_TO = REPLY_TO_ME.decode()
+#: What addresses begin with.
+REPLY_PREFIX = REPLY_TO + "."
+
+
+class ReplyQueue(Queue):
+    """`name` is the address. Not exclusive by the book: everybody may publish, nobody else can consume."""
+
+    __slots__ = ()
+
+    def __init__(self, vhost: "VirtualHost", address: str, owner: "Client") -> None:
+        super().__init__(
+            vhost,
+            address,
+            durable=False,
+            owner=owner,
+            auto_delete=False,
+            arguments={},
+            rules=NO_RULES,
+            address=address,
+        )
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """The address dies with it; replies that were on their way are gone."""
+        super().remove_consumer(consumer)
+        self.deleted = True
+        del self.vhost.reply_queues[self.name]
+        gone = self.take_ready()
+        self.counters.deleted += len(gone)
+        self.broker.counters.add(self.counters)
+        self.broker.free(gone)
+
+
+def is_reply_address(exchange: Exchange, routing_key: str) -> bool:
+    """Whether messages go to a consumer of replies, which comes and goes without the topology changing."""
+    return not exchange.name and routing_key.startswith(REPLY_PREFIX)

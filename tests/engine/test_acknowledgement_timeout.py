@@ -1,0 +1,147 @@
+"""Deliveries that nobody settles, on virtual time (behaviour page 2.16)."""
+
+from __future__ import annotations
+
+import pytest
+
+from leveret.engine import Broker, BrokerOptions, Client, ConsumerCancelled, ManualClock, Session, SessionFailed, User
+from leveret.engine.acknowledgement_timeout import NOTES_MAX, Notes
+from leveret.engine.content import PLAIN, encode_header
+from leveret.engine.field_table import Field, FieldTable
+from leveret.engine.message import Envelope
+
+SECOND_NS = 1_000_000_000
+BLOB = PLAIN.join(encode_header(1), b"m")
+
+
+class Bench:
+    """A broker, a client, and the queue q."""
+
+    def __init__(self, timeout_ms: int | None = 10_000, **arguments: Field) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(self.clock, options=BrokerOptions(consumer_timeout_ms=timeout_ms))
+        self.client: Client = self.broker.connect("/", User("guest"), name="c", flush=lambda: None)
+        self.session: Session = self.client.open_session()
+        named: FieldTable = {key.replace("_", "-"): field for key, field in arguments.items()}
+        self.queue = self.client.vhost.declare_queue("q", client=self.client, arguments=named)
+
+    def publish(self, count: int = 1) -> None:
+        """Messages to q."""
+        route = self.client.vhost.route("", "q", self.client.user)
+        self.session.publish(route, Envelope("", "q"), [BLOB] * count, mandatory=False)
+        self.broker.end_turn()
+
+    def wait(self, seconds: float) -> None:
+        """Time passes, a tenth of a second at a time."""
+        for _ in range(round(seconds * 10)):
+            self.clock.advance_ns(SECOND_NS // 10)
+            self.broker.advance()
+            self.broker.end_turn()
+
+    def failures(self) -> list[int]:
+        """Time-outs in ms that ended sessions."""
+        effects = self.client.take_outbox()
+        assert not any(isinstance(effect, ConsumerCancelled) for effect in effects)
+        return [effect.error.timeout_ms for effect in effects if isinstance(effect, SessionFailed)]  # type: ignore[attr-defined]
+
+    def consume(self, tag: str = "t", **arguments: Field) -> None:
+        """A consumer that acknowledges."""
+        named: FieldTable = {key.replace("_", "-"): field for key, field in arguments.items()}
+        self.session.consume(self.queue, tag, no_ack=False, exclusive=False, arguments=named)
+        self.broker.end_turn()
+
+
+def test_a_delivery_in_time_and_one_too_late() -> None:
+    """Between the time-out and a quarter more; what it held is ready again."""
+    bench = Bench()
+    bench.consume()
+    for _ in range(3):
+        bench.publish()
+        bench.wait(9)
+        assert bench.failures() == []
+        bench.session.ack(0, multiple=True)
+    bench.publish(2)
+    bench.wait(9.9)
+    assert bench.failures() == []
+    bench.wait(2.7)
+    assert bench.failures() == [10_000]
+    assert (len(bench.queue.ready), bench.queue.unacked, bench.queue.consumers) == (2, 0, [])
+    assert bench.session not in bench.client.sessions
+
+
+def test_one_old_delivery_among_many_young_ones() -> None:
+    """A busy consumer that has forgotten one message is found out as well, and notes stay few."""
+    bench = Bench()
+    bench.consume()
+    bench.publish()
+    for tag in range(2, 120):
+        bench.publish()
+        bench.session.ack(tag)
+        bench.wait(0.1)
+    assert bench.failures() == []
+    bench.wait(1)
+    assert bench.failures() == [10_000]
+
+
+@pytest.mark.parametrize(
+    "of_broker, of_queue, of_consumer, expected",
+    [
+        (None, None, None, []),
+        (10_000, None, None, [10_000]),
+        (10_000, 2_000, None, [2_000]),
+        (10_000, 2_000, 1_000, [1_000]),
+        (10_000, 2_000, 30_000, [30_000]),
+        (10_000, 0, None, []),
+        (10_000, 2_000, 0, []),
+        (None, None, 3_000, [3_000]),
+    ],
+)
+def test_whose_word_counts(
+    of_broker: int | None, of_queue: int | None, of_consumer: int | None, expected: list[int]
+) -> None:
+    """The consumer's argument, else the queue's, else the broker's; 0 is for ever."""
+    bench = Bench(of_broker, **({} if of_queue is None else {"x_consumer_timeout": Field("I", of_queue)}))
+    bench.consume(**({} if of_consumer is None else {"x_consumer_timeout": Field("I", of_consumer)}))
+    bench.publish()
+    bench.wait(50)
+    assert bench.failures() == expected
+
+
+def test_a_message_that_was_got() -> None:
+    """basic.get without no_ack as well."""
+    bench = Bench()
+    bench.publish()
+    assert bench.session.get(bench.queue, no_ack=False) is not None
+    bench.wait(13)
+    assert bench.failures() == [10_000]
+
+
+def test_nobody_looks_when_there_is_nothing_to_look_at() -> None:
+    """No deadline without consumers and deliveries."""
+    bench = Bench()
+    assert bench.broker.next_deadline_ns() is None
+    bench.consume()
+    assert bench.broker.next_deadline_ns() is not None
+    bench.session.cancel("t")
+    assert bench.broker.next_deadline_ns() is None
+    bench.publish()
+    bench.session.get(bench.queue, no_ack=False)
+    bench.session.ack(1)
+    bench.wait(10)
+    assert bench.broker.next_deadline_ns() is None
+    bench.consume()
+    bench.client.close()
+    assert bench.broker.next_deadline_ns() is None
+
+
+def test_notes_are_bounded() -> None:
+    """However long a delivery stays out; the time of an old one only gets later."""
+    notes = Notes()
+    for look in range(1, 10_000):
+        notes.add(look, 10 * look, 5)
+        assert len(notes.times_ns) <= NOTES_MAX
+    assert notes.delivered_ns(5) == 1
+    assert notes.delivered_ns(99_990) is None
+    for tag in range(10, 99_000, 777):
+        delivered = notes.delivered_ns(tag)
+        assert delivered is None or delivered >= tag // 10
