@@ -11,7 +11,6 @@ from .codec import Method, encode_method
 from .deliveries import ConsumerWire, contents_for
 from .replies import PrefetchSizeNotImplemented, RequeueFalseNotImplemented
 from .session import AmqpSession, Handler
-from .topology_methods import generated_name
 
 
 def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> None:
@@ -31,7 +30,7 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
         raise LimitReached(what="consumers per channel", limit=limit)
     channel.session.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
-    tag = method.consumer_tag or generated_name("amq.ctag-")
+    tag = method.consumer_tag or session.make_name("amq.ctag-")
     consumer = channel.session.consume(
         queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
     )

@@ -42,18 +42,25 @@ class Runtime(Protocol):
 
 
 class Endpoint:
-    """One accepted socket with its session."""
+    """One accepted socket with its session. What it waits by and hands reads to can be replaced (the test broker)."""
 
     __slots__ = ("_pending", "_server", "_writing", "drained", "scope", "session", "socket")
 
     def __init__(self, server: "Server", sock: socket.socket, peer: Peer) -> None:
         self._server = server
         self.socket = sock
-        self.session = AmqpSession(server.runtime.broker, server.options(), peer, self.flush)
+        self.session = self._make_session(peer)
         self.scope = trio.CancelScope()
         self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
         self._writing = False
         self.drained: trio.Event | None = None
+
+    wait_readable = staticmethod(trio.lowlevel.wait_readable)
+    wait_writable = staticmethod(trio.lowlevel.wait_writable)
+    handle = staticmethod(handle_bytes)
+
+    def _make_session(self, peer: Peer) -> AmqpSession:
+        return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
 
     def flush(self) -> None:
         """Send what there is, as far as the kernel takes it; never waits, never fails."""
@@ -101,7 +108,7 @@ class Endpoint:
         session = self.session
         try:
             while self.socket.fileno() >= 0:  # the reader may have closed it before this task came to run
-                await trio.lowlevel.wait_writable(self.socket)
+                await self.wait_writable(self.socket)
                 if self._send_all():
                     break
         except (OSError, trio.ClosedResourceError):
@@ -123,7 +130,8 @@ class Endpoint:
         """Read until the end, whatever it is."""
         sock, session = self.socket, self.session
         fd = sock.fileno()
-        recv, wait_readable, end_turn = sock.recv, trio.lowlevel.wait_readable, self._server.runtime.end_turn
+        recv, wait_readable, end_turn = sock.recv, self.wait_readable, self._server.runtime.end_turn
+        handle = self.handle
         try:
             with self.scope:
                 while not session.finished:
@@ -134,7 +142,7 @@ class Endpoint:
                         continue
                     if not data:
                         break
-                    handle_bytes(session, data)
+                    handle(session, data)
                     end_turn()  # sends what this and other connections got
                     if session.has_output or session.finished:
                         stalled = session.is_stalled
@@ -164,7 +172,7 @@ class Endpoint:
                 await self.drained.wait()
             else:
                 await trio.lowlevel.checkpoint()
-            handle_bytes(session, b"")
+            self.handle(session, b"")
             self._server.runtime.end_turn()
             stalled = session.is_stalled
             self.flush()
@@ -181,6 +189,8 @@ class Endpoint:
 
 class Server:
     """Listeners and connections of the AMQP frontend."""
+
+    endpoint_type = Endpoint
 
     def __init__(self, runtime: Runtime, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
         self.runtime = runtime
@@ -218,7 +228,7 @@ class Server:
         except OSError:
             sock.close()
             return
-        endpoint = Endpoint(self, sock, _peer_of(sock, address))
+        endpoint = self.endpoint_type(self, sock, _peer_of(sock, address))
         self.endpoints[endpoint] = None
         self.nursery.start_soon(endpoint.serve)
 
