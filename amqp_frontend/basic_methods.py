@@ -12,7 +12,6 @@ from .codec import Method, encode_method
 from .deliveries import ConsumerWire, contents_for
 from .replies import PrefetchSizeNotImplemented, RequeueFalseNotImplemented
 from .session import AmqpSession, Handler
-from .topology_methods import generated_name
 
 
 def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> None:
@@ -35,7 +34,7 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
         raise LimitReached(what="consumers per channel", limit=limit)
     channel.session.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
-    tag = method.consumer_tag or generated_name("amq.ctag-")
+    tag = method.consumer_tag or session.make_name("amq.ctag-")
     consumer = channel.session.consume(
         queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
     )
@@ -46,8 +45,8 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
 
 def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
     """Direct reply-to: replies come as deliveries to an address that exists as long as this consumer."""
-    tag = method.consumer_tag or generated_name("amq.ctag-")
-    address = generated_name(REPLY_PREFIX) + generated_name(".")
+    tag = method.consumer_tag or session.make_name("amq.ctag-")
+    address = session.make_name(REPLY_PREFIX) + session.make_name(".")
     consumer = channel.session.consume_replies(tag, address, no_ack=method.no_ack)
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:

@@ -48,7 +48,8 @@ class Runtime(Protocol):
 
 
 class Endpoint:
-    """One accepted socket with its session.
+    """One accepted socket with its session. What it waits by and hands reads to can be replaced (the test broker).
+
 
     `transport` is what data are read from and sent to: the socket itself, or TLS over it.
     """
@@ -74,11 +75,18 @@ class Endpoint:
         self._tls = tls
         self._is_proxied = is_proxied
         self.transport: socket.socket | TlsTransport = tls or sock
-        self.session = AmqpSession(server.runtime.broker, server.options(), peer, self.flush)
+        self.session = self._make_session(peer)
         self.scope = trio.CancelScope()
         self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
         self._writing = False
         self.drained: trio.Event | None = None
+
+    wait_readable = staticmethod(trio.lowlevel.wait_readable)
+    wait_writable = staticmethod(trio.lowlevel.wait_writable)
+    handle = staticmethod(handle_bytes)
+
+    def _make_session(self, peer: Peer) -> AmqpSession:
+        return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
 
     def flush(self) -> None:
         """Send what there is, as far as the kernel takes it; never waits, never fails."""
@@ -126,7 +134,7 @@ class Endpoint:
         session = self.session
         try:
             while self.socket.fileno() >= 0:  # the reader may have closed it before this task came to run
-                await trio.lowlevel.wait_writable(self.socket)
+                await self.wait_writable(self.socket)
                 if self._send_all():
                     break
         except (OSError, trio.ClosedResourceError):
@@ -148,7 +156,8 @@ class Endpoint:
         """Read until the end, whatever it is."""
         sock, session = self.socket, self.session
         fd = sock.fileno()
-        recv, wait_readable, end_turn = self.transport.recv, trio.lowlevel.wait_readable, self._server.runtime.end_turn
+        recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
+        handle = self.handle
         try:
             with self.scope:
                 data = await self._introduction() if self._tls is not None or self._is_proxied else b""
@@ -161,7 +170,7 @@ class Endpoint:
                             continue
                         if not data:
                             break
-                    handle_bytes(session, data)
+                    handle(session, data)
                     data = b""  # not held while waiting
                     end_turn()  # sends what this and other connections got
                     if session.has_output or session.finished:
@@ -249,7 +258,7 @@ class Endpoint:
                 await self.drained.wait()
             else:
                 await trio.lowlevel.checkpoint()
-            handle_bytes(session, b"")
+            self.handle(session, b"")
             self._server.runtime.end_turn()
             stalled = session.is_stalled
             self.flush()
@@ -268,6 +277,8 @@ class Endpoint:
 
 class Server:
     """Listeners and connections of the AMQP frontend."""
+
+    endpoint_type = Endpoint
 
     def __init__(self, runtime: Runtime, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
         self.runtime = runtime
@@ -312,7 +323,7 @@ class Server:
             assert options.tls is not None, "a TLS listener without a certificate"
             tls = TlsTransport(sock, options.tls, functools.partial(sock.shutdown, socket.SHUT_RD))
         is_proxied = bool(options.proxy_protocol_from) and is_listed(address, options.proxy_protocol_from)
-        endpoint = Endpoint(self, sock, peer, tls, is_proxied)
+        endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied)
         self.endpoints[endpoint] = None
         self.nursery.start_soon(endpoint.serve)
 

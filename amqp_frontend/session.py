@@ -5,13 +5,26 @@ each read and sends what `take_output` gives; everything between happens inside 
 Source: behaviour page 1, 2.
 """
 
+import base64
 import logging
+import os
 from collections.abc import Callable
 from typing import Any
 
 from pamqp import commands
 
-from ..engine import Broker, Client, ConsumerCancelled, Deadline, Delivered, Envelope, SessionFailed, User
+from ..engine import (
+    Broker,
+    Client,
+    Clock,
+    ConsumerCancelled,
+    Deadline,
+    Deadlines,
+    Delivered,
+    Envelope,
+    SessionFailed,
+    User,
+)
 from ..engine.errors import AcknowledgementTimedOut
 from .channel import Channel
 from .codec import Method, encode_method
@@ -43,11 +56,28 @@ REPLIES_MAX = 4 * 1024 * 1024
 GOODBYE_MAX_S = 30
 
 
+def generated_name(prefix: str) -> str:
+    """A name that nobody else has: `prefix` and 22 random characters."""
+    return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
+
+
 class AmqpSession:
     """One connection. `on_output` is called when somebody else's turn, or a deadline, left something to send."""
 
-    def __init__(self, broker: Broker, options: FrontendOptions, peer: Peer, on_output: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        options: FrontendOptions,
+        peer: Peer,
+        on_output: Callable[[], None],
+        *,
+        clock: Clock | None = None,
+        deadlines: Deadlines | None = None,
+    ) -> None:
+        """`clock` and `deadlines`: for heartbeats and time limits, where they are not the broker's."""
         self.broker = broker
+        self.clock = clock or broker.clock
+        self.deadlines = broker.deadlines if deadlines is None else deadlines
         self.options = options
         self.peer = peer
         self.on_output = on_output
@@ -180,9 +210,7 @@ class AmqpSession:
             if confirms is not None and channel.state is OPEN:
                 if has_failed:
                     confirms.refuse_waiting()
-                for tag, multiple, is_ack in confirms.take(safe_lsn):
-                    index = BASIC_ACK if is_ack else BASIC_NACK
-                    self.send_raw(ACK_FRAME.pack(METHOD, channel.number, 13, index, tag, multiple, FRAME_END))
+                self.send_confirms(channel, confirms.take(safe_lsn))
                 if confirms.is_waiting:
                     waiting[channel] = None
         self.confirming = waiting
@@ -207,6 +235,12 @@ class AmqpSession:
             self._held_until = 0
             return False
         return not durability.has_failed
+
+    def send_confirms(self, channel: Channel, taken: "list[tuple[int, bool, bool]]") -> None:
+        """Confirms as (tag, multiple, is_ack)."""
+        for tag, multiple, is_ack in taken:
+            index = BASIC_ACK if is_ack else BASIC_NACK
+            self.send_raw(ACK_FRAME.pack(METHOD, channel.number, 13, index, tag, multiple, FRAME_END))
 
     # -- refusals and ends ------------------------------------------------------------------------------------------
 
@@ -299,13 +333,13 @@ class AmqpSession:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
-        deadlines = self.broker.deadlines
+        deadlines = self.deadlines
         deadlines.cancel(self._timer)
-        self._timer = deadlines.set(self.broker.clock.monotonic_ns() + delay_ms * 1_000_000, action)
+        self._timer = deadlines.set(self.clock.monotonic_ns() + delay_ms * 1_000_000, action)
 
     def _cancel_timers(self) -> None:
-        self.broker.deadlines.cancel(self._timer)
-        self.broker.deadlines.cancel(self._heartbeat)
+        self.deadlines.cancel(self._timer)
+        self.deadlines.cancel(self._heartbeat)
         self._timer = self._heartbeat = None
 
     def _handshake_timed_out(self) -> None:
@@ -327,8 +361,8 @@ class AmqpSession:
             self._next_tick()
 
     def _next_tick(self) -> None:
-        due_ns = self.broker.clock.monotonic_ns() + self.heartbeat_s * 500_000_000
-        self._heartbeat = self.broker.deadlines.set(due_ns, self._tick)
+        due_ns = self.clock.monotonic_ns() + self.heartbeat_s * 500_000_000
+        self._heartbeat = self.deadlines.set(due_ns, self._tick)
 
     def _tick(self) -> None:
         """Send a heartbeat if nothing else went out; give up on a peer silent for two to three intervals."""
@@ -349,7 +383,7 @@ class AmqpSession:
 
     def logged_in(self) -> None:
         """The handshake is over: its timer goes."""
-        self.broker.deadlines.cancel(self._timer)
+        self.deadlines.cancel(self._timer)
         self._timer = None
 
     def open_channel(self, number: int) -> Channel:
@@ -365,6 +399,9 @@ class AmqpSession:
         )
         self.connection.channels[number] = channel
         return channel
+
+    #: Names for queues and consumers that were not given any.
+    make_name = staticmethod(generated_name)
 
     def queue_name(self, channel: Channel, name: str) -> str:
         """The queue that a method means: an empty name is the last one declared. Raises: NoQueueDeclared."""

@@ -1,7 +1,5 @@
 """Handlers of the classes exchange and queue. Source: behaviour page 2.1 to 2.6."""
 
-import base64
-import os
 from typing import TYPE_CHECKING
 
 from pamqp import commands
@@ -21,11 +19,6 @@ _STRIPPED = {13: None, 10: None}
 def clean(name: str) -> str:
     """A name as it is declared."""
     return name.translate(_STRIPPED)
-
-
-def generated_name(prefix: str) -> str:
-    """A name that nobody else has: `prefix` and 22 random characters."""
-    return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
 def _client(session: AmqpSession) -> "Client":
@@ -96,7 +89,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
         return
     server_named = not name and not method.passive
     if server_named:
-        name = generated_name("amq.gen-")
+        name = session.make_name("amq.gen-")
     queue = _vhost(session).declare_queue(
         name,
         client=_client(session),

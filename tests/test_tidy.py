@@ -112,7 +112,7 @@ def test_every_room_is_packaged() -> None:
     """A nested package that pyproject does not list is silently left out of the wheel."""
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     rooms = [room for room in ROOMS if (ROOT / room).is_dir()]
-    assert set(tool["packages"]) == {"leveret", *(f"leveret.{room}" for room in rooms)}
+    assert set(tool["packages"]) == {"leveret", "leveret.testing", *(f"leveret.{room}" for room in rooms)}
     for room in rooms:
         assert tool["package-dir"][f"leveret.{room}"] == room
         assert (ROOT / FRONT_DOOR / room).resolve() == ROOT / room
@@ -142,7 +142,10 @@ def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
     (wheel,) = tmp_path.glob("*.whl")
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("leveret/")}
     expected = {
-        f"leveret/{path.relative_to(clone / FRONT_DOOR)}" for path in (clone / FRONT_DOOR).glob("*") if path.is_file()
+        f"leveret/{path.relative_to(clone / FRONT_DOOR)}"
+        for folder in (clone / FRONT_DOOR, clone / FRONT_DOOR / "testing")
+        for path in folder.glob("*")
+        if path.is_file()
     }
     for room in ROOMS:
         expected |= {

@@ -1,0 +1,79 @@
+"""A real broker inside your tests: on a real socket, ready in milliseconds, inspectable, breakable, with virtual time.
+
+    from leveret.testing import start_broker
+
+    with start_broker(clock="virtual") as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        ...
+        broker.clock.advance(hours=2)
+        assert broker.queue("orders").bodies == [b"again"]
+
+docs/testing-your-application.md walks through it.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from .broker import RunningBroker
+from .clock import Autojump, ClockIsReal, TestClock
+from .history import HistoryEvent, PublishedMessage, Record
+from .loop_thread import BrokerStopped, WouldBlockTheLoop
+from .options import QUIET_MS_DEFAULT, BrokerOptionsError, Config
+from .snapshots import ConsumerSnapshot, MessageSnapshot, Properties, QueueSnapshot
+from .start import open_broker, start_broker
+from .vhost_view import NotSettled, VirtualHostView
+
+if TYPE_CHECKING:
+    from .fault import Fault
+    from .faults import Faults
+    from .recording import Recording, RecordingError, Replay, ReplayReport
+    from .unittest_mixin import BrokerTestMixin
+
+#: Name -> module, for what is loaded when it is asked for: it needs the frontend, or unittest.
+_LATER = {
+    "Fault": "fault",
+    "Faults": "faults",
+    "Recording": "recording",
+    "RecordingError": "recording",
+    "Replay": "recording",
+    "ReplayReport": "recording",
+    "BrokerTestMixin": "unittest_mixin",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_LATER[name]}", __name__), name)
+
+
+__all__ = [
+    "QUIET_MS_DEFAULT",
+    "Autojump",
+    "BrokerOptionsError",
+    "BrokerStopped",
+    "BrokerTestMixin",
+    "ClockIsReal",
+    "Config",
+    "ConsumerSnapshot",
+    "Fault",
+    "Faults",
+    "HistoryEvent",
+    "MessageSnapshot",
+    "NotSettled",
+    "Properties",
+    "PublishedMessage",
+    "QueueSnapshot",
+    "Record",
+    "Recording",
+    "RecordingError",
+    "Replay",
+    "ReplayReport",
+    "RunningBroker",
+    "TestClock",
+    "VirtualHostView",
+    "WouldBlockTheLoop",
+    "open_broker",
+    "start_broker",
+]

@@ -1,0 +1,218 @@
+"""`broker.clock`: moving virtual time, deadline by deadline, so that clients' reactions land where they belong.
+
+After each step that told clients something, the broker waits until it is quiet: nothing to read, nothing unsent, no
+turn due, for `quiet_ms` of real time. Source: rulings 25.
+"""
+
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from types import TracebackType
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from .loop_thread import LoopThread, result_of
+
+if TYPE_CHECKING:
+    from .edge import Edge
+
+T = TypeVar("T")
+
+
+class ClockIsReal(RuntimeError):
+    """Only a virtual clock can be moved."""
+
+
+class TestClock:
+    """Time as the broker has it: TTL, redelivery delays, scheduled delivery, queue expiry go by it."""
+
+    __test__ = False  # not a test class, whatever pytest thinks of its name
+
+    def __init__(self, thread: LoopThread, edge: "Edge") -> None:
+        self._thread = thread
+        self._edge = edge
+        self._moving = trio.Lock()
+        self._autojumps: dict[Autojump, None] = {}
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> str:
+        """ "real" or "virtual"."""
+        return self._edge.clock.mode
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds of the broker's time since its start or its reset."""
+        return self._edge.clock.monotonic_ns() / 1e9
+
+    def now(self) -> datetime:
+        """The broker's wall time, in UTC."""
+        return datetime.fromtimestamp(self._edge.clock.wall_ms() / 1000, UTC)
+
+    # -- moving -----------------------------------------------------------------------------------------------------
+
+    def advance(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
+    ) -> None:
+        """Let virtual time pass; everything that comes due happens on the way, at its own instant, in order.
+
+        Returns when the broker is quiet at the new time. Of equal instants, what was set first happens first.
+        Raises: ClockIsReal; ValueError for a negative time; WouldBlockTheLoop inside an event loop.
+        """
+        move = self._advance(_ns(days, hours, minutes, seconds, milliseconds))
+        self._thread.wait(move, "clock.advance")
+
+    async def advance_async(
+        self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
+    ) -> None:
+        """`advance` for trio and asyncio: the loop's other tasks go on."""
+        await result_of(self._thread.submit(self._advance(_ns(days, hours, minutes, seconds, milliseconds))))
+
+    def travel_to(self, when: datetime) -> None:
+        """Let virtual time pass until the broker's wall clock shows `when` (naive: UTC). Raises: as `advance`."""
+        self._thread.wait(self._travel(when), "clock.travel_to")
+
+    async def travel_to_async(self, when: datetime) -> None:
+        """`travel_to` for trio and asyncio."""
+        await result_of(self._thread.submit(self._travel(when)))
+
+    def autojump(self, *, limit: timedelta | None = None) -> "Autojump":
+        """From now on time jumps to the next deadline whenever the broker is quiet; ends with `with` or `stop`.
+
+        `limit`: how far in all. A client that needs more than `quiet_ms` of real time to react is overtaken.
+        Raises: ClockIsReal.
+        """
+        self._check_virtual()
+        autojump = Autojump(self, None if limit is None else round(limit.total_seconds() * 1e9))
+        self._autojumps[autojump] = None
+        self._thread.submit(autojump.begin).result()
+        return autojump
+
+    def stop_autojumps(self) -> None:
+        """In the broker's loop: nothing jumps any more."""
+        for autojump in list(self._autojumps):
+            autojump.end()
+        self._autojumps.clear()
+
+    def forget(self, autojump: "Autojump") -> None:
+        """Part of `Autojump.stop`."""
+        self._autojumps.pop(autojump, None)
+
+    # -- in the broker's loop -----------------------------------------------------------------------------------------
+
+    def _advance(self, delta_ns: int) -> Callable[[], Awaitable[None]]:
+        self._check_virtual()
+        if delta_ns < 0:
+            raise ValueError("time does not run backwards")
+
+        async def move() -> None:
+            await self._edge.quiet()  # what clients did before happens before
+            async with self._moving:
+                await self._go_to(self._edge.clock.monotonic_ns() + delta_ns)
+
+        return move
+
+    def _travel(self, when: datetime) -> Callable[[], Awaitable[None]]:
+        self._check_virtual()
+        wall_ms = round((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() * 1000)
+
+        async def move() -> None:
+            await self._edge.quiet()
+            async with self._moving:
+                clock = self._edge.clock
+                delta_ms = wall_ms - clock.wall_ms()
+                if delta_ms < 0:
+                    raise ValueError(f"{when} is in the past of the broker, where it is {self.now()}")
+                await self._go_to(clock.monotonic_ns() + delta_ms * 1_000_000)
+
+        return move
+
+    async def _go_to(self, until_ns: int) -> None:
+        edge = self._edge
+        while (due_ns := edge.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
+            if await edge.step_to(due_ns):
+                await edge.quiet()
+        edge.clock.move_to(until_ns)
+
+    def timed(self, function: Callable[[Callable[[int], Awaitable[None]]], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """An async function that gets a way to let virtual time pass up to an instant (ns). Raises: ClockIsReal."""
+        self._check_virtual()
+
+        async def run() -> T:
+            async with self._moving:
+                return await function(self._go_to)
+
+        return run
+
+    async def jump(self, until_ns: int | None) -> bool:
+        """To the next deadline and no further. False: there is none before `until_ns`."""
+        async with self._moving:
+            due_ns = self._edge.broker.next_deadline_ns()
+            if due_ns is None or (until_ns is not None and due_ns > until_ns):
+                return False
+            await self._edge.step_to(due_ns)
+            return True
+
+    @property
+    def edge(self) -> "Edge":
+        """For `Autojump`."""
+        return self._edge
+
+    @property
+    def thread(self) -> LoopThread:
+        """For `Autojump`."""
+        return self._thread
+
+    def _check_virtual(self) -> None:
+        if not self._edge.clock.is_virtual:
+            raise ClockIsReal('this broker runs on real time; start it, or reset it, with clock="virtual"')
+
+
+class Autojump:
+    """Time that jumps by itself; see `TestClock.autojump`."""
+
+    def __init__(self, clock: TestClock, limit_ns: int | None) -> None:
+        self._clock = clock
+        self._limit_ns = limit_ns
+        self._scope = trio.CancelScope()
+
+    def __enter__(self) -> "Autojump":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Time stands still again."""
+
+        async def end() -> None:
+            self.end()
+
+        self._clock.thread.submit(end).result()
+        self._clock.forget(self)
+
+    async def begin(self) -> None:
+        """In the broker's loop."""
+        self._clock.edge.nursery.start_soon(self._run)
+
+    def end(self) -> None:
+        """In the broker's loop."""
+        self._scope.cancel()
+
+    async def _run(self) -> None:
+        edge = self._clock.edge
+        until_ns = None if self._limit_ns is None else edge.clock.monotonic_ns() + self._limit_ns
+        with self._scope:
+            while True:
+                await edge.quiet()
+                seen = edge.activity
+                if not await self._clock.jump(until_ns) and edge.activity == seen:
+                    await edge.happened()
+
+
+def _ns(days: float, hours: float, minutes: float, seconds: float, milliseconds: float) -> int:
+    ms = days * 86_400_000 + hours * 3_600_000 + minutes * 60_000 + seconds * 1000 + milliseconds
+    return round(ms * 1e6)

@@ -1,0 +1,219 @@
+"""Faults of connections: dropped, deaf, mute, closed, refused, slow, and a broker that goes away as a whole."""
+
+import random
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from ..amqp_frontend.codec import METHODS
+from ..amqp_frontend.protocol_events import ProtocolEvent
+from ..engine.exchange import PREDECLARED
+from ..engine.service import ServiceExchange
+from .fault import Aim, Fault, channel_of, method_of
+from .queue_surgery import take_ready
+
+if TYPE_CHECKING:
+    from .edge import Edge
+    from .server import WatchedEndpoint
+
+#: A frame's head and end: no frame is shorter.
+FRAME_OVERHEAD = 8
+
+METHOD_NAMES = {str(method.name).lower(): index for index, method in METHODS.items()}
+
+
+def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
+    """(first octet, octet behind, method index or -1) of each whole frame of what is sent."""
+    position = 0
+    while position + FRAME_OVERHEAD <= len(data):
+        end = position + FRAME_OVERHEAD + int.from_bytes(data[position + 3 : position + 7], "big")
+        is_method = data[position] == 1
+        yield position, end, int.from_bytes(data[position + 7 : position + 11], "big") if is_method else -1
+        position = end
+
+
+class DropConnection(Fault):
+    """The TCP connection is reset: at once, when a method comes in, or when one goes out (perhaps half of it)."""
+
+    def __init__(self, aim: Aim, on: str | None, *, is_outgoing: bool, mid_frame: bool, seed: int) -> None:
+        super().__init__(aim)
+        self._on = on
+        self._is_outgoing = is_outgoing
+        self._mid_frame = mid_frame
+        self._dice = random.Random(seed)
+
+    def begin(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        if self._on is None and not self._mid_frame:
+            for endpoint in list(edge.server.endpoints):
+                if self.aim.covers(endpoint) and self.aim.takes():
+                    self.hit(f"dropped {endpoint.name}")
+                    endpoint.abort()
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """See `Fault`: the method is lost with its connection."""
+        if self._is_outgoing or self._on != method_of(event) or not self.aim.takes():
+            return event
+        self.hit(f"dropped {endpoint.name} on {self._on}")
+        endpoint.abort()
+        return None
+
+    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+        """See `Fault`: the connection ends before the frame, or inside it."""
+        if not self._is_outgoing:
+            return len(data), False
+        wanted = METHOD_NAMES.get(self._on or "", -1)
+        for start, end, index in frames_of(data):
+            if (self._on is None or index == wanted) and end <= len(data) and self.aim.takes():
+                cut = start + self._dice.randrange(1, end - start) if self._mid_frame else start
+                self.hit(f"dropped {endpoint.name} after {cut - start} of {end - start} octets of a frame")
+                return cut, True
+        return len(data), False
+
+
+class HalfOpen(Fault):
+    """The broker is there and does not read, or does not write: what a dead peer behind a live TCP looks like."""
+
+    def __init__(self, aim: Aim, *, reads: bool, writes: bool) -> None:
+        super().__init__(aim)
+        self._reads = reads
+        self._writes = writes
+
+    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+        """See `Fault`."""
+        if self._writes:
+            return len(data), False
+        self.hit(f"kept {len(data)} octets from {endpoint.name}")
+        return 0, False
+
+    def may_read(self, endpoint: "WatchedEndpoint") -> bool:
+        """See `Fault`."""
+        return self._reads
+
+    def may_write(self, endpoint: "WatchedEndpoint") -> bool:
+        """See `Fault`."""
+        return self._writes
+
+
+class CloseByServer(Fault):
+    """channel.close or connection.close with a code: at once, or instead of doing what a method asks for."""
+
+    def __init__(self, aim: Aim, on: str | None, *, closes_channel: bool, code: int, text: str) -> None:
+        super().__init__(aim)
+        self._on = on
+        self._closes_channel = closes_channel
+        self._code = code
+        self._text = text
+
+    def begin(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        if self._on is not None:
+            return
+        for endpoint in list(edge.server.endpoints):
+            if endpoint.client is None or not self.aim.covers(endpoint):
+                continue
+            if self._closes_channel:
+                for channel in endpoint.open_channels():
+                    if self.aim.takes():
+                        self.hit(f"closed channel {channel.number} of {endpoint.name}")
+                        endpoint.session.close_channel(channel, self._code, self._text, 0, 0)
+            elif self.aim.takes():
+                self.hit(f"closed {endpoint.name}")
+                endpoint.session.close_connection(self._code, self._text)
+            endpoint.flush()
+        edge.end_turn()
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """See `Fault`: the method is refused."""
+        channel = channel_of(event)
+        if self._on is None or self._on != method_of(event) or channel is None or not self.aim.takes():
+            return event
+        ids = endpoint.session.connection.current_ids
+        if self._closes_channel:
+            self.hit(f"closed channel {channel.number} of {endpoint.name} on {self._on}")
+            endpoint.session.close_channel(channel, self._code, self._text, *ids)
+        else:
+            self.hit(f"closed {endpoint.name} on {self._on}")
+            endpoint.session.close_connection(self._code, self._text, *ids)
+        return None
+
+
+class RefuseConnections(Fault):
+    """Who connects is refused (ECONNREFUSED); those who are connected stay."""
+
+    def begin(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        edge.close_listener()
+
+    def end(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        edge.open_listener()
+
+
+class Away(RefuseConnections):
+    """The broker is gone without a word, and comes back with what was durable, or with nothing."""
+
+    def __init__(self, aim: Aim, *, durable: bool) -> None:
+        super().__init__(aim)
+        self._durable = durable
+
+    def begin(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        super().begin(edge)
+        for endpoint in list(edge.server.endpoints):
+            self.hit(f"dropped {endpoint.name}")
+            endpoint.abort()
+            endpoint.session.handle_end()  # now, so that what it held is where it belongs when the wiping begins
+        edge.end_turn()
+        wipe(edge, durable=self._durable)
+        edge.end_turn()
+
+
+def wipe(edge: "Edge", *, durable: bool) -> None:
+    """What a restart loses: all that is not durable, and messages that are not persistent; or everything."""
+    predeclared = {name for name, _, _ in PREDECLARED}
+    for vhost in edge.broker.virtual_hosts.values():
+        for queue in list(vhost.queues.values()):
+            if not (durable and queue.durable):
+                vhost.remove_queue(queue)
+                continue
+            transient = [message for message in queue.ready if not message.envelope.facts.persistent]
+            take_ready(queue, transient)
+            for _, message in queue.scheduled.entries():
+                if not message.envelope.facts.persistent:
+                    queue.cancel_scheduled(message.id)
+        for exchange in list(vhost.exchanges.values()):
+            is_ours = exchange.name in predeclared or isinstance(exchange, ServiceExchange)
+            if not is_ours and not (durable and exchange.durable):
+                vhost.delete_exchange(exchange.name)
+    edge.apply_configuration()
+
+
+class SlowNetwork(Fault):
+    """Each read and each write waits `latency_s` real seconds and moves at most `octets_max` octets."""
+
+    def __init__(self, aim: Aim, latency_s: float, octets_max: int) -> None:
+        super().__init__(aim)
+        self._latency_s = latency_s
+        self._octets_max = octets_max
+        self._may_send: set[WatchedEndpoint] = set()
+
+    def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
+        """See `Fault`."""
+        return min(size, self._octets_max)
+
+    def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+        """See `Fault`."""
+        return self._latency_s
+
+    def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+        """See `Fault`: whoever has waited may send once."""
+        self._may_send.add(endpoint)
+        return self._latency_s
+
+    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+        """See `Fault`."""
+        if endpoint not in self._may_send:
+            return 0, False
+        self._may_send.discard(endpoint)
+        self.hit(f"sent {min(len(data), self._octets_max)} octets to {endpoint.name}")
+        return min(len(data), self._octets_max), False

@@ -1,0 +1,257 @@
+"""The broker's side of a test broker: engine, listener, deadlines and the notion of quiet, inside one trio loop.
+
+Heartbeats, handshakes and goodbyes always run on real time, since the clients at the other end do: only the engine's
+time is virtual. `activity` rises with everything that happens; quiet means that it did not for a while.
+Source: rulings 25.
+"""
+
+import logging
+import os
+import random
+import socket
+from collections.abc import Callable
+
+import trio
+
+from ..addresses import Address, bind
+from ..amqp_frontend.options import FrontendOptions
+from ..app import default_users, frontend_options
+from ..configured import ConfiguredObjects, broker_options
+from ..control import EXCHANGE, ControlTable
+from ..engine import Broker, Clock, Deadlines
+from ..runtime import SystemClock
+from .fault import FaultTable
+from .options import EdgeOptions
+from .server import Tap, WatchedEndpoint, WatchedServer
+from .virtual_clock import ClockMode, EngineClock
+
+logger = logging.getLogger("leveret.testing")
+
+BACKLOG = 1024
+#: A wait that took that much longer than asked says that the machine is busy: quiet is looked for again.
+LATE_FACTOR = 3
+LATE_ROUNDS_MAX = 10
+
+
+class Alarm:
+    """Wakes up for the first of a heap of deadlines, by its clock's real time."""
+
+    def __init__(self, clock: Clock, deadlines: Deadlines, due: Callable[[Deadlines], None]) -> None:
+        self._due = due
+        self._changed = trio.Event()
+        self.watch(clock, deadlines)
+
+    def watch(self, clock: Clock, deadlines: Deadlines | None) -> None:
+        """From now on look after these; None: after none."""
+        self._clock = clock
+        self._deadlines = deadlines
+        if deadlines is not None:
+            deadlines.on_earlier = self._changed_now
+        self._changed_now()
+
+    def _changed_now(self) -> None:
+        self._changed.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            self._changed = trio.Event()
+            deadlines = self._deadlines
+            due_ns = None if deadlines is None else deadlines.next_ns()
+            delay_s = float("inf") if due_ns is None else max(0.0, (due_ns - self._clock.monotonic_ns()) / 1e9)
+            with trio.move_on_after(delay_s):
+                await self._changed.wait()
+            if deadlines is not None and deadlines is self._deadlines:
+                deadlines.advance(self._clock.monotonic_ns())
+                self._due(deadlines)
+
+
+class Edge:
+    """Everything that lives in the broker's loop. `reset` makes a new engine; the listener stays.
+
+    It is the `Runtime` of the frontend's server.
+    """
+
+    def __init__(self, options: EdgeOptions, watch: Callable[["Edge"], None]) -> None:
+        self.options = options
+        self._watch = watch  # called with each new engine in place, to listen to it
+        self.frontend_options: FrontendOptions = frontend_options(options.configuration)
+        self.users = default_users()
+        self.faults = FaultTable()
+        self.tap: Tap | None = None
+        self.activity = 0
+        self.sent = 0  # rises when a client got octets
+        self._happened = trio.Event()
+        self._is_awaited = False
+        self._more = trio.Event()
+        self.edge_clock = SystemClock()
+        self.edge_deadlines = Deadlines()
+        self._edge_alarm = Alarm(self.edge_clock, self.edge_deadlines, self._edge_due)
+        self.make_engine(options.clock)
+        self._alarm = Alarm(self.clock, Deadlines(), self._engine_due)
+        self._watch_engine()
+        self.listener = bind(Address("127.0.0.1", 0), BACKLOG)
+        self.port: int = self.listener.getsockname()[1]
+        self.nursery: trio.Nursery
+        self.server: WatchedServer
+
+    # -- the engine -------------------------------------------------------------------------------------------------
+
+    def make_engine(self, mode: ClockMode) -> None:
+        """A new and empty broker, as the configuration wants it."""
+        configuration = self.options.configuration
+        self.clock = EngineClock(mode, self.options.clock_start_ms)
+        seed = self.options.seed
+        chance = random.random if seed is None else random.Random(seed).random
+        control = ControlTable()
+        self.broker = Broker(
+            self.clock,
+            self.users,
+            services={EXCHANGE: control.handle},
+            settings=configuration.repository,
+            options=broker_options(configuration),
+            chance=chance,
+            unsent_max=configuration.value("limits", "unsent-per-connection"),
+        )
+        self._objects = ConfiguredObjects(self.broker, configuration)
+        control.attach(self.broker, self._objects)
+        self.apply_configuration()
+        self._watch(self)
+
+    def apply_configuration(self) -> None:
+        """Make what it declares, where it is not there."""
+        for warning in self._objects.apply(self.options.configuration).warnings:
+            logger.warning("%s", warning)
+
+    def _watch_engine(self) -> None:
+        self._alarm.watch(self.clock, None if self.clock.is_virtual else self.broker.deadlines)
+
+    def reset(self, mode: ClockMode) -> None:
+        """As new: all connections are gone, and all that was declared. O(connections)."""
+        self.broker.listeners.clear()  # what the leftovers still do is nobody's business
+        self.server.drop_all()
+        self.make_engine(mode)
+        self._watch_engine()
+        self.end_turn()
+
+    # -- the listener -----------------------------------------------------------------------------------------------
+
+    def close_listener(self) -> None:
+        """Connections are refused from now on; the port stays ours."""
+        self.server.stop_listening()
+        trio.lowlevel.notify_closing(self.listener)
+        self.listener.close()
+        self.listener = _reserve(self.port)
+
+    def open_listener(self) -> None:
+        """Connections are accepted again, on the same port."""
+        self.listener.listen(BACKLOG)
+        self.server.listen(self.listener)
+
+    # -- what frontends call ----------------------------------------------------------------------------------------
+
+    def end_turn(self) -> None:
+        """See `amqp_frontend.server.Runtime`."""
+        self.note_activity()
+        if self.broker.end_turn():
+            self._more.set()
+
+    def note_activity(self) -> None:
+        """Something happened: it is not quiet."""
+        self.activity += 1
+        if self._is_awaited:
+            self._is_awaited = False
+            self._happened.set()
+            self._happened = trio.Event()
+
+    async def happened(self) -> None:
+        """Until something happens."""
+        self._is_awaited = True
+        await self._happened.wait()
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    async def run(self, started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
+        """The main function of the broker's thread."""
+        try:
+            async with trio.open_nursery() as nursery:
+                self.nursery = nursery
+                self.server = WatchedServer(self, lambda: self.frontend_options, nursery)
+                nursery.start_soon(self._alarm.run)
+                nursery.start_soon(self._edge_alarm.run)
+                nursery.start_soon(self._do_leftovers)
+                self.server.listen(self.listener)
+                started(nursery)
+                await stopping.wait()
+                self.server.stop_listening()
+                await self.server.say_goodbye()
+                nursery.cancel_scope.cancel()
+        finally:
+            self.broker.listeners.clear()
+            self.listener.close()
+
+    async def _do_leftovers(self) -> None:
+        while True:
+            await self._more.wait()
+            self._more = trio.Event()
+            while self.broker.end_turn():
+                self.note_activity()
+                await trio.lowlevel.checkpoint()  # other connections' turns come between
+
+    def _engine_due(self, deadlines: Deadlines) -> None:
+        if deadlines is self.broker.deadlines:
+            self.end_turn()
+
+    def _edge_due(self, deadlines: Deadlines) -> None:
+        self.end_turn()
+
+    # -- quiet ------------------------------------------------------------------------------------------------------
+
+    async def catch_up(self) -> None:
+        """Until everything is read that clients have sent by now, and done. Takes no time but that."""
+        while True:
+            before = self.activity
+            await trio.lowlevel.checkpoint()
+            await trio.lowlevel.checkpoint()
+            if self.activity == before:
+                return
+
+    async def quiet(self, quiet_ms: float | None = None) -> None:
+        """Until nothing was read, sent, accepted or done for `quiet_ms` of real time (ruling 25)."""
+        pause_s = (self.options.quiet_ms if quiet_ms is None else quiet_ms) / 1000
+        late = 0
+        await self.catch_up()
+        while self.server.endpoints:
+            before, since = self.activity, trio.current_time()
+            await trio.sleep(pause_s)
+            is_late = trio.current_time() - since > LATE_FACTOR * pause_s + 0.001
+            await self.catch_up()
+            if self.activity == before and not (is_late and late < LATE_ROUNDS_MAX):
+                return
+            late += is_late
+
+    async def step_to(self, due_ns: int) -> bool:
+        """Virtual only: it is `due_ns`, and what is due happens. True when clients were told something."""
+        sent_before = self.sent
+        self.clock.move_to(due_ns)
+        self.broker.advance()
+        self.end_turn()
+        await self.catch_up()
+        return self.sent != sent_before
+
+    def endpoints_of(self, vhost: str | None) -> list[WatchedEndpoint]:
+        """Logged-in connections of a virtual host; None: of all, in order of their coming."""
+        return [
+            endpoint
+            for endpoint in self.server.endpoints
+            if endpoint.client is not None and (vhost is None or endpoint.client.vhost.name == vhost)
+        ]
+
+
+def _reserve(port: int) -> socket.socket:
+    """A socket that holds the port and does not listen: who connects is refused."""
+    reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    if os.name != "nt":  # there it would mean sharing the port
+        reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    reserved.bind(("127.0.0.1", port))
+    return reserved

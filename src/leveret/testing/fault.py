@@ -1,0 +1,228 @@
+"""What a fault is: something that goes wrong on purpose, from when it is asked for until it is stopped."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..amqp_frontend.channel import Channel
+from ..amqp_frontend.protocol_events import (
+    AcksReceived,
+    ChannelMethod,
+    ConnectionMethod,
+    ProtocolEvent,
+    PublishReceived,
+)
+
+if TYPE_CHECKING:
+    from types import TracebackType
+
+    from .edge import Edge
+    from .server import WatchedEndpoint
+
+#: Confirms as (tag, multiple, is_ack).
+Confirms = list[tuple[int, bool, bool]]
+
+
+class Aim:
+    """Which connections a fault is for, and which of the occasions that it meets.
+
+    `vhost`: None for all. `connection`: part of the name that a client gave its connection, "" for any.
+    `after`: so many occasions pass first; `times`: so many are hit then, None for all.
+    """
+
+    def __init__(self, vhost: str | None, connection: str = "", *, after: int = 0, times: int | None = None) -> None:
+        self.vhost = vhost
+        self.connection = connection
+        self._to_pass = after
+        self._left = times
+
+    def covers(self, endpoint: "WatchedEndpoint") -> bool:
+        """Whether the connection is meant; one that is not logged in only by faults for all."""
+        client = endpoint.client
+        if self.vhost is not None and (client is None or client.vhost.name != self.vhost):
+            return False
+        return not self.connection or self.connection in endpoint.name
+
+    def takes(self) -> bool:
+        """Whether this occasion is one to hit."""
+        if self._to_pass > 0:
+            self._to_pass -= 1
+            return False
+        if self._left is None:
+            return True
+        self._left -= 1
+        return self._left >= 0
+
+
+class Fault:
+    """One fault in force. Ends with its `with` block, by `stop`, or with the broker's reset.
+
+    `hits`: what it did so far, a line each, for assertions that it happened at all.
+    """
+
+    def __init__(self, aim: Aim) -> None:
+        self.aim = aim
+        self.hits: list[str] = []
+        self._stopper: Callable[[Fault], None] | None = None
+
+    def started(self, stopper: "Callable[[Fault], None]") -> None:
+        """`stopper` ends it."""
+        self._stopper = stopper
+
+    def __enter__(self) -> "Fault":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+    ) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """Nothing goes wrong any more. Once more changes nothing."""
+        stopper, self._stopper = self._stopper, None
+        if stopper is not None:
+            stopper(self)
+
+    def hit(self, what: str) -> None:
+        """Note that it happened."""
+        self.hits.append(what)
+
+    # -- what faults do; all inside the broker's loop ----------------------------------------------------------------
+
+    def begin(self, edge: "Edge") -> None:
+        """It is in force now."""
+
+    def end(self, edge: "Edge") -> None:
+        """It is over."""
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """An event before its session sees it; None: it never does."""
+        return event
+
+    def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
+        """Confirms that would be sent now."""
+        return taken
+
+    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+        """How many octets may go out now, and whether the connection ends behind them."""
+        return len(data), False
+
+    def may_read(self, endpoint: "WatchedEndpoint") -> bool:
+        """Whether the broker reads from this connection."""
+        return True
+
+    def may_write(self, endpoint: "WatchedEndpoint") -> bool:
+        """Whether the broker writes to this connection."""
+        return True
+
+    def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
+        """The most octets of one read."""
+        return size
+
+    def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+        """How long a read waits that could be done now, in real seconds."""
+        return 0.0
+
+    def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+        """How long a write waits that could be done now, in real seconds."""
+        return 0.0
+
+
+class FaultTable:
+    """The faults in force, in order of their coming; false when there are none."""
+
+    def __init__(self) -> None:
+        self._faults: dict[Fault, None] = {}
+        self._changed = trio.Event()
+
+    def __bool__(self) -> bool:
+        return bool(self._faults)
+
+    def add(self, fault: Fault, edge: "Edge") -> None:
+        """In force from now on."""
+        self._faults[fault] = None
+        fault.begin(edge)
+        self._tell()
+
+    def remove(self, fault: Fault, edge: "Edge") -> None:
+        """Over."""
+        if fault in self._faults:
+            del self._faults[fault]
+            fault.end(edge)
+            self._tell()
+
+    def clear(self, edge: "Edge") -> None:
+        """All are over."""
+        for fault in list(self._faults):
+            self.remove(fault, edge)
+
+    def _tell(self) -> None:
+        self._changed.set()
+        self._changed = trio.Event()
+
+    async def changed(self) -> None:
+        """Until a fault comes or goes."""
+        await self._changed.wait()
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """See `Fault`."""
+        kept: ProtocolEvent | None = event
+        for fault in list(self._faults):
+            if kept is not None and fault.aim.covers(endpoint):
+                kept = fault.on_event(endpoint, kept)
+        return kept
+
+    def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
+        """See `Fault`."""
+        for fault in list(self._faults):
+            if fault.aim.covers(endpoint):
+                taken = fault.on_confirms(endpoint, channel, taken)
+        return taken
+
+    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+        """See `Fault`: the strictest counts."""
+        allowed, is_last = len(data), False
+        for fault in list(self._faults):
+            if fault.aim.covers(endpoint):
+                fewer, ends = fault.on_send(endpoint, data[:allowed])
+                allowed, is_last = min(allowed, fewer), is_last or ends
+        return allowed, is_last
+
+    def may_read(self, endpoint: "WatchedEndpoint") -> bool:
+        """See `Fault`."""
+        return all(fault.may_read(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
+
+    def may_write(self, endpoint: "WatchedEndpoint") -> bool:
+        """See `Fault`."""
+        return all(fault.may_write(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
+
+    def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
+        """See `Fault`."""
+        return min(
+            (fault.read_size(endpoint, size) for fault in self._faults if fault.aim.covers(endpoint)), default=size
+        )
+
+    def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+        """See `Fault`: they add up."""
+        return sum(fault.read_delay_s(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
+
+    def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+        """See `Fault`: they add up."""
+        return sum(fault.write_delay_s(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
+
+
+def method_of(event: ProtocolEvent) -> str:
+    """The method that an event stands for, as the specification writes it: basic.publish, queue.declare."""
+    if isinstance(event, PublishReceived):
+        return "basic.publish"
+    if isinstance(event, AcksReceived):
+        return "basic.ack"
+    if isinstance(event, ChannelMethod | ConnectionMethod):
+        return str(event.method.name).lower()
+    return ""
+
+
+def channel_of(event: ProtocolEvent) -> Channel | None:
+    """The open channel that an event came on."""
+    return getattr(event, "channel", None)

@@ -1,0 +1,223 @@
+"""`broker.faults`: what can go wrong on purpose.
+
+Each method puts a fault in force at once and returns it: use it in a `with` statement, or `stop` it; the broker's reset
+stops all. `vhost`: where; None is the test's virtual host, "*" everywhere. `connection`: part of the name that a client
+gave its connection. `after`: so many occasions go well first; `times`: so many go wrong then (None: all).
+`on`: a method by its name in the specification, such as "basic.publish".
+"""
+
+from typing import TYPE_CHECKING
+
+from .connection_faults import (
+    METHOD_NAMES,
+    Away,
+    CloseByServer,
+    DropConnection,
+    HalfOpen,
+    RefuseConnections,
+    SlowNetwork,
+)
+from .fault import Aim, Fault
+from .loop_thread import BrokerStopped
+from .message_faults import Block, CancelConsumers, Chaos, HoldConfirms, LoseAcks, NackConfirms
+
+if TYPE_CHECKING:
+    from .broker import RunningBroker
+
+#: Methods that only a broker sends; all others are looked for in what clients send.
+OUTGOING = frozenset(
+    {"basic.deliver", "basic.return", "basic.get-empty", "connection.start", "connection.tune", "connection.blocked"}
+)
+
+
+class Faults:
+    """Made by the broker."""
+
+    def __init__(self, broker: "RunningBroker") -> None:
+        self._broker = broker
+
+    # -- connections ------------------------------------------------------------------------------------------------
+
+    def drop_connection(
+        self,
+        on: str | None = None,
+        *,
+        mid_frame: bool = False,
+        after: int = 0,
+        times: int | None = 1,
+        seed: int = 0,
+        connection: str = "",
+        vhost: str | None = None,
+    ) -> Fault:
+        """Reset TCP connections: all at once, or the one on which a method comes (it is lost) or goes out.
+
+        `mid_frame`: the connection ends inside a frame that the broker sends (`on`: which; None: any); where, by seed.
+        """
+        _check_method(on)
+        is_outgoing = mid_frame or (on is not None and (on in OUTGOING or on.endswith("-ok")))
+        if on is None and not mid_frame:
+            times = None
+        aim = self._aim(vhost, connection, after, times)
+        return self._start(DropConnection(aim, on, is_outgoing=is_outgoing, mid_frame=mid_frame, seed=seed))
+
+    def stop_reading(self, *, connection: str = "", vhost: str | None = None) -> Fault:
+        """The broker reads nothing: clients' sends fill up, their requests are not answered."""
+        return self._start(HalfOpen(self._aim(vhost, connection), reads=False, writes=True))
+
+    def stop_writing(self, *, connection: str = "", vhost: str | None = None) -> Fault:
+        """The broker writes nothing, no heartbeats either; when the fault ends, everything comes."""
+        return self._start(HalfOpen(self._aim(vhost, connection), reads=True, writes=False))
+
+    def half_open(self, *, connection: str = "", vhost: str | None = None) -> Fault:
+        """The broker neither reads nor writes, and its sockets stay open."""
+        return self._start(HalfOpen(self._aim(vhost, connection), reads=False, writes=False))
+
+    def close_channel(
+        self,
+        code: int = 406,
+        text: str = "PRECONDITION_FAILED - closed by a fault",
+        *,
+        on: str | None = None,
+        after: int = 0,
+        times: int | None = 1,
+        connection: str = "",
+        vhost: str | None = None,
+    ) -> Fault:
+        """channel.close from the broker: on all open channels at once, or instead of doing what a method asks for."""
+        _check_method(on)
+        aim = self._aim(vhost, connection, after, None if on is None else times)
+        return self._start(CloseByServer(aim, on, closes_channel=True, code=code, text=text))
+
+    def close_connection(
+        self,
+        code: int = 320,
+        text: str = "CONNECTION_FORCED - closed by a fault",
+        *,
+        on: str | None = None,
+        after: int = 0,
+        times: int | None = 1,
+        connection: str = "",
+        vhost: str | None = None,
+    ) -> Fault:
+        """connection.close from the broker: on all connections at once, or instead of doing what a method asks for."""
+        _check_method(on)
+        aim = self._aim(vhost, connection, after, None if on is None else times)
+        return self._start(CloseByServer(aim, on, closes_channel=False, code=code, text=text))
+
+    def refuse_connections(self) -> Fault:
+        """New connections are refused, whatever their virtual host; those that are open stay."""
+        return self._start(RefuseConnections(Aim(None)))
+
+    def restart(self, *, durable: bool = True, vhost: str | None = None) -> Fault:
+        """The broker goes away without a word; it is back, on its port, when the fault ends.
+
+        What is not durable is lost, and messages that are not persistent; without `durable`, everything is.
+        `broker.restart()` is away and back at once.
+        """
+        return self._start(Away(Aim(None), durable=durable))
+
+    def slow_network(
+        self, latency: float = 0.05, *, octets: int = 1400, connection: str = "", vhost: str | None = None
+    ) -> Fault:
+        """Each read and write of the broker waits `latency` real seconds and moves at most `octets` octets."""
+        return self._start(SlowNetwork(self._aim(vhost, connection), latency, max(1, octets)))
+
+    # -- messages ---------------------------------------------------------------------------------------------------
+
+    def nack_confirms(
+        self,
+        *,
+        keep: bool = False,
+        after: int = 0,
+        times: int | None = None,
+        connection: str = "",
+        vhost: str | None = None,
+    ) -> Fault:
+        """Publishes in confirm mode are answered by basic.nack. `keep`: the message is in its queues all the same."""
+        return self._start(NackConfirms(self._aim(vhost, connection, after, times), keep=keep))
+
+    def delay_confirms(
+        self,
+        seconds: float,
+        *,
+        after: int = 0,
+        times: int | None = None,
+        connection: str = "",
+        vhost: str | None = None,
+    ) -> Fault:
+        """Publisher confirms come so much later, by the broker's clock."""
+        aim = self._aim(vhost, connection, after, times)
+        return self._start(HoldConfirms(aim, delay_ms=round(seconds * 1000), loses=False))
+
+    def withhold_confirms(
+        self,
+        *,
+        lose: bool = False,
+        after: int = 0,
+        times: int | None = None,
+        connection: str = "",
+        vhost: str | None = None,
+    ) -> Fault:
+        """Publisher confirms come when the fault ends; with `lose` never."""
+        return self._start(HoldConfirms(self._aim(vhost, connection, after, times), delay_ms=None, loses=lose))
+
+    def lose_acks(
+        self, *, after: int = 0, times: int | None = None, connection: str = "", vhost: str | None = None
+    ) -> Fault:
+        """basic.ack, nack and reject of consumers never arrive."""
+        return self._start(LoseAcks(self._aim(vhost, connection, after, times)))
+
+    def block(self, reason: str = "low on memory", *, connection: str = "", vhost: str | None = None) -> Fault:
+        """connection.blocked with a reason: publishes wait until the fault ends, everything else goes on."""
+        return self._start(Block(self._aim(vhost, connection), reason))
+
+    def cancel_consumers(self, queue: str, *, times: int | None = None, vhost: str | None = None) -> Fault:
+        """basic.cancel from the broker to a queue's consumers of this moment."""
+        return self._start(CancelConsumers(self._aim(vhost, "", 0, times), queue))
+
+    def chaos(
+        self,
+        seed: int,
+        *,
+        drop: float = 0.01,
+        close: float = 0.01,
+        nack: float = 0.02,
+        lose: float = 0.02,
+        cut: float = 0.005,
+        connection: str = "",
+        vhost: str | None = None,
+    ) -> Fault:
+        """Any event may go wrong, reproducibly: see `message_faults.Chaos`. Chances are for each event, in 1."""
+        aim = self._aim(vhost, connection)
+        return self._start(Chaos(aim, seed, drop=drop, close=close, nack=nack, lose=lose, cut=cut))
+
+    # -- helpers ----------------------------------------------------------------------------------------------------
+
+    def _aim(self, vhost: str | None, connection: str, after: int = 0, times: int | None = None) -> Aim:
+        name = self._broker.default_vhost if vhost is None else vhost
+        return Aim(None if name == "*" else name, connection, after=after, times=times)
+
+    def _start(self, fault: Fault) -> Fault:
+        edge = self._broker.edge
+
+        def start() -> Fault:
+            edge.faults.add(fault, edge)
+            fault.started(self._stop)
+            return fault
+
+        return self._broker.ask(start)
+
+    def _stop(self, fault: Fault) -> None:
+        edge = self._broker.edge
+        try:
+            self._broker.ask(lambda: edge.faults.remove(fault, edge))
+        except BrokerStopped:
+            pass  # and all faults with it
+
+
+def _check_method(name: str | None) -> None:
+    if name is not None and name not in METHOD_NAMES:
+        from difflib import get_close_matches
+
+        near = get_close_matches(name, METHOD_NAMES, 1)
+        raise ValueError(f"no method {name!r}" + (f", did you mean {near[0]!r}?" if near else ""))

@@ -1,0 +1,191 @@
+"""What happened in a test broker, in order: the engine's events, kept up to a bound, and what was published."""
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from types import MappingProxyType
+from typing import Any, Generic, TypeVar, overload
+
+from ..engine import Broker, Envelope
+from ..engine.events import Event, EventKind
+from .snapshots import Properties, content_of, shown_body
+from .virtual_clock import EngineClock
+
+Entry = TypeVar("Entry")
+
+
+@dataclass(slots=True, frozen=True)
+class HistoryEvent:
+    """One thing that happened to one message, or to an object.
+
+    `kind`: as in docs/architecture.md ("enqueued", "delivered", "acked", ...). `at`: seconds of the broker's clock
+    since its start; `wall`: the same as wall time. `subject`: the queue, exchange or connection. `message`: its id,
+    None for events about objects.
+    """
+
+    at: float
+    wall: datetime
+    kind: str
+    vhost: str
+    subject: str
+    message: int | None
+    detail: Mapping[str, Any]
+
+    def __str__(self) -> str:
+        about = f" message {self.message}" if self.message is not None else ""
+        detail = "".join(f" {key}={value!r}" for key, value in self.detail.items())
+        return f"{self.at:12.3f} s  {self.kind:<18} {self.subject!r}{about}{detail}"
+
+
+@dataclass(slots=True, frozen=True)
+class PublishedMessage:
+    """One message as it was published. `cause`: why the broker itself published it (a dead letter); None: a client."""
+
+    id: int
+    at: float
+    wall: datetime
+    vhost: str
+    exchange: str
+    routing_key: str
+    body: bytes
+    properties: Properties
+    cause: str | None = None
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The headers table."""
+        return self.properties.headers
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text."""
+        return self.body.decode()
+
+    def json(self) -> Any:
+        """The body as JSON. Raises: ValueError."""
+        return json.loads(self.body)
+
+    def __str__(self) -> str:
+        return f"exchange {self.exchange!r}, routing key {self.routing_key!r}: {shown_body(self.body)}"
+
+
+class Record(Sequence[Entry], Generic[Entry]):
+    """An immutable excerpt of the history, oldest first. `dropped`: so many events before it were not kept."""
+
+    __slots__ = ("_entries", "dropped")
+
+    def __init__(self, entries: Sequence[Entry], dropped: int) -> None:
+        self._entries = tuple(entries)
+        self.dropped = dropped
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __iter__(self) -> Iterator[Entry]:
+        return iter(self._entries)
+
+    @overload
+    def __getitem__(self, index: int) -> Entry: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Entry, ...]: ...
+    def __getitem__(self, index: int | slice) -> Entry | tuple[Entry, ...]:
+        return self._entries[index]
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Record):
+            return self._entries == other._entries
+        return list(self._entries) == other if isinstance(other, list) else NotImplemented
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __str__(self) -> str:
+        lines = [f"(the {self.dropped} oldest events were not kept)"] if self.dropped else []
+        return "\n".join([*lines, *map(str, self._entries)]) or "(nothing)"
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} entries, {self.dropped} dropped>\n{self}"
+
+
+class Recorder:
+    """Keeps the newest `size_max` events of one broker. Everything here runs in the broker's loop."""
+
+    def __init__(self, broker: Broker, clock: EngineClock, size_max: int) -> None:
+        self._clock = clock
+        self._size_max = size_max
+        self._events: deque[tuple[int, Event]] = deque()
+        self._messages = 0
+        self.dropped = 0
+        broker.listeners.append(self._listen)
+
+    def _listen(self, event: Event) -> None:
+        self._events.append((self._clock.monotonic_ns(), event))
+        self._messages += len(event.messages) or 1
+        while self._messages > self._size_max and self._events:
+            _, oldest = self._events.popleft()
+            count = len(oldest.messages) or 1
+            self._messages -= count
+            self.dropped += count
+
+    def events(self, wanted: Callable[[Event], bool], message: int | None = None) -> Record[HistoryEvent]:
+        """Events as they happened, one for each message."""
+        found: list[HistoryEvent] = []
+        for now_ns, event in self._events:
+            if not wanted(event):
+                continue
+            at, wall = self._times(now_ns)
+            detail = _shown_detail(event.detail or {})
+            for id_ in event.messages or (None,):
+                if message is None or id_ == message:
+                    found.append(HistoryEvent(at, wall, event.kind.value, event.vhost, event.subject, id_, detail))
+        return Record(found, self.dropped)
+
+    def published(self, vhost: str | None, *, copies: bool) -> Record[PublishedMessage]:
+        """What was published; `copies`: also what the broker published itself (dead letters)."""
+        found: list[PublishedMessage] = []
+        for now_ns, event in self._events:
+            if event.kind is not EventKind.PUBLISHED or (vhost is not None and event.vhost != vhost):
+                continue
+            detail = event.detail or {}
+            cause = detail.get("cause")
+            envelope, blobs = detail["envelope"], detail["blobs"]
+            assert isinstance(envelope, Envelope) and isinstance(blobs, Sequence)
+            if cause is not None and not copies:
+                continue
+            at, wall = self._times(now_ns)
+            for id_, blob in zip(event.messages, blobs):
+                properties, body = content_of(envelope, blob)
+                found.append(
+                    PublishedMessage(
+                        id_,
+                        at,
+                        wall,
+                        event.vhost,
+                        envelope.exchange,
+                        envelope.routing_key,
+                        body,
+                        properties,
+                        None if cause is None else str(cause),
+                    )
+                )
+        return Record(found, self.dropped)
+
+    def _times(self, now_ns: int) -> tuple[float, datetime]:
+        wall_ms = self._clock.start_ms + now_ns // 1_000_000
+        try:
+            return now_ns / 1e9, datetime.fromtimestamp(wall_ms / 1000, UTC)
+        except (OverflowError, ValueError, OSError):  # beyond the calendar, which a virtual clock may be
+            return now_ns / 1e9, datetime.max.replace(tzinfo=UTC)
+
+
+def _shown_detail(detail: Mapping[str, object]) -> Mapping[str, Any]:
+    """What a reader may have of an event's detail: names and numbers, not the engine's objects."""
+    shown: dict[str, Any] = {}
+    for key, value in detail.items():
+        if key == "envelope":
+            assert isinstance(value, Envelope)
+            shown["exchange"], shown["routing_key"] = value.exchange, value.routing_key
+        elif key != "blobs":
+            shown[key] = value
+    return MappingProxyType(shown)

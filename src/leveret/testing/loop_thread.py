@@ -1,0 +1,174 @@
+"""A thread with a trio loop of its own, and the way into it from anywhere: other threads, asyncio, other trio loops."""
+
+import threading
+from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+import sniffio
+import trio
+
+T = TypeVar("T")
+
+#: How long a start or a stop may take before it counts as a fault of ours.
+PATIENCE_S = 30.0
+
+
+class BrokerStopped(RuntimeError):
+    """The broker that was asked is not running any more."""
+
+
+class WouldBlockTheLoop(RuntimeError):
+    """A call that waits for clients was made from a running event loop: its clients could not react meanwhile."""
+
+
+class LoopThread:
+    """Runs `main` in a trio loop of its own thread until `stop`.
+
+    `main` gets `started` to call with a nursery once all is ready, and must end when `stopping` is set.
+    """
+
+    def __init__(self, main: Callable[[Callable[[trio.Nursery], None], trio.Event], Awaitable[None]]) -> None:
+        self._main = main
+        self._started: Future[None] = Future()
+        self._ended: Future[None] = Future()
+        self._token: trio.lowlevel.TrioToken | None = None
+        self._nursery: trio.Nursery | None = None
+        self._stopping: trio.Event | None = None
+        self._waiting: set[Future[Any]] = set()
+        self._lock = threading.Lock()  # of `_waiting`
+        # A daemon: a test run that is torn down hard does not hang in our loop.
+        self._thread = threading.Thread(target=self._run, name="leveret broker", daemon=True)
+
+    # -- life -------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> "Future[None]":
+        """Start the thread. The future: all is ready, or why it can't be."""
+        self._thread.start()
+        return self._started
+
+    def end(self) -> "Future[None]":
+        """Ask for the end. The future: the loop is over; `join` afterwards."""
+        token, stopping = self._token, self._stopping
+        if token is not None and stopping is not None:
+            try:
+                token.run_sync_soon(stopping.set)
+            except trio.RunFinishedError:
+                pass
+        return self._ended
+
+    def join(self) -> None:
+        """Until the thread is gone."""
+        self._thread.join(PATIENCE_S)
+        assert not self._thread.is_alive(), "the broker's thread does not end"
+
+    @property
+    def is_running(self) -> bool:
+        """Whether calls can be made."""
+        return self._started.done() and not self._ended.done()
+
+    def _run(self) -> None:
+        try:
+            trio.run(self._serve)
+        except BaseException as error:
+            if not self._started.done():
+                self._started.set_exception(error)
+            self._ended.set_exception(error)
+        else:
+            self._ended.set_result(None)
+        finally:
+            with self._lock:
+                left, self._waiting = self._waiting, set()
+            for future in left:
+                if not future.done():
+                    future.set_exception(BrokerStopped("the broker stopped before it answered"))
+
+    async def _serve(self) -> None:
+        self._token = trio.lowlevel.current_trio_token()
+        self._stopping = trio.Event()
+
+        def started(nursery: trio.Nursery) -> None:
+            self._nursery = nursery
+            self._started.set_result(None)
+
+        await self._main(started, self._stopping)
+        self._nursery = None
+
+    # -- calls ------------------------------------------------------------------------------------------------------
+
+    def submit(self, function: Callable[[], Awaitable[T]]) -> "Future[T]":
+        """Run an async function in the loop. Raises (also in the future): BrokerStopped."""
+        future: Future[T] = Future()
+        token = self._token
+        if token is None or not self.is_running:
+            raise BrokerStopped("the broker is not running")
+        with self._lock:
+            self._waiting.add(future)
+
+        async def run() -> None:
+            try:
+                result = await function()
+            except Exception as error:
+                self._settle(future)
+                future.set_exception(error)
+            else:
+                self._settle(future)
+                future.set_result(result)
+
+        def begin() -> None:
+            if self._nursery is None:
+                self._settle(future)
+                future.set_exception(BrokerStopped("the broker is stopping"))
+            else:
+                self._nursery.start_soon(run)
+
+        try:
+            token.run_sync_soon(begin)
+        except trio.RunFinishedError:
+            self._settle(future)
+            raise BrokerStopped("the broker is not running") from None
+        return future
+
+    def _settle(self, future: "Future[Any]") -> None:
+        with self._lock:
+            self._waiting.discard(future)
+
+    def wait(self, function: Callable[[], Awaitable[T]], what: str, instead: str = "") -> T:
+        """Run an async function in the loop, and wait however long it takes.
+
+        `what`: its public name, `instead`: what to use in event loops; for the error.
+        Raises: WouldBlockTheLoop, when called from a running event loop; BrokerStopped.
+        """
+        if is_in_event_loop():
+            name = instead or f"{what}_async"
+            raise WouldBlockTheLoop(f"{what}() would stop this event loop, and its clients; use `await ...{name}()`")
+        return self.submit(function).result()
+
+
+def is_in_event_loop() -> bool:
+    """Whether the caller runs inside trio or asyncio."""
+    try:
+        sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return False
+    return True
+
+
+async def result_of(future: "Future[T]") -> T:
+    """Wait for a future of another thread, in trio or asyncio."""
+    if sniffio.current_async_library() == "asyncio":
+        import asyncio  # 20 ms that others need not pay
+
+        return await asyncio.wrap_future(future)
+    done = trio.Event()
+    token = trio.lowlevel.current_trio_token()
+
+    def tell(_: object) -> None:
+        try:
+            token.run_sync_soon(done.set)
+        except trio.RunFinishedError:
+            pass
+
+    future.add_done_callback(tell)
+    await done.wait()
+    return future.result()

@@ -1,0 +1,238 @@
+"""Faults of messages: confirms refused, late or lost, acks lost, publishers blocked, consumers cancelled."""
+
+import random
+from typing import TYPE_CHECKING
+
+from pamqp import commands
+
+from ..amqp_frontend.channel import Channel
+from ..amqp_frontend.protocol_events import ChannelMethod, ProtocolEvent, PublishReceived
+from ..amqp_frontend.states import ChannelState
+from ..amqp_frontend.turn import EVENT_HANDLERS
+from ..engine.client import ConsumerCancelled
+from ..engine.errors import EngineError
+from ..engine.limits import MS
+from .fault import Aim, Confirms, Fault, channel_of, method_of
+
+if TYPE_CHECKING:
+    from .edge import Edge
+    from .server import WatchedEndpoint
+
+SETTLING = frozenset({"basic.ack", "basic.nack", "basic.reject"})
+#: What comes back when confirms, or publishes, are let go.
+Held = tuple["WatchedEndpoint", Channel, Confirms]
+
+
+class NackConfirms(Fault):
+    """Publishes on channels in confirm mode are answered by basic.nack.
+
+    `keep`: the message is in its queues all the same, as can happen; else it is nowhere.
+    """
+
+    def __init__(self, aim: Aim, *, keep: bool) -> None:
+        super().__init__(aim)
+        self._keep = keep
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """See `Fault`."""
+        if not isinstance(event, PublishReceived):
+            return event
+        confirms = event.channel.session.confirms
+        if confirms is None or not self.aim.takes():
+            return event
+        if self._keep:
+            try:
+                EVENT_HANDLERS[PublishReceived](endpoint.session, event)
+            except EngineError:
+                return event  # nothing was done: let the session find out
+            confirms.refused.append(confirms.published)
+        else:
+            confirms.add(1, [0])
+            endpoint.session.confirming[event.channel] = None
+        self.hit(f"nacked publish {confirms.published} of channel {event.channel.number} of {endpoint.name}")
+        return None
+
+
+class HoldConfirms(Fault):
+    """Confirms come late (`delay_ms`, by the broker's clock), or when the fault ends, or (`loses`) never."""
+
+    def __init__(self, aim: Aim, *, delay_ms: int | None, loses: bool) -> None:
+        super().__init__(aim)
+        self._delay_ms = delay_ms
+        self._loses = loses
+        self._held: list[Held] = []
+
+    def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
+        """See `Fault`."""
+        if not taken or not self.aim.takes():
+            return taken
+        self.hit(f"held {len(taken)} confirms of channel {channel.number} of {endpoint.name}")
+        held = (endpoint, channel, taken)
+        if self._delay_ms is not None:
+            edge = endpoint.edge
+            due_ns = edge.clock.monotonic_ns() + self._delay_ms * MS
+            edge.broker.deadlines.set(due_ns, lambda: _let_go(held))
+        elif not self._loses:
+            self._held.append(held)
+        return []
+
+    def end(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        for held in self._held:
+            _let_go(held)
+        self._held.clear()
+
+
+def _let_go(held: Held) -> None:
+    endpoint, channel, taken = held
+    if channel.state is ChannelState.OPEN and not endpoint.session.finished:
+        endpoint.session.send_confirms(channel, taken)
+        endpoint.flush()
+
+
+class LoseAcks(Fault):
+    """What consumers settle never arrives: messages stay unacked and come again when the channel is gone."""
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """See `Fault`."""
+        if method_of(event) not in SETTLING or not self.aim.takes():
+            return event
+        self.hit(f"lost {method_of(event)} of {endpoint.name}")
+        return None
+
+
+class Block(Fault):
+    """connection.blocked: publishes wait until the fault ends, everything else goes on (rulings 15)."""
+
+    def __init__(self, aim: Aim, reason: str) -> None:
+        super().__init__(aim)
+        self._reason = reason
+        self._told: dict[WatchedEndpoint, None] = {}
+        self._parked: list[tuple[WatchedEndpoint, PublishReceived]] = []
+
+    def begin(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        for endpoint in edge.endpoints_of(None):
+            if self.aim.covers(endpoint):
+                self._tell(endpoint)
+                endpoint.flush()
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """See `Fault`."""
+        if not isinstance(event, PublishReceived):
+            return event
+        self._tell(endpoint)
+        self._parked.append((endpoint, event))
+        self.hit(f"parked a publish of {endpoint.name}")
+        return None
+
+    def end(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        for endpoint in self._told:
+            if "connection.blocked" in endpoint.session.capabilities and not endpoint.session.finished:
+                endpoint.session.send(0, commands.Connection.Unblocked)
+        for endpoint, event in self._parked:
+            session = endpoint.session
+            if event.channel.state is not ChannelState.OPEN or session.finished:
+                continue
+            try:
+                EVENT_HANDLERS[PublishReceived](session, event)
+            except EngineError as error:
+                session.refuse(error, event.channel)
+            session.confirm()
+        for endpoint in self._told:
+            endpoint.flush()
+        edge.end_turn()
+
+    def _tell(self, endpoint: "WatchedEndpoint") -> None:
+        if endpoint not in self._told:
+            self._told[endpoint] = None
+            if "connection.blocked" in endpoint.session.capabilities:
+                self.hit(f"blocked {endpoint.name}")
+                endpoint.session.send(0, commands.Connection.Blocked, self._reason)
+
+
+class CancelConsumers(Fault):
+    """Consumers of a queue get basic.cancel from the broker, as if the queue had gone; those to come too."""
+
+    def __init__(self, aim: Aim, queue: str) -> None:
+        super().__init__(aim)
+        self._queue = queue
+
+    def begin(self, edge: "Edge") -> None:
+        """See `Fault`."""
+        for vhost in edge.broker.virtual_hosts.values():
+            queue = vhost.queues.get(self._queue)
+            if queue is None or self.aim.vhost not in (None, vhost.name):
+                continue
+            for consumer in list(queue.consumers):
+                if not self.aim.takes():
+                    break
+                self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
+                consumer.session.consumer_cancelled(consumer)
+                queue.remove_consumer(consumer)
+                consumer.client.put(ConsumerCancelled(consumer), 0)
+        edge.end_turn()
+
+
+class Chaos(Fault):
+    """Each event of each connection may go wrong, by dice that fall the same for the same seed and order of events.
+
+    Chances in 1 for each event: `drop` of the connection, `close` of the channel, `nack` of a publish, `lose` of an
+    acknowledgement; `cut` for each write: the connection ends inside it.
+    """
+
+    def __init__(self, aim: Aim, seed: int, *, drop: float, close: float, nack: float, lose: float, cut: float) -> None:
+        super().__init__(aim)
+        self.seed = seed
+        self._drop, self._close, self._nack, self._lose, self._cut = drop, close, nack, lose, cut
+        self._dice: dict[WatchedEndpoint, random.Random] = {}
+
+    def _roll(self, endpoint: "WatchedEndpoint") -> random.Random:
+        """Each connection has dice of its own, so that connections do not disturb each other's fate."""
+        dice = self._dice.get(endpoint)
+        if dice is None:
+            dice = self._dice[endpoint] = random.Random(f"{self.seed}/{len(self._dice)}")
+        return dice
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """See `Fault`."""
+        channel = channel_of(event)
+        if channel is None or not endpoint.session.is_logged_in:
+            return event
+        fate = self._roll(endpoint).random()
+        method = method_of(event)
+        if fate < self._drop:
+            self.hit(f"dropped {endpoint.name} on {method}")
+            endpoint.abort()
+            return None
+        fate -= self._drop
+        if fate < self._close and channel.state is ChannelState.OPEN and not _closes(event):
+            self.hit(f"closed channel {channel.number} of {endpoint.name} on {method}")
+            endpoint.session.close_channel(channel, 406, f"PRECONDITION_FAILED - chaos with seed {self.seed}", 0, 0)
+            return None
+        fate -= self._close
+        if isinstance(event, PublishReceived):
+            confirms = channel.session.confirms
+            if confirms is not None and fate < self._nack:
+                self.hit(f"nacked a publish of {endpoint.name}")
+                confirms.add(1, [0])
+                endpoint.session.confirming[channel] = None
+                return None
+        elif method in SETTLING and fate < self._lose:
+            self.hit(f"lost {method} of {endpoint.name}")
+            return None
+        return event
+
+    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+        """See `Fault`."""
+        dice = self._roll(endpoint)
+        if not self._cut or not endpoint.session.is_logged_in or dice.random() >= self._cut:
+            return len(data), False
+        cut = dice.randrange(len(data))
+        self.hit(f"cut off {endpoint.name} after {cut} of {len(data)} octets")
+        return cut, True
+
+
+def _closes(event: ProtocolEvent) -> bool:
+    return isinstance(event, ChannelMethod) and method_of(event).startswith("channel.")

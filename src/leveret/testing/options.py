@@ -1,0 +1,102 @@
+"""What `start_broker` may be asked for, read and checked."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from os import PathLike, fspath
+from typing import Any
+
+from ..settings import Configuration, load_configuration
+from ..settings.configuration import KEYS, PROFILES
+from .toml_writer import toml_of
+from .virtual_clock import ClockMode
+
+#: How long nothing must happen, in real time, before virtual time goes on (rulings 25).
+QUIET_MS_DEFAULT = 3
+
+
+@dataclass(slots=True, frozen=True)
+class EdgeOptions:
+    """What `start_broker` was asked for, read and checked."""
+
+    configuration: Configuration
+    clock: ClockMode = "real"
+    clock_start_ms: int | None = None
+    quiet_ms: float = QUIET_MS_DEFAULT
+    virtual_heartbeats: bool = False
+    history_max: int = 100_000
+    seed: int | None = None
+
+
+#: What `config` may be: the path of a file (TOML, XML of Artemis), TOML as text, or the same as a dict.
+Config = str | PathLike[str] | Mapping[str, Any]
+
+
+class BrokerOptionsError(ValueError):
+    """What the test broker was asked for can't be; the message names every fault."""
+
+
+def read_options(
+    *,
+    clock: ClockMode = "real",
+    config: Config | None = None,
+    profile: str | None = None,
+    data: str | PathLike[str] | None = None,
+    clock_start: datetime | None = None,
+    quiet_ms: float = QUIET_MS_DEFAULT,
+    virtual_heartbeats: bool = False,
+    seed: int | None = None,
+) -> EdgeOptions:
+    """The options of `start_broker`, checked. Raises: BrokerOptionsError."""
+    if clock not in ("real", "virtual"):
+        raise BrokerOptionsError(f'clock: {clock!r} is not right, expected "real" or "virtual"')
+    if data is not None:
+        raise BrokerOptionsError(
+            "data: this version has no journal, a test broker keeps everything in memory; "
+            "leave it out, and see faults.restart for a broker that comes back"
+        )
+    configuration = _configuration(config)
+    if profile is not None:
+        if profile not in PROFILES:
+            raise BrokerOptionsError(f"profile: {profile!r} is not right, expected one of {', '.join(PROFILES)}")
+        said = {**configuration.said, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
+        configuration = replace(configuration, said=said)
+    start_ms = None
+    if clock_start is not None:
+        start = clock_start if clock_start.tzinfo is not None else clock_start.replace(tzinfo=UTC)
+        start_ms = round(start.timestamp() * 1000)
+    return EdgeOptions(
+        configuration,
+        clock,
+        start_ms,
+        quiet_ms,
+        virtual_heartbeats,
+        configuration.value("limits", "history-events"),
+        seed,
+    )
+
+
+def _configuration(config: Config | None) -> Configuration:
+    if config is None:
+        return Configuration()
+    if isinstance(config, Mapping):
+        name, text = "config", toml_of(config)
+    elif isinstance(config, str) and ("\n" in config or "=" in config or config.lstrip()[:1] in ("[", "<")):
+        name, text = "config", config
+    else:
+        name = fspath(config)
+        try:
+            with open(name, encoding="utf-8") as file:
+                text = file.read()
+        except (OSError, UnicodeDecodeError) as error:
+            raise BrokerOptionsError(f"config: {name} cannot be read: {error}") from None
+    configuration, faults = load_configuration([(name, text)])
+    if not faults:
+        from ..configured import faults_of
+
+        problems = faults_of(configuration)
+    else:
+        problems = [str(fault) for fault in faults]
+    if problems:
+        raise BrokerOptionsError("\n".join(problems))
+    return configuration

@@ -1,0 +1,353 @@
+"""The AMQP frontend as the test broker runs it: the same sessions, with places where faults and recordings look in.
+
+A fault sees protocol events before the session does (`on_event`), confirms before they are written (`on_confirms`),
+octets before they are sent (`on_send`), and says whether an endpoint may read and write at all.
+"""
+
+import errno
+import socket
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+import trio
+
+from ..amqp_frontend.channel import Channel
+from ..amqp_frontend.connection import Connection
+from ..amqp_frontend.options import FrontendOptions
+from ..amqp_frontend.protocol_events import AcksReceived, ProtocolEvent, PublishReceived
+from ..amqp_frontend.sasl import Peer
+from ..amqp_frontend.server import Endpoint, Server
+from ..amqp_frontend.session import AmqpSession, generated_name
+from ..amqp_frontend.states import ChannelState
+from ..amqp_frontend.tls import TlsTransport
+from ..amqp_frontend.turn import handle_bytes
+from ..engine import Client, Clock, Deadlines
+
+if TYPE_CHECKING:
+    from .edge import Edge
+
+#: How long a stopping test broker waits for the last close-ok: clients of tests are often gone or deaf.
+STOP_PATIENCE_S = 0.3
+
+
+class Tap(Protocol):
+    """Who records what clients send."""
+
+    def opened(self, session: AmqpSession) -> None:
+        """A client is logged in and has named its virtual host."""
+
+    def received(self, session: AmqpSession, data: bytes) -> None:
+        """Octets that a logged-in client sent."""
+
+    def named(self, session: AmqpSession, name: str) -> None:
+        """The broker made up a name for a queue or a consumer."""
+
+    def closed(self, session: AmqpSession) -> None:
+        """The connection is gone."""
+
+
+class WatchedConnection(Connection):
+    """A frame reader whose events pass the faults in force."""
+
+    __slots__ = ("_endpoint",)
+
+    def __init__(self, endpoint: "WatchedEndpoint") -> None:
+        super().__init__()
+        self._endpoint = endpoint
+
+    def events(self) -> Iterator[ProtocolEvent]:
+        """See `Connection`; while faults are in force, runs come one message at a time."""
+        endpoint = self._endpoint
+        faults = endpoint.edge.faults
+        for event in super().events():
+            if not faults:
+                yield event
+                continue
+            for one in _singly(event):
+                kept = faults.on_event(endpoint, one)
+                if kept is not None:
+                    yield kept
+
+
+def _singly(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
+    """A run of publishes or acks as events of one message each."""
+    if isinstance(event, PublishReceived) and len(event.blobs) > 1:
+        for blob in event.blobs:
+            yield PublishReceived(event.channel, event.method_frame, event.facts, [blob])
+    elif isinstance(event, AcksReceived) and len(event.tags) + (event.up_to is not None) > 1:
+        for tag in event.tags:
+            yield AcksReceived(event.channel, [tag], None)
+        if event.up_to is not None:
+            yield AcksReceived(event.channel, [], event.up_to)
+    else:
+        yield event
+
+
+class WatchedSession(AmqpSession):
+    """A session on real time whose events and confirms pass the faults in force."""
+
+    def __init__(
+        self,
+        endpoint: "WatchedEndpoint",
+        options: FrontendOptions,
+        peer: Peer,
+        *,
+        clock: Clock | None,
+        deadlines: Deadlines | None,
+    ) -> None:
+        super().__init__(endpoint.edge.broker, options, peer, endpoint.flush, clock=clock, deadlines=deadlines)
+        self.endpoint: WatchedEndpoint | None = endpoint
+        self.connection = WatchedConnection(endpoint)
+
+    def confirm(self) -> None:
+        """See `AmqpSession`."""
+        endpoint = self.endpoint
+        if endpoint is None or not endpoint.edge.faults:
+            super().confirm()
+            return
+        for channel in self.confirming:
+            confirms = channel.session.confirms
+            if confirms is not None and channel.state is ChannelState.OPEN:
+                taken = endpoint.edge.faults.on_confirms(endpoint, channel, confirms.take())
+                self.send_confirms(channel, taken)
+        self.confirming.clear()
+
+    def make_name(self, prefix: str) -> str:
+        """See `AmqpSession`."""
+        name = generated_name(prefix)
+        if self.endpoint is not None and self.endpoint.edge.tap is not None:
+            self.endpoint.edge.tap.named(self, name)
+        return name
+
+    def handle_end(self) -> None:
+        """See `AmqpSession`; no cycle stays behind."""
+        super().handle_end()
+        self.endpoint = None
+
+
+class WatchedSocket:
+    """A socket whose reads and writes are counted, and pass the faults in force."""
+
+    def __init__(self, sock: socket.socket, edge: "Edge") -> None:
+        self._socket = sock
+        self._edge = edge
+        self.endpoint: WatchedEndpoint | None = None
+
+    @property
+    def family(self) -> int:
+        """See `socket.socket`."""
+        return self._socket.family
+
+    def fileno(self) -> int:
+        """See `socket.socket`."""
+        return self._socket.fileno()
+
+    def recv(self, size: int) -> bytes:
+        """See `socket.socket`."""
+        edge = self._edge
+        edge.note_activity()
+        if edge.faults and self.endpoint is not None:
+            size = edge.faults.read_size(self.endpoint, size)
+        return self._socket.recv(size)
+
+    def send(self, data: bytes | memoryview) -> int:
+        """See `socket.socket`. A fault lets a part out, and may end the connection behind it (ECONNRESET)."""
+        edge = self._edge
+        allowed, is_last = len(data), False
+        if edge.faults and self.endpoint is not None:
+            allowed, is_last = edge.faults.on_send(self.endpoint, data)
+            if not allowed and not is_last:
+                raise BlockingIOError
+        sent = self._socket.send(memoryview(data)[:allowed]) if allowed else 0
+        edge.sent += 1
+        edge.note_activity()
+        if is_last:
+            raise ConnectionResetError(errno.ECONNRESET, "cut off by a fault")
+        return sent
+
+    def setsockopt(self, level: int, option: int, value: Any) -> None:
+        """See `socket.socket`."""
+        self._socket.setsockopt(level, option, value)
+
+    def close(self) -> None:
+        """See `socket.socket`."""
+        self._edge.note_activity()
+        self._socket.close()
+
+
+class WatchedEndpoint(Endpoint):
+    """One accepted connection of the test broker."""
+
+    __slots__ = ("edge", "number", "tapped")
+
+    def __init__(
+        self, server: "WatchedServer", sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
+    ) -> None:
+        self.edge: Edge = server.edge
+        self.number = server.next_number()
+        self.tapped = b""  # the handshake so far, while somebody records
+        watched = WatchedSocket(sock, self.edge)
+        super().__init__(server, cast(socket.socket, watched), peer, tls, is_proxied)
+        watched.endpoint = self
+
+    def _make_session(self, peer: Peer) -> AmqpSession:
+        edge = self.edge
+        is_real = not (edge.clock.is_virtual and edge.options.virtual_heartbeats)
+        return WatchedSession(
+            self,
+            self._server.options(),
+            peer,
+            clock=edge.edge_clock if is_real else None,
+            deadlines=edge.edge_deadlines if is_real else None,
+        )
+
+    @property
+    def client(self) -> Client | None:
+        """The engine's client, once it is logged in."""
+        client = self.session.client
+        return None if client is None or client.closed else client
+
+    @property
+    def name(self) -> str:
+        """The name that the client gave its connection, or where it comes from."""
+        given = self.session.client_properties.get("connection_name")
+        return str(given.text) if given is not None and isinstance(given.value, bytes) else self.session.peer.name
+
+    @property
+    def is_sending(self) -> bool:
+        """Whether octets wait for the socket."""
+        return self._writing
+
+    def open_channels(self) -> list[Channel]:
+        """In order of their numbers."""
+        channels = self.session.connection.channels
+        return [channels[number] for number in sorted(channels) if channels[number].state is ChannelState.OPEN]
+
+    def abort(self) -> None:
+        """Reset the connection; the peer hears nothing else."""
+        self.session.abort = self.session.finished = True
+        self.scope.cancel()
+
+    # -- instead of the endpoint's own ------------------------------------------------------------------------------
+
+    async def wait_readable(self, fd: int) -> None:  # type: ignore[override]
+        """Until the socket has something and no fault forbids to read it."""
+        faults = self.edge.faults
+        while True:
+            while faults and not faults.may_read(self):
+                await faults.changed()
+            await trio.lowlevel.wait_readable(fd)
+            if not faults:
+                return
+            if faults.may_read(self):
+                await _pause(faults.read_delay_s(self))
+                return
+
+    async def wait_writable(self, sock: socket.socket) -> None:  # type: ignore[override]
+        """Until the socket takes something and no fault forbids to write it."""
+        faults = self.edge.faults
+        while True:
+            while faults and not faults.may_write(self):
+                await faults.changed()
+            await trio.lowlevel.wait_writable(sock)
+            if not faults:
+                return
+            if faults.may_write(self):
+                await _pause(faults.write_delay_s(self))
+                return
+
+    def handle(self, session: AmqpSession, data: bytes) -> None:
+        """One read."""
+        tap = self.edge.tap
+        if tap is None:
+            handle_bytes(session, data)
+            return
+        was_open = session.is_logged_in
+        if was_open:
+            tap.received(session, data)
+        else:
+            self.tapped += data
+        handle_bytes(session, data)
+        if not was_open and session.is_logged_in:
+            tap.opened(session)
+            rest, self.tapped = behind_open(self.tapped), b""
+            if rest:
+                tap.received(session, rest)
+
+
+async def _pause(delay_s: float) -> None:
+    if delay_s > 0:
+        await trio.sleep(delay_s)
+
+
+def behind_open(handshake: bytes) -> bytes:
+    """What a client sent behind its connection.open."""
+    position = 8
+    while position + 7 < len(handshake):
+        end = position + 8 + int.from_bytes(handshake[position + 3 : position + 7], "big")
+        if handshake[position + 7 : position + 11] == b"\x00\x0a\x00\x28":
+            return handshake[end:]
+        position = end
+    return b""
+
+
+class WatchedServer(Server):
+    """The listener and the connections of a test broker; the listener can be taken away and brought back."""
+
+    endpoint_type = WatchedEndpoint  # type: ignore[assignment]
+
+    def __init__(self, edge: "Edge", options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
+        super().__init__(edge, options, nursery)
+        self.edge: Edge = edge
+        self.endpoints: dict[WatchedEndpoint, None] = {}  # type: ignore[assignment]
+        self._accepting: trio.CancelScope | None = None
+        self._number = 0
+
+    def next_number(self) -> int:
+        """Connections are numbered from 1 in order of their coming."""
+        self._number += 1
+        return self._number
+
+    def listen(self, listener: socket.socket) -> None:
+        """Accept from it from now on."""
+        listener.setblocking(False)
+        self._accepting = trio.CancelScope()
+        self.nursery.start_soon(self._accept, listener, self._accepting)
+
+    def stop_listening(self) -> None:
+        """Accept no more."""
+        if self._accepting is not None:
+            self._accepting.cancel()
+            self._accepting = None
+
+    async def _accept(self, listener: socket.socket, scope: trio.CancelScope) -> None:
+        with scope:
+            try:
+                await self.accept_from(listener, is_tls=False)
+            except trio.ClosedResourceError:
+                pass  # taken away by a fault
+
+    def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
+        self.edge.note_activity()
+        super()._accepted(sock, address, is_tls)
+
+    def forget(self, endpoint: Endpoint) -> None:
+        """See `Server`."""
+        self.edge.note_activity()
+        if self.edge.tap is not None:
+            self.edge.tap.closed(endpoint.session)
+        super().forget(endpoint)
+
+    def drop_all(self) -> None:
+        """Reset every connection, logged in or not."""
+        for endpoint in list(self.endpoints):
+            endpoint.abort()
+        self.endpoints.clear()
+
+    async def say_goodbye(self) -> None:
+        """As a broker does that is stopped: connection.close 320, and a moment for the answers."""
+        for endpoint in list(self.endpoints):
+            if not self.edge.faults.may_write(endpoint):
+                endpoint.abort()
+        await self.stop(STOP_PATIENCE_S)
+        self.drop_all()

@@ -1,0 +1,256 @@
+"""Immutable pictures of what a broker holds, in a client's words: text, numbers, datetimes, no wire types."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from ..engine import Consumer, Envelope, Message, Queue
+from ..engine.content import ContentError, decode_properties
+from ..engine.field_table import Field, FieldTable
+from .virtual_clock import EngineClock
+
+
+def _no_headers() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(slots=True, frozen=True)
+class Properties:
+    """The properties of basic, decoded; None: the message does not have it. `timestamp`: seconds since 1970 UTC."""
+
+    content_type: str | None = None
+    content_encoding: str | None = None
+    headers: Mapping[str, Any] = field(default_factory=_no_headers)
+    delivery_mode: int | None = None
+    priority: int | None = None
+    correlation_id: str | None = None
+    reply_to: str | None = None
+    expiration: str | None = None
+    message_id: str | None = None
+    timestamp: int | None = None
+    type: str | None = None
+    user_id: str | None = None
+    app_id: str | None = None
+    cluster_id: str | None = None
+
+    def __str__(self) -> str:
+        said = {each.name: getattr(self, each.name) for each in fields(self)}
+        return ", ".join(f"{name}={plain(value)!r}" for name, value in said.items() if value not in (None, {}))
+
+
+@dataclass(slots=True, frozen=True)
+class MessageSnapshot:
+    """One message in one queue.
+
+    `deliveries`: how often it was handed out. Times are seconds of the broker's clock since its start: `due_at` when a
+    scheduled message becomes ready, `expires_at` when it expires; None: not at all. `consumer`: tag of the consumer
+    that has it unacknowledged, "" for a get; `connection`: whose.
+    """
+
+    id: int
+    exchange: str
+    routing_key: str
+    body: bytes
+    properties: Properties
+    redelivered: bool = False
+    deliveries: int = 0
+    due_at: float | None = None
+    expires_at: float | None = None
+    consumer: str | None = None
+    connection: str | None = None
+
+    @property
+    def headers(self) -> Mapping[str, Any]:
+        """The headers table."""
+        return self.properties.headers
+
+    @property
+    def text(self) -> str:
+        """The body as UTF-8 text."""
+        return self.body.decode()
+
+    def json(self) -> Any:
+        """The body as JSON. Raises: ValueError."""
+        return json.loads(self.body)
+
+    def __str__(self) -> str:
+        return f"{shown_body(self.body)} ({self.properties})" if str(self.properties) else shown_body(self.body)
+
+
+@dataclass(slots=True, frozen=True)
+class ConsumerSnapshot:
+    """One subscription. `prefetch`: 0 for no limit."""
+
+    tag: str
+    connection: str
+    no_ack: bool
+    exclusive: bool
+    prefetch: int
+    unacked: int
+
+
+@dataclass(slots=True, frozen=True)
+class QueueSnapshot:
+    """A queue and everything in it, in the order in which it would be delivered; `scheduled` soonest first."""
+
+    name: str
+    vhost: str
+    ready: tuple[MessageSnapshot, ...]
+    unacked: tuple[MessageSnapshot, ...]
+    scheduled: tuple[MessageSnapshot, ...]
+    consumers: tuple[ConsumerSnapshot, ...]
+    durable: bool
+    exclusive: bool
+    auto_delete: bool
+    arguments: Mapping[str, Any]
+    counters: Mapping[str, int]
+
+    @property
+    def messages(self) -> tuple[MessageSnapshot, ...]:
+        """All of them: unacked, ready, scheduled."""
+        return self.unacked + self.ready + self.scheduled
+
+    @property
+    def bodies(self) -> list[bytes]:
+        """The bodies of what is ready."""
+        return [message.body for message in self.ready]
+
+    def __len__(self) -> int:
+        return len(self.ready) + len(self.unacked) + len(self.scheduled)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __str__(self) -> str:
+        lines = [f"queue {self.name!r} in virtual host {self.vhost!r}, {len(self.consumers)} consumers"]
+        for state in ("ready", "unacked", "scheduled"):
+            messages: tuple[MessageSnapshot, ...] = getattr(self, state)
+            lines.append(f"  {state}: {len(messages)}")
+            lines += [f"    {message}" for message in messages]
+        return "\n".join(lines)
+
+
+# -- taking them ----------------------------------------------------------------------------------------------------
+
+
+def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
+    """A picture of a queue; in the broker's loop."""
+    unacked = sorted(queue.broker.unacked_of(queue), key=lambda message: message.id)
+    return QueueSnapshot(
+        name=queue.name,
+        vhost=queue.vhost.name,
+        ready=tuple(message_of(message) for message in queue.ready),
+        unacked=tuple(message_of(message) for message in unacked),
+        scheduled=tuple(message_of(message, due_ns) for due_ns, message in queue.scheduled.entries()),
+        consumers=tuple(_consumer_of(consumer) for consumer in queue.consumers),
+        durable=queue.durable,
+        exclusive=queue.exclusive,
+        auto_delete=queue.auto_delete,
+        arguments=plain_table(queue.arguments),
+        counters=MappingProxyType(queue.counters.as_dict()),
+    )
+
+
+def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:
+    """A picture of a message in a queue."""
+    header, body = message.envelope.framing.split(message.blob)
+    holder = message.holder
+    return MessageSnapshot(
+        id=message.id,
+        exchange=message.envelope.exchange,
+        routing_key=message.envelope.routing_key,
+        body=body,
+        properties=properties_of(header),
+        redelivered=message.deliveries > (holder is not None),
+        deliveries=message.deliveries,
+        due_at=None if due_ns is None else due_ns / 1e9,
+        expires_at=message.expires_ns / 1e9 if message.expires_ns else None,
+        consumer=None if holder is None else holder.tag if isinstance(holder, Consumer) else "",
+        connection=None if holder is None else holder.session.client.name,
+    )
+
+
+def _consumer_of(consumer: Consumer) -> ConsumerSnapshot:
+    return ConsumerSnapshot(
+        consumer.tag,
+        consumer.client.name,
+        consumer.no_ack,
+        consumer.exclusive,
+        consumer.prefetch,
+        consumer.unacked,
+    )
+
+
+def content_of(envelope: Envelope, blob: bytes) -> tuple[Properties, bytes]:
+    """Properties and body of a published blob."""
+    header, body = envelope.framing.split(blob)
+    return properties_of(header), body
+
+
+def properties_of(header: bytes) -> Properties:
+    """Decoded properties of a content header; none where they can't be read."""
+    try:
+        found = decode_properties(header)
+    except ContentError:
+        return Properties()
+    said: dict[str, Any] = {}
+    for name, value in found.items():
+        if isinstance(value, bytes):
+            said[name] = value.decode("utf-8", "replace")
+        else:
+            said[name] = plain_table(value) if isinstance(value, dict) else value
+    return Properties(**said)
+
+
+def plain_table(table: FieldTable) -> Mapping[str, Any]:
+    """A field table in plain values, read only."""
+    return MappingProxyType({key: _plain(value) for key, value in table.items()})
+
+
+def _plain(field_: Field) -> Any:
+    value = field_.value
+    if isinstance(value, bytes):
+        if field_.tag == "x":
+            return value
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return value
+    if isinstance(value, list):
+        return tuple(_plain(item) for item in value)
+    if isinstance(value, dict):
+        return plain_table(value)
+    if isinstance(value, tuple):
+        scale, number = value
+        return Decimal(number).scaleb(-scale)
+    if field_.tag == "T":
+        assert isinstance(value, int)
+        try:
+            return datetime.fromtimestamp(value, UTC)
+        except (OverflowError, ValueError, OSError):
+            return value
+    return value
+
+
+# -- showing --------------------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """Read-only tables and arrays as dicts and lists, to be shown."""
+    if isinstance(value, Mapping):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+def shown_body(body: bytes, size_max: int = 200) -> str:
+    """A body as a person would like to see it: text where it is text."""
+    try:
+        text = body.decode()
+        shown = text if text.isprintable() and text else repr(text)
+    except UnicodeDecodeError:
+        shown = repr(body)
+    return shown if len(shown) <= size_max else f"{shown[:size_max]}... ({len(body)} octets)"

@@ -1,0 +1,94 @@
+"""Starting a test broker: for synchronous code, for trio, for asyncio."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from datetime import datetime
+from os import PathLike
+
+import sniffio
+import trio
+
+from .broker import RunningBroker
+from .loop_thread import result_of
+from .options import QUIET_MS_DEFAULT, Config, read_options
+from .virtual_clock import ClockMode
+
+
+@contextmanager
+def start_broker(
+    *,
+    clock: ClockMode = "real",
+    config: Config | None = None,
+    profile: str | None = None,
+    data: str | PathLike[str] | None = None,
+    clock_start: datetime | None = None,
+    quiet_ms: float = QUIET_MS_DEFAULT,
+    virtual_heartbeats: bool = False,
+    seed: int | None = None,
+) -> Iterator[RunningBroker]:
+    """A broker in a thread of its own, on a free port of 127.0.0.1: bound and accepting inside the `with` block.
+
+    Args:
+        clock: "virtual": time passes only by `broker.clock`.
+        config: path of a file, TOML text, or a dict of the same shape.
+        profile: whose semantics, as in `leveret serve --profile`.
+        data: refused, until there is a journal.
+        clock_start: the wall time at the start (naive: UTC); default: now.
+        quiet_ms: how long nothing must happen, in real time, before virtual time goes on.
+        virtual_heartbeats: heartbeats and handshake limits go by the broker's clock, too.
+        seed: makes the broker's own chance (collision avoidance) reproducible.
+    Raises: BrokerOptionsError.
+    """
+    options = read_options(
+        clock=clock,
+        config=config,
+        profile=profile,
+        data=data,
+        clock_start=clock_start,
+        quiet_ms=quiet_ms,
+        virtual_heartbeats=virtual_heartbeats,
+        seed=seed,
+    )
+    broker = RunningBroker(options).start()
+    try:
+        yield broker
+    finally:
+        broker.stop()
+
+
+@asynccontextmanager
+async def open_broker(
+    *,
+    clock: ClockMode = "real",
+    config: Config | None = None,
+    profile: str | None = None,
+    data: str | PathLike[str] | None = None,
+    clock_start: datetime | None = None,
+    quiet_ms: float = QUIET_MS_DEFAULT,
+    virtual_heartbeats: bool = False,
+    seed: int | None = None,
+) -> AsyncIterator[RunningBroker]:
+    """`start_broker` for trio and asyncio: `async with`; starting and stopping leave the loop running."""
+    options = read_options(
+        clock=clock,
+        config=config,
+        profile=profile,
+        data=data,
+        clock_start=clock_start,
+        quiet_ms=quiet_ms,
+        virtual_heartbeats=virtual_heartbeats,
+        seed=seed,
+    )
+    broker = RunningBroker(options)
+    started = broker.thread.begin()
+    try:
+        await result_of(started)
+        yield broker
+    finally:
+        ended = broker.thread.end()
+        if sniffio.current_async_library() == "trio":
+            with trio.CancelScope(shield=True):
+                await result_of(ended)
+        else:
+            await result_of(ended)
+        broker.thread.join()

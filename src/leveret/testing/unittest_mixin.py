@@ -1,0 +1,54 @@
+"""The same for unittest: one broker a class, as new for each test."""
+
+import unittest
+from typing import TYPE_CHECKING, ClassVar
+
+from .broker import RunningBroker
+from .options import Config
+from .start import start_broker
+from .virtual_clock import ClockMode
+
+if TYPE_CHECKING:
+    _Base = unittest.TestCase
+else:
+    _Base = object
+
+
+class BrokerTestMixin(_Base):
+    """Put it before `unittest.TestCase`: `self.amqp_broker` and `self.amqp_url` are there in each test.
+
+    Class attributes choose the broker; `amqp_fail_on_leak` makes a test fail that leaves things behind. What it leaves
+    is looked at after the test's own clean-ups.
+    """
+
+    amqp_clock: ClassVar[ClockMode] = "real"
+    amqp_config: ClassVar[Config | None] = None
+    amqp_profile: ClassVar[str | None] = None
+    amqp_fail_on_leak: ClassVar[bool] = False
+    amqp_broker: ClassVar[RunningBroker]
+
+    @classmethod
+    def setUpClass(cls) -> None:
+        """Start the class's broker."""
+        super().setUpClass()
+        context = start_broker(clock=cls.amqp_clock, config=cls.amqp_config, profile=cls.amqp_profile)
+        cls.amqp_broker = context.__enter__()
+        cls.addClassCleanup(context.__exit__, None, None, None)
+
+    def setUp(self) -> None:
+        """As new, with a virtual host for this test."""
+        self.amqp_broker.reset()
+        self.amqp_broker.default_vhost = "test " + self.id()[-120:]
+        self.amqp_broker.vhost()
+        self.addCleanup(self._look_for_leaks)  # added first, so run last
+        super().setUp()
+
+    @property
+    def amqp_url(self) -> str:
+        """For clients."""
+        return self.amqp_broker.url
+
+    def _look_for_leaks(self) -> None:
+        leaks = self.amqp_broker.leaks() if self.amqp_fail_on_leak else []
+        if leaks:
+            self.fail("left behind in the broker:\n" + "\n".join(leaks))

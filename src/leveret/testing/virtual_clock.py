@@ -1,0 +1,36 @@
+"""The clock of a test broker's engine: real, or one that stands still until it is told to move."""
+
+import time
+from typing import Literal
+
+ClockMode = Literal["real", "virtual"]
+
+
+class EngineClock:
+    """`engine.Clock` that starts at 0; `start_ms`: the wall time then (milliseconds since 1970 UTC)."""
+
+    __slots__ = ("_now_ns", "_origin_ns", "mode", "start_ms")
+
+    def __init__(self, mode: ClockMode, start_ms: int | None = None) -> None:
+        self.mode = mode
+        self.start_ms = time.time_ns() // 1_000_000 if start_ms is None else start_ms
+        self._now_ns = 0
+        self._origin_ns = time.monotonic_ns()
+
+    @property
+    def is_virtual(self) -> bool:
+        """Whether it only moves when told."""
+        return self.mode == "virtual"
+
+    def monotonic_ns(self) -> int:
+        """See `Clock`."""
+        return self._now_ns if self.mode == "virtual" else time.monotonic_ns() - self._origin_ns
+
+    def wall_ms(self) -> int:
+        """See `Clock`."""
+        return self.start_ms + self.monotonic_ns() // 1_000_000
+
+    def move_to(self, now_ns: int) -> None:
+        """Virtual only: it is `now_ns`, never earlier than it was."""
+        assert self.is_virtual
+        self._now_ns = max(self._now_ns, now_ns)
