@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from .access import require_topic
 from .confirms import Confirms
 from .consumer import Consumer, Holder
 from .deaths import REJECTED
@@ -28,6 +29,7 @@ from .events import EventKind
 from .field_table import FieldTable
 from .marked import prepared
 from .message import Delivered, Envelope, Message
+from .permissions import WRITE
 from .queue_types import check_consume, check_get, check_reject
 from .transaction import Transaction
 
@@ -92,7 +94,7 @@ class Session:
 
         In a transaction nothing happens before the commit; routes are looked up again then. Marked messages may be
         refused each for itself: whoever wants to know which one publishes them one by one.
-        Raises: ReplyConsumerMissing, InvalidCopies.
+        Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked).
         """
         if envelope.facts.is_marked:
             if len(blobs) > 1:
@@ -101,6 +103,8 @@ class Session:
             replies = self.replies
             envelope, blob = prepared(envelope, blobs[0], None if replies is None else replies.queue.name)
             blobs = (blob,)
+            for key in envelope.copies:
+                require_topic(self.client, WRITE, route.exchange, key)
         if self.transaction is not None:
             self.transaction.publishes.append((envelope, blobs, mandatory))
             return []

@@ -197,6 +197,21 @@ def test_topic_patterns_know_the_user(broker: SpecBroker) -> None:
     guest.wait_for_ready(Q, 1)
 
 
+@pytest.mark.parametrize("header", ["CC", "BCC"])
+def test_keys_of_copies_are_checked(header: str, broker: SpecBroker) -> None:
+    """A key of CC or BCC is a way into a topic exchange like the first; RabbitMQ 3.10 looks at the first alone."""
+    guest = furnish(broker, without="")
+    guest.call("queue.bind", queue=Q, exchange=T, routing_key="#")
+    client = as_user(broker, "no-topic-write")
+    client.publish(T, "no-topic-write.ok", b"m", headers={header: ["another.key"]})
+    if broker.is_rabbitmq:
+        guest.wait_for_ready(Q, 1)
+        return
+    close = client.expect("channel.close")
+    assert close["reply_code"] == 403 and "access to topic 'another.key'" in close["reply_text"]
+    assert guest.count(Q) == (0, 0)
+
+
 def test_passive_declarations_need_nothing(broker: SpecBroker) -> None:
     """As RabbitMQ 3.10; 4.x wants any one of the three."""
     furnish(broker, without="")
