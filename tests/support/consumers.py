@@ -100,5 +100,8 @@ def channel_of(url: str, **parameters: Any) -> Iterator[Any]:
     try:
         yield connection.channel()
     finally:
-        if connection.is_open:
-            connection.close()
+        try:
+            if connection.is_open:
+                connection.close()
+        except pika.exceptions.AMQPError:
+            pass  # a fault was quicker

@@ -8,7 +8,7 @@ from ..amqp_frontend.codec import METHODS
 from ..amqp_frontend.protocol_events import ProtocolEvent
 from ..engine.exchange import PREDECLARED
 from ..engine.service import ServiceExchange
-from .fault import Aim, Fault, channel_of, method_of
+from .fault import Aim, Fault, channel_of, method_of, spec_name
 from .queue_surgery import take_ready
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: A frame's head and end: no frame is shorter.
 FRAME_OVERHEAD = 8
 
-METHOD_NAMES = {str(method.name).lower(): index for index, method in METHODS.items()}
+METHOD_NAMES = {spec_name(method.name): index for index, method in METHODS.items()}
 
 
 def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:

@@ -1,6 +1,8 @@
 """What a fault is: something that goes wrong on purpose, from when it is asked for until it is stopped."""
 
+import re
 from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING
 
 import trio
@@ -219,8 +221,14 @@ def method_of(event: ProtocolEvent) -> str:
     if isinstance(event, AcksReceived):
         return "basic.ack"
     if isinstance(event, ChannelMethod | ConnectionMethod):
-        return str(event.method.name).lower()
+        return spec_name(event.method.name)
     return ""
+
+
+@cache
+def spec_name(name: str) -> str:
+    """Queue.DeclareOk (as pamqp has it) -> queue.declare-ok (as the specification has it)."""
+    return re.sub(r"(?<=[a-z])([A-Z])", r"-\1", name).lower()
 
 
 def channel_of(event: ProtocolEvent) -> Channel | None:

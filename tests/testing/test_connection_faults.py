@@ -1,0 +1,242 @@
+"""Faults of connections, each with a real client (pika) that shows what an application sees."""
+
+import socket
+import threading
+import time
+
+import pika
+import pika.exceptions
+import pytest
+from consumers import acknowledge, channel_of, consuming, keep
+from pika.adapters.utils.connection_workflow import AMQPConnectorStackTimeout
+
+from leveret.testing import RunningBroker
+
+
+def test_a_dropped_connection_is_a_reset(broker: RunningBroker) -> None:
+    """Now, without a word: the client's next step fails, what it had unacked is there for others, redelivered."""
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("q")
+        channel.basic_publish("", "q", b"x")
+        assert channel.basic_get("q")[2] == b"x"
+        fault = broker.faults.drop_connection()
+        assert len(fault.hits) == 1
+        with pytest.raises(pika.exceptions.StreamLostError):
+            channel.queue_declare("r")
+    (message,) = broker.queue("q").ready
+    assert message.redelivered and message.deliveries == 1
+
+
+def test_a_connection_is_dropped_on_a_publish(broker: RunningBroker) -> None:
+    """The third publish is lost with its connection; a confirm for it never comes."""
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("q")
+        channel.confirm_delivery()
+        with broker.faults.drop_connection("basic.publish", after=2) as fault:
+            channel.basic_publish("", "q", b"1")
+            channel.basic_publish("", "q", b"2")
+            with pytest.raises(pika.exceptions.AMQPConnectionError):
+                channel.basic_publish("", "q", b"3")
+        assert len(fault.hits) == 1
+    broker.assert_queue("q", ready=[b"1", b"2"])
+
+
+def test_a_connection_is_dropped_instead_of_an_answer(broker: RunningBroker) -> None:
+    """The queue is there, and the client never hears of it."""
+    with (
+        channel_of(broker.url) as channel,
+        broker.faults.drop_connection("queue.declare-ok"),
+        pytest.raises(pika.exceptions.AMQPConnectionError),
+    ):
+        channel.queue_declare("q")
+    assert broker.queue("q").name == "q"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_connection_ends_in_the_middle_of_a_frame(broker: RunningBroker, seed: int) -> None:
+    """A consumer gets half a delivery and then the end: nothing of it reaches the application."""
+    with consuming(broker.url, "q", acknowledge, durable=False) as seen:
+        broker.inject(routing_key="q", body=b"whole")
+        assert seen.next() == b"whole"
+        broker.settled()
+        with broker.faults.drop_connection("basic.deliver", mid_frame=True, seed=seed) as fault:
+            broker.inject(routing_key="q", body=b"half")
+            assert isinstance(seen.end(), pika.exceptions.AMQPConnectionError)
+        assert "octets of a frame" in fault.hits[0]
+        assert seen.bodies.empty()
+    broker.assert_queue("q", ready=[b"half"], within=5)
+
+
+def test_a_broker_that_does_not_write_does_what_it_is_asked(broker: RunningBroker) -> None:
+    """Half-open, writing side: the queue is there, the client waits; when the fault ends it hears of it."""
+    with channel_of(broker.url, heartbeat=0) as channel:
+        fault = broker.faults.stop_writing()
+        asking = threading.Thread(target=lambda: channel.queue_declare("q"))
+        asking.start()
+        broker.thread.submit(broker.edge.happened).result(20)
+        assert broker.queue("q").name == "q"
+        assert asking.is_alive()
+        fault.stop()
+        asking.join(20)
+        assert not asking.is_alive()
+
+
+def test_a_broker_that_does_not_read_is_a_timeout_for_the_client(broker: RunningBroker) -> None:
+    """Half-open, reading side: the request never arrives; when the fault ends it does, and is answered."""
+    with channel_of(broker.url, heartbeat=0) as channel:
+        fault = broker.faults.stop_reading()
+        ended = threading.Thread(target=lambda: channel.queue_declare("q"))
+        ended.start()
+        with pytest.raises(LookupError):
+            broker.queue("q")
+        assert ended.is_alive()
+        fault.stop()
+        ended.join(20)
+        assert not ended.is_alive()
+        assert broker.queue("q").name == "q"
+
+
+def test_a_half_open_broker_says_nothing_to_new_connections(broker: RunningBroker) -> None:
+    """Everywhere: a connect succeeds, the handshake does not; pika gives up by its own limit."""
+    parameters = pika.URLParameters(broker.url)
+    parameters.stack_timeout = 0.2
+    with broker.faults.half_open(vhost="*"), pytest.raises(AMQPConnectorStackTimeout):
+        pika.BlockingConnection(parameters)
+
+
+def test_a_channel_is_closed_with_a_code(broker: RunningBroker) -> None:
+    """At once: all open channels; the connection lives on."""
+    with channel_of(broker.url) as channel:
+        broker.faults.close_channel(404, "NOT_FOUND - so says the fault")
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+            channel.queue_declare("q")
+        assert (caught.value.reply_code, caught.value.reply_text) == (404, "NOT_FOUND - so says the fault")
+        again = channel.connection.channel()
+        assert again.queue_declare("q").method.queue == "q"
+
+
+def test_a_channel_is_closed_instead_of_an_answer(broker: RunningBroker) -> None:
+    """The second declare is refused with 406, the first and the third are not."""
+    with (
+        channel_of(broker.url) as channel,
+        broker.faults.close_channel(406, "PRECONDITION_FAILED", on="queue.declare", after=1),
+    ):
+        channel.queue_declare("first")
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker) as caught:
+            channel.queue_declare("second")
+        assert caught.value.reply_code == 406
+        channel.connection.channel().queue_declare("third")
+    assert [queue.name for queue in broker.queues()] == ["first", "third"]
+
+
+def test_a_connection_is_closed_with_a_code(broker: RunningBroker) -> None:
+    """connection.close 320, as a broker does that is stopped by its operator."""
+    with channel_of(broker.url) as channel:
+        broker.faults.close_connection(320, "CONNECTION_FORCED - so says the fault")
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as caught:
+            channel.queue_declare("q")
+        assert caught.value.reply_code == 320
+
+
+def test_a_connection_is_closed_on_a_method(broker: RunningBroker) -> None:
+    """Only by name: the other connection is left alone."""
+    with (
+        channel_of(broker.url, client_properties={"connection_name": "victim"}) as victim,
+        channel_of(broker.url, client_properties={"connection_name": "other"}) as other,
+        broker.faults.close_connection(541, "INTERNAL_ERROR", on="basic.consume", connection="victim"),
+    ):
+        victim.queue_declare("q")
+        other.basic_consume("q", acknowledge)
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
+            victim.basic_consume("q", acknowledge)
+
+
+def test_connections_are_refused(broker: RunningBroker) -> None:
+    """ECONNREFUSED for new ones; old ones stay, and afterwards the port is the same."""
+    with channel_of(broker.url) as channel:
+        with broker.faults.refuse_connections():
+            with pytest.raises(ConnectionRefusedError), socket.create_connection(("127.0.0.1", broker.port)):
+                pass
+            with pytest.raises(pika.exceptions.AMQPConnectionError):
+                pika.BlockingConnection(pika.URLParameters(broker.url))
+            channel.queue_declare("still works")
+        with channel_of(broker.url) as again:
+            assert again.queue_declare("still works", passive=True)
+
+
+def test_a_slow_network_is_slow_and_right(broker: RunningBroker) -> None:
+    """30 KB at 4,000 octets and 5 ms a step take their time and arrive whole."""
+    body = bytes(range(256)) * 120
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("q")
+        channel.basic_publish("", "q", body)
+        broker.assert_queue("q", ready=1)
+        with broker.faults.slow_network(0.005, octets=4000) as fault:
+            since = time.monotonic()
+            assert channel.basic_get("q", auto_ack=True)[2] == body
+            assert time.monotonic() - since >= 8 * 0.005
+        assert len(fault.hits) >= 8
+
+
+def test_a_restart_keeps_what_is_durable(broker: RunningBroker) -> None:
+    """While it is away clients are refused; afterwards durable queues hold their persistent messages."""
+    with channel_of(broker.url) as channel:
+        channel.exchange_declare("events", "topic", durable=True)
+        channel.exchange_declare("passing", "topic")
+        channel.queue_declare("kept", durable=True)
+        channel.queue_declare("lost")
+        channel.queue_bind("kept", "events", "#")
+        for name in ("kept", "lost"):
+            channel.basic_publish("", name, b"persistent", pika.BasicProperties(delivery_mode=2))
+            channel.basic_publish("", name, b"transient")
+        port = broker.port
+        with broker.faults.restart():
+            with pytest.raises(pika.exceptions.AMQPConnectionError):
+                channel.queue_declare("kept", passive=True)
+            with pytest.raises(pika.exceptions.AMQPConnectionError):
+                pika.BlockingConnection(pika.URLParameters(broker.url))
+    assert broker.port == port
+    broker.assert_queue("kept", ready=[b"persistent"])
+    with channel_of(broker.url) as channel:
+        channel.basic_publish("events", "any.key", b"bound still")
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+            channel.queue_declare("lost", passive=True)
+        again = channel.connection.channel()
+        with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+            again.exchange_declare("passing", passive=True)
+    broker.assert_queue("kept", ready=[b"persistent", b"bound still"])
+
+
+def test_a_restart_returns_what_was_unacked(broker: RunningBroker) -> None:
+    """A consumer that held a message sees the end; the message is ready again, and redelivered."""
+    with consuming(broker.url, "jobs", keep, durable=True) as seen:
+        with channel_of(broker.url) as channel:
+            channel.basic_publish("", "jobs", b"x", pika.BasicProperties(delivery_mode=2))
+        assert seen.next() == b"x"
+        broker.restart()
+        assert isinstance(seen.end(), pika.exceptions.AMQPConnectionError)
+    (message,) = broker.queue("jobs").ready
+    assert message.redelivered
+
+
+def test_a_restart_without_durability_loses_everything(broker: RunningBroker) -> None:
+    """As a broker with its disk gone."""
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("q", durable=True)
+        broker.restart(durable=False)
+    assert broker.queues() == ()
+
+
+def test_an_unknown_method_is_refused_with_a_hint(broker: RunningBroker) -> None:
+    """A fault that could never happen is a mistake of the test's."""
+    with pytest.raises(ValueError, match="did you mean 'basic.publish'"):
+        broker.faults.drop_connection("basic.publsh")
+
+
+def test_faults_end_with_the_reset(broker: RunningBroker) -> None:
+    """Also those without a with statement; stopping them again is harmless."""
+    fault = broker.faults.refuse_connections()
+    broker.reset()
+    with channel_of(broker.url) as channel:
+        assert channel.is_open
+    fault.stop()
