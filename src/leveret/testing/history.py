@@ -122,9 +122,12 @@ class Recorder:
     def _listen(self, event: Event) -> None:
         self._events.append((self._clock.monotonic_ns(), event))
         self._messages += len(event.messages) or 1
-        while self._messages > self._size_max and self._events:
-            _, oldest = self._events.popleft()
+        while (excess := self._messages - self._size_max) > 0:
+            now_ns, oldest = self._events.popleft()
             count = len(oldest.messages) or 1
+            if count > excess:
+                self._events.appendleft((now_ns, _without_first(oldest, excess)))
+                count = excess
             self._messages -= count
             self.dropped += count
 
@@ -177,6 +180,16 @@ class Recorder:
             return now_ns / 1e9, datetime.fromtimestamp(wall_ms / 1000, UTC)
         except (OverflowError, ValueError, OSError):  # beyond the calendar, which a virtual clock may be
             return now_ns / 1e9, datetime.max.replace(tzinfo=UTC)
+
+
+def _without_first(event: Event, count: int) -> Event:
+    """What is left of a run when its oldest messages are forgotten."""
+    detail = event.detail
+    if detail is not None and "blobs" in detail:
+        blobs = detail["blobs"]
+        assert isinstance(blobs, Sequence)
+        detail = {**detail, "blobs": blobs[count:]}
+    return Event(event.kind, event.vhost, event.subject, event.messages[count:], detail)
 
 
 def _shown_detail(detail: Mapping[str, object]) -> Mapping[str, Any]:
