@@ -46,10 +46,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """What tests left behind in their virtual hosts."""
-    for name, leaks in config.stash[_LEAKS]:
-        terminalreporter.section(f"left behind by {name}", sep="-")
+    left = config.stash[_LEAKS]
+    if left:
+        terminalreporter.section("left behind in the broker", sep="-")
+    for name, leaks in left:
+        terminalreporter.line(name)
         for leak in leaks:
-            terminalreporter.line(leak)
+            terminalreporter.line(f"  {leak}")
 
 
 # -- fixtures -------------------------------------------------------------------------------------------------------
