@@ -9,7 +9,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -21,11 +21,12 @@ from .configured_users import DEFAULT_GUEST
 from .control import EXCHANGE, ControlTable
 from .engine import Broker, Users
 from .file_watch import FileWatch, marks_of
-from .journal import JournalError
-from .keeper import Keeper
 from .runtime import Runtime, SystemClock
 from .settings import Configuration
 from .tls_files import NO_TLS, TlsFiles, load_tls
+
+if TYPE_CHECKING:
+    from .keeper import Keeper
 
 logger = logging.getLogger("leveret")
 
@@ -37,6 +38,10 @@ PERIOD_MIN_MS = 50
 SETTLING_S = 0.25
 
 Frontend = Callable[..., Awaitable[None]]
+
+
+class DataUnusable(Exception):
+    """The data directory is locked, foreign or damaged; the message is for the operator."""
 
 
 class FrontendMissing(Exception):
@@ -110,6 +115,17 @@ def find_frontend(name: str) -> Frontend:
     raise FrontendMissing(f"no frontend {name!r} is installed (entry points {FRONTEND_GROUP})")
 
 
+def _open_journal(path: str, broker: Broker, configuration: Configuration) -> "Keeper":
+    """Raises: DataUnusable."""
+    from .journal import JournalError  # not for who keeps everything in memory
+    from .keeper import Keeper
+
+    try:
+        return Keeper.open(path, broker.clock, broker, configuration)
+    except JournalError as error:
+        raise DataUnusable(str(error)) from error
+
+
 def serve(options: ServeOptions) -> int:
     """Run a broker until SIGTERM or SIGINT. Returns the exit code: 0, or 1 when an address is taken."""
     try:
@@ -133,7 +149,7 @@ def serve(options: ServeOptions) -> int:
     gc.set_threshold(100_000, 50, 100)
     try:
         trio.run(_serve, options, frontend, listeners)
-    except (JournalError, OSError) as error:
+    except (DataUnusable, OSError) as error:
         for listener in listeners:
             listener.close()
         print(f"leveret: {error}", file=sys.stderr)
@@ -180,7 +196,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     )
     keeper = None
     if options.data is not None:
-        keeper = Keeper.open(options.data, broker.clock, broker, configuration)
+        keeper = _open_journal(options.data, broker, configuration)
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     _log(objects.apply(configuration))
