@@ -10,6 +10,7 @@ from typing import Any, Generic, TypeVar, overload
 
 from ..engine import Broker, Envelope
 from ..engine.events import Event, EventKind
+from ..engine.exchange import Binding
 from .snapshots import Properties, content_of, shown_body
 from .virtual_clock import EngineClock
 
@@ -192,6 +193,10 @@ def _without_first(event: Event, count: int) -> Event:
     return Event(event.kind, event.vhost, event.subject, event.messages[count:], detail)
 
 
+#: Of an event's detail, what is the engine's own.
+ENGINE_OBJECTS = frozenset({"blobs", "queues", "queue", "exchange"})
+
+
 def _shown_detail(detail: Mapping[str, object]) -> Mapping[str, Any]:
     """What a reader may have of an event's detail: names and numbers, not the engine's objects."""
     shown: dict[str, Any] = {}
@@ -199,6 +204,8 @@ def _shown_detail(detail: Mapping[str, object]) -> Mapping[str, Any]:
         if key == "envelope":
             assert isinstance(value, Envelope)
             shown["exchange"], shown["routing_key"] = value.exchange, value.routing_key
-        elif key != "blobs":
+        elif isinstance(value, Binding):
+            shown["source"], shown["routing_key"] = value.source.name, value.routing_key
+        elif key not in ENGINE_OBJECTS:
             shown[key] = value
     return MappingProxyType(shown)

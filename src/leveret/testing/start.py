@@ -1,9 +1,11 @@
 """Starting a test broker: for synchronous code, for trio, for asyncio."""
 
 from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager
 from datetime import datetime
 from os import PathLike
+from typing import Any
 
 import sniffio
 import trio
@@ -80,15 +82,18 @@ async def open_broker(
         seed=seed,
     )
     broker = RunningBroker(options)
-    started = broker.thread.begin()
+    await _whole(broker.thread.begin())
     try:
-        await result_of(started)
         yield broker
     finally:
-        ended = broker.thread.end()
-        if sniffio.current_async_library() == "trio":
-            with trio.CancelScope(shield=True):
-                await result_of(ended)
-        else:
-            await result_of(ended)
+        await _whole(broker.thread.end())
         broker.thread.join()
+
+
+async def _whole(future: "Future[Any]") -> None:
+    """Wait for a start or an end; a cancellation comes after it, so that no half-started thread is left behind."""
+    if sniffio.current_async_library() == "trio":
+        with trio.CancelScope(shield=True):
+            await result_of(future)
+    else:
+        await result_of(future)
