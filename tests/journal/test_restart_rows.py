@@ -1,0 +1,75 @@
+"""The rows of address-settings page 8 that restart the broker. `cut`: kill -9 and a power cut at once."""
+
+from durable_desk import DurableDesk
+from simulated_files import SimulatedFiles
+from toml_text import settings
+
+
+def cut(desk: DurableDesk, text: str = "", *, persists: bool = False) -> DurableDesk:
+    """A broker on what was safe."""
+    desk.settle()
+    return DurableDesk(desk.files.power_cut(), text, persists=persists)
+
+
+def test_r21_a_ring_is_a_ring_after_a_restart() -> None:
+    """Ring 2: A B C leaves B C."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare(x_ring_size=2)
+    desk.publish(*"ABC", delivery_mode=2)
+    assert cut(desk).all() == "BC"
+
+
+def test_r22_what_was_out_counts_again() -> None:
+    """A B C D unacknowledged, killed: the two newest are ready, not redelivered."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare(x_ring_size=2)
+    desk.consume(prefetch=10)
+    desk.publish(*"ABCD", delivery_mode=2)
+    assert len(desk.taken()) == 4
+    again = cut(desk)
+    got = [again.must_get(), again.must_get()]
+    assert [(one.body, one.redelivered) for one in got] == [("C", False), ("D", False)]
+    assert again.counts() == (0, 2, 0)
+
+
+def test_d17_attempts_go_on_after_a_restart() -> None:
+    """Three before, two after: dead at the fifth."""
+    text = settings(q={"max_delivery_attempts": 5, "dead_letter_address": "D"})
+    desk = DurableDesk(SimulatedFiles(), text)
+    for queue in ("q", "D"):
+        desk.declare(queue)
+    desk.publish("A", delivery_mode=2)
+    for _ in range(3):
+        desk.nack(desk.must_get())
+    again = cut(desk, text)
+    got = again.must_get()
+    assert (got.redelivered, got.headers["x-delivery-count"]) == (True, 3)
+    again.nack(got)
+    again.nack(again.must_get())
+    assert (again.counts(), again.all("D")) == ((0, 0, 0), "A")
+
+
+def test_d18_d19_counts_before_deliveries() -> None:
+    """persist-delivery-count-before-delivery: the delivery that was lost counts; without it, it does not."""
+    for persists, expected in ((True, (True, 1)), (False, (False, None))):
+        desk = DurableDesk(SimulatedFiles(), persists=persists)
+        desk.declare(x_max_delivery_attempts=9)
+        desk.publish("A", delivery_mode=2)
+        desk.must_get()
+        got = cut(desk, persists=persists).must_get()
+        assert (got.redelivered, got.headers.get("x-delivery-count")) == expected
+
+
+def test_d20_who_waits_goes_on_waiting() -> None:
+    """A nacked message keeps its due time; transient ones are gone."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare(x_redelivery_delay=1000)
+    desk.publish("A", delivery_mode=2)
+    desk.publish("B")
+    desk.nack(desk.must_get())
+    again = cut(desk)
+    assert again.counts() == (0, 0, 1)
+    again.advance_ms(990)
+    assert again.counts() == (0, 0, 1)
+    again.advance_ms(10)
+    assert again.counts() == (1, 0, 0)

@@ -1,0 +1,48 @@
+"""A desk whose broker has a journal on simulated files; see `desk.py`."""
+
+from typing import Any
+
+from desk import GETS, PUBLISHES, VirtualDesk
+from simulated_files import SimulatedFiles
+
+from leveret.journal import Journal
+from leveret.journal.recorder import Recorder
+from leveret.journal.restore import restore
+
+PATH = "data"
+
+
+class DurableDesk(VirtualDesk):
+    """Commits happen in `settle`. `persists`: persist-delivery-count-before-delivery."""
+
+    def __init__(self, files: SimulatedFiles, settings: str = "", *, persists: bool = False) -> None:
+        super().__init__(settings)
+        self.files = files
+        broker = self.pair.broker
+        self.journal = Journal.open(PATH, self.pair.clock, files=files, threaded=False, new_id=b"0123456789abcdef")
+        self.recorder = Recorder(broker, self.journal, persists_deliveries=persists)
+        restore(broker, self.journal, self.recorder)
+        self.failures: list[Exception] = []
+        self.journal.set_callbacks(lambda lsn: None, self._failed)
+
+    def _failed(self, error: Exception) -> None:
+        self.failures.append(error)
+        self.recorder.has_failed = True
+
+    def _call(self, channel: int, kind: Any, **fields: Any) -> Any:
+        answer = super()._call(channel, kind, **fields)
+        if answer is None and channel == GETS and kind.name.endswith(("Declare", "Bind")):
+            self.settle()
+            (answer,) = self.peer.take()
+        return answer
+
+    def settle(self) -> None:
+        """The journal's thread does its work, the broker hears of it."""
+        self.journal.commit()
+        self.journal.wait(self.journal.next_lsn)
+        self.pair.broker.more_is_safe()
+        self.pair.end_turn()
+
+    def confirms(self) -> list[str]:
+        """Ack or Nack of confirms that have come."""
+        return [type(one.frame).__name__ for one in self.peer.take() if one.channel == PUBLISHES]
