@@ -35,6 +35,7 @@ class LoopThread:
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._stopping: trio.Event | None = None
+        self._is_ending = False
         self._waiting: set[Future[Any]] = set()
         self._lock = threading.Lock()  # of `_waiting`
         # A daemon: a test run that is torn down hard does not hang in our loop.
@@ -49,6 +50,7 @@ class LoopThread:
 
     def end(self) -> "Future[None]":
         """Ask for the end. The future: the loop is over; `join` afterwards."""
+        self._is_ending = True
         token, stopping = self._token, self._stopping
         if token is not None and stopping is not None:
             try:
@@ -86,6 +88,8 @@ class LoopThread:
     async def _serve(self) -> None:
         self._token = trio.lowlevel.current_trio_token()
         self._stopping = trio.Event()
+        if self._is_ending:  # asked for before there was anything to stop
+            self._stopping.set()
 
         def started(nursery: trio.Nursery) -> None:
             self._nursery = nursery
