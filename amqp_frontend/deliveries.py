@@ -11,8 +11,9 @@ from struct import Struct
 from pamqp import commands
 
 from ..engine import Consumer, Delivered, Envelope
+from ..engine.content import PLAIN
 from .codec import encode_method
-from .wire import FRAME_END_OCTET, METHOD, ContentFraming, content_frames
+from .wire import FRAME_END_OCTET, METHOD, ContentFraming, content_frames, plain_content_frames
 
 _TAG = Struct(">Q").pack
 _DELIVER_HEAD = Struct(">BHL").pack
@@ -55,6 +56,8 @@ def contents_for(envelope: Envelope, blobs: Sequence[bytes], number: int, frame_
             return blobs
         on_channel = framing.on_channel
         return [on_channel(blob, number) for blob in blobs]
+    if framing is PLAIN:
+        return plain_content_frames(number, blobs, frame_max)
     split = framing.split
     return [content_frames(number, *split(blob), frame_max) for blob in blobs]
 

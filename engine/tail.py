@@ -5,8 +5,10 @@ not have stand in between as they are, so that order is kept. Source: queues pag
 """
 
 from array import array
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate
 from typing import Any, Protocol
 
 from .content import PropertyFacts
@@ -21,8 +23,8 @@ IN_JOURNAL = Envelope("", "", PropertyFacts(persistent=True))
 class Pager(Protocol):
     """What gives a tail's messages back."""
 
-    def load(self, ids: Sequence[int]) -> list[Message]:
-        """The messages with these ids (rising), as they were published. Reads files: not within a turn's budget."""
+    def load(self, ids: range) -> list[Message]:
+        """The messages with these consecutive ids, as they were published. Reads files: not within a turn's budget."""
 
     def budget(self) -> int:
         """Octets that one more deep queue may keep in memory."""
@@ -85,11 +87,11 @@ class Tail:
                 octets -= len(item.blob)
                 self._count -= 1
                 continue
-            stop = start = item.start
-            while stop < len(item.sizes) and count > 0 and octets > 0:
-                octets -= item.sizes[stop]
-                count -= 1
-                stop += 1
+            start = item.start
+            sums = list(accumulate(item.sizes[start : start + count]))
+            stop = start + min(bisect_left(sums, octets) + 1, len(sums))
+            octets -= sums[stop - start - 1]
+            count -= stop - start
             taken.append(range(item.first + start, item.first + stop))
             self._count -= stop - start
             item.start = stop

@@ -3,6 +3,7 @@
 Frontends and the pipeline use what is named here; `record`, `heap` and `block` are the format (docs/journal-format.md).
 """
 
+from .content_reader import ContentReader
 from .directory import forget_reader, reader_offsets, register_reader
 from .errors import (
     BadRecord,
@@ -19,7 +20,7 @@ from .files import REAL, Files, RealFiles
 from .heap import Bound, Content, Declared
 from .journal import Journal, JournalOptions, JournalStatistics
 from .names import Names
-from .reader import ContentPosition, ContentReader, JournalReader
+from .reader import JournalReader
 from .record import Record
 from .recovered import MessageState, RecoveredMessage, RecoveredQueue
 from .recovery import Recovered, recover
@@ -30,7 +31,6 @@ __all__ = [
     "BadRecord",
     "Bound",
     "Content",
-    "ContentPosition",
     "ContentReader",
     "Damaged",
     "Declared",

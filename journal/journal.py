@@ -18,6 +18,7 @@ from ..engine.clock import Clock
 from ..engine.content import PLAIN, Framing
 from ..engine.events import EventKind
 from .block import BlockBuilder
+from .content_reader import ContentReader
 from .directory import Directory, reader_offsets
 from .errors import JournalError
 from .files import REAL, Files
@@ -25,7 +26,6 @@ from .heap import Bound, Declared, Head, content_prefix, encode_bound, encode_de
 from .moving import contents_of, moved_record
 from .names import Names
 from .opening import prepare
-from .reader import ContentReader
 from .reclaim import Ledger
 from .record import (
     ATTEMPT_MAX,
@@ -91,7 +91,9 @@ class JournalStatistics:
 class Journal:
     """See the module. `on_durable(lsn)` and `on_failure(error)` may be set; the writer's thread calls them."""
 
-    def __init__(self, directory: Directory, clock: Clock, options: JournalOptions, recovered: Recovered) -> None:
+    def __init__(
+        self, directory: Directory, clock: Clock, options: JournalOptions, recovered: Recovered, *, threaded: bool
+    ) -> None:
         self._directory = directory
         self._files = directory.files
         self._clock = clock
@@ -116,7 +118,9 @@ class Journal:
             interval_ms=options.fsync_interval_ms,
             preallocate_size=options.preallocate_size,
         )
-        self.contents = ContentReader(directory.path, self._files, open_segment=lambda: self.writer.segment)
+        self.contents = ContentReader(
+            directory.path, self._files, open_segment=lambda: self.writer.segment, ahead=threaded
+        )
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -133,13 +137,13 @@ class Journal:
     ) -> "Journal":
         """Lock the directory, recover, cut a torn tail, begin a new segment.
 
-        `threaded=False`: commits happen in `wait` (for tests).
+        `threaded=False`: commits happen in `wait`, and nothing is read ahead (for tests).
         Raises: DirectoryLocked, ForeignDirectory, Damaged (nothing was changed), OSError.
         """
         directory = Directory.open(path, files, new_id=new_id)
         try:
             recovered = prepare(files, path, directory.journal_id)
-            journal = cls(directory, clock, options or JournalOptions(), recovered)
+            journal = cls(directory, clock, options or JournalOptions(), recovered, threaded=threaded)
             journal._begin_ledger(recovered)
             journal._roll()
             if threaded:

@@ -3,15 +3,19 @@
 Source: queues page, section F; rulings 5 and 23.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 
 from ..engine import Broker, Envelope, Message
 from ..engine.content import PLAIN, PropertyFacts, scan_properties
+from .content_reader import ContentRun
 from .journal import Journal
 from .recorder import Recorder
 
 #: Property lists and envelopes that are remembered; bounded whatever was published.
 MEMORY_MAX = 512
+#: Where the property list begins in a blob of the plain framing.
+PROPERTIES_AT = 16
 
 
 class JournalPager:
@@ -32,35 +36,51 @@ class JournalPager:
         )
         return self._memory // (deep + 1)
 
-    def load(self, ids: Sequence[int]) -> list[Message]:
+    def load(self, ids: range) -> list[Message]:
         """See `Pager`. Raises: NotInJournal, Damaged, OSError."""
-        journal, lsn_of = self._journal, self._contents.lsn_of
-        last = lsn_of(ids[-1])
+        journal, contents = self._journal, self._contents
+        last = contents.lsn_of(ids[-1])
         assert last is not None
         if last >= journal.written_lsn:
             journal.commit()
             journal.wait(last + 1)
-        read, names = journal.contents.read_message, journal.names
-        facts_of, envelopes = self._facts, self._envelopes
         messages: list[Message] = []
-        for id_ in ids:
-            lsn = lsn_of(id_)
-            assert lsn is not None, f"message {id_} is in a tail but not in the journal"
-            record, content = read(lsn)
-            blob = content.content
-            end = 4 + int.from_bytes(blob[:4], "big")
-            properties = blob[16:end]
-            facts = facts_of.get(properties)
-            if facts is None:
-                if len(facts_of) >= MEMORY_MAX:
-                    facts_of.clear()
-                facts = facts_of[properties] = scan_properties(properties)
-            key = (record.address_id, content.routing_key, facts)
-            envelope = envelopes.get(key)
-            if envelope is None:
-                if len(envelopes) >= MEMORY_MAX:
-                    envelopes.clear()
-                exchange = names.text(record.address_id)
-                envelope = envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts, PLAIN)
-            messages.append(Message(id_, blob, envelope))
+        for id_, lsn, count in contents.runs(ids):
+            for run in journal.contents.runs(lsn, count):
+                for envelope, blobs in self._alike(run):
+                    messages.extend(map(Message, range(id_, id_ + len(blobs)), blobs, repeat(envelope)))
+                    id_ += len(blobs)
         return messages
+
+    def _alike(self, run: ContentRun) -> Iterator[tuple[Envelope, Sequence[bytes]]]:
+        """Its contents in parts that have the same properties. Raises: Damaged."""
+        length, properties = b"", b""
+        envelope: Envelope | None = None
+        start = 0
+        blobs = run.contents
+        for at, blob in enumerate(blobs):
+            if envelope is not None and blob.startswith(length) and blob.startswith(properties, PROPERTIES_AT):
+                continue
+            if envelope is not None:
+                yield envelope, blobs[start:at]
+            start = at
+            length = blob[:4]
+            properties = blob[PROPERTIES_AT : 4 + int.from_bytes(length, "big")]
+            envelope = self._envelope(run.exchange_id, run.routing_key, properties)
+        assert envelope is not None
+        yield envelope, blobs[start:] if start else blobs
+
+    def _envelope(self, exchange_id: int, routing_key: bytes, properties: bytes) -> Envelope:
+        facts = self._facts.get(properties)
+        if facts is None:
+            if len(self._facts) >= MEMORY_MAX:
+                self._facts.clear()
+            facts = self._facts[properties] = scan_properties(properties)
+        key = (exchange_id, routing_key, facts)
+        envelope = self._envelopes.get(key)
+        if envelope is None:
+            if len(self._envelopes) >= MEMORY_MAX:
+                self._envelopes.clear()
+            exchange = self._journal.names.text(exchange_id)
+            envelope = self._envelopes[key] = Envelope(exchange, routing_key.decode(), facts, PLAIN)
+        return envelope

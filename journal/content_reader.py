@@ -1,0 +1,230 @@
+"""Contents by LSN, for the broker that writes the journal: one by one, or as they stand in a row.
+
+Source: rulings 21; queues page, section F.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from struct import Struct
+from typing import NamedTuple
+
+from .block import HEADER_SIZE, IS_GAP, Block
+from .errors import BadRecord, Damaged, NotInJournal
+from .files import REAL, Files
+from .heap import Content, decode_content
+from .read_ahead import ReadAhead
+from .record import MOVED, PUBLISHED, RECORD, RECORD_SIZE, Record, from_fields
+from .recovered import RecoveredMessage, RecoveredQueue
+from .segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
+
+OPEN_FILES_MAX = 16
+#: What one read of a content asks the system for: about the distance of index entries.
+READ_SIZE = 128 * 1024
+#: The same where it is read ahead: what is left of a read is read once more.
+AHEAD_READ_SIZE = 1024 * 1024
+#: So many records behind the last block it is worth reading on instead of looking up.
+NEAR = 4096
+#: Of a record: where its heap entry is, exchange, octets of heap entry.
+_PLACE = Struct("<24xI4xi20xI4x")
+
+
+class ContentRun(NamedTuple):
+    """Contents that stand one behind the other and have these in common."""
+
+    exchange_id: int
+    routing_key: bytes
+    contents: Sequence[bytes]  # blobs of the engine's plain framing
+
+
+class ContentReader:
+    """Contents by the LSN of their `published` or `moved` record. For one thread at a time.
+
+    `open_segment`: the one that is being written, by the writer's own account (None: what is on the disk is all).
+    `ahead`: whether runs are read ahead by a thread.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files = REAL,
+        *,
+        open_segment: Callable[[], Segment | None] = lambda: None,
+        ahead: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._open_segment = open_segment
+        self._ahead = ahead
+        self._bases: list[int] = []
+        self._handles: OrderedDict[int, tuple[int, Segment]] = OrderedDict()
+        self._segment = 0  # that is being read
+        self._block: Block | None = None  # that was read last
+        self._blocks: Iterator[Block] = iter(())  # those behind it
+
+    def close(self) -> None:
+        """Give all handles back."""
+        self._read_elsewhere()
+        while self._handles:
+            self._files.close(self._handles.popitem()[1][0])
+
+    def forget(self, segment: int) -> None:
+        """A segment is gone."""
+        self._close(segment)
+        if segment in self._bases:
+            self._bases.remove(segment)
+
+    def _close(self, segment: int) -> None:
+        if self._segment == segment:
+            self._read_elsewhere()
+        if segment in self._handles:
+            self._files.close(self._handles.pop(segment)[0])
+
+    def _read_elsewhere(self) -> None:
+        if isinstance(self._blocks, ReadAhead):
+            self._blocks.close()
+        self._block, self._blocks = None, iter(())
+
+    def read(self, lsn: int) -> bytes:
+        """The content (a blob of the engine's plain framing). Raises: NotInJournal, Damaged, OSError."""
+        return self.read_message(lsn)[1].content
+
+    def read_message(self, lsn: int) -> tuple[Record, Content]:
+        """The record and everything in its heap entry. Raises: as `read`."""
+        block, index = self._find(lsn)
+        fields = RECORD.unpack_from(block.data, HEADER_SIZE + RECORD_SIZE * index)
+        self._check_kinds(block, index, 1)
+        try:
+            return from_fields(fields, b""), decode_content(block.heap_of(fields))
+        except BadRecord as error:
+            raise self._damaged(block, error) from error
+
+    def messages(self, queue: RecoveredQueue) -> Iterator[tuple[RecoveredMessage, Record, Content]]:
+        """The messages of a recovered queue with their contents, ids rising, one at a time. Raises: as `read`."""
+        for message in queue.messages():
+            record, content = self.read_message(message.content_lsn)
+            yield message, record, content
+
+    def runs(self, lsn: int, count: int) -> Iterator[ContentRun]:
+        """The contents of `count` records from `lsn` on. Raises: as `read`. 0.5 us a content beside its octets."""
+        while count > 0:
+            block, index = self._find(lsn, ahead=self._ahead)
+            here = min(count, block.header.record_count - index)
+            self._check_kinds(block, index, here)
+            try:
+                yield from _runs_in(block, index, here)
+            except BadRecord as error:
+                raise self._damaged(block, error) from error
+            lsn += here
+            count -= here
+
+    def _check_kinds(self, block: Block, index: int, count: int) -> None:
+        start = HEADER_SIZE + RECORD_SIZE * index
+        kinds = bytes(block.data[start + 28 : start + RECORD_SIZE * count : RECORD_SIZE])
+        if kinds.count(PUBLISHED) + kinds.count(MOVED) != count:
+            raise NotInJournal(f"a record from {block.header.base_lsn + index} on has no content")
+
+    def _damaged(self, block: Block, error: BadRecord) -> Damaged:
+        return Damaged(segment_name(self._segment), block.offset, str(error))
+
+    def _find(self, lsn: int, *, ahead: bool = False) -> tuple[Block, int]:
+        """The block with a record, and the record's index in it. The block read last serves its neighbours."""
+        block = self._block
+        if block is not None:
+            index = lsn - block.header.base_lsn
+            if 0 <= index < block.header.record_count and not block.header.flags & IS_GAP:
+                return block, index
+            if 0 <= index < block.header.record_count + NEAR:
+                found = self._search(lsn)  # reading on in order, as a queue is drained
+                if found is not None:
+                    return found
+        self._read_elsewhere()
+        segment = self._segment_of(lsn)
+        handle, facts = self._opened(segment)
+        base_lsn, offset = facts.block_before(lsn)
+        read_size = AHEAD_READ_SIZE if ahead else READ_SIZE
+        blocks = iter(Scan(self._files, handle, base_lsn, offset=offset, size=facts.size, window_size=read_size))
+        self._segment, self._blocks = segment, ReadAhead(blocks) if ahead else blocks
+        found = self._search(lsn)
+        if found is None:
+            raise NotInJournal(f"record {lsn} is not in the journal")
+        return found
+
+    def _search(self, lsn: int) -> tuple[Block, int] | None:
+        """The block with the record among those that come."""
+        for block in self._blocks:
+            index = lsn - block.header.base_lsn
+            if index < 0:
+                break
+            if index < block.header.record_count and not block.header.flags & IS_GAP:
+                self._block = block
+                return block, index
+        self._read_elsewhere()
+        return None
+
+    def _segment_of(self, lsn: int) -> int:
+        bases = self._bases
+        live = self._open_segment()
+        if live is not None and lsn >= live.base_lsn:
+            return live.base_lsn
+        if not bases or lsn < bases[0] or lsn >= bases[-1]:
+            bases = self._bases = segments_in(self._files, self._directory)
+        at = bisect_right(bases, lsn) - 1
+        if at < 0:
+            raise NotInJournal(f"record {lsn} is not in the journal any more")
+        return bases[at]
+
+    def _opened(self, segment: int) -> tuple[int, Segment]:
+        live = self._open_segment()
+        cached = self._handles.get(segment)
+        if cached is not None and (cached[1].sealed or cached[1] is live):
+            self._handles.move_to_end(segment)
+            return cached
+        if cached is not None:
+            self._close(segment)
+        try:
+            handle = self._files.open(path_of(self._directory, segment))
+        except FileNotFoundError as error:
+            raise NotInJournal(f"segment {segment} is not in the journal any more") from error
+        facts = live if live is not None and live.base_lsn == segment else read_footer(self._files, handle)
+        if facts is None:
+            facts = Segment(segment)
+            for block in Scan(self._files, handle, segment):
+                facts.note(block)
+        self._handles[segment] = (handle, facts)
+        while len(self._handles) > OPEN_FILES_MAX:
+            self._close(next(iter(self._handles)))
+        return handle, facts
+
+
+def _runs_in(block: Block, index: int, count: int) -> Iterator[ContentRun]:
+    """The contents of records of one block. Raises: BadRecord."""
+    start = HEADER_SIZE + RECORD_SIZE * index
+    places = list(_PLACE.iter_unpack(block.data[start : start + RECORD_SIZE * count]))
+    lengths = [length for _, _, length in places]
+    first, end = places[0][0], places[-1][0] + lengths[-1]
+    if end > block.header.heap_size or sum(lengths) != end - first:
+        raise BadRecord("heap entries do not lie one behind the other in the heap")
+    heap = bytes(block.data[block.heap_start + first : block.heap_start + end])
+    if lengths.count(lengths[0]) == count and len({exchange for _, exchange, _ in places}) == 1:
+        content = decode_content(heap[: lengths[0]])  # all of a size, perhaps all from one place: in one sweep
+        size = len(content.content)
+        prefixes, blobs = zip(*Struct(f"{lengths[0] - size}s{size}s").iter_unpack(heap))
+        if prefixes.count(prefixes[0]) == count:
+            yield ContentRun(places[0][1], content.routing_key, blobs)
+            return
+    starts_with = heap.startswith
+    exchange_id, prefix, skip, key = 0, b"", 0, b""
+    contents: list[bytes] = []
+    for offset, exchange, length in places:
+        offset -= first
+        if not contents or exchange != exchange_id or not starts_with(prefix, offset):
+            if contents:
+                yield ContentRun(exchange_id, key, contents)
+            content = decode_content(heap[offset : offset + length])
+            contents = []
+            exchange_id, key = exchange, content.routing_key
+            skip = length - len(content.content)
+            prefix = heap[offset : offset + skip]
+        contents.append(heap[offset + skip : offset + length])
+    yield ContentRun(exchange_id, key, contents)

@@ -1,0 +1,80 @@
+"""Blocks that a thread reads and checks while the broker is busy with those before: reading a file and its CRC need no
+interpreter, and a deep queue is drained in order.
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from threading import Condition, Thread
+
+from .block import Block
+
+#: Octets that may lie ready: what a fast consumer takes in some 10 ms.
+AHEAD_OCTETS = 4 * 1024 * 1024
+
+
+class ReadAhead(Iterator[Block]):
+    """The blocks of `blocks`, which only this object's thread touches from the second one on.
+
+    The first is read by the caller: whoever wants no more pays for no thread. What goes wrong is raised where the block
+    would have come.
+    """
+
+    def __init__(self, blocks: Iterator[Block], ahead_octets: int = AHEAD_OCTETS) -> None:
+        self._blocks = blocks
+        self._ahead_octets = ahead_octets
+        self._changed = Condition()
+        self._ready: deque[Block] = deque()
+        self._octets = 0
+        self._is_first = True
+        self._thread: Thread | None = None
+        self._is_over = False
+        self._error: BaseException | None = None
+
+    def __next__(self) -> Block:
+        if self._is_first:
+            self._is_first = False
+            return next(self._blocks)
+        if self._thread is None and not self._is_over:
+            self._thread = Thread(target=self._read, name="leveret-read-ahead", daemon=True)
+            self._thread.start()
+        with self._changed:
+            while not self._ready and not self._is_over:
+                self._changed.wait()
+            if self._ready:
+                block = self._ready.popleft()
+                was_full = self._octets >= self._ahead_octets
+                self._octets -= block.header.size
+                if was_full and self._octets < self._ahead_octets:
+                    self._changed.notify()
+                return block
+        if self._error is not None:
+            raise self._error
+        raise StopIteration
+
+    def close(self) -> None:
+        """Stop reading; when this returns, nobody touches the file."""
+        with self._changed:
+            self._is_over = True
+            self._ready.clear()
+            self._changed.notify()
+        if self._thread is not None:
+            self._thread.join()
+
+    def _read(self) -> None:
+        error: BaseException | None = None
+        try:
+            for block in self._blocks:
+                with self._changed:
+                    self._ready.append(block)
+                    self._octets += block.header.size
+                    self._changed.notify()
+                    while self._octets >= self._ahead_octets and not self._is_over:
+                        self._changed.wait()
+                    if self._is_over:
+                        return
+        except BaseException as caught:
+            error = caught
+        with self._changed:
+            self._error = error
+            self._is_over = True
+            self._changed.notify()

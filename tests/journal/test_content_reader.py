@@ -1,0 +1,133 @@
+"""Contents in a row: the same as one by one, read ahead by a thread or not, whatever stands between them."""
+
+import threading
+from collections.abc import Iterator
+from itertools import groupby
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.engine.clock import ManualClock
+from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
+from leveret.journal.block import Block, encode_records, read_block
+from leveret.journal.read_ahead import ReadAhead
+from leveret.journal.record import PUBLISHED, Record
+
+from ..support.journal_workload import blob
+from ..support.simulated_files import SimulatedFiles
+
+#: A turn: runs of (routing key, octets of body of each).
+TURNS = st.lists(
+    st.lists(
+        st.tuples(
+            st.sampled_from([b"", b"key", b"another.key"]), st.lists(st.sampled_from([0, 5, 5, 5, 900]), min_size=1)
+        ),
+        min_size=1,
+        max_size=4,
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[tuple[int, int, bytes, bytes]]:
+    """(LSN, exchange id, routing key, blob) of each message; other records stand between the runs."""
+    written = []
+    for number, turn in enumerate(turns):
+        exchange = journal.define(2, 0, f"exchange {number % 2}")
+        for key, sizes in turn:
+            ids = range(journal.next_message_id, journal.next_message_id + len(sizes))
+            blobs = [blob(b"%d" % id_ * size) for id_, size in zip(ids, sizes)]
+            lsn = journal.published(ids, exchange, key, blobs, queue_ids=[7])
+            written += [(lsn + at, exchange, key, one) for at, one in enumerate(blobs)]
+            journal.enqueued(7, ids, lsn, sizes)
+        journal.wait(journal.commit())
+    return written
+
+
+def in_runs(journal: Journal, written: list[tuple[int, int, bytes, bytes]]) -> list[tuple[int, int, bytes, bytes]]:
+    """The same, read by runs of consecutive LSNs."""
+    found = []
+    for _, group in groupby(enumerate(written), lambda item: item[1][0] - item[0]):
+        lsns = [row[0] for _, row in group]
+        lsn = lsns[0]
+        for run in journal.contents.runs(lsn, len(lsns)):
+            for content in run.contents:
+                found.append((lsn, run.exchange_id, run.routing_key, content))
+                lsn += 1
+    return found
+
+
+@given(TURNS)
+def test_runs_are_what_stands_there(turns: list[list[tuple[bytes, list[int]]]]) -> None:
+    """Any mixture of exchanges, keys and sizes, over several segments."""
+    journal = Journal.open(
+        "j", ManualClock(), JournalOptions(segment_size=4000), files=SimulatedFiles(), threaded=False, new_id=bytes(16)
+    )
+    written = write(journal, turns)
+    assert in_runs(journal, written) == written
+    assert [(lsn, journal.read_content(lsn)) for lsn, _, _, _ in written] == [(row[0], row[3]) for row in written]
+    with pytest.raises(NotInJournal, match="no content"):
+        list(journal.contents.runs(written[0][0], 4000))
+    journal.close()
+
+
+def test_reading_ahead(tmp_path: object) -> None:
+    """With the thread, over segments that are reclaimed under its feet, back and forth."""
+    journal = Journal.open(str(tmp_path), ManualClock(), JournalOptions(segment_size=100_000))
+    written = write(journal, [[(b"key", [900] * 40)]] * 60)
+    assert in_runs(journal, written) == written
+    assert in_runs(journal, written[800:900]) == written[800:900]
+    first = in_runs(journal, written[:50])
+    segments = sorted(journal.contents._handles)
+    journal.contents.forget(segments[0])
+    assert first == written[:50] == in_runs(journal, written[:50])
+    runs = journal.contents.runs(written[0][0], 40)
+    next(runs)
+    journal.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "leveret-read-ahead"]
+
+
+def blocks(count: int, *, fails: bool = False) -> Iterator[Block]:
+    """Blocks with a record each, and perhaps an error behind them."""
+    for lsn in range(count):
+        block = read_block(memoryview(encode_records(lsn, 0, [Record(PUBLISHED, 1, heap=bytes(100))])), 0, 0)
+        assert block is not None
+        yield block
+    if fails:
+        raise OSError(5, "a bad disk")
+
+
+@pytest.mark.parametrize("ahead_octets", [1, 500, 1 << 20])
+def test_order_end_and_errors(ahead_octets: int) -> None:
+    """All blocks in order, then the end; an error comes where its block would have."""
+    assert [block.header.base_lsn for block in ReadAhead(blocks(100), ahead_octets)] == list(range(100))
+    reading = ReadAhead(blocks(10, fails=True), ahead_octets)
+    assert [next(reading).header.base_lsn for _ in range(10)] == list(range(10))
+    with pytest.raises(OSError, match="a bad disk"):
+        next(reading)
+
+
+def test_closing_in_the_middle() -> None:
+    """The thread has ended when `close` returns, also when it waits for room."""
+    reading = ReadAhead(blocks(1000), 1)
+    next(reading), next(reading)
+    reading.close()
+    assert not [thread for thread in threading.enumerate() if thread.name == "leveret-read-ahead"]
+    unread = ReadAhead(blocks(3), 1)
+    unread.close()
+
+
+def test_a_heap_that_does_not_fit_its_records() -> None:
+    """A block with a right CRC whose heap entries lie elsewhere: damaged, with segment and offset."""
+    files = SimulatedFiles()
+    journal = Journal.open("j", ManualClock(), files=files, threaded=False, new_id=bytes(16))
+    ((lsn, _, _, _),) = write(journal, [[(b"key", [900])]])
+    block, index = journal.contents._find(lsn)
+    bad = bytearray(block.data)
+    bad[32 + 64 * index + 24] ^= 8
+    journal.contents._block = block._replace(data=memoryview(bad))
+    with pytest.raises(Damaged, match=r"\.log.*heap"):
+        list(journal.contents.runs(lsn, 1))
+    journal.close()
