@@ -215,15 +215,16 @@ class Broker:
             vhost.routes_changed()
 
     def feed(self) -> bool:
-        """Between turns: bring a slice of some deep queue's tail into memory. True: there is more to bring."""
+        """Between turns: bring a slice of some deep queue's tail into memory. True: there is more to do now."""
         if not self.hungry:
             return False
         queue, _ = self.hungry.popitem()
-        if queue.tail is not None and not queue.deleted and len(queue.ready) < deep.HIGH:
+        if deep.is_hungry(queue):
             deep.load(queue)
             self.mark(queue)
-            if queue.tail is not None and len(queue.ready) < deep.HIGH:
+            if deep.is_hungry(queue):
                 self.hungry[queue] = None
+            return True
         return bool(self.hungry)
 
     def more_is_safe(self) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from .events import EventKind
+from .group_id import message_for
 from .message import Envelope, Message
 from .tail import IN_JOURNAL, Tail
 
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 DEEP_MIN = 1000
 #: What a message costs beside its octets.
 OVERHEAD = 200
-#: A deep queue is fed when fewer than this are ready in memory, up to about so many, ...
-LOW, HIGH = 2000, 6000
+#: A deep queue is fed when fewer than this are ready in memory, up to about so many or so many octets, ...
+LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 #: ... in slices of this many messages or octets.
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
 
@@ -58,11 +59,34 @@ def extend_tail(queue: "Queue", tail: Tail, first_id: int, envelope: Envelope, b
 
 
 def feed(queue: "Queue") -> None:
-    """A deep queue is about to hand out: see to it that there is more behind."""
-    if not queue.ready:
-        load(queue)
+    """A deep queue has handed out: see to it that there is more."""
     if queue.tail is not None and len(queue.ready) < LOW:
         queue.broker.hungry[queue] = None
+
+
+def surface(queue: "Queue") -> bool:
+    """Nothing is ready in memory: make the tail's head the head if that takes no reading. Returns whether it did.
+
+    Only such heads can expire: what the journal alone has does not.
+    """
+    tail = queue.tail
+    if tail is None or (message := tail.take_message()) is None:
+        return False
+    queue.ready.append(message)
+    queue.broker.mark(queue)
+    if not len(tail):
+        queue.tail = None
+    return True
+
+
+def is_hungry(queue: "Queue") -> bool:
+    """Whether more of the tail should be in memory: less is ready than consumers may take soon, within its share."""
+    tail, pager = queue.tail, queue.broker.pager
+    if tail is None or queue.deleted:
+        return False
+    assert pager is not None
+    octets = min(HIGH_OCTETS, pager.budget())
+    return len(queue.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
 
 
 def load(queue: "Queue") -> int:
@@ -78,7 +102,10 @@ def load(queue: "Queue") -> int:
             queue.expiring = queue.expiring or bool(part.expires_ns)
             count += 1
         else:
-            queue.ready.extend(pager.load(part))
+            messages = pager.load(part)
+            if any(envelope.facts.is_marked for envelope in {message.envelope for message in messages}):
+                messages = [message_for(queue, one.id, one.blob, one.envelope) for one in messages]
+            queue.ready.extend(messages)
             count += len(part)
     if not len(tail):
         queue.tail = None

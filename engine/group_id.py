@@ -1,10 +1,14 @@
 """Which group a message is of, by its headers. Source: address-settings page 3.4."""
 
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from .content import GROUP_IDS
 from .field_table import Field, FieldTable
 from .message import Envelope, Message
+
+if TYPE_CHECKING:
+    from .queue import Queue
 
 #: A header whose value -1 ends the group behind its message.
 SEQUENCES = ("_AMQ_GROUP_SEQUENCE", "JMSXGroupSeq")
@@ -19,6 +23,17 @@ class GroupedMessage(Message):
         super().__init__(id_, blob, envelope)
         self.group = group
         self.ends = ends
+
+
+def message_for(queue: "Queue", id_: int, blob: bytes, envelope: Envelope) -> Message:
+    """A message for a queue: of its group, where the queue heeds groups."""
+    rules = queue.rules
+    if envelope.facts.is_marked and rules.group_buckets != 0 and rules.last_value_key is None and not queue.keeps:
+        message = grouped(id_, blob, envelope, rules.group_buckets)
+        if message is not None:
+            queue.has_groups()
+            return message
+    return Message(id_, blob, envelope)
 
 
 def grouped(id_: int, blob: bytes, envelope: Envelope, buckets: int) -> GroupedMessage | None:

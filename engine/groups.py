@@ -8,7 +8,7 @@ Source: address-settings page 3.4.
 from collections import deque
 from typing import TYPE_CHECKING
 
-from . import rota
+from . import deep, rota
 from .consumer import Consumer
 from .field_table import Field
 from .group_id import GroupedMessage
@@ -67,6 +67,8 @@ class Groups:
                 consumer.session.deliver_ready(consumer, [message])
         while passed:
             ready.appendleft(passed.pop())
+        if queue.tail is not None:
+            deep.feed(queue)
 
     def _taker(self, queue: "Queue", message: Message) -> Consumer | None:
         """Who may have the message now; a group without a consumer goes to the next in the rota."""

@@ -13,7 +13,7 @@ from . import deep, rota
 from .deaths import EXPIRED, MAXLEN
 from .events import EventKind
 from .expiry import NO_EXPIRY_POLICY
-from .group_id import grouped
+from .group_id import message_for
 from .kept_ready import KeptReady
 from .last_value import LastValueReady
 from .message import Envelope, Message
@@ -38,12 +38,14 @@ def admit(
     rules = queue.rules
     if due_ns is None and _goes_straight_into_the_ring(queue, envelope):
         _admit_to_ring(queue, first_id, envelope, blobs)
+        if queue.expiring:
+            arm(queue)  # the heads are others now
         return []
     ttl_ms = _time_to_live_ms(rules, envelope)
     expires_ns = 0 if ttl_ms is None else queue.broker.clock.monotonic_ns() + ttl_ms * MS
     refused: list[int] = []
     for offset, blob in enumerate(blobs):
-        message = _new_message(queue, first_id + offset, blob, envelope)
+        message = message_for(queue, first_id + offset, blob, envelope)
         message.expires_ns = expires_ns
         if rules.has_size_limit and is_full(queue):
             if rules.address_full_policy == FAIL:
@@ -53,7 +55,7 @@ def admit(
             rules.has_limit
             and rules.overflow != DROP_HEAD
             and _would_overflow(queue, message)
-            and (queue.ready or not rota.has_waiting(queue))
+            and (queue.has_ready or not rota.has_waiting(queue))
         ):
             refused.append(offset)
             if rules.overflow == REJECT_PUBLISH_DLX:
@@ -92,16 +94,6 @@ def _time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
     if rules.message_ttl_ms is None:
         return ttl_ms
     return rules.message_ttl_ms if ttl_ms is None else min(ttl_ms, rules.message_ttl_ms)
-
-
-def _new_message(queue: "Queue", id_: int, blob: bytes, envelope: Envelope) -> Message:
-    rules = queue.rules
-    if envelope.facts.is_marked and rules.group_buckets != 0 and rules.last_value_key is None and not queue.keeps:
-        message = grouped(id_, blob, envelope, rules.group_buckets)
-        if message is not None:
-            queue.has_groups()
-            return message
-    return Message(id_, blob, envelope)
 
 
 def _append(queue: "Queue", message: Message) -> None:
@@ -220,7 +212,7 @@ def expire(queue: "Queue") -> None:
     levels: Sequence[deque[Message] | KeptReady] = ready.heads() if isinstance(ready, LeveledReady) else [ready]
     gone: list[Message] = []
     for level in levels:
-        while level and 0 < level[0].expires_ns <= now_ns:
+        while (level or deep.surface(queue)) and 0 < level[0].expires_ns <= now_ns:
             message = level.popleft()
             if isinstance(ready, LeveledReady):
                 ready.took_head(message)
@@ -233,7 +225,7 @@ def arm(queue: "Queue") -> None:
     """See to it that the next head to expire is looked at in time."""
     ready = queue.ready
     levels: Sequence[deque[Message] | KeptReady]
-    levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready else []
+    levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready or deep.surface(queue) else []
     due_ns = min((level[0].expires_ns for level in levels if level[0].expires_ns), default=0)
     deadline = queue.expiry_deadline
     if deadline is not None and deadline.action is not None:

@@ -18,7 +18,6 @@ from .arguments import queue_type_of
 from .consumer import Consumer
 from .deadlines import Deadline
 from .deaths import EXPIRED, MAXLEN
-from .deep import DEEP_MIN
 from .events import Counters, EventKind
 from .field_table import FieldTable
 from .groups import Groups
@@ -123,7 +122,7 @@ class Queue:
         self.rules = rules
         self.ready = self._empty_ready()
         self.tail: Tail | None = None  # behind what is ready, of a deep queue
-        self.measure_at = DEEP_MIN  # when so many are ready, look at their size
+        self.measure_at = deep.DEEP_MIN  # when so many are ready, look at their size
         self.groups: Groups | None = None  # from the first message of a group on
         self.takes_plainly = not self.rules.concerns_arrival  # arrivals meet no rule
         self.octets = self._counted(())  # of all messages here
@@ -185,6 +184,11 @@ class Queue:
     def ready_count(self) -> int:
         """How many are ready, wherever they are."""
         return len(self.ready) if self.tail is None else len(self.ready) + len(self.tail)
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether any is ready, wherever it is."""
+        return bool(self.ready) or self.tail is not None
 
     def _empty_ready(self) -> Ready:
         rules = self.rules
@@ -383,12 +387,12 @@ class Queue:
 
     def dispatch(self) -> None:
         """Hand out ready messages while a consumer has credit. O(delivered)."""
+        ready = self.ready
+        if self.tail is not None and not ready:
+            deep.load(self)
         if self.groups is not None:
             self.groups.dispatch(self)
             return
-        if self.tail is not None:
-            deep.feed(self)
-        ready = self.ready
         while ready:
             if self.expiring:
                 expire(self)
@@ -407,16 +411,21 @@ class Queue:
                 block = [ready.popleft() for _ in range(share * width)]
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])
+        if self.tail is not None:
+            deep.feed(self)
         if self.expiring:
             arm(self)
 
     def pop(self) -> Message | None:
         """The next message for a get, or None."""
         self.touch()
-        if self.expiring:
-            expire(self)
-        if self.tail is not None and not self.ready:
-            deep.load(self)
+        while True:
+            if self.tail is not None and not self.ready:
+                deep.load(self)
+            if self.expiring:
+                expire(self)
+            if self.ready or self.tail is None:
+                break
         message = self.ready.popleft() if self.ready else None
         if self.expiring:
             arm(self)

@@ -6,6 +6,7 @@ Order of checks: attempts, nobody there to purge for, ring, delay, insertion (pa
 
 from typing import TYPE_CHECKING
 
+from . import deep
 from .arguments import QUORUM
 from .deaths import DELIVERY_COUNT, DELIVERY_LIMIT, EXPIRED
 from .events import EventKind
@@ -143,9 +144,13 @@ def trim_ring(queue: "Queue", inserted: int) -> None:
     ring_size = queue.rules.ring_size
     assert ring_size is not None
     ready = queue.ready
-    excess = min(inserted, queue.ready_count - ring_size, len(ready))
-    if excess > 0:
-        evict(queue, [ready.popleft() for _ in range(excess)])
+    excess = min(inserted, queue.ready_count - ring_size)
+    while excess > 0 and queue.has_ready:
+        if not ready:
+            deep.load(queue)
+        gone = [ready.popleft() for _ in range(min(excess, len(ready)))]
+        evict(queue, gone)
+        excess -= len(gone)
 
 
 def evict(queue: "Queue", messages: list[Message]) -> None:

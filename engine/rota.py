@@ -45,7 +45,7 @@ def join(queue: "Queue", consumer: Consumer) -> None:
         queue.groups.consumer_joined(queue)
     if rules.purge_on_no_consumers and len(consumers) == 1:
         queue.vhost.routes_changed()  # it takes messages from now on
-    if queue.ready:
+    if queue.has_ready:
         broker.mark(queue)
 
 
@@ -84,7 +84,7 @@ def _activate_next(queue: "Queue") -> None:
     following = max(consumers, key=lambda one: one.priority)
     consumers.remove(following)
     consumers.insert(0, following)
-    if queue.ready:
+    if queue.has_ready:
         queue.broker.mark(queue)
 
 
@@ -178,5 +178,5 @@ def _start(queue: "Queue") -> None:
     queue.broker.deadlines.cancel(queue.start_deadline)
     queue.start_deadline = None
     queue.held = False
-    if queue.ready and not queue.deleted:
+    if queue.has_ready and not queue.deleted:
         queue.broker.mark(queue)

@@ -228,7 +228,7 @@ class Session:
     def mark_queues(self) -> None:
         """Look again, at the end of the turn, at all queues that this session consumes from."""
         for consumer in self.consumers.values():
-            if consumer.queue.ready:
+            if consumer.queue.has_ready:
                 self.client.broker.mark(consumer.queue)
 
     def deliver_new(
@@ -410,7 +410,7 @@ class Session:
             self.unacked_by_consumers -= count
         if self.prefetch_total:
             self.mark_queues()
-        elif queue.ready:
+        elif queue.ready or queue.tail is not None:
             queue.broker.mark(queue)
 
     # -- transactions -----------------------------------------------------------------------------------------------

@@ -75,6 +75,15 @@ class Tail:
         self._items.append(message)
         self._count += 1
 
+    def take_message(self) -> Message | None:
+        """The message at its head, if memory has it."""
+        if not self._items or not isinstance(self._items[0], Message):
+            return None
+        self._count -= 1
+        item = self._items.popleft()
+        assert isinstance(item, Message)
+        return item
+
     def take(self, count: int, octets: int) -> list[range | Message]:
         """From the head, up to so many messages and octets of body (at least one): ids, or messages."""
         taken: list[range | Message] = []
@@ -99,9 +108,17 @@ class Tail:
                 self._items.popleft()
         return taken
 
+    def typical_size(self, count: int = 1000) -> int:
+        """Octets of body of the messages that come next, on the average."""
+        item = self._items[0] if self._items else None
+        if not isinstance(item, PagedRun):
+            return 0 if item is None else len(item.blob)
+        sizes = item.sizes[item.start : item.start + count]
+        return sum(sizes) // len(sizes)
+
     @property
     def first_id(self) -> int:
-        """Of the message at its head."""
+        """Of the message at its head; there must be one."""
         item = self._items[0]
         return item.id if isinstance(item, Message) else item.first + item.start
 

@@ -102,7 +102,7 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> None:
         alive.extend(message.id for message in queue.messages())
         if not queue.keeps:
             alive.extend(message.id for message in broker.unacked_of(queue))
-        if queue.tail is not None:
+        if queue.tail is not None and len(queue.tail):
             tails += len(queue.tail)
             alive.append(queue.tail.first_id)
     recorder.contents.forget_before(min(alive, default=broker.next_id))

@@ -54,11 +54,11 @@ class Ledger:
             self._last_id = last
 
     def enqueued(self, ids: Sequence[int], content_lsn: int) -> None:
-        """Messages of one segment into one queue."""
+        """Messages of one segment into one queue; ids rising."""
         row = self.rows[bisect_right(self._bases, content_lsn) - 1]
         row.live += len(ids)
         row.entered += len(ids)
-        if len(self.rows) > 1 and not (self._row_of_id(min(ids)) is row is self._row_of_id(max(ids))):
+        if len(self.rows) > 1 and not (self._row_of_id(ids[0]) is row is self._row_of_id(ids[-1])):
             for id_ in ids:
                 if self._row_of_id(id_) is not row:
                     self._strays.setdefault(id_, []).append(row)
@@ -96,20 +96,20 @@ class Ledger:
     # -- start --------------------------------------------------------------------------------------------------------
 
     def recovered(self, last_id: int, queue: RecoveredQueue) -> None:
-        """Count what a recovered queue holds. The segments must have begun. O(messages)."""
+        """Count what a recovered queue holds. The segments must have begun. O(runs), but for ids that are astray."""
         self._last_id = max(self._last_id, last_id)
-        ids, lsns, _, _ = queue.columns()
-        start = 0
-        while start < len(ids):
-            # Contents of neighbours are neighbours: count stretches that stay in one segment.
-            at = bisect_right(self._bases, lsns[start]) - 1
-            low = self._bases[at]
-            high = self._bases[at + 1] if at + 1 < len(self._bases) else 1 << 63
-            end = start + 1
-            while end < len(ids) and low <= lsns[end] < high:
-                end += 1
-            self.enqueued(ids[start:end], lsns[start])
-            start = end
+        ids = queue.columns()[0]
+        # Contents of neighbours are neighbours: count what stays in one segment together.
+        row_at, start, first_lsn, end = -1, 0, 0, 0
+        for position, _, lsn, count in queue.runs():
+            at = bisect_right(self._bases, lsn) - 1
+            if at != row_at:
+                if position > start:
+                    self.enqueued(ids[start:position], first_lsn)
+                row_at, start, first_lsn = at, position, lsn
+            end = position + count
+        if end > start:
+            self.enqueued(ids[start:end], first_lsn)
 
     def set_first_ids(self, firsts: Sequence[int]) -> None:
         """The first id published in each recovered segment (0: none was)."""

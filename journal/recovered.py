@@ -6,10 +6,14 @@ transaction, a dead letter of an older id) go to a dictionary until the next com
 
 from array import array
 from bisect import bisect_left, bisect_right
+from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import chain, pairwise
 from typing import NamedTuple
 
 COMPACT_MIN = 4096
+#: Ids, LSNs of contents, octets of bodies, expiries (None: nothing expires).
+Columns = tuple["array[int]", "array[int]", "array[int]", "array[int] | None"]
 
 
 class MessageState(NamedTuple):
@@ -42,12 +46,26 @@ class RecoveredMessage(NamedTuple):
 class RecoveredQueue:
     """The messages of one queue, by id."""
 
-    __slots__ = ("_expires", "_gone", "_gone_count", "_head", "_ids", "_late", "_lsns", "_sizes", "states")
+    __slots__ = (
+        "_expires",
+        "_gone",
+        "_gone_count",
+        "_head",
+        "_ids",
+        "_late",
+        "_lsns",
+        "_moved",
+        "_sizes",
+        "_starts",
+        "states",
+    )
 
     def __init__(self) -> None:
         self._ids = array("q")
         self._lsns = array("q")
         self._sizes = array("I")
+        self._starts = array("q")  # where a run begins: ids and LSNs rise by one within it
+        self._moved: set[int] = set()  # where the LSN is another than its run says
         self._expires: array[int] | None = None  # only when some message has one
         self._gone = bytearray()
         self._gone_count = 0
@@ -66,6 +84,7 @@ class RecoveredQueue:
         if not ids or id_ > ids[-1]:
             if expires_ms and self._expires is None:
                 self._expires = array("q", bytes(8 * len(ids)))
+            self._begin_run(id_, content_lsn)
             ids.append(id_)
             self._lsns.append(content_lsn)
             self._sizes.append(size)
@@ -77,7 +96,8 @@ class RecoveredQueue:
         if at is None or self._gone[at]:
             self._late[id_] = (content_lsn, size, expires_ms)
             return
-        self._lsns[at], self._sizes[at] = content_lsn, size
+        self._place(at, content_lsn)
+        self._sizes[at] = size
         if expires_ms and self._expires is None:
             self._expires = array("q", bytes(8 * len(ids)))
         if self._expires is not None:
@@ -92,12 +112,24 @@ class RecoveredQueue:
         if expires is not None and self._expires is None:
             self._expires = array("q", bytes(8 * len(self._ids)))
         count = len(ids)
+        self._begin_run(ids[0], content_lsn)
         self._ids.extend(ids)
         self._lsns.extend(range(content_lsn, content_lsn + count))
         self._sizes.extend(sizes)
         self._gone.extend(bytes(count))
         if self._expires is not None:
             self._expires.extend(expires if expires is not None else bytes(count))
+
+    def _begin_run(self, id_: int, content_lsn: int) -> None:
+        """Before something is appended: note it unless it goes on where the last ended."""
+        at = len(self._ids)
+        if not (at and id_ == self._ids[-1] + 1 and content_lsn == self._lsns[-1] + 1):
+            self._starts.append(at)
+
+    def _place(self, at: int, content_lsn: int) -> None:
+        if self._lsns[at] != content_lsn:
+            self._lsns[at] = content_lsn
+            self._moved.add(at)
 
     def remove(self, id_: int) -> bool:
         """Settled. False: it was not there."""
@@ -136,7 +168,7 @@ class RecoveredQueue:
         at = self._find(id_)
         if at is None or self._gone[at]:
             return False
-        self._lsns[at] = content_lsn
+        self._place(at, content_lsn)
         return True
 
     def change(self, id_: int, state: MessageState) -> None:
@@ -161,17 +193,45 @@ class RecoveredQueue:
         return at if at < len(ids) and ids[at] == id_ else None
 
     def _compact(self) -> None:
-        """Leave out what is gone, put the late ones in their places."""
-        rows = sorted(self._rows()) if self._late else self._rows()
-        ids, lsns, sizes, expires = array("q"), array("q"), array("I"), array("q")
-        for id_, lsn, size, expires_ms in rows:
-            ids.append(id_)
-            lsns.append(lsn)
-            sizes.append(size)
-            expires.append(expires_ms)
-        self._ids, self._lsns, self._sizes = ids, lsns, sizes
-        self._expires = expires if any(expires) else None
-        self._gone, self._gone_count, self._head, self._late = bytearray(len(ids)), 0, 0, {}
+        """Leave out what is gone, put the late ones in their places. O(what is there), cheap where little is gone."""
+        old, late = self._columns(), deque(sorted(self._late.items()))
+        moved, starts = sorted(self._moved), self._starts
+        kept = _stretches(self._gone, self._head)
+        self._ids, self._lsns, self._sizes, self._starts = array("q"), array("q"), array("I"), array("q")
+        self._expires = None if old[3] is None else array("q")
+        self._moved = set()
+        self._late, self._gone, self._gone_count, self._head = {}, bytearray(), 0, 0
+        for start, end in kept:
+            while late and late[0][0] < old[0][start]:
+                self._append_late(late.popleft())
+            if late and late[0][0] < old[0][end - 1]:
+                for at in range(start, end):
+                    while late and late[0][0] < old[0][at]:
+                        self._append_late(late.popleft())
+                    self.add(old[0][at], old[1][at], old[2][at], 0 if old[3] is None else old[3][at])
+            else:
+                self._append_stretch(old, start, end, starts, moved)
+        for one in late:
+            self._append_late(one)
+
+    def _append_late(self, late: tuple[int, tuple[int, int, int]]) -> None:
+        self.add(late[0], *late[1])
+
+    def _append_stretch(self, old: Columns, start: int, end: int, starts: "array[int]", moved: list[int]) -> None:
+        """A part of other columns, as it is."""
+        ids, lsns, sizes, expires = old
+        base = len(self._ids)
+        self._begin_run(ids[start], lsns[start])
+        inner = starts[bisect_right(starts, start) : bisect_left(starts, end)]
+        self._starts.extend(array("q", (base + at - start for at in inner)))
+        if moved:
+            self._moved.update(base + at - start for at in moved[bisect_left(moved, start) : bisect_left(moved, end)])
+        self._ids.extend(ids[start:end])
+        self._lsns.extend(lsns[start:end])
+        self._sizes.extend(sizes[start:end])
+        self._gone.extend(bytes(end - start))
+        if self._expires is not None:  # a late one may have brought it in
+            self._expires.extend(bytes(end - start) if expires is None else expires[start:end])
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -194,16 +254,39 @@ class RecoveredQueue:
         """The ids, rising."""
         return self.columns()[0]
 
-    def columns(self) -> tuple["array[int]", "array[int]", "array[int]", "array[int] | None"]:
+    def columns(self) -> Columns:
         """Ids (rising), LSNs of contents, octets of bodies, expiries in wall ms (None: nothing expires).
 
         They are the queue's own: read them, don't keep them.
         """
         if self._late or self._gone_count:
             self._compact()
+        return self._columns()
+
+    def _columns(self) -> Columns:
         return self._ids, self._lsns, self._sizes, self._expires
+
+    def runs(self) -> Iterator[tuple[int, int, int, int]]:
+        """(position in the columns, first id, LSN of its content, how many) of messages whose ids and LSNs rise by
+        one, in order; a run may be told in parts. O(runs)."""
+        ids, lsns, _, _ = self.columns()
+        moved = self._moved
+        starts = sorted({*self._starts, *moved, *(at + 1 for at in moved)}) if moved else self._starts
+        for start, end in pairwise(chain(starts, (len(ids),))):
+            if start < end:
+                yield start, ids[start], lsns[start], end - start
 
     @property
     def size_bytes(self) -> int:
         """Octets of all bodies. O(n)."""
         return sum(row[2] for row in self._rows())
+
+
+def _stretches(gone: bytearray, start: int) -> Iterator[tuple[int, int]]:
+    """(start, end) of what is not gone, in order."""
+    while (start := gone.find(0, start)) >= 0:
+        end = gone.find(1, start)
+        if end < 0:
+            end = len(gone)
+        yield start, end
+        start = end

@@ -6,6 +6,7 @@ from heapq import merge
 from ..engine import Broker, Envelope, Message, Queue, deep
 from ..engine.content import PLAIN, scan_properties
 from ..engine.field_table import FieldTable, decode_table
+from ..engine.group_id import message_for
 from ..engine.limits import MS, trim
 from ..engine.returns import tell_count, trim_ring
 from ..engine.tail import Tail
@@ -63,11 +64,11 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.next_id = max(broker.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
     count = 0
-    envelopes: dict[tuple[int, bytes, object], Envelope] = {}
+    filling = _Filling(broker, journal)
     for id_, queue in queues:
         messages = found.queues.get(id_)
         if messages is not None:
-            count += _fill(broker, journal, queue, messages, envelopes)
+            count += filling.fill(queue, messages)
     found.queues.clear()
     broker.listeners.append(recorder)
     broker.durability = recorder
@@ -79,115 +80,88 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
 
 def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
     """Where contents are, in order of ids."""
-    columns = [zip(*queue.columns()[:2]) for queue in queues]
+    runs = [((first, lsn, count) for _, first, lsn, count in queue.runs()) for queue in queues]
     add = recorder.contents.add
-    last = 0
-    for id_, lsn in columns[0] if len(columns) == 1 else merge(*columns):
-        if id_ != last:
-            add(id_, 1, lsn)
-            last = id_
+    next_id = 0
+    for first, lsn, count in runs[0] if len(runs) == 1 else merge(*runs):
+        known = max(next_id - first, 0)  # by a run of another queue
+        if known < count:
+            add(first + known, count - known, lsn + known)
+            next_id = first + count
 
 
-def _fill(
-    broker: Broker,
-    journal: Journal,
-    queue: Queue,
-    recovered: RecoveredQueue,
-    envelopes: dict[tuple[int, bytes, object], Envelope],
-) -> int:
-    """Put a queue's messages back where they were; of many only the first ones into memory. Returns how many."""
-    clock = broker.clock
-    now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
-    count = len(recovered)
-    budget = broker.pager.budget() if broker.pager is not None and deep.may_have_tail(queue) else None
-    for at, one in enumerate(recovered.messages()):
-        message = _message(journal, one, envelopes)
+class _Filling:
+    """Puts messages back into queues. `memory`: octets that those which could stay in the journal may take."""
+
+    def __init__(self, broker: Broker, journal: Journal) -> None:
+        self._journal = journal
+        self._now_ns, self._wall_ms = broker.clock.monotonic_ns(), broker.clock.wall_ms()
+        self._envelopes: dict[tuple[int, bytes, object], Envelope] = {}
+        self._memory = broker.pager.budget() // 2 if broker.pager is not None else 0
+        self._pages = broker.pager is not None
+
+    def fill(self, queue: Queue, recovered: RecoveredQueue) -> int:
+        """Messages back where they were; of many only the first ones into memory. Returns how many."""
+        count = len(recovered)
+        if self._pages and deep.may_have_tail(queue):
+            self._fill_tail(queue, recovered)
+            if self._memory > 0:
+                deep.load(queue)
+                self._memory -= sum(len(message.blob) + deep.OVERHEAD for message in queue.ready)
+        else:
+            for one in recovered.messages():
+                message = self._restored(queue, one)
+                if message is not None:
+                    queue.ready.append(message)
+        queue.counters.enqueued += count
+        return count
+
+    def _fill_tail(self, queue: Queue, recovered: RecoveredQueue) -> None:
+        """By place only, but for messages that something happened to."""
+        ids, _, sizes, expires = recovered.columns()
+        special = set(recovered.states)
+        if expires is not None:
+            special |= {id_ for id_, expires_ms in zip(ids, expires) if expires_ms}
+        tail = Tail()
+        if not special:
+            for start, first, _, count in recovered.runs():
+                tail.extend(first, sizes[start : start + count])
+        else:
+            for one in recovered.messages():
+                if one.id not in special:
+                    tail.extend(one.id, (one.size,))
+                elif (message := self._restored(queue, one)) is not None:
+                    tail.append(message)
+        if len(tail):
+            queue.tail = tail
+
+    def _restored(self, queue: Queue, one: RecoveredMessage) -> Message | None:
+        """A message as it was; None: it waits for its time, where it belongs."""
+        message = self._message(queue, one)
         if one.expires_ms:
-            message.expires_ns = max(1, now_ns + (one.expires_ms - wall_ms) * MS)
+            message.expires_ns = max(1, self._now_ns + (one.expires_ms - self._wall_ms) * MS)
             queue.expiring = True
         message.deliveries = attempts = one.state.deliveries - one.state.uncounted  # redelivered: tried before (5.7)
         if queue.octets is not None:
             queue.octets += len(message.blob)
         if attempts > 0 and queue.rules.counts_deliveries:
             tell_count(queue, message, attempts)
-        if one.state.due_ms > wall_ms:
-            queue.scheduled.add(now_ns + (one.state.due_ms - wall_ms) * MS, message)
-        else:
-            queue.ready.append(message)
-        if budget is not None:
-            budget -= len(message.blob) + deep.OVERHEAD
-            if budget < 0 and at >= deep.DEEP_MIN and at + 1 < count:
-                _fill_tail(journal, queue, recovered, at + 1, envelopes, now_ns, wall_ms)
-                break
-    queue.counters.enqueued += count
-    return count
+        if one.state.due_ms > self._wall_ms:
+            queue.scheduled.add(self._now_ns + (one.state.due_ms - self._wall_ms) * MS, message)
+            return None
+        return message
 
-
-def _fill_tail(
-    journal: Journal,
-    queue: Queue,
-    recovered: RecoveredQueue,
-    start: int,
-    envelopes: dict[tuple[int, bytes, object], Envelope],
-    now_ns: int,
-    wall_ms: int,
-) -> None:
-    """What is behind the memory's share: by place only, but for messages that something happened to."""
-    tail = queue.tail = Tail()
-    ids, _, sizes, expires = recovered.columns()
-    special = set(recovered.states)
-    if expires is not None:
-        special |= {id_ for id_, expires_ms in zip(ids, expires) if expires_ms}
-    at, end = start, len(ids)
-    while at < end:
-        stop = min(at + 4096, end)
-        part = ids[at:stop]
-        if part[-1] - part[0] == len(part) - 1 and (not special or special.isdisjoint(part)):
-            tail.extend(part[0], sizes[at:stop])
-        else:
-            for offset, id_ in enumerate(part, at):
-                if id_ not in special:
-                    tail.extend(id_, sizes[offset : offset + 1])
-        at = stop
-    if special:
-        _fill_special(journal, queue, tail, recovered, set(ids[start:]) & special, envelopes, now_ns, wall_ms)
-
-
-def _fill_special(
-    journal: Journal,
-    queue: Queue,
-    tail: Tail,
-    recovered: RecoveredQueue,
-    special: set[int],
-    envelopes: dict[tuple[int, bytes, object], Envelope],
-    now_ns: int,
-    wall_ms: int,
-) -> None:
-    """Messages behind the memory's share that expire, wait, or were delivered before: into memory all the same."""
-    for one in recovered.messages():
-        if one.id not in special:
-            continue
-        message = _message(journal, one, envelopes)
-        if one.expires_ms:
-            message.expires_ns = max(1, now_ns + (one.expires_ms - wall_ms) * MS)
-            queue.expiring = True
-        message.deliveries = one.state.deliveries - one.state.uncounted
-        if one.state.due_ms > wall_ms:
-            queue.scheduled.add(now_ns + (one.state.due_ms - wall_ms) * MS, message)
-        else:
-            queue.ready.append(message)
-
-
-def _message(journal: Journal, one: RecoveredMessage, envelopes: dict[tuple[int, bytes, object], Envelope]) -> Message:
-    record, content = journal.contents.read_message(one.content_lsn)
-    header, _ = PLAIN.split(content.content)
-    facts = scan_properties(header[12:])
-    key = (record.address_id, content.routing_key, facts)
-    envelope = envelopes.get(key)
-    if envelope is None:
-        exchange = journal.names.text(record.address_id)
-        envelope = envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts)
-    return Message(one.id, content.content, envelope)
+    def _message(self, queue: Queue, one: RecoveredMessage) -> Message:
+        journal = self._journal
+        record, content = journal.contents.read_message(one.content_lsn)
+        header, _ = PLAIN.split(content.content)
+        facts = scan_properties(header[12:])
+        key = (record.address_id, content.routing_key, facts)
+        envelope = self._envelopes.get(key)
+        if envelope is None:
+            exchange = journal.names.text(record.address_id)
+            envelope = self._envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts)
+        return message_for(queue, one.id, content.content, envelope)
 
 
 def _settle_in(queue: Queue) -> None:

@@ -36,7 +36,8 @@ def life(directory: Path, seed: int, lines_max: int) -> list[str]:
                 break
     finally:
         process.kill()
-        rest, errors = process.communicate()
+        rest, errors = process.stdout.read(), process.stderr.read()  # communicate() would pass over what is buffered
+        process.wait()
     assert not errors, errors
     return [line.strip() for line in [*lines, *rest.splitlines(keepends=True)] if line.endswith("\n")]
 

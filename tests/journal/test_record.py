@@ -288,14 +288,20 @@ def test_snapshots_come_back(drawn: list[RecoveredMessage]) -> None:
     assert list(queue.messages()) == drawn
 
 
-@given(st.lists(st.tuples(st.sampled_from(["add", "remove", "move", "range", "read"]), st.integers(0, 12))))
-def test_a_queue_in_columns_is_a_dictionary(steps: list[tuple[str, int]]) -> None:
-    """Adds in any order, removals, moves, ranges."""
+STEPS = st.sampled_from(["add", "extend", "remove", "move", "range", "read"])
+
+
+@given(st.lists(st.tuples(STEPS, st.integers(0, 30))), st.sampled_from([0, 9]))
+def test_a_queue_in_columns_is_a_dictionary(steps: list[tuple[str, int]], expires_ms: int) -> None:
+    """Adds in any order, one by one and many, removals, moves, ranges."""
     queue, model = RecoveredQueue(), dict[int, int]()
     for lsn, (what, id_) in enumerate(steps, 1):
         if what == "add":
-            queue.add(id_, lsn, 1, 0)
+            queue.add(id_, lsn, 1, expires_ms)
             model[id_] = lsn
+        elif what == "extend":
+            queue.extend(range(id_, id_ + 5), 100 + id_, [1] * 5, None)
+            model |= {other: 100 + other for other in range(id_, id_ + 5)}
         elif what == "remove":
             assert queue.remove(id_) == (model.pop(id_, None) is not None)
         elif what == "move":
@@ -310,6 +316,8 @@ def test_a_queue_in_columns_is_a_dictionary(steps: list[tuple[str, int]]) -> Non
         assert len(queue) == len(model)
         assert all(other in queue for other in model)
     assert {message.id: message.content_lsn for message in queue.messages()} == model
+    told = [(first + at, lsn + at) for _, first, lsn, count in queue.runs() for at in range(count)]
+    assert told == sorted(model.items())
 
 
 def test_the_format_needs_no_event_loop() -> None:

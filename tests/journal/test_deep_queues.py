@@ -1,0 +1,334 @@
+"""Deep or not makes no difference: two brokers do the same, one pages everything it can to its journal.
+
+Compared after each step: what each consumer and get received, in order, with its redelivered flag and death headers;
+how much is ready, unacknowledged and waiting; all counters.
+"""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, deep
+from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine.field_table import Field, FieldTable
+from leveret.engine.session import NACKED
+from leveret.journal import Journal, JournalOptions
+from leveret.journal.checkpoint import checkpoint
+from leveret.journal.pager import JournalPager
+from leveret.journal.recorder import Recorder
+from leveret.journal.restore import restore
+from leveret.settings import SettingsRepository, entry
+
+USER = User("guest")
+MS = 1_000_000
+
+ARGUMENTS = st.sampled_from(
+    [
+        *[FieldTable()] * 8,
+        {"x-message-ttl": Field("l", 900)},
+        {"x-max-length": Field("l", 6)},
+        {"x-max-priority": Field("l", 3)},
+        {"x-single-active-consumer": Field("t", True)},
+    ]
+)
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "redelivery_delay_ms": st.sampled_from([0, 100, 5000]),
+        "max_delivery_attempts": st.sampled_from([-1, 2, 5]),
+        "dead_letter_address": st.sampled_from(["", "dead"]),
+    },
+)
+SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small() -> Iterator[None]:
+    """Three messages are deep, and come back in pairs."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"DEEP_MIN": 3, "LOW": 2, "HIGH": 4, "SLICE": 2}.items():
+            patch.setattr(deep, name, value)
+        yield
+
+
+class World:
+    """One of the brokers, with three sessions of one client; the last one only gets."""
+
+    def __init__(
+        self, arguments: FieldTable, said: dict[str, Any], *, is_deep: bool, files: SimulatedFiles | None = None
+    ) -> None:
+        self.files = files or SimulatedFiles()
+        self.clock = ManualClock()
+        self.broker = Broker(self.clock, settings=SettingsRepository([entry("q", **said)]))
+        self.journal = Journal.open(
+            "j", self.clock, JournalOptions(segment_size=3000), files=self.files, threaded=False, new_id=bytes(16)
+        )
+        self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
+        if is_deep:
+            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, 0)
+        restore(self.broker, self.journal, self.recorder)
+        self.seen: dict[str, list[tuple[bool, Any]]] = {}
+        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.sessions: list[Session] = []
+        vhost = self.client.vhost
+        self.queue = vhost.declare_queue("q", client=self.client, durable=True, arguments=arguments)
+        for _ in range(3):
+            self.sessions.append(self.client.open_session())
+        vhost.declare_exchange("e", "topic", durable=True)
+        vhost.declare_queue("dead", client=self.client, durable=True)
+        vhost.bind_queue("q", "e", "q.#", {})
+        vhost.bind_queue("dead", "e", "dead.#", {})
+        self.end_turn()
+
+    def flush(self) -> None:
+        for effect in self.client.take_outbox():
+            if isinstance(effect, Delivered):
+                consumer: Any = effect.consumer
+                list_ = self.seen.setdefault(consumer.tag, [])
+                list_ += [(effect.redelivered, self.content(effect.envelope, blob)) for blob in effect.blobs]
+        self.client.drained()
+
+    @staticmethod
+    def content(envelope: Envelope, blob: bytes) -> Any:
+        return PLAIN.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key
+
+    def end_turn(self) -> None:
+        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
+            self.journal.commit()
+        self.journal.commit()
+        assert self.journal.wait(self.journal.next_lsn)
+        self.broker.more_is_safe()
+
+    def publish(self, sizes: list[int], properties: dict[str, Any], number: int) -> None:
+        bodies = [b"%d.%d" % (number, index) + bytes(size) for index, size in enumerate(sizes)]
+        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        route = self.client.vhost.route("e", "q.x", USER)
+        self.sessions[2].publish(route, Envelope("e", "q.x", facts), blobs, mandatory=False)
+
+    def advance(self, ms: int) -> None:
+        until = self.clock.monotonic_ns() + ms * MS
+        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
+            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
+            self.broker.advance()
+            self.end_turn()
+        self.clock.advance_ns(until - self.clock.monotonic_ns())
+
+    def facts(self) -> object:
+        statistics = [queue.statistics() for queue in self.client.vhost.queues.values()]
+        return statistics, self.seen, [len(session.unacked) for session in self.sessions]
+
+
+class DepthMachine(RuleBasedStateMachine):
+    """Everything is done in both worlds."""
+
+    @initialize(
+        arguments=ARGUMENTS,
+        said=SETTINGS,
+        runs=st.lists(st.tuples(SIZES, st.sampled_from([True, True, False])), min_size=1, max_size=5),
+    )
+    def start(self, arguments: FieldTable, said: dict[str, Any], runs: list[tuple[list[int], bool]]) -> None:
+        """There is something to begin with: most stories begin with a deep queue."""
+        self.worlds = [World(arguments, said, is_deep=is_deep) for is_deep in (False, True)]
+        self.number = 0
+        for sizes, persistent in runs:
+            self.publish(sizes, persistent, None, None)
+
+    def both(self, act: Callable[[World], object]) -> None:
+        answers = []
+        for world in self.worlds:
+            answers.append(act(world))
+            world.end_turn()
+        assert answers[0] == answers[1]
+
+    @rule(
+        sizes=SIZES,
+        persistent=st.sampled_from([True, True, True, False]),
+        expiration=st.sampled_from([None, None, None, b"400"]),
+        priority=st.sampled_from([None, None, 2]),
+    )
+    def publish(self, sizes: list[int], persistent: bool, expiration: bytes | None, priority: int | None) -> None:
+        self.number += 1
+        mode = 2 if persistent else 1
+        properties = {"delivery_mode": mode, "expiration": expiration, "priority": priority}
+        self.both(lambda world: world.publish(sizes, properties, self.number))
+
+    @rule(no_ack=st.booleans(), count=st.integers(1, 3), name=st.sampled_from(["q", "q", "dead"]))
+    def get(self, no_ack: bool, count: int, name: str) -> None:
+        def act(world: World) -> object:
+            found = []
+            for _ in range(count):
+                got = world.sessions[2].get(world.client.vhost.queue(name), no_ack=no_ack)
+                if got is not None:
+                    tag, message, redelivered, left = got
+                    found.append((tag, redelivered, left, world.content(message.envelope, message.blob)))
+            return found
+
+        self.both(act)
+
+    @rule(who=st.integers(0, 1), prefetch=st.integers(0, 4), no_ack=st.booleans())
+    def consume(self, who: int, prefetch: int, no_ack: bool) -> None:
+        self.number += 1
+        tag = f"t{self.number}"
+
+        def act(world: World) -> None:
+            session = world.sessions[who]
+            if not session.consumers:
+                session.limit(prefetch, total=False)
+                session.consume(world.queue, tag, no_ack=no_ack, exclusive=False, arguments={})
+
+        self.both(act)
+
+    @rule(who=st.integers(0, 1))
+    def cancel(self, who: int) -> None:
+        self.both(lambda world: [world.sessions[who].cancel(tag) for tag in list(world.sessions[who].consumers)])
+
+    @rule(
+        who=st.integers(0, 2),
+        which=st.integers(0, 9),
+        how=st.sampled_from(["ack", "ack", "nack", "reject"]),
+        multiple=st.booleans(),
+    )
+    def settle(self, who: int, which: int, how: str, multiple: bool) -> None:
+        def act(world: World) -> None:
+            session = world.sessions[who]
+            tags = list(session.unacked)
+            if not tags:
+                return
+            tag = tags[which % len(tags)]
+            if how == "ack":
+                session.ack(tag, multiple=multiple)
+            else:
+                session.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
+
+        self.both(act)
+
+    @rule(who=st.integers(0, 2), failed=st.booleans())
+    def close(self, who: int, failed: bool) -> None:
+        def act(world: World) -> None:
+            world.sessions[who].close(failed=failed)
+            world.sessions[who] = world.client.open_session()
+
+        self.both(act)
+
+    @rule(what=st.sampled_from(["purge", "recover", "recover", "ring", "no ring", "settings"]), said=SETTINGS)
+    def intervene(self, what: str, said: dict[str, Any]) -> None:
+        """What happens more seldom."""
+        acts: dict[str, Callable[[World], object]] = {
+            "purge": lambda world: world.queue.purge(),
+            "recover": lambda world: [session.recover() for session in world.sessions],
+            "ring": lambda world: world.queue.set_ring_size(5),
+            "no ring": lambda world: world.queue.set_ring_size(None),
+            "settings": lambda world: world.broker.replace_settings(SettingsRepository([entry("q", **said)])),
+        }
+        self.both(acts[what])
+
+    @rule(ms=st.sampled_from([1, 400, 6000]))
+    def advance(self, ms: int) -> None:
+        self.both(lambda world: world.advance(ms))
+
+    @rule()
+    def checkpoint(self) -> None:
+        """Segments go and contents move under the deep queue."""
+
+        def act(world: World) -> None:
+            for _ in checkpoint(world.broker, world.journal, world.recorder):
+                world.journal.commit()
+            world.journal.commit()
+            world.journal.wait(world.journal.next_lsn)
+            world.journal.reclaim()
+            base_lsn = world.journal.ledger.to_empty()
+            if base_lsn is not None:
+                where = world.recorder.queue_ids_by_message()
+                move = world.recorder.contents.move
+                for _ in world.journal.move_forward(base_lsn, lambda id_: where.get(id_, ()), move):
+                    world.journal.commit()
+
+        self.both(act)
+
+    @precondition(lambda self: hasattr(self, "worlds"))
+    @invariant()
+    def no_difference(self) -> None:
+        shallow, deep_ = self.worlds
+        assert deep_.facts() == shallow.facts()
+
+    def teardown(self) -> None:
+        for world in getattr(self, "worlds", ()):
+            world.journal.close()
+
+
+class TestDepth(DepthMachine.TestCase):  # type: ignore[misc,name-defined]
+    """Many short stories."""
+
+    settings = settings(
+        max_examples=150,
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+    )
+
+
+assert issubclass(TestDepth, unittest.TestCase)
+
+
+PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_what_expires_behind_an_evicted_head(is_deep: bool) -> None:
+    """A ring's arrival takes the head away; those behind it that have expired go at once."""
+    world = World({}, {}, is_deep=is_deep)
+    world.publish([0], PERSISTENT, 1)
+    world.publish([0, 0, 0], PERSISTENT | {"expiration": b"400"}, 2)
+    world.end_turn()
+    world.advance(500)
+    world.queue.set_ring_size(4)
+    world.publish([0], PERSISTENT, 3)
+    world.end_turn()
+    world.advance(1)
+    counters = world.queue.statistics().counters
+    assert (world.queue.ready_count, counters["replaced"], counters["expired"]) == (1, 1, 3)
+
+
+@pytest.mark.parametrize("count", range(1, 12))
+def test_a_consumer_comes_when_gets_took_all_that_was_in_memory(count: int) -> None:
+    """What is ready in the journal alone is ready."""
+    world = World({}, {}, is_deep=True)
+    world.publish([0] * 12, PERSISTENT, 1)
+    world.publish([0] * 12, PERSISTENT, 2)
+    world.end_turn()
+    for _ in range(count):
+        world.sessions[2].get(world.queue, no_ack=True)
+    world.end_turn()
+    world.sessions[0].consume(world.queue, "late", no_ack=True, exclusive=False, arguments={})
+    world.end_turn()
+    assert len(world.seen["late"]) == 24 - count
+
+
+@pytest.mark.parametrize("is_deep", [False, True])
+def test_groups_survive_a_restart(is_deep: bool) -> None:
+    """Messages of a group that come back from the journal, paged or not, still go to one consumer."""
+    before = World({}, {}, is_deep=False)
+    for group in (b"a", b"b"):
+        before.publish([0] * 6, PERSISTENT | {"headers": {"JMSXGroupID": Field("S", group)}}, ord(group))
+    before.end_turn()
+    world = World({}, {}, is_deep=is_deep, files=before.files.power_cut())
+    for session, tag in zip(world.sessions, ("one", "two")):
+        session.limit(1, total=False)
+        session.consume(world.queue, tag, no_ack=False, exclusive=False, arguments={})
+    world.end_turn()
+    for _ in range(12):
+        for session in world.sessions[:2]:
+            session.ack_each(list(session.unacked))
+            world.end_turn()
+    bodies = {tag: [content[0].partition(b".")[0] for _, content in seen] for tag, seen in world.seen.items()}
+    assert bodies == {"one": [b"97"] * 6, "two": [b"98"] * 6}
