@@ -65,6 +65,7 @@ class Endpoint:
         "session",
         "socket",
         "transport",
+        "unblocked",
     )
 
     def __init__(
@@ -80,6 +81,7 @@ class Endpoint:
         self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
         self._writing = False
         self.drained: trio.Event | None = None
+        self.unblocked: trio.Event | None = None
 
     wait_readable = staticmethod(trio.lowlevel.wait_readable)
     wait_writable = staticmethod(trio.lowlevel.wait_writable)
@@ -104,6 +106,8 @@ class Endpoint:
                 session.abort = session.finished = True
         if session.finished and not self._writing:
             self.scope.cancel()
+        if self.unblocked is not None and not session.journal_refuses:
+            self.unblocked.set()
 
     def _send_all(self) -> bool:
         """Send what was left over, then what the session has: all of it (True) or till the socket is full (False)."""
@@ -178,6 +182,8 @@ class Endpoint:
                         self.flush()
                         if stalled:
                             await self._catch_up()
+                    while session.blocked_event is not None and not session.finished:
+                        await self._wait_for_the_journal()
         except ProxyFault as fault:
             logger.warning("%s: refused: PROXY header: %s", session.peer.name, fault)
         except TlsFault as fault:
@@ -247,6 +253,15 @@ class Endpoint:
                 return self.socket.recv(size)
             except BlockingIOError:
                 pass
+
+    async def _wait_for_the_journal(self) -> None:
+        """A publish that the journal does not take now: the peer is not read until it does."""
+        self.unblocked = trio.Event()
+        await self.unblocked.wait()
+        self.unblocked = None
+        self.handle(self.session, b"")
+        self._server.runtime.end_turn()
+        self.flush()
 
     async def _catch_up(self) -> None:
         """Answers that the peer does not read: no more requests are looked at until they are sent."""

@@ -25,15 +25,18 @@ from ..engine import (
     SessionFailed,
     User,
 )
+from ..engine.durability import UNTIL_STATED
 from ..engine.errors import AcknowledgementTimedOut
 from .channel import Channel
 from .codec import Method, encode_method
 from .connection import Connection
 from .deliveries import render_cancel, render_delivered, render_returns
 from .options import FrontendOptions
+from .protocol_events import ProtocolEvent
 from .replies import (
     BrokerStopping,
     ChannelTimedOut,
+    InternalError,
     NoQueueDeclared,
     Scope,
     reply_for,
@@ -96,6 +99,8 @@ class AmqpSession:
         self._out: list[bytes] = []
         self._held_until = 0  # LSN
         self.confirming: dict[Channel, None] = {}
+        #: A publish or commit that waits until the journal takes it; nothing behind it is read.
+        self.blocked_event: ProtocolEvent | None = None
         self._timer: Deadline | None = None
         self._heartbeat: Deadline | None = None
         self._sent_since_tick = False
@@ -120,6 +125,7 @@ class AmqpSession:
             self.client.on_expelled = None
         # No cycles are left behind: memory comes back at once, without waiting for the collector.
         self._out.clear()
+        self.blocked_event = None
         self.confirming.clear()
         self.connection.channels.clear()
         self.on_output = _nothing
@@ -129,6 +135,8 @@ class AmqpSession:
         if self._held_until and self._is_held:
             self._await()
             return []
+        if self.blocked_event is not None:
+            self._await()
         if self.confirming:
             self.confirm()
         self.render()
@@ -152,6 +160,36 @@ class AmqpSession:
     def is_stalled(self) -> bool:
         """Whether so many answers wait unsent that no more requests should be read."""
         return self.reply_size > REPLIES_MAX
+
+    # -- waiting for room in the journal ------------------------------------------------------------------------------
+
+    @property
+    def journal_refuses(self) -> bool:
+        """Whether nothing persistent is taken now: the disk is full, or has failed."""
+        durability = self.broker.durability
+        return durability is not None and durability.has_failed
+
+    def block(self, event: ProtocolEvent) -> None:
+        """This event waits, and with it all that the peer sent after it, as under RabbitMQ's disk alarm.
+
+        Source: behaviour page 1.9.
+        """
+        if self.blocked_event is None:
+            logger.warning("%s: blocked: the journal takes nothing persistent now", self.peer.name)
+            if "connection.blocked" in self.capabilities:
+                self.send(0, commands.Connection.Blocked, "low on disk")
+        self.blocked_event = event
+        self._await()
+
+    def unblock(self) -> ProtocolEvent | None:
+        """The event that waited, if it may go on now."""
+        event = self.blocked_event
+        if event is None or self.journal_refuses:
+            return None
+        self.blocked_event = None
+        if "connection.blocked" in self.capabilities:
+            self.send(0, commands.Connection.Unblocked)
+        return event
 
     @property
     def is_logged_in(self) -> bool:
@@ -231,10 +269,14 @@ class AmqpSession:
         durability = self.broker.durability
         if not self._held_until or durability is None:
             return False
-        if self._held_until <= durability.safe_lsn:
+        if durability.is_lost:
             self._held_until = 0
+            self._out.clear()  # nobody hears that it was done
+            self.refuse(InternalError(), None)
             return False
-        return not durability.has_failed
+        if not durability.is_behind if self._held_until == UNTIL_STATED else self._held_until <= durability.safe_lsn:
+            self._held_until = 0
+        return bool(self._held_until)
 
     def send_confirms(self, channel: Channel, taken: "list[tuple[int, bool, bool]]") -> None:
         """Confirms as (tag, multiple, is_ack)."""
@@ -366,7 +408,8 @@ class AmqpSession:
 
     def _tick(self) -> None:
         """Send a heartbeat if nothing else went out; give up on a peer silent for two to three intervals."""
-        self._idle_ticks = 0 if self._received_since_tick else self._idle_ticks + 1
+        is_heard = self._received_since_tick or self.blocked_event is not None  # who is not read is not silent
+        self._idle_ticks = 0 if is_heard else self._idle_ticks + 1
         self._received_since_tick = False
         if self._idle_ticks >= 5:
             logger.warning("%s: missed heartbeats, interval %d s", self.peer.name, self.heartbeat_s)

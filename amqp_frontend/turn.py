@@ -10,7 +10,7 @@ from typing import Any
 
 from pamqp import commands
 
-from ..engine import Envelope
+from ..engine import Envelope, Session
 from ..engine.arguments import check_expiration
 from ..engine.errors import EngineError, MessageTooLarge
 from .basic_methods import BASIC_HANDLERS
@@ -24,6 +24,7 @@ from .protocol_events import (
     ConnectionMethod,
     HeaderReceived,
     HeaderRejected,
+    ProtocolEvent,
     PublishReceived,
 )
 from .replies import ImmediateNotImplemented, InternalError, PeerError, UserIdMismatch
@@ -45,15 +46,17 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
     no octets then.
     """
     session.received(data)
+    if session.blocked_event is not None:
+        event = session.unblock()
+        if event is None:
+            return
+        _handle(session, event)
     connection = session.connection
     while True:
         try:
-            for event in connection.events():
-                try:
-                    EVENT_HANDLERS[type(event)](session, event)
-                except (EngineError, PeerError) as error:
-                    session.refuse(error, getattr(event, "channel", None))
-                if session.finished or session.is_stalled:
+            for event in () if session.blocked_event is not None else connection.events():
+                _handle(session, event)
+                if session.finished or session.is_stalled or session.blocked_event is not None:
                     break  # what was not looked at stays in the connection's buffer
             break
         except PeerError as error:
@@ -66,6 +69,13 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
             break  # refused: nothing that follows matters
     if session.confirming:
         session.confirm()
+
+
+def _handle(session: AmqpSession, event: ProtocolEvent) -> None:
+    try:
+        EVENT_HANDLERS[type(event)](session, event)
+    except (EngineError, PeerError) as error:
+        session.refuse(error, getattr(event, "channel", None))
 
 
 #: How other things begin that are sent here by mistake -> what the log adds.
@@ -95,6 +105,9 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
     if known is None or known.route.version != vhost.topology_version or event.oversized:
         known = _find_route(session, event)
     engine_session = channel.session
+    if event.facts.persistent and session.journal_refuses and _must_wait(engine_session, known):
+        session.block(event)
+        return
     if event.facts.is_marked:
         _publish_each(session, event, known)
         return
@@ -103,6 +116,13 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
         session.confirming[channel] = None
+
+
+def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
+    """Whether persistent messages would get lost without a word: nobody listens for a nack, nor has committed yet."""
+    queues = known.route.queues
+    is_durable = queues is None or any(queue.durable for queue in queues)
+    return is_durable and engine_session.confirms is None and engine_session.transaction is None
 
 
 def _publish_each(session: AmqpSession, event: PublishReceived, known: KnownRoute) -> None:
@@ -159,6 +179,9 @@ def _acked(session: AmqpSession, event: AcksReceived) -> None:
 def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
     if event.channel is None:
         open_channel(session, event.number)
+        return
+    if type(event.method) is commands.Tx.Commit and session.journal_refuses:
+        session.block(event)
         return
     HANDLERS[type(event.method)](session, event.channel, event.method)
     durability = session.broker.durability

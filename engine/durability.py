@@ -6,6 +6,9 @@ Source: rulings 21; architecture page, "The walk of one message".
 
 from typing import Protocol
 
+#: A barrier that is reached when nothing is behind any more.
+UNTIL_STATED = 1 << 62
+
 
 class Durability(Protocol):
     """A journal, as sessions that wait for it see it. LSNs rise; 0: nothing."""
@@ -19,4 +22,12 @@ class Durability(Protocol):
 
     @property
     def has_failed(self) -> bool:
-        """Whether nothing more will be safe: what waits is refused."""
+        """Whether nothing more is taken now: confirms that wait are refused."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether things happened that were not recorded: until all is stated anew, nobody hears that they are safe."""
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether that will never be: the disk is not to be trusted before a restart."""

@@ -10,6 +10,7 @@ from itertools import groupby
 from typing import Any
 
 from ..engine import Broker, Envelope, Message, Queue
+from ..engine.durability import UNTIL_STATED
 from ..engine.events import TERMINAL, Event, EventKind
 from ..engine.exchange import Exchange
 from ..engine.field_table import Field, FieldTable, encode_table
@@ -21,6 +22,8 @@ from .record import COUNTED, EXCHANGE, QUEUE, VHOST
 from .recovered import MessageState, RecoveredMessage
 
 MS = 1_000_000
+#: Changes of what there is.
+TOPOLOGY = frozenset({EventKind.DECLARED, EventKind.UNDECLARED, EventKind.BOUND, EventKind.UNBOUND})
 #: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
 AUTO_CREATED, ADDRESS = "leveret auto-created", "leveret address"
 
@@ -43,7 +46,8 @@ class Recorder:
         self._run_lsn = 0
         self._run_sizes: list[int] = []
         self._has_recorded = False
-        self.has_failed = False
+        self.has_failed = self.is_behind = self.is_lost = False  # see the engine's `Durability`
+        self._safe_before = 0  # when it failed
         self._gone: set[int] | None = None  # of the queue that is being stated: ids that left meanwhile
         self._stated = ("", "")
         self._handlers: dict[EventKind, Callable[[Event], None]] = {
@@ -63,8 +67,27 @@ class Recorder:
     def __call__(self, event: Event) -> None:
         """Write down what happened."""
         handler = self._handlers.get(event.kind)
-        if handler is not None and not self.has_failed:
+        if handler is None:
+            return
+        if not self.has_failed:
             handler(event)
+        elif event.kind in TOPOLOGY and is_durable(event):
+            self._has_recorded = True  # it will be, by the checkpoint that follows
+
+    def fail(self, *, for_good: bool) -> None:
+        """The journal takes nothing now, or ever again."""
+        if not self.is_behind:
+            self._safe_before = self._journal.committed_lsn
+        self.has_failed = self.is_behind = True
+        self.is_lost = for_good
+
+    def recover(self) -> None:
+        """It takes records again; what happened meanwhile is still to be stated."""
+        self.has_failed = False
+
+    def all_is_stated(self) -> None:
+        """A checkpoint since then is durable."""
+        self.is_behind = self.has_failed
 
     # -- the engine's Durability --------------------------------------------------------------------------------------
 
@@ -73,12 +96,12 @@ class Recorder:
         if not self._has_recorded:
             return 0
         self._has_recorded = False
-        return self._journal.next_lsn
+        return UNTIL_STATED if self.is_behind else self._journal.next_lsn
 
     @property
     def safe_lsn(self) -> int:
         """See `Durability`."""
-        return self._journal.committed_lsn
+        return self._safe_before if self.is_behind else self._journal.committed_lsn
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -357,6 +380,18 @@ class Recorder:
                         if message.envelope.facts.persistent:
                             where[message.id] = (*where.get(message.id, ()), id_)
         return where
+
+
+def is_durable(event: Event) -> bool:
+    """Whether a change of topology is one that survives restarts."""
+    assert event.detail is not None
+    what = event.detail["what"] if event.kind in (EventKind.DECLARED, EventKind.UNDECLARED) else "binding"
+    if what == "vhost":
+        return True
+    subject: Any = event.detail[str(what)]
+    if what == "binding":
+        return bool(subject.source.durable and subject.destination.durable)
+    return bool(subject.durable)
 
 
 def is_declared(exchange: Exchange) -> bool:

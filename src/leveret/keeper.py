@@ -48,6 +48,7 @@ class Keeper:
         self.recorder = recorder
         self._wake = trio.Event()
         self._checkpoint: Iterator[None] | None = None
+        self._is_to_state = False
 
     @classmethod
     def open(cls, path: str, clock: Clock, broker: Broker, configuration: Configuration) -> "Keeper":
@@ -101,17 +102,35 @@ class Keeper:
             if self._checkpoint is not None:
                 await self._make_checkpoint(self._checkpoint)
                 self._checkpoint = None
+            if self._is_to_state and not self.recorder.has_failed:  # also when one was under way meanwhile
+                self._is_to_state = False
+                self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
+                if await self._make_checkpoint(self._checkpoint):
+                    self.recorder.all_is_stated()
+                    self.broker.more_is_safe()
+                else:
+                    self._is_to_state = True
+                self._checkpoint = None
 
     def _more_is_safe(self) -> None:
         recorder = self.recorder
         if recorder.has_failed and self.journal.state is WriterState.RUNNING:
-            recorder.has_failed = False
+            recorder.recover()
             logger.warning("the journal has room again")
+            self._state_all()
         self.broker.more_is_safe()
+
+    def _state_all(self) -> None:
+        """State everything anew: what happened while the disk was full is in no record."""
+        self._is_to_state = True
+        self._wake.set()
 
     def _failed(self, error: JournalError) -> None:
         """Said once; publishers that wait are refused, consumers go on."""
-        self.recorder.has_failed = True
+        is_known = self.recorder.has_failed
+        self.recorder.fail(for_good=not isinstance(error, JournalFull))
+        if isinstance(error, JournalFull) and is_known:
+            return  # tried again, and still no room
         if isinstance(error, JournalFull):
             logger.error("%s; publishers of persistent messages are refused until there is room", error)
             due_ns = self.broker.clock.monotonic_ns() + int(RETRY_SECONDS * 1e9)
@@ -126,7 +145,8 @@ class Keeper:
             due_ns = self.broker.clock.monotonic_ns() + int(RETRY_SECONDS * 1e9)
             self.broker.deadlines.set(due_ns, self._retry)
 
-    async def _make_checkpoint(self, checkpoint: Iterator[None]) -> None:
+    async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
+        """Whether it is durable."""
         for _ in checkpoint:
             self.journal.commit()
             await trio.lowlevel.checkpoint()  # others' turns come between
@@ -134,7 +154,7 @@ class Keeper:
         while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:
             await trio.sleep(0.01)
         if self.journal.state is not WriterState.RUNNING:
-            return
+            return False
         try:
             gone = self.journal.reclaim()
             base_lsn = self.journal.ledger.to_empty()
@@ -142,9 +162,10 @@ class Keeper:
                 await self._empty(base_lsn)
         except (JournalError, OSError) as error:
             logger.error("reclaiming: %s", error)
-            return
+            return True
         if gone:
             logger.info("%d segments reclaimed", len(gone))
+        return True
 
     async def _empty(self, base_lsn: int) -> None:
         """Move what is alive in an old segment forward, so that the segment can go."""

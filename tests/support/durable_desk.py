@@ -5,7 +5,7 @@ from typing import Any
 from desk import GETS, PUBLISHES, VirtualDesk
 from simulated_files import SimulatedFiles
 
-from leveret.journal import Journal
+from leveret.journal import Journal, JournalFull
 from leveret.journal.recorder import Recorder
 from leveret.journal.restore import restore
 
@@ -27,7 +27,7 @@ class DurableDesk(VirtualDesk):
 
     def _failed(self, error: Exception) -> None:
         self.failures.append(error)
-        self.recorder.has_failed = True
+        self.recorder.fail(for_good=not isinstance(error, JournalFull))
 
     def _call(self, channel: int, kind: Any, **fields: Any) -> Any:
         answer = super()._call(channel, kind, **fields)

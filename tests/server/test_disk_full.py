@@ -1,0 +1,85 @@
+"""A disk that is really full: who is refused, who waits, who goes on; nothing is lost."""
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pika
+import pytest
+from broker_process import leveret_serve
+from pika.exceptions import NackError
+
+PERSISTENT = pika.BasicProperties(delivery_mode=2)
+BODY = bytes(20_000)
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 64 MiB, nearly all of it taken by a file `ballast`: more than sockets buffer."""
+    path = tmp_path / "disk"
+    path.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64m", "none", path], capture_output=True, check=False)
+    if mounted.returncode:
+        pytest.skip("mounting a file system needs root")
+    try:
+        (path / "ballast").write_bytes(bytes(60_000_000))
+        yield path
+    finally:
+        subprocess.run(["umount", "--lazy", path], check=True)
+
+
+def test_publishers_wait_consumers_go_on(tmp_path: Path, disk: Path) -> None:
+    """Without confirms: blocked until there is room; with them: nack; durable declarations are answered later."""
+    config = '[journal]\nsegment-size = "1MiB"\n'
+    with leveret_serve(tmp_path, data=disk / "data", config=config) as broker:
+        publisher, other = (pika.BlockingConnection(pika.URLParameters(broker.url)) for _ in range(2))
+        told: list[str] = []
+        publisher.add_on_connection_blocked_callback(lambda _, frame: told.append(frame.method.reason))
+        publisher.add_on_connection_unblocked_callback(lambda _, frame: told.append("unblocked"))
+        channel = publisher.channel()
+        channel.queue_declare("q", durable=True)
+        published = 0
+        while not told:
+            channel.basic_publish("", "q", BODY, PERSISTENT)
+            published += 1
+            publisher.process_data_events(time_limit=0)
+        assert told == ["low on disk"]
+
+        confirming = other.channel()
+        confirming.confirm_delivery()
+        with pytest.raises(NackError):
+            confirming.basic_publish("", "q", BODY, PERSISTENT)
+        confirming.queue_declare("passing")
+        confirming.basic_publish("", "passing", b"transient")
+        method, _, body = other.channel().basic_get("q", auto_ack=True)
+        assert method is not None and body == BODY
+
+        declared = threading.Event()
+
+        def declare() -> None:
+            connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+            connection.channel().queue_declare("late", durable=True)
+            declared.set()
+            connection.close()
+
+        late = threading.Thread(target=declare)
+        late.start()
+        assert other.channel().queue_declare("q", passive=True).method.message_count < published
+        assert not declared.is_set()
+
+        assert broker.log().count("refused until there is room") == 1
+        (disk / "ballast").unlink()
+        while told[-1] != "unblocked":
+            publisher.process_data_events(time_limit=1)
+        channel.queue_declare("q", passive=True)  # all that it published was read
+        late.join(30)
+        assert declared.is_set()
+        confirming.basic_publish("", "q", b"room again", PERSISTENT)
+        broker.process.kill()
+        broker.process.wait()
+
+    with leveret_serve(tmp_path, data=disk / "data", config=config) as broker:
+        channel = pika.BlockingConnection(pika.URLParameters(broker.url)).channel()
+        assert channel.queue_declare("q", passive=True).method.message_count == published  # one got, one more
+        channel.queue_declare("late", passive=True)
