@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 
-from ..settings import NO_SETTINGS, Divert, SettingsRepository
+from ..settings import NO_POLICIES, NO_SETTINGS, Divert, Policies, SettingsRepository
 from . import deep
 from .access import User, Users
 from .acknowledgement_timeout import AcknowledgementWatch
@@ -25,6 +25,7 @@ from .diverts import Diverts
 from .durability import Durability
 from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDeleted, VirtualHostNotFound
 from .events import Counters, Event, EventKind, Listener
+from .limits import enforce
 from .message import Envelope, Message
 from .options import DEFAULT_OPTIONS, BrokerOptions
 from .queue import Queue
@@ -81,6 +82,7 @@ class Broker:
         self.users = users or Users()
         self.services = services or {}
         self.settings = settings
+        self.policies = NO_POLICIES
         self.options = options
         self.reaper = Reaper(self)
         self.acknowledgements = AcknowledgementWatch(self)
@@ -100,6 +102,7 @@ class Broker:
         self._marked: dict[Queue, None] = {}  # may have something to hand out
         self._dead: deque[tuple[Queue, Message, str]] = deque()  # on their way to dead-letter exchanges
         self._to_free: deque[Ready] = deque()
+        self._to_trim: dict[Queue, None] = {}  # hold more than they may
         self.virtual_hosts: dict[str, VirtualHost] = {}
         self.create_virtual_host("/")
 
@@ -126,6 +129,9 @@ class Broker:
             if user.permissions is not None and name in user.permissions:
                 rest = {other: granted for other, granted in user.permissions.items() if other != name}
                 self.replace_user(replace(user, permissions=MappingProxyType(rest)))
+        gone = [policy.identity for policy in self.policies if policy.vhost == name]
+        if gone:
+            self.replace_policies(self.policies.without(gone))
         self.departures.condemn(vhost, [client for client in self.clients if client.vhost is vhost])
 
     def replace_user(self, user: User) -> None:
@@ -205,6 +211,20 @@ class Broker:
                 queue.settings_changed()
             self.emit_object(EventKind.SETTINGS_CHANGED, vhost.name, "", {})
 
+    def replace_policies(self, policies: Policies) -> None:
+        """The policies are these from now on; what they say of queues and exchanges that exist holds at once.
+
+        O(queues and exchanges of virtual hosts whose policies changed, times their policies).
+        """
+        before, self.policies = self.policies, policies
+        changed = policies.changed_since(before)
+        for policy in changed:
+            now = policies.find(policy.vhost, policy.name, is_operator=policy.is_operator)
+            kind = EventKind.UNDECLARED if now is None else EventKind.DECLARED
+            self.emit_object(kind, policy.vhost, policy.name, {"what": "policy", "policy": now or policy})
+        for name in {policy.vhost for policy in changed} & self.virtual_hosts.keys():
+            self.virtual_hosts[name].policies_changed()
+
     def replace_diverts(self, diverts: Iterable[Divert]) -> None:
         """The operator's diverts are these from now on; virtual hosts that they name and are not there are not made."""
         by_vhost: dict[str, list[Divert]] = {}
@@ -267,9 +287,11 @@ class Broker:
                     client.flush()
         if self._to_free:
             self._free_slice()
+        if self._to_trim:
+            self._trim_slice()
         if self.departures.pending:
             self.departures.work()
-        return bool(marked or touched or self._dead or self._to_free or self.departures.pending)
+        return bool(marked or touched or self._dead or self._to_free or self._to_trim or self.departures.pending)
 
     def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
@@ -310,6 +332,15 @@ class Broker:
             if not settings.dead_letter_address and not settings.expiry_address:
                 return None
         return self.options.address_of(message.envelope.exchange, message.envelope.routing_key)
+
+    def trim_later(self, queue: Queue) -> None:
+        """A queue holds more than it may: another slice goes at the end of each turn."""
+        self._to_trim[queue] = None
+
+    def _trim_slice(self) -> None:
+        queue, _ = self._to_trim.popitem()
+        if not queue.deleted:
+            enforce(queue)
 
     def free(self, messages: Ready) -> None:
         """Give messages back to the allocator, in slices if there are many."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 MS = 1_000_000
+#: Messages that a smaller limit drops in one slice (about 5 ms).
+TRIM_SLICE = 1000
 #: Why an address that is full drops a message.
 FULL = "full"
 
@@ -57,7 +59,7 @@ def admit(
         ):
             refused.append(offset)
             if rules.overflow == REJECT_PUBLISH_DLX:
-                queue.lose([message], MAXLEN)
+                queue.lose([message], MAXLEN, came_in=False)
             else:
                 _drop(queue, message, MAXLEN)
         elif due_ns is not None:
@@ -128,7 +130,7 @@ def _drop(queue: "Queue", message: Message, reason: str) -> None:
     """It never came in."""
     queue.counters.dropped += 1
     if queue.broker.listeners:
-        queue.broker.emit(EventKind.DROPPED, queue, (message,), reason=reason)
+        queue.broker.emit(EventKind.DROPPED, queue, (message,), reason=reason, came_in=False)
 
 
 def is_full(queue: "Queue") -> bool:
@@ -193,24 +195,40 @@ def _would_overflow(queue: "Queue", message: Message) -> bool:
         return True
     if rules.max_length_bytes is None:
         return False
-    assert isinstance(queue.ready, LeveledReady)
-    return queue.ready.octets + body_size(message) > rules.max_length_bytes
+    return _octets(queue) + body_size(message) > rules.max_length_bytes
+
+
+def enforce(queue: "Queue") -> None:
+    """A limit may be new, or smaller: what is too much goes, as far as arrivals would have made it go."""
+    if queue.rules.has_limit and queue.rules.overflow == DROP_HEAD:
+        trim(queue)
 
 
 def trim(queue: "Queue") -> None:
-    """Drop heads until the limits hold again."""
-    rules, ready = queue.rules, queue.ready
-    while queue.ready_count and (
-        (rules.max_length is not None and queue.ready_count > rules.max_length)
-        or (
-            rules.max_length_bytes is not None
-            and isinstance(ready, LeveledReady)
-            and ready.octets > rules.max_length_bytes
-        )
-    ):
-        if not ready:
+    """Drop heads until the limits hold again; of many a slice now, the rest at the ends of turns."""
+    for _ in range(TRIM_SLICE):
+        if not _is_over(queue):
+            return
+        if not queue.ready:
             deep.load(queue)
-        queue.lose([ready.popleft()], MAXLEN)
+        queue.lose([queue.ready.popleft()], MAXLEN)
+    if _is_over(queue):
+        queue.broker.trim_later(queue)
+
+
+def _is_over(queue: "Queue") -> bool:
+    rules = queue.rules
+    if rules.max_length is not None and queue.ready_count > rules.max_length:
+        return True
+    return rules.max_length_bytes is not None and queue.ready_count > 0 and _octets(queue) > rules.max_length_bytes
+
+
+def _octets(queue: "Queue") -> int:
+    """Of all ready bodies, where a limit on them asks."""
+    ready, tail = queue.ready, queue.tail
+    if not isinstance(ready, LeveledReady):
+        return sum(map(body_size, ready))  # a queue that keeps its messages
+    return ready.octets + (tail.octets or 0 if tail is not None else 0)
 
 
 def expire(queue: "Queue") -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from .access_declarations import LimitsDeclaration, UserDeclaration
 from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .faults import Origin
+from .policies import Policy
 from .repository import NO_SETTINGS, SettingsRepository
 from .values import (
     INT_MAX,
@@ -123,9 +124,6 @@ KEYS: dict[str, dict[str, Key]] = {
     },
 }
 
-#: Arrays of tables that later versions read; refusing them by name is clearer than "unknown".
-LATER_TABLES = frozenset({"policy"})
-
 
 @dataclass(slots=True, frozen=True)
 class Configuration:
@@ -141,6 +139,7 @@ class Configuration:
     origins: Mapping[tuple[str, str], Origin] = field(default_factory=lambda: MappingProxyType({}))  # of what is said
     limits: Mapping[str, LimitsDeclaration] = field(default_factory=lambda: MappingProxyType({}))  # by virtual host
     users: tuple[UserDeclaration, ...] = field(default=())
+    policies: tuple[Policy, ...] = field(default=())
 
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default."""

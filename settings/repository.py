@@ -11,7 +11,7 @@ from typing import Any
 
 from .faults import Origin
 from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, parse_match
-from .model import UNSAID, AddressSettings, merge
+from .model import UNSAID, AddressSettings, merge, with_fewer_attempts
 from .resolved import ResolvedSettings, attempts_when_unsaid, resolve
 
 #: Addresses whose settings are remembered; beyond it the oldest is forgotten.
@@ -125,8 +125,13 @@ class SettingsRepository:
         """Whether somebody says an id-cache-size for an address: its settings, or the broker's."""
         return self.id_cache_size is not None or self.merged(address, vhost).id_cache_size is not None
 
-    def resolve_queue(self, address: str, vhost: str | None, own: AddressSettings) -> ResolvedSettings:
-        """The settings of a queue: its own (see `settings_of_arguments`) over those of its address."""
+    def resolve_queue(
+        self, address: str, vhost: str | None, own: AddressSettings, policy: AddressSettings = UNSAID
+    ) -> ResolvedSettings:
+        """The settings of a queue: its own (see `settings_of_arguments`), over its policy's (see `policy_layer`), over
+        those of its address."""
+        if policy is not UNSAID:
+            own = with_fewer_attempts(own, policy)
         if own == UNSAID:
             return self.resolve(address, vhost)
         return self._finish(self.merged(address, vhost), own)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .amqp_frontend.replies import reply_for
+from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
 from .engine import Broker, BrokerOptions, ManualClock, MessageAddress, Queue, VirtualHost
 from .engine.arguments import ARGUMENTS
@@ -71,6 +72,7 @@ class ConfiguredObjects:
         self._diverts: dict[Key, Divert] = {}
         self._vhosts: set[str] = set()
         self._users = ConfiguredUsers(broker)
+        self._policies = ConfiguredPolicies(broker)
         self._done: list[str] = []
         self._lost: list[str] = []
         self._remarks: dict[str, None] = {}  # of this application; those of the one before are not said again
@@ -92,6 +94,7 @@ class ConfiguredObjects:
         broker.replace_settings(configuration.repository, broker_options(configuration))
         created = [self._vhost(name) for name in configuration.vhosts]
         self._done += self._users.apply(configuration)
+        self._done += self._policies.apply(configuration)
         exchanges_made = [self._exchange(exchange) for exchange in configuration.exchanges]
         queues_made = [self._queue(queue) for queue in configuration.queues]
         self._tell_created(sum(created), sum(exchanges_made), sum(queues_made))
@@ -217,10 +220,9 @@ class ConfiguredObjects:
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
         queue.arguments = arguments
         queue.own_settings = own
-        queue.settings_changed()
+        queue.arguments_changed()
         if RING in changed:  # removed: back to what the address says now
-            resolved = self.broker.settings.resolve_queue(queue.address, queue.vhost.name, own)
-            set_ring_size(queue, resolved.default_ring_size)
+            set_ring_size(queue, queue.resolved().default_ring_size)
 
     def _later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
         origin = declared.origin_of(key)

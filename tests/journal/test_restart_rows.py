@@ -73,3 +73,26 @@ def test_d20_who_waits_goes_on_waiting() -> None:
     assert again.counts() == (0, 0, 1)
     again.advance_ms(10)
     assert again.counts() == (1, 0, 0)
+
+
+def test_what_a_limit_dropped_stays_away() -> None:
+    """x-max-length 2 of A B C D, then C and D are taken: nothing comes back, and the segment holds nothing live."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare(x_max_length=2)
+    desk.publish(*"ABCD", delivery_mode=2)
+    assert desk.all() == "CD"
+    desk.settle()
+    assert sum(row.live for row in desk.journal.ledger.rows) == 0
+    assert cut(desk).all() == ""
+
+
+def test_what_a_limit_refused_counts_nothing_as_gone() -> None:
+    """reject-publish and reject-publish-dlx: what never came in is not taken out of the journal's count of the live."""
+    for overflow in ("reject-publish", "reject-publish-dlx"):
+        desk = DurableDesk(SimulatedFiles())
+        desk.declare("D")
+        desk.declare(x_max_length=1, x_overflow=overflow, x_dead_letter_exchange="", x_dead_letter_routing_key="gone")
+        desk.publish(*"ABCD", delivery_mode=2)
+        desk.settle()
+        assert sum(row.live for row in desk.journal.ledger.rows) == 1, overflow
+        assert cut(desk).all() == "A", overflow
