@@ -27,7 +27,7 @@ from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDelete
 from .events import Counters, Event, EventKind, Listener
 from .limits import enforce
 from .message import Envelope, Message
-from .options import DEFAULT_OPTIONS, BrokerOptions
+from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .queue import Queue
 from .ready import Ready
 from .service import Handler
@@ -134,17 +134,24 @@ class Broker:
             self.replace_policies(self.policies.without(gone))
         self.departures.condemn(vhost, [client for client in self.clients if client.vhost is vhost])
 
+    def limit_virtual_host(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:
+        """What may be in it from now on; what is there stays."""
+        vhost.limits = limits
+        self.emit_object(EventKind.DECLARED, vhost.name, vhost.name, {"what": "vhost"})
+
     def replace_user(self, user: User) -> None:
         """Add a user, or change one: what its clients may do changes now, with the next thing that they ask for.
 
         Subscriptions that they have go on. O(clients).
         """
         self.users.add(user)
+        self.emit_object(EventKind.DECLARED, "", user.name, {"what": "user", "user": user})
         self._tell_clients(user)
 
     def delete_user(self, name: str) -> None:
         """Forget a user; its clients may do nothing any more and are sent away at the ends of turns. O(clients)."""
         self.users.remove(name)
+        self.emit_object(EventKind.UNDECLARED, "", name, {"what": "user"})
         for client in self._tell_clients(User(name, permissions=MappingProxyType({}))):
             self.departures.expel(client, UserDeleted(user=name))
 

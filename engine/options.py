@@ -3,7 +3,7 @@
 Source: address-settings page 1.3, 3.5, 5.6, 7.1; rulings 8.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -54,10 +54,11 @@ DEFAULT_OPTIONS = BrokerOptions()
 
 @dataclass(slots=True, frozen=True)
 class VirtualHostLimits:
-    """What may be in one virtual host; None: as much as there is."""
+    """What may be in one virtual host; None: as much as there is. `is_configured`: the configuration says so."""
 
     max_connections: int | None = None
     max_queues: int | None = None
+    is_configured: bool = field(default=False, compare=False)
 
 
 NO_LIMITS = VirtualHostLimits()

@@ -9,11 +9,14 @@ from ..engine.field_table import FieldTable, decode_table
 from ..engine.limits import MS, trim
 from ..engine.returns import tell_count, trim_ring
 from ..engine.tail import Tail
+from ..settings import Policy
+from .access_records import limits_of, policy_of, user_of
 from .heap import IS_AUTO_DELETE, IS_INTERNAL
 from .journal import Journal
-from .record import EXCHANGE, QUEUE, VHOST
+from .record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
 from .recorder import ADDRESS, AUTO_CREATED, Recorder
 from .recovered import RecoveredMessage, RecoveredQueue
+from .recovery import Recovered
 
 logger = logging.getLogger("leveret.journal")
 
@@ -24,11 +27,11 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     Rings are trimmed as by arrivals, so that at most ring-size messages are ready; that is recorded.
     """
     found = journal.recovered
+    _restore_what_operators_set(broker, found)
     queues: list[tuple[int, Queue]] = []
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
-        if declared.what == VHOST:
-            broker.create_virtual_host(name)
+        if declared.what not in (EXCHANGE, QUEUE):
             continue
         vhost = broker.create_virtual_host(found.names.vhost_text(id_))
         arguments: FieldTable = decode_table(declared.arguments, 0)[0] if declared.arguments else {}
@@ -75,6 +78,21 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         _settle_in(queue)
     journal.commit()
     return count
+
+
+def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
+    """Virtual hosts, users, policies: they say what becomes of queues. Raises: BadRecord."""
+    policies: list[Policy] = []
+    for id_, declared in found.objects.items():
+        name = found.names.text(id_)
+        if declared.what == VHOST:
+            vhost = broker.create_virtual_host(name)
+            broker.limit_virtual_host(vhost, limits_of(declared.arguments))
+        elif declared.what == USER:
+            broker.replace_user(user_of(name, declared.arguments))
+        elif declared.what in (POLICY, OPERATOR_POLICY):
+            policies.append(policy_of(declared.what, found.names.vhost_text(id_), name, declared.arguments))
+    broker.replace_policies(broker.policies.with_these(policies))
 
 
 def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:

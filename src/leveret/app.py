@@ -187,7 +187,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     )
     broker = Broker(
         SystemClock(),
-        Users() if configuration.users else default_users(),
+        Users(),
         services={EXCHANGE: control.handle},
         settings=configuration.repository,
         options=broker_options(configuration),
@@ -197,6 +197,8 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     keeper = None
     if options.data is not None:
         keeper = _open_journal(options.data, broker, configuration)
+    if not configuration.users and not any(broker.users):
+        broker.replace_user(DEFAULT_GUEST)
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     _log(objects.apply(configuration))

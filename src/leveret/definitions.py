@@ -154,7 +154,7 @@ def _apply(broker: Broker, plan: Plan) -> list[str]:
     for name in plan.vhosts:
         broker.create_virtual_host(name)
     for name, limits in plan.limits.items():
-        broker.virtual_hosts[name].limits = limits
+        broker.limit_virtual_host(broker.virtual_hosts[name], limits)
     _apply_users(broker, plan)
     if plan.policies:
         broker.replace_policies(broker.policies.with_these(plan.policies))
