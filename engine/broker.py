@@ -329,6 +329,8 @@ class Broker:
                         wall_ms=self.clock.wall_ms(),
                         address=self._told_address(queue, message),
                         with_hornetq_names=self.options.legacy_hornetq_headers,
+                        continues_deaths=self.options.continues_deaths,
+                        tells_last_death=self.options.tells_last_death,
                     )
                 )
 

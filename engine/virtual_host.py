@@ -44,6 +44,7 @@ from .errors import (
     ResourceLocked,
     ServerNamedRefused,
     SystemExchangeRefused,
+    TransientQueueRefused,
     UnknownExchangeType,
     UnsupportedProperty,
 )
@@ -326,7 +327,7 @@ class VirtualHost:
         `server_named`: the frontend made the name up, so its prefix is allowed.
         Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
-            PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
+            PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
         """
         if passive:
             found = self._accessible(name, client)
@@ -342,6 +343,8 @@ class VirtualHost:
             self._check_same_queue(current, client, durable, exclusive, auto_delete, arguments)
             current.touch()
             return current
+        if client is not None and not (durable or exclusive or self.broker.options.has_transient_queues):
+            raise TransientQueueRefused
         queue_type = queue_type_of(arguments)
         if server_named and queue_type != CLASSIC:
             raise ServerNamedRefused(queue_type=queue_type)

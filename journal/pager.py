@@ -23,7 +23,7 @@ class JournalPager:
         self._contents = recorder.contents
         self._memory = memory
         self._facts: dict[bytes, PropertyFacts] = {}
-        self._envelopes: dict[tuple[int, bytes, PropertyFacts], Envelope] = {}
+        self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool], Envelope] = {}
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
@@ -55,12 +55,13 @@ class JournalPager:
                 if len(facts_of) >= MEMORY_MAX:
                     facts_of.clear()
                 facts = facts_of[properties] = scan_properties(properties)
-            key = (record.address_id, content.routing_key, facts)
+            key = (record.address_id, content.routing_key, facts, content.cause_id > 0)
             envelope = envelopes.get(key)
             if envelope is None:
                 if len(envelopes) >= MEMORY_MAX:
                     envelopes.clear()
                 exchange = names.text(record.address_id)
                 envelope = envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts, PLAIN)
+                envelope.cause_id = content.cause_id
             messages.append(Message(id_, blob, envelope))
         return messages

@@ -105,6 +105,7 @@ class Recorder:
             framing=framing,
             queue_ids=queue_ids,
             expires_ms=expires_ms,
+            cause_id=envelope.cause_id,
             priority=envelope.facts.priority or 0,
         )
         self._run_first, self._run_count = event.messages[0], len(blobs)

@@ -66,7 +66,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.next_id = max(broker.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
     count = 0
-    envelopes: dict[tuple[int, bytes, object], Envelope] = {}
+    envelopes: dict[tuple[int, bytes, object, bool], Envelope] = {}
     for id_, queue in queues:
         messages = found.queues.get(id_)
         if messages is not None:
@@ -111,7 +111,7 @@ def _fill(
     journal: Journal,
     queue: Queue,
     recovered: RecoveredQueue,
-    envelopes: dict[tuple[int, bytes, object], Envelope],
+    envelopes: dict[tuple[int, bytes, object, bool], Envelope],
 ) -> int:
     """Put a queue's messages back where they were; of many only the first ones into memory. Returns how many."""
     clock = broker.clock
@@ -146,7 +146,7 @@ def _fill_tail(
     queue: Queue,
     recovered: RecoveredQueue,
     start: int,
-    envelopes: dict[tuple[int, bytes, object], Envelope],
+    envelopes: dict[tuple[int, bytes, object, bool], Envelope],
     now_ns: int,
     wall_ms: int,
 ) -> None:
@@ -177,7 +177,7 @@ def _fill_special(
     tail: Tail,
     recovered: RecoveredQueue,
     special: set[int],
-    envelopes: dict[tuple[int, bytes, object], Envelope],
+    envelopes: dict[tuple[int, bytes, object, bool], Envelope],
     now_ns: int,
     wall_ms: int,
 ) -> None:
@@ -196,15 +196,18 @@ def _fill_special(
             queue.ready.append(message)
 
 
-def _message(journal: Journal, one: RecoveredMessage, envelopes: dict[tuple[int, bytes, object], Envelope]) -> Message:
+def _message(
+    journal: Journal, one: RecoveredMessage, envelopes: dict[tuple[int, bytes, object, bool], Envelope]
+) -> Message:
     record, content = journal.contents.read_message(one.content_lsn)
     header, _ = PLAIN.split(content.content)
     facts = scan_properties(header[12:])
-    key = (record.address_id, content.routing_key, facts)
+    key = (record.address_id, content.routing_key, facts, content.cause_id > 0)
     envelope = envelopes.get(key)
     if envelope is None:
         exchange = journal.names.text(record.address_id)
         envelope = envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts)
+        envelope.cause_id = content.cause_id
     return Message(one.id, content.content, envelope)
 
 

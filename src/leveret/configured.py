@@ -20,7 +20,6 @@ from .engine.exchange import PREDECLARED, Exchange
 from .engine.field_table import Field, FieldTable
 from .engine.rules import own_settings
 from .settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
-from .settings.configuration import PROFILES_WITHOUT_SHARED_PREFETCH, QUORUM_DELIVERY_LIMITS
 from .settings.explain import value_text
 from .settings.queue_arguments import LIVE_ARGUMENTS
 from .settings.values import shown
@@ -288,19 +287,23 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
     def broker(key: str) -> Any:
         return configuration.value("broker", key)
 
+    profile = configuration.profile
     scan_ms = broker("address-queue-scan-period")
     return BrokerOptions(
-        nack_counts=configuration.nack_counts,
+        nack_counts=broker("nack-counts"),
         reject_counts=broker("reject-counts"),
         delay_on_connection_loss=broker("delay-on-connection-loss"),
         message_address=MessageAddress(broker("message-address")),
         legacy_hornetq_headers=broker("legacy-hornetq-headers"),
         address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
         consumer_timeout_ms=timeout_ms if (timeout_ms := broker("consumer-timeout")) > 0 else None,
-        has_shared_prefetch=broker("profile") not in PROFILES_WITHOUT_SHARED_PREFETCH,
-        quorum_delivery_limit=QUORUM_DELIVERY_LIMITS.get(broker("profile")),
-        classic_tells_attempts=broker("profile") == "leveret",
-        delays_everywhere=broker("profile") == "leveret",
+        has_shared_prefetch=profile.has_shared_prefetch,
+        quorum_delivery_limit=profile.quorum_delivery_limit,
+        continues_deaths=profile.continues_deaths,
+        tells_last_death=profile.tells_last_death,
+        has_transient_queues=profile.has_transient_queues,
+        classic_tells_attempts=profile.classic_tells_attempts,
+        delays_everywhere=profile.delays_everywhere,
         queues_max=configuration.value("limits", "queues"),
         bindings_max=configuration.value("limits", "bindings"),
     )
