@@ -6,12 +6,13 @@ Source: architecture page; rulings 3 to 6.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
+from operator import length_hint
 from types import MappingProxyType
 
-from ..settings import NO_POLICIES, NO_SETTINGS, Divert, Policies, SettingsRepository
+from ..settings import NO_POLICIES, NO_SETTINGS, Divert, Policies, Policy, SettingsRepository
 from . import deep
 from .access import User, Users
 from .acknowledgement_timeout import AcknowledgementWatch
@@ -40,6 +41,8 @@ ROUNDS_MAX = 4
 FREE_SLICE = 20_000
 #: Dead letters published in one slice (about 10 ms).
 DEAD_SLICE = 500
+#: Queues that are asked whether a changed policy concerns them, and those that it concerns, in one slice (about 5 ms).
+REVIEW_SLICE, CONCERNED_SLICE = 500, 50
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
 
@@ -103,6 +106,7 @@ class Broker:
         self._dead: deque[tuple[Queue, Message, str]] = deque()  # on their way to dead-letter exchanges
         self._to_free: deque[Ready] = deque()
         self._to_trim: dict[Queue, None] = {}  # hold more than they may
+        self._to_review: deque[tuple[Iterator[Queue], list[Policy]]] = deque()  # have not heard of changed policies
         self.virtual_hosts: dict[str, VirtualHost] = {}
         self.create_virtual_host("/")
 
@@ -221,7 +225,8 @@ class Broker:
     def replace_policies(self, policies: Policies) -> None:
         """The policies are these from now on; what they say of queues and exchanges that exist holds at once.
 
-        O(queues and exchanges of virtual hosts whose policies changed, times their policies).
+        "At once" is a slice now and one at the end of each turn, where there are many queues: O(queues, times changed
+        policies).
         """
         before, self.policies = self.policies, policies
         changed = policies.changed_since(before)
@@ -230,7 +235,26 @@ class Broker:
             kind = EventKind.UNDECLARED if now is None else EventKind.DECLARED
             self.emit_object(kind, policy.vhost, policy.name, {"what": "policy", "policy": now or policy})
         for name in {policy.vhost for policy in changed} & self.virtual_hosts.keys():
-            self.virtual_hosts[name].policies_changed()
+            vhost = self.virtual_hosts[name]
+            vhost.policies_changed()
+            theirs = [policy for policy in changed if policy.vhost == name]
+            self._to_review.append((iter(list(vhost.queues.values())), theirs))
+        if self._to_review:
+            self._review_slice()
+
+    def _review_slice(self) -> None:
+        """Some of the queues learn of changed policies."""
+        queues, changed = self._to_review[0]
+        concerns = self.policies.may_concern
+        concerned = 0
+        for queue in islice(queues, max(1, REVIEW_SLICE // len(changed))):
+            if not queue.deleted and concerns(queue.name, queue.type, queue.policy, changed):
+                queue.policy_changed()
+                concerned += 1
+                if concerned >= CONCERNED_SLICE:
+                    break
+        if not length_hint(queues):
+            self._to_review.popleft()
 
     def replace_diverts(self, diverts: Iterable[Divert]) -> None:
         """The operator's diverts are these from now on; virtual hosts that they name and are not there are not made."""
@@ -296,9 +320,19 @@ class Broker:
             self._free_slice()
         if self._to_trim:
             self._trim_slice()
+        if self._to_review:
+            self._review_slice()
         if self.departures.pending:
             self.departures.work()
-        return bool(marked or touched or self._dead or self._to_free or self._to_trim or self.departures.pending)
+        return bool(
+            marked
+            or touched
+            or self._dead
+            or self._to_free
+            or self._to_trim
+            or self._to_review
+            or self.departures.pending
+        )
 
     def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""

@@ -18,7 +18,6 @@ from ..settings import (
     EffectivePolicy,
     PolicyLayer,
     ResolvedSettings,
-    policy_layer,
 )
 from . import deep, rota
 from .arguments import queue_type_of
@@ -188,7 +187,7 @@ class Queue:
         Only a message-ttl is for messages that come from now on. Source: behaviour page 3.12.
         """
         policy = self.broker.policies.of_queue(self.name, self.type, self.vhost.name)
-        layer = NO_LAYER if policy is NO_POLICY else policy_layer(policy, plain_arguments(self.arguments))
+        layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(self.arguments))
         self.policy = policy
         before, self.layer = self.layer, layer
         if layer == before and not always:

@@ -8,7 +8,6 @@ Source: behaviour page 3.7.
 from collections.abc import Sequence
 from typing import Any
 
-from ..settings import policy_layer
 from . import rota
 from .consumer import Consumer
 from .deaths import EXPIRED, MAXLEN
@@ -71,7 +70,7 @@ class StreamQueue(NonDestructiveQueue):
     def policy_changed(self, *, always: bool = False) -> None:
         """See `Queue`: how long and how much is kept."""
         self.policy = self.broker.policies.of_queue(self.name, self.type, self.vhost.name)
-        self.layer = policy_layer(self.policy, plain_arguments(self.arguments))
+        self.layer = self.policy.layer(plain_arguments(self.arguments))
         self.effective = effective_arguments(self.arguments, self.layer)
         self._read_limits()
         self._retain()

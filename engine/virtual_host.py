@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..settings import NO_LAYER, NO_POLICY, ArgumentFault, policy_layer
+from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
 from . import deep, hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
 from .access import may, require, require_for_arguments, require_topic
 from .arguments import (
@@ -395,7 +395,7 @@ class VirtualHost:
             address = field.text if field is not None and field.value else name
         queue_type = queue_type_of(arguments)
         policy = self.broker.policies.of_queue(name, queue_type, self.name)
-        layer = NO_LAYER if policy is NO_POLICY else policy_layer(policy, plain_arguments(arguments))
+        layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
         resolved = self.broker.settings.resolve_queue(address, self.name, own_settings(arguments), layer.settings)
         rules = rules_of(effective_arguments(arguments, layer), resolved, self.broker.options.quorum_delivery_limit)
         kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
@@ -830,10 +830,8 @@ class VirtualHost:
         return self.publish(self.route_of(exchange, envelope.routing_key), envelope, blobs)
 
     def policies_changed(self) -> None:
-        """Other policies hold here from now on. O(queues and exchanges, times policies)."""
+        """Other policies hold here from now on; the broker sees to the queues. O(exchanges, times policies)."""
         self._set_exchange_policies()
-        for queue in list(self.queues.values()):
-            queue.policy_changed()
         self.routes_changed()
 
     def _set_exchange_policies(self) -> None:

@@ -36,6 +36,8 @@ APPLY_TO: dict[str, frozenset[str]] = {
     "streams": frozenset({"stream"}),
 }
 NAME_OCTETS_MAX = 255
+#: Ways of being declared for which is remembered what a policy does to them.
+LAYERS_MAX = 100
 #: How arguments begin where policies have the bare name.
 _X = re.compile(r"\bx-")
 
@@ -113,6 +115,22 @@ class EffectivePolicy:
     policy: Policy | None = None
     operator: Policy | None = None
     definition: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    _layers: dict[Any, "PolicyLayer"] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def layer(self, declared: Mapping[str, object]) -> "PolicyLayer":
+        """See `policy_layer`. Remembered: many queues are declared alike."""
+        if not self.definition:
+            return NO_LAYER
+        try:
+            key = frozenset((name, type(value), value) for name, value in declared.items())
+            found = self._layers.get(key)
+        except TypeError:  # a table or an array, of somebody's own argument
+            return policy_layer(self, declared)
+        if found is None:
+            if len(self._layers) >= LAYERS_MAX:
+                self._layers.clear()
+            found = self._layers[key] = policy_layer(self, declared)
+        return found
 
     @property
     def policies(self) -> tuple[Policy, ...]:
@@ -215,7 +233,7 @@ def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
 class Policies:
     """All policies of a broker. Nothing in it changes; another set is another object that shares what stays."""
 
-    __slots__ = ("_by_identity", "_ordered", "_patterns")
+    __slots__ = ("_by_identity", "_ordered", "_pairs", "_patterns")
 
     def __init__(self, policies: Iterable[Policy] = (), known: "Policies | None" = None) -> None:
         self._by_identity = {policy.identity: policy for policy in policies}
@@ -223,6 +241,7 @@ class Policies:
         self._patterns: dict[str, Pattern] = {
             one.pattern: before.get(one.pattern) or Pattern(one.pattern) for one in self._by_identity.values()
         }
+        self._pairs: dict[tuple[object, object], EffectivePolicy] = {}
         self._ordered: dict[tuple[str, bool], list[Policy]] = {}
         for one in sorted(self._by_identity.values(), key=lambda policy: (-policy.priority, policy.name)):
             self._ordered.setdefault((one.vhost, one.is_operator), []).append(one)
@@ -257,6 +276,16 @@ class Policies:
         new = [one for one in self._by_identity.values() if before._by_identity.get(one.identity) != one]
         return new + [one for identity, one in before._by_identity.items() if identity not in self._by_identity]
 
+    def may_concern(self, name: str, queue_type: str, held: EffectivePolicy, changed: Iterable[Policy]) -> bool:
+        """Whether anything may be other for a queue for which `held` held, since these changed. O(changed)."""
+        for one in changed:
+            if any(other.identity == one.identity for other in held.policies):
+                return True
+            now = self._by_identity.get(one.identity)
+            if now is not None and _applies(now, queue_type) and self._patterns[now.pattern].search(name):
+                return True
+        return False
+
     def of_queue(self, name: str, queue_type: str, vhost: str) -> EffectivePolicy:
         """What holds for a queue. O(policies of the virtual host)."""
         return self._effective(name, queue_type, vhost)
@@ -269,7 +298,12 @@ class Policies:
         policy, operator = (self._winner(name, what, vhost, is_operator) for is_operator in (False, True))
         if policy is None and operator is None:
             return NO_POLICY
-        return EffectivePolicy(policy, operator, _merged(policy, operator))
+        pair = (policy and policy.identity, operator and operator.identity)
+        found = self._pairs.get(pair)
+        if found is None:  # at most one for each two policies that meet
+            found = EffectivePolicy(policy, operator, _merged(policy, operator))
+            self._pairs[pair] = found
+        return found
 
     def _winner(self, name: str, what: str, vhost: str, is_operator: bool) -> Policy | None:
         for one in self._ordered.get((vhost, is_operator), ()):

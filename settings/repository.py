@@ -52,6 +52,7 @@ class SettingsRepository:
         "_cache",
         "_layers",
         "_resolved",
+        "_under_policies",
         "attempts",
         "entries",
         "id_cache_size",
@@ -78,6 +79,7 @@ class SettingsRepository:
             self._layers.setdefault(one.vhost, _Layer()).add(one)
         self._cache: dict[tuple[str | None, str], ResolvedSettings] = {}
         self._resolved: dict[tuple[int, ...], ResolvedSettings] = {}
+        self._under_policies: dict[tuple[object, ...], ResolvedSettings] = {}
 
     @property
     def vhosts(self) -> list[str]:
@@ -130,11 +132,18 @@ class SettingsRepository:
     ) -> ResolvedSettings:
         """The settings of a queue: its own (see `settings_of_arguments`), over its policy's (see `policy_layer`), over
         those of its address."""
-        if policy is not UNSAID:
+        if policy is UNSAID:
+            if own == UNSAID:
+                return self.resolve(address, vhost)
+            return self._finish(self.merged(address, vhost), own)
+        found = self.matches(address, vhost)
+        key = (tuple(id(one) for one in found), own, policy)
+        resolved = self._under_policies.get(key)
+        if resolved is None:
             own = with_fewer_attempts(own, policy)
-        if own == UNSAID:
-            return self.resolve(address, vhost)
-        return self._finish(self.merged(address, vhost), own)
+            resolved = self._finish(merge(one.settings for one in found), own)
+            _remember(self._under_policies, key, resolved)
+        return resolved
 
     def _finish(self, merged: AddressSettings, own: AddressSettings) -> ResolvedSettings:
         attempts = attempts_when_unsaid(merged, self.attempts)

@@ -207,6 +207,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         _log(Report(warnings=tuple(taken["remarks"])))
     current = _Current(configuration, options.tls)
     runtime = Runtime(broker, keeper.commit if keeper is not None else None)
+    runtime.end_turn()  # what the start left to do
 
     def reload_now(why: str) -> None:
         _reload_now(control, why)

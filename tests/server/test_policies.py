@@ -11,6 +11,7 @@ from desk import VirtualDesk
 
 from leveret.__main__ import main
 from leveret.command_arguments import CommandError
+from leveret.engine.broker import CONCERNED_SLICE
 from leveret.engine.limits import TRIM_SLICE
 
 LIMIT = """
@@ -220,3 +221,26 @@ def test_the_command_line(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> 
             assert main([*ctl, f"clear_{kind}", "p"]) == 0
             assert main([*ctl, f"clear_{kind}", "p"]) == 1
             assert "Parameter does not exist" in capsys.readouterr().err
+
+
+def test_many_queues_hear_of_it_in_slices() -> None:
+    """Each of them in the end, those that are declared meanwhile at once, and two changes that overlap both."""
+    desk = VirtualDesk()
+    vhost = desk.vhost
+    count = 3 * CONCERNED_SLICE
+    for number in range(count):
+        vhost.declare_queue(f"q{number}", client=None, durable=True)
+    for name, length in (("a", 5), ("b", 3)):
+        arguments = {"action": "set", "name": name, "pattern": "^q", "definition": {"max-length": length}}
+        desk._control.run("policies", {**arguments, "priority": int(length == 3)})
+    limits = [queue.rules.max_length for queue in vhost.queues.values()]
+    assert limits.count(None) > 0
+    late = vhost.declare_queue("q-late", client=None, durable=True)
+    assert late.rules.max_length == 3
+    while desk.pair.broker.end_turn():
+        pass
+    assert {queue.rules.max_length for queue in vhost.queues.values()} == {3}
+    desk.command("policies", action="clear", name="b")
+    while desk.pair.broker.end_turn():
+        pass
+    assert {queue.rules.max_length for queue in vhost.queues.values()} == {5}
