@@ -252,6 +252,11 @@ REPLY: dict[type[Exception], Row] = {
     engine.UnsupportedProperty: Row(
         406, CHANNEL, "invalid property '{property}' for queue '{name}' in vhost '{vhost}'"
     ),
+    engine.TransientQueueRefused: Row(
+        541,
+        CONNECTION,
+        "Feature `transient_nonexcl_queues` is deprecated.\nBy default, this feature is not permitted anymore.",
+    ),
     engine.ServerNamedRefused: Row(
         406, CHANNEL, "Cannot declare a server-named queue for type rabbit_{queue_type}_queue"
     ),

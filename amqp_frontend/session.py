@@ -22,6 +22,7 @@ from ..engine import (
     Deadlines,
     Delivered,
     Envelope,
+    ServiceExchange,
     SessionFailed,
     User,
 )
@@ -98,6 +99,7 @@ class AmqpSession:
         self.reply_size = 0
         self._out: list[bytes] = []
         self._held_until = 0  # LSN
+        self.asked: ServiceExchange | None = None  # in this turn
         self.confirming: dict[Channel, None] = {}
         #: A publish or commit that waits until the journal takes it; nothing behind it is read.
         self.blocked_event: ProtocolEvent | None = None
@@ -132,6 +134,9 @@ class AmqpSession:
 
     def take_output(self) -> list[bytes]:
         """Everything to send now, in parts; deliveries included."""
+        if self.asked is not None:
+            self.hold_output(max(self._held_until, self.asked.barrier))
+            self.asked = None
         if self._held_until and self._is_held:
             self._await()
             return []

@@ -10,7 +10,7 @@ from typing import Any
 
 from pamqp import commands
 
-from ..engine import Envelope, Session
+from ..engine import Envelope, ServiceExchange, Session
 from ..engine.arguments import check_expiration
 from ..engine.errors import EngineError, MessageTooLarge
 from .basic_methods import BASIC_HANDLERS
@@ -162,6 +162,9 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
         if known is not None
         else Envelope(arguments.exchange, arguments.routing_key, event.facts, channel.framing, arguments.address)
     )
+    if isinstance(route.exchange, ServiceExchange):  # not remembered, so that each request is noted
+        session.asked = route.exchange
+        return KnownRoute(route, envelope, arguments.mandatory)
     if len(channel.routes) >= MEMORY_MAX:
         channel.routes.clear()
     fresh = channel.routes[event.method_frame, event.facts] = KnownRoute(route, envelope, arguments.mandatory)

@@ -1,7 +1,7 @@
 """Draw docs/configuration.md from the key tables: `python docs/draw_configuration.py > docs/configuration.md`."""
 
 from leveret.settings.access_declarations import USER_TAGS
-from leveret.settings.configuration import KEYS
+from leveret.settings.configuration import BY_PROFILE, KEYS
 from leveret.settings.declarations import QUEUE_ATTRIBUTES
 from leveret.settings.fields import FIELDS
 from leveret.settings.queue_arguments import LIVE_ARGUMENTS
@@ -43,7 +43,8 @@ def page() -> str:
     for table, keys in KEYS.items():
         lines += ["", f"## [{table}]", "", "| key | default | |", "|---|---|---|"]
         for name, key in keys.items():
-            lines.append(f"| `{name}` | {shown(key.default)} | {'' if key.is_heeded else 'later'} |")
+            default = "by [profile](profiles.md)" if (table, name) in BY_PROFILE else shown(key.default)
+            lines.append(f"| `{name}` | {default} | {'' if key.is_heeded else 'later'} |")
     lines += [
         "",
         "## [wildcard-addresses]",
@@ -98,6 +99,11 @@ def page() -> str:
         "",
         "`name`: a virtual host that is there from the start; those that anything declared is in need no entry.",
         "`max-connections`, `max-queues` (-1: no limit; 0: none at all).",
+        "",
+        "## [[policy]] and [[operator-policy]]",
+        "",
+        "`name`, `vhost` (`/`), `pattern`, `apply-to` (`all`), `priority` (0), `definition` (a table). What they mean:",
+        "[policies.md](policies.md).",
         "",
         "## [[user]]",
         "",

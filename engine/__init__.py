@@ -16,6 +16,7 @@ from .passwords import PasswordHash, hash_password, read_password_hash
 from .permissions import Grant, Permissions, TopicPermission
 from .queue import Queue, QueueStatistics
 from .routing import Route
+from .service import ServiceExchange
 from .session import Session, SessionFailed
 from .virtual_host import VirtualHost
 
@@ -44,6 +45,7 @@ __all__ = [
     "Queue",
     "QueueStatistics",
     "Route",
+    "ServiceExchange",
     "Session",
     "SessionFailed",
     "TopicPermission",

@@ -28,6 +28,7 @@ class User:
     """`permissions`: by virtual host, none where it is not named; None: everything everywhere.
 
     `max_connections`, `max_channels`: over all connections of the user; None: no limit.
+    `is_configured`: the configuration made it, and makes it again when the broker starts.
     """
 
     name: str
@@ -37,6 +38,7 @@ class User:
     permissions: Mapping[str, Permissions] | None = None
     max_connections: int | None = None
     max_channels: int | None = None
+    is_configured: bool = field(default=False, compare=False)
 
     @property
     def is_administrator(self) -> bool:

@@ -135,7 +135,7 @@ def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
     """How long a holder may keep a delivery: by the consumer's argument, the queue's, or as for all. None: for ever."""
     own = integer_of(holder.arguments, ARGUMENT) if isinstance(holder, Consumer) else None
     if own is None:
-        own = integer_of(holder.queue.arguments, ARGUMENT)
+        own = integer_of(holder.queue.effective, ARGUMENT)
     if own is None:
         return default_ms
     return own or None

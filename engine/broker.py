@@ -6,12 +6,13 @@ Source: architecture page; rulings 3 to 6.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, islice
+from operator import length_hint
 from types import MappingProxyType
 
-from ..settings import NO_SETTINGS, Divert, SettingsRepository
+from ..settings import NO_POLICIES, NO_SETTINGS, Divert, Policies, Policy, SettingsRepository
 from . import deep
 from .access import User, Users
 from .acknowledgement_timeout import AcknowledgementWatch
@@ -25,8 +26,9 @@ from .diverts import Diverts
 from .durability import Durability
 from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDeleted, VirtualHostNotFound
 from .events import Counters, Event, EventKind, Listener
+from .limits import enforce
 from .message import Envelope, Message
-from .options import DEFAULT_OPTIONS, BrokerOptions
+from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .queue import Queue
 from .ready import Ready
 from .service import Handler
@@ -39,6 +41,8 @@ ROUNDS_MAX = 4
 FREE_SLICE = 20_000
 #: Dead letters published in one slice (about 10 ms).
 DEAD_SLICE = 500
+#: Queues that are asked whether a changed policy concerns them, and those that it concerns, in one slice (about 5 ms).
+REVIEW_SLICE, CONCERNED_SLICE = 500, 50
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
 
@@ -81,6 +85,7 @@ class Broker:
         self.users = users or Users()
         self.services = services or {}
         self.settings = settings
+        self.policies = NO_POLICIES
         self.options = options
         self.reaper = Reaper(self)
         self.acknowledgements = AcknowledgementWatch(self)
@@ -100,6 +105,8 @@ class Broker:
         self._marked: dict[Queue, None] = {}  # may have something to hand out
         self._dead: deque[tuple[Queue, Message, str]] = deque()  # on their way to dead-letter exchanges
         self._to_free: deque[Ready] = deque()
+        self._to_trim: dict[Queue, None] = {}  # hold more than they may
+        self._to_review: deque[tuple[Iterator[Queue], list[Policy]]] = deque()  # have not heard of changed policies
         self.virtual_hosts: dict[str, VirtualHost] = {}
         self.create_virtual_host("/")
 
@@ -126,7 +133,15 @@ class Broker:
             if user.permissions is not None and name in user.permissions:
                 rest = {other: granted for other, granted in user.permissions.items() if other != name}
                 self.replace_user(replace(user, permissions=MappingProxyType(rest)))
+        gone = [policy.identity for policy in self.policies if policy.vhost == name]
+        if gone:
+            self.replace_policies(self.policies.without(gone))
         self.departures.condemn(vhost, [client for client in self.clients if client.vhost is vhost])
+
+    def limit_virtual_host(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:
+        """What may be in it from now on; what is there stays."""
+        vhost.limits = limits
+        self.emit_object(EventKind.DECLARED, vhost.name, vhost.name, {"what": "vhost"})
 
     def replace_user(self, user: User) -> None:
         """Add a user, or change one: what its clients may do changes now, with the next thing that they ask for.
@@ -134,11 +149,13 @@ class Broker:
         Subscriptions that they have go on. O(clients).
         """
         self.users.add(user)
+        self.emit_object(EventKind.DECLARED, "", user.name, {"what": "user", "user": user})
         self._tell_clients(user)
 
     def delete_user(self, name: str) -> None:
         """Forget a user; its clients may do nothing any more and are sent away at the ends of turns. O(clients)."""
         self.users.remove(name)
+        self.emit_object(EventKind.UNDECLARED, "", name, {"what": "user"})
         for client in self._tell_clients(User(name, permissions=MappingProxyType({}))):
             self.departures.expel(client, UserDeleted(user=name))
 
@@ -205,6 +222,40 @@ class Broker:
                 queue.settings_changed()
             self.emit_object(EventKind.SETTINGS_CHANGED, vhost.name, "", {})
 
+    def replace_policies(self, policies: Policies) -> None:
+        """The policies are these from now on; what they say of queues and exchanges that exist holds at once.
+
+        "At once" is a slice now and one at the end of each turn, where there are many queues: O(queues, times changed
+        policies).
+        """
+        before, self.policies = self.policies, policies
+        changed = policies.changed_since(before)
+        for policy in changed:
+            now = policies.find(policy.vhost, policy.name, is_operator=policy.is_operator)
+            kind = EventKind.UNDECLARED if now is None else EventKind.DECLARED
+            self.emit_object(kind, policy.vhost, policy.name, {"what": "policy", "policy": now or policy})
+        for name in {policy.vhost for policy in changed} & self.virtual_hosts.keys():
+            vhost = self.virtual_hosts[name]
+            vhost.policies_changed()
+            theirs = [policy for policy in changed if policy.vhost == name]
+            self._to_review.append((iter(list(vhost.queues.values())), theirs))
+        if self._to_review:
+            self._review_slice()
+
+    def _review_slice(self) -> None:
+        """Some of the queues learn of changed policies."""
+        queues, changed = self._to_review[0]
+        concerns = self.policies.may_concern
+        concerned = 0
+        for queue in islice(queues, max(1, REVIEW_SLICE // len(changed))):
+            if not queue.deleted and concerns(queue.name, queue.type, queue.policy, changed):
+                queue.policy_changed()
+                concerned += 1
+                if concerned >= CONCERNED_SLICE:
+                    break
+        if not length_hint(queues):
+            self._to_review.popleft()
+
     def replace_diverts(self, diverts: Iterable[Divert]) -> None:
         """The operator's diverts are these from now on; virtual hosts that they name and are not there are not made."""
         by_vhost: dict[str, list[Divert]] = {}
@@ -268,9 +319,21 @@ class Broker:
                     client.flush()
         if self._to_free:
             self._free_slice()
+        if self._to_trim:
+            self._trim_slice()
+        if self._to_review:
+            self._review_slice()
         if self.departures.pending:
             self.departures.work()
-        return bool(marked or touched or self._dead or self._to_free or self.departures.pending)
+        return bool(
+            marked
+            or touched
+            or self._dead
+            or self._to_free
+            or self._to_trim
+            or self._to_review
+            or self.departures.pending
+        )
 
     def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
@@ -301,6 +364,8 @@ class Broker:
                         wall_ms=self.clock.wall_ms(),
                         address=self._told_address(queue, message),
                         with_hornetq_names=self.options.legacy_hornetq_headers,
+                        continues_deaths=self.options.continues_deaths,
+                        tells_last_death=self.options.tells_last_death,
                     )
                 )
 
@@ -311,6 +376,15 @@ class Broker:
             if not settings.dead_letter_address and not settings.expiry_address:
                 return None
         return self.options.address_of(message.envelope.exchange, message.envelope.routing_key)
+
+    def trim_later(self, queue: Queue) -> None:
+        """A queue holds more than it may: another slice goes at the end of each turn."""
+        self._to_trim[queue] = None
+
+    def _trim_slice(self) -> None:
+        queue, _ = self._to_trim.popitem()
+        if not queue.deleted:
+            enforce(queue)
 
     def free(self, messages: Ready) -> None:
         """Give messages back to the allocator, in slices if there are many."""

@@ -51,11 +51,15 @@ def dead_letter(
     wall_ms: int,
     address: str | None = None,
     with_hornetq_names: bool = False,
+    continues_deaths: bool = True,
+    tells_last_death: bool = False,
 ) -> DeadLetter:
     """The copy of a message that died in `queue`, to be published to `exchange`.
 
     `address`: the message's own, told beside the queue where a dead-letter or expiry address rules (address-settings
     page 5.6, 6.7), on request also by the names that HornetQ's clients know.
+
+    `continues_deaths`: also a history that came from a client goes on. `tells_last_death`: x-last-death-* as well.
 
     Its properties stay as they were but for `expiration`, which is removed, and the headers that tell of the death;
     with a `routing_key` of its own the copy also loses CC, whose keys no longer apply.
@@ -77,13 +81,16 @@ def dead_letter(
     expiration = properties.get("expiration")
     if isinstance(expiration, bytes):
         entry["original-expiration"] = Field("S", expiration)
-    history = _history(headers)
+    history = _history(headers) if continues_deaths or message.envelope.cause_id else None
     added: FieldTable = {}
     if history is None:
         history = []
         added["x-first-death-queue"] = entry["queue"]
         added["x-first-death-reason"] = entry["reason"]
         added["x-first-death-exchange"] = entry["exchange"]
+    if tells_last_death:
+        for fact in ("queue", "reason", "exchange"):
+            added[f"x-last-death-{fact}"] = entry[fact]
     deaths = _continued(history, entry)
     added["x-death"] = Field("A", [Field("F", death) for death in deaths])
     if address is not None:
@@ -91,6 +98,7 @@ def dead_letter(
     dropped = {DELIVERY_COUNT, "CC"} if routing_key is not None else {DELIVERY_COUNT}
     new_header = splice_header(header, added, dropped, without_expiration=True)
     envelope = Envelope(exchange, routing_key if routing_key is not None else keys[0], scan_properties(new_header[12:]))
+    envelope.cause_id = message.id
     if routing_key is None:
         envelope.copies = copies
     return DeadLetter(PLAIN.join(new_header, body), envelope, deaths, reason)

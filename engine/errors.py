@@ -112,6 +112,10 @@ class UnsupportedProperty(PreconditionFailed):
     """A queue property that its type does not allow. Facts: property, name, vhost."""
 
 
+class TransientQueueRefused(EngineError):
+    """A queue that is neither durable nor exclusive, where those are no more."""
+
+
 class ServerNamedRefused(PreconditionFailed):
     """Queue types that need a name of the client's. Facts: queue_type."""
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+from ..settings import NO_POLICY, EffectivePolicy
 from .field_table import FieldTable
 from .headers import HeadersPattern, check_headers_match
 from .routed import Routed
@@ -45,7 +46,17 @@ class Exchange(ABC):
     #: Whether `match` depends on more than the routing keys, so that routes can't be cached by key alone.
     decides_each: ClassVar[bool] = False
 
-    __slots__ = ("alternate", "arguments", "auto_delete", "bindings", "durable", "incoming", "internal", "name")
+    __slots__ = (
+        "alternate",
+        "arguments",
+        "auto_delete",
+        "bindings",
+        "durable",
+        "incoming",
+        "internal",
+        "name",
+        "policy",
+    )
 
     def __init__(
         self,
@@ -61,11 +72,21 @@ class Exchange(ABC):
         self.auto_delete = auto_delete
         self.internal = internal
         self.arguments = arguments or {}
-        alternate = self.arguments.get("alternate-exchange")
         #: The name of the exchange that gets what no binding of this one matches.
-        self.alternate = alternate.text if alternate is not None and isinstance(alternate.value, bytes) else None
+        self.alternate: str | None = None
+        self.set_policy(NO_POLICY)
         self.bindings: dict[tuple[object, ...], Binding] = {}  # where this is the source
         self.incoming: dict[Binding, None] = {}  # where this is the destination
+
+    def set_policy(self, policy: EffectivePolicy) -> None:
+        """This holds from now on; an alternate exchange of the declaration wins."""
+        self.policy = policy
+        declared = self.arguments.get("alternate-exchange")
+        if declared is not None and isinstance(declared.value, bytes):
+            self.alternate = declared.text
+        else:
+            said = policy.definition.get("alternate-exchange")
+            self.alternate = said if isinstance(said, str) else None
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:  # noqa: B027 - most types refuse nothing
         """Refuse bindings that this type can't use."""

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 MS = 1_000_000
+#: Messages that a smaller limit drops in one slice (about 5 ms).
+TRIM_SLICE = 1000
 #: Why an address that is full drops a message.
 FULL = "full"
 
@@ -59,7 +61,7 @@ def admit(
         ):
             refused.append(offset)
             if rules.overflow == REJECT_PUBLISH_DLX:
-                queue.lose([message], MAXLEN)
+                queue.lose([message], MAXLEN, came_in=False)
             else:
                 _drop(queue, message, MAXLEN)
         elif due_ns is not None:
@@ -120,7 +122,7 @@ def _drop(queue: "Queue", message: Message, reason: str) -> None:
     """It never came in."""
     queue.counters.dropped += 1
     if queue.broker.listeners:
-        queue.broker.emit(EventKind.DROPPED, queue, (message,), reason=reason)
+        queue.broker.emit(EventKind.DROPPED, queue, (message,), reason=reason, came_in=False)
 
 
 def is_full(queue: "Queue") -> bool:
@@ -185,34 +187,56 @@ def _would_overflow(queue: "Queue", message: Message) -> bool:
         return True
     if rules.max_length_bytes is None:
         return False
-    assert isinstance(queue.ready, LeveledReady)
-    return queue.ready.octets + body_size(message) > rules.max_length_bytes
+    return _octets(queue) + body_size(message) > rules.max_length_bytes
+
+
+def enforce(queue: "Queue") -> None:
+    """A limit may be new, or smaller: what is too much goes, as far as arrivals would have made it go."""
+    if queue.rules.has_limit and queue.rules.overflow == DROP_HEAD:
+        trim(queue)
 
 
 def trim(queue: "Queue") -> None:
-    """Drop heads until the limits hold again."""
-    rules, ready = queue.rules, queue.ready
-    while queue.ready_count and (
-        (rules.max_length is not None and queue.ready_count > rules.max_length)
-        or (
-            rules.max_length_bytes is not None
-            and isinstance(ready, LeveledReady)
-            and ready.octets > rules.max_length_bytes
-        )
-    ):
-        if not ready:
+    """Drop heads until the limits hold again; of many a slice now, the rest at the ends of turns."""
+    for _ in range(TRIM_SLICE):
+        if not _is_over(queue):
+            return
+        if not queue.ready:
             deep.load(queue)
-        queue.lose([ready.popleft()], MAXLEN)
+        queue.lose([queue.ready.popleft()], MAXLEN)
+    if _is_over(queue):
+        queue.broker.trim_later(queue)
+
+
+def _is_over(queue: "Queue") -> bool:
+    rules = queue.rules
+    if rules.max_length is not None and queue.ready_count > rules.max_length:
+        return True
+    return rules.max_length_bytes is not None and queue.ready_count > 0 and _octets(queue) > rules.max_length_bytes
+
+
+def _octets(queue: "Queue") -> int:
+    """Of all ready bodies, where a limit on them asks."""
+    ready, tail = queue.ready, queue.tail
+    if not isinstance(ready, LeveledReady):
+        return sum(map(body_size, ready))  # a queue that keeps its messages
+    return ready.octets + (tail.octets or 0 if tail is not None else 0)
 
 
 def expire(queue: "Queue") -> None:
     """Take expired messages off the heads; those behind a head that lives wait for their turn, as in RabbitMQ."""
+    _expire_heads(queue)
+    while not queue.ready and deep.surface(queue):
+        _expire_heads(queue)
+
+
+def _expire_heads(queue: "Queue") -> None:
     now_ns = queue.broker.clock.monotonic_ns()
     ready = queue.ready
     levels: Sequence[deque[Message] | KeptReady] = ready.heads() if isinstance(ready, LeveledReady) else [ready]
     gone: list[Message] = []
     for level in levels:
-        while (level or deep.surface(queue)) and 0 < level[0].expires_ns <= now_ns:
+        while level and 0 < level[0].expires_ns <= now_ns:
             message = level.popleft()
             if isinstance(ready, LeveledReady):
                 ready.took_head(message)
@@ -224,8 +248,10 @@ def expire(queue: "Queue") -> None:
 def arm(queue: "Queue") -> None:
     """See to it that the next head to expire is looked at in time."""
     ready = queue.ready
+    if not ready:
+        deep.surface(queue)
     levels: Sequence[deque[Message] | KeptReady]
-    levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready or deep.surface(queue) else []
+    levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready else []
     due_ns = min((level[0].expires_ns for level in levels if level[0].expires_ns), default=0)
     deadline = queue.expiry_deadline
     if deadline is not None and deadline.action is not None:

@@ -23,6 +23,7 @@ class Envelope:
 
     __slots__ = (
         "_plain",
+        "cause_id",  # of the message of which this is a dead letter; 0: none
         "copies",  # more routing keys, of CC and BCC
         "exchange",
         "expiration_ms",  # that counts: the property's, or what the address made of it
@@ -51,6 +52,7 @@ class Envelope:
         self.framing = framing
         self.opaque = opaque
         self.copies: tuple[str, ...] = ()
+        self.cause_id = 0
         self._plain: Envelope | None = None
 
     @property
@@ -65,6 +67,7 @@ class Envelope:
         settled.expiry_is_settled = True
         settled.is_plain = expiration_ms is None and not self.facts.is_marked
         settled.copies = self.copies
+        settled.cause_id = self.cause_id
         return settled
 
     def plain(self) -> "Envelope":
@@ -78,6 +81,7 @@ class Envelope:
             changed.expiry_is_settled = self.expiry_is_settled
             changed.is_plain = self.is_plain
             changed.copies = self.copies
+            changed.cause_id = self.cause_id
             self._plain = changed
         return self._plain
 

@@ -3,7 +3,7 @@
 Source: address-settings page 1.3, 3.5, 5.6, 7.1; rulings 8.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 
@@ -23,6 +23,9 @@ class BrokerOptions:
     `delays_everywhere`: the header x-delay counts on every exchange, not only on those of type x-delayed-message.
     `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it is as global=false.
     `quorum_delivery_limit`: x-delivery-limit of quorum queues that have no limit of attempts; None: they have none.
+    `continues_deaths`: an x-death header that a client publishes counts on; else the broker's own alone do.
+    `tells_last_death`: dead letters have the headers x-last-death-*.
+    `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
     """
 
@@ -38,6 +41,9 @@ class BrokerOptions:
     consumer_timeout_ms: int | None = 1_800_000
     has_shared_prefetch: bool = True
     quorum_delivery_limit: int | None = None
+    continues_deaths: bool = True
+    tells_last_death: bool = False
+    has_transient_queues: bool = True
     classic_tells_attempts: bool = True
 
     def address_of(self, exchange: str, routing_key: str) -> str:
@@ -54,10 +60,11 @@ DEFAULT_OPTIONS = BrokerOptions()
 
 @dataclass(slots=True, frozen=True)
 class VirtualHostLimits:
-    """What may be in one virtual host; None: as much as there is."""
+    """What may be in one virtual host; None: as much as there is. `is_configured`: the configuration says so."""
 
     max_connections: int | None = None
     max_queues: int | None = None
+    is_configured: bool = field(default=False, compare=False)
 
 
 NO_LIMITS = VirtualHostLimits()

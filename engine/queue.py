@@ -12,7 +12,13 @@ from functools import partial
 from itertools import chain, islice, repeat
 from typing import TYPE_CHECKING, ClassVar
 
-from ..settings import ResolvedSettings
+from ..settings import (
+    NO_LAYER,
+    NO_POLICY,
+    EffectivePolicy,
+    PolicyLayer,
+    ResolvedSettings,
+)
 from . import deep, rota
 from .arguments import queue_type_of
 from .consumer import Consumer
@@ -22,12 +28,20 @@ from .events import Counters, EventKind
 from .field_table import FieldTable
 from .groups import Groups
 from .last_value import LastValueReady, header_value
-from .limits import MS, admit, arm, body_size, expire
+from .limits import MS, admit, arm, body_size, enforce, expire
 from .message import Envelope, Message
 from .ready import LeveledReady, Ready, merge_back
 from .redelivery import Scheduled
 from .returns import come_due, dead_letters_are_refused, give_back
-from .rules import NO_RULES, QueueRules, own_settings, with_live
+from .rules import (
+    NO_RULES,
+    RING,
+    QueueRules,
+    changed_rules,
+    effective_arguments,
+    own_settings,
+    plain_arguments,
+)
 from .tail import Tail
 
 if TYPE_CHECKING:
@@ -67,6 +81,7 @@ class Queue:
         "deleted",
         "due_deadline",
         "durable",
+        "effective",
         "enabled",
         "exclusive",
         "expiring",
@@ -78,12 +93,14 @@ class Queue:
         "incoming",
         "is_auto_created",
         "last_used_ns",
+        "layer",
         "measure_at",
         "name",
         "next_consumer",
         "octets",
         "own_settings",
         "owner",
+        "policy",
         "ready",
         "rules",
         "scheduled",
@@ -107,6 +124,8 @@ class Queue:
         arguments: FieldTable,
         rules: QueueRules,
         address: str,
+        policy: EffectivePolicy = NO_POLICY,
+        layer: PolicyLayer = NO_LAYER,
     ) -> None:
         self.vhost = vhost
         self.broker = vhost.broker
@@ -119,6 +138,9 @@ class Queue:
         self.type = queue_type_of(arguments)  # classic, quorum or stream
         self.address = address
         self.own_settings = own_settings(arguments)
+        self.policy = policy  # that holds for it
+        self.layer = layer  # what that does to it
+        self.effective = effective_arguments(arguments, layer)  # what it declared, and what its policy says
         self.rules = rules
         self.ready = self._empty_ready()
         self.tail: Tail | None = None  # behind what is ready, of a deep queue
@@ -145,12 +167,41 @@ class Queue:
         self.incoming: dict[Binding, None] = {}
         self.counters = Counters()
 
-    def _resolved(self) -> ResolvedSettings:
-        return self.broker.settings.resolve_queue(self.address, self.vhost.name, self.own_settings)
+    def resolved(self) -> ResolvedSettings:
+        """Its own arguments, over its policy, over the settings of its address, as all of them are now."""
+        return self.broker.settings.resolve_queue(self.address, self.vhost.name, self.own_settings, self.layer.settings)
 
     def settings_changed(self) -> None:
         """The operator's settings are others now: what is live takes effect at the next return, death or arrival."""
-        self._set_rules(with_live(self.rules, self._resolved()))
+        limit = self.broker.options.quorum_delivery_limit
+        self._set_rules(changed_rules(self.rules, self.effective, self.resolved(), limit))
+
+    def arguments_changed(self) -> None:
+        """The configuration that declared the queue gives it other arguments, of those that act at once."""
+        self.policy_changed(always=True)
+
+    def policy_changed(self, *, always: bool = False) -> None:
+        """Other policies may hold for the queue (`always`: there is more than that); what follows holds at once.
+
+        Only a message-ttl is for messages that come from now on. Source: behaviour page 3.12.
+        """
+        policy = self.broker.policies.of_queue(self.name, self.type, self.vhost.name)
+        layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(self.arguments))
+        self.policy = policy
+        before, self.layer = self.layer, layer
+        if layer == before and not always:
+            return  # another policy may say the same
+        self.effective = effective_arguments(self.arguments, layer)
+        rules = self.rules
+        if RING in layer.arguments or RING in before.arguments:
+            size = self.resolved().default_ring_size
+            rules = replace(rules, ring_size=size if size > 0 else None)
+        expires_ms = rules.expires_ms
+        limit = self.broker.options.quorum_delivery_limit
+        self._set_rules(changed_rules(rules, self.effective, self.resolved(), limit))
+        if self.rules.expires_ms != expires_ms:
+            self.touch()
+        enforce(self)
 
     def set_ring_size(self, size: int | None) -> None:
         """An operator makes the ring larger or smaller, None: no ring. Nothing is deleted now (page 4.3, 3.8)."""
@@ -159,6 +210,15 @@ class Queue:
     def _set_rules(self, rules: QueueRules) -> None:
         counted = self.octets
         self.rules = NO_RULES if rules == NO_RULES else rules
+        if type(self.ready) in (deque, LeveledReady):
+            ready, self.ready = self.ready, self._empty_ready()
+            if type(ready) is type(self.ready):
+                self.ready = ready
+            else:
+                self.ready.extend(ready)
+                self.measure_at = deep.DEEP_MIN
+        if self.tail is not None and rules.max_length_bytes is not None:
+            self.tail.count_octets()
         self.takes_plainly = not rules.concerns_arrival and self.groups is None
         out = () if counted is not None or self.keeps else self.broker.unacked_of(self)
         self.octets = self._counted(chain(self.messages(), out))
@@ -485,13 +545,14 @@ class Queue:
         """Messages that were out and must not come back."""
         self.lose(messages, reason)
 
-    def lose(self, messages: list[Message], reason: str) -> None:
+    def lose(self, messages: list[Message], reason: str, *, came_in: bool = True) -> None:
         """Messages came to a bad end: counted under their cause, and on their way to the dead-letter exchange if any.
 
-        `reason`: rejected, expired, maxlen or delivery_limit. Source: rulings, "Events".
+        `reason`: rejected, expired, maxlen or delivery_limit. `came_in`: they were in the queue before.
+        Source: rulings, "Events".
         """
         count = len(messages)
-        if self.octets is not None:
+        if came_in and self.octets is not None:
             self.count_out(messages)
         target = self.dead_letter_target(reason)
         if reason == EXPIRED:
@@ -504,7 +565,9 @@ class Queue:
             kind = EventKind.DEAD_LETTERED if target is not None else EventKind.KILLED
             self.counters.killed += count
         if self.broker.listeners:
-            detail = {} if target is None else {"to": target}
+            detail: dict[str, object] = {} if target is None else {"to": target}
+            if not came_in:
+                detail["came_in"] = False
             self.broker.emit(kind, self, messages, reason=reason, **detail)
         if target is not None:
             self.broker.bury(self, messages, reason)
@@ -571,12 +634,12 @@ class Queue:
     def touch(self) -> None:
         """The queue is in use: its own expiry (x-expires) starts anew. Source: behaviour page 3.2."""
         expires_ms = self.rules.expires_ms
-        if expires_ms is None:
+        if expires_ms is None and self.unused_deadline is None:
             return
         deadlines = self.broker.deadlines
         deadlines.cancel(self.unused_deadline)
         self.unused_deadline = None
-        if not self.consumers and not self.deleted:
+        if expires_ms is not None and not self.consumers and not self.deleted:
             due_ns = self.broker.clock.monotonic_ns() + expires_ms * MS
             self.unused_deadline = deadlines.set(due_ns, self._unused)
 

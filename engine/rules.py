@@ -6,7 +6,7 @@ Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 
 from dataclasses import dataclass, replace
 
-from ..settings import AddressSettings, ResolvedSettings, settings_of_arguments
+from ..settings import AddressSettings, PolicyLayer, ResolvedSettings, settings_of_arguments
 from .arguments import QUORUM, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .field_table import Field, FieldTable, number_of
@@ -16,6 +16,7 @@ DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "
 PAGE, DROP, FAIL = "PAGE", "DROP", "FAIL"
 #: Which returns RabbitMQ's delayed retry delays: those that count as attempts, the others, all of them.
 RETRY_TYPES = {"disabled": (False, False), "failed": (True, False), "returned": (False, True), "all": (True, True)}
+RING = "x-ring-size"
 LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
 
 
@@ -130,38 +131,42 @@ NO_RULES = QueueRules()
 
 def own_settings(arguments: FieldTable) -> AddressSettings:
     """What a queue's arguments say of the settings of its address. Raises: ArgumentFault (contradictions)."""
-    return settings_of_arguments({key: _plain(field) for key, field in arguments.items()}).settings
+    return settings_of_arguments(plain_arguments(arguments)).settings
+
+
+def plain_arguments(arguments: FieldTable) -> dict[str, object]:
+    """A queue's arguments as settings read them: int, bool, float, str; tables and arrays as they are."""
+    return {key: _plain(field) for key, field in arguments.items()}
+
+
+def effective_arguments(declared: FieldTable, layer: PolicyLayer) -> FieldTable:
+    """What a queue declared, with what its policy gives in addition or makes smaller."""
+    if not layer.arguments:
+        return declared
+    return {**declared, **{key: _field(value) for key, value in layer.arguments.items()}}
+
+
+def _field(value: object) -> Field:
+    if isinstance(value, str):
+        return Field("S", value.encode())
+    if isinstance(value, float):
+        return Field("d", value)
+    assert isinstance(value, int)
+    return Field("t" if isinstance(value, bool) else "l", value)
 
 
 def rules_of(arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None = None) -> QueueRules:
-    """The rules of a queue; `NO_RULES` itself when there are none.
+    """The rules of a new queue; `NO_RULES` itself when there are none.
 
-    `arguments` are checked; `settings` are those of the queue: its arguments over those of its address.
+    `arguments` are checked, and effective; `settings` are those of the queue: its arguments over those of its address.
     `quorum_delivery_limit`: of quorum queues that say none; N means N + 1 deliveries.
     """
-    is_quorum = queue_type_of(arguments) == QUORUM
-    overflow = _text(arguments.get("x-overflow")) or DROP_HEAD
-    if is_quorum and overflow == REJECT_PUBLISH_DLX:
-        overflow = DROP_HEAD  # as RabbitMQ falls back
-    default_attempts = None
-    if is_quorum and quorum_delivery_limit is not None and "x-delivery-limit" not in arguments:
-        default_attempts = quorum_delivery_limit + 1
     last_value_key = settings.default_last_value_key or None
     if last_value_key is None and settings.default_last_value_queue:
         last_value_key = LAST_VALUE_KEY_DEFAULT
     rules = QueueRules(
-        message_ttl_ms=_integer(arguments.get("x-message-ttl")),
-        expires_ms=_integer(arguments.get("x-expires")),
-        max_length=_integer(arguments.get("x-max-length")),
-        max_length_bytes=_integer(arguments.get("x-max-length-bytes")),
-        overflow=overflow,
-        is_quorum=is_quorum,
-        default_delivery_attempts=default_attempts,
-        dead_letter_exchange=_text(arguments.get("x-dead-letter-exchange")),
-        dead_letter_routing_key=_text(arguments.get("x-dead-letter-routing-key")),
         max_priority=_integer(arguments.get("x-max-priority")),
         ring_size=_limit(settings.default_ring_size),
-        delayed_retry=_delayed_retry(arguments),
         last_value_key=last_value_key,
         non_destructive=settings.default_non_destructive,
         single_active_consumer=settings.default_exclusive_queue,
@@ -174,8 +179,38 @@ def rules_of(arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_
         group_rebalance_pause_dispatch=settings.default_group_rebalance_pause_dispatch,
         group_first_key=settings.default_group_first_key or None,
     )
-    rules = with_live(rules, settings)
-    return NO_RULES if rules == NO_RULES else rules
+    return changed_rules(rules, arguments, settings, quorum_delivery_limit)
+
+
+def changed_rules(
+    rules: QueueRules, arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None
+) -> QueueRules:
+    """The rules of a queue that exists, when its effective arguments or its settings are others now."""
+    return with_live(_with_arguments(rules, arguments, quorum_delivery_limit), settings)
+
+
+def _with_arguments(rules: QueueRules, arguments: FieldTable, quorum_delivery_limit: int | None) -> QueueRules:
+    """The rules with what policies may change in queues that exist."""
+    is_quorum = queue_type_of(arguments) == QUORUM
+    overflow = _text(arguments.get("x-overflow")) or DROP_HEAD
+    if is_quorum and overflow == REJECT_PUBLISH_DLX:
+        overflow = DROP_HEAD  # as RabbitMQ falls back
+    default_attempts = None
+    if is_quorum and quorum_delivery_limit is not None and "x-delivery-limit" not in arguments:
+        default_attempts = quorum_delivery_limit + 1
+    return replace(
+        rules,
+        message_ttl_ms=_integer(arguments.get("x-message-ttl")),
+        expires_ms=_integer(arguments.get("x-expires")),
+        max_length=_integer(arguments.get("x-max-length")),
+        max_length_bytes=_integer(arguments.get("x-max-length-bytes")),
+        overflow=overflow,
+        is_quorum=is_quorum,
+        default_delivery_attempts=default_attempts,
+        dead_letter_exchange=_text(arguments.get("x-dead-letter-exchange")),
+        dead_letter_routing_key=_text(arguments.get("x-dead-letter-routing-key")),
+        delayed_retry=_delayed_retry(arguments),
+    )
 
 
 def _integer(field: Field | None) -> int | None:

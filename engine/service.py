@@ -15,19 +15,26 @@ Handler = Callable[["VirtualHost", Envelope, bytes], None]
 
 
 class ServiceExchange(Exchange):
-    """Hands each message to a handler instead of to queues. Never declared by clients, never bound."""
+    """Hands each message to a handler instead of to queues. Never declared by clients, never bound.
+
+    `barrier`: what was asked for is safe when the journal is there; answers wait for it.
+    """
 
     type = "x-leveret-service"
-    __slots__ = ("_handler",)
+    __slots__ = ("_handler", "barrier")
 
     def __init__(self, name: str, handler: Handler) -> None:
         super().__init__(name, durable=True, internal=True)
         self._handler = handler
+        self.barrier = 0
 
     def handle(self, vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """Serve a run of requests."""
         for blob in blobs:
             self._handler(vhost, envelope, blob)
+        durability = vhost.broker.durability
+        if durability is not None:
+            self.barrier = max(self.barrier, durability.take_barrier())
 
     def match(self, message: Routed) -> Sequence[Destination]:
         """Nothing: see `handle`."""

@@ -16,6 +16,7 @@ from .field_table import integer_of
 from .message import Envelope, Message
 from .non_destructive import NonDestructiveQueue, copy_of
 from .ready import Ready
+from .rules import effective_arguments, plain_arguments
 from .stream_log import SEGMENT_OCTETS_DEFAULT, StreamLog
 from .stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, OFFSET, age_ms, start_of
 
@@ -33,11 +34,15 @@ class StreamQueue(NonDestructiveQueue):
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        age = self.arguments.get("x-max-age")
-        self._max_age_ms = age_ms(age.value) if age is not None and isinstance(age.value, bytes) else None
-        self._max_octets = integer_of(self.arguments, "x-max-length-bytes")
         self._chunk_offset = 0  # where the last run of messages begins
-        segment = integer_of(self.arguments, "x-stream-max-segment-size-bytes")
+        self._read_limits()
+
+    def _read_limits(self) -> None:
+        """What it declared, and what its policy says."""
+        age = self.effective.get("x-max-age")
+        self._max_age_ms = age_ms(age.value) if age is not None and isinstance(age.value, bytes) else None
+        self._max_octets = integer_of(self.effective, "x-max-length-bytes")
+        segment = integer_of(self.effective, "x-stream-max-segment-size-bytes")
         if segment is None:
             segment = SEGMENT_OCTETS_DEFAULT
             if self._max_octets is not None:
@@ -61,6 +66,14 @@ class StreamQueue(NonDestructiveQueue):
 
     def settings_changed(self) -> None:
         """Addresses' settings are for other queues."""
+
+    def policy_changed(self, *, always: bool = False) -> None:
+        """See `Queue`: how long and how much is kept."""
+        self.policy = self.broker.policies.of_queue(self.name, self.type, self.vhost.name)
+        self.layer = self.policy.layer(plain_arguments(self.arguments))
+        self.effective = effective_arguments(self.arguments, self.layer)
+        self._read_limits()
+        self._retain()
 
     # -- in ---------------------------------------------------------------------------------------------------------
 

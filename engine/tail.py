@@ -52,17 +52,27 @@ class PagedRun:
 class Tail:
     """In order of ids."""
 
-    __slots__ = ("_count", "_items")
+    __slots__ = ("_count", "_items", "octets")
 
     def __init__(self) -> None:
         self._items: deque[PagedRun | Message] = deque()
         self._count = 0
+        self.octets: int | None = None  # of all bodies, where somebody asks
 
     def __len__(self) -> int:
         return self._count
 
+    def count_octets(self) -> None:
+        """Know the octets of all bodies, from now on. O(messages), once."""
+        if self.octets is None:
+            self.octets = sum(
+                _body_size(item) if isinstance(item, Message) else sum(item.sizes[item.start :]) for item in self._items
+            )
+
     def extend(self, first_id: int, sizes: Sequence[int]) -> None:
         """A run of messages that the journal has."""
+        if self.octets is not None:
+            self.octets += sum(sizes)
         last = self._items[-1] if self._items else None
         if not isinstance(last, PagedRun) or last.first + len(last.sizes) != first_id or len(last.sizes) >= RUN_MAX:
             last = PagedRun(first_id)
@@ -72,6 +82,8 @@ class Tail:
 
     def append(self, message: Message) -> None:
         """A message that only memory has."""
+        if self.octets is not None:
+            self.octets += _body_size(message)
         self._items.append(message)
         self._count += 1
 
@@ -82,6 +94,8 @@ class Tail:
         self._count -= 1
         item = self._items.popleft()
         assert isinstance(item, Message)
+        if self.octets is not None:
+            self.octets -= _body_size(item)
         return item
 
     def take(self, count: int, octets: int) -> list[range | Message]:
@@ -95,6 +109,8 @@ class Tail:
                 count -= 1
                 octets -= len(item.blob)
                 self._count -= 1
+                if self.octets is not None:
+                    self.octets -= _body_size(item)
                 continue
             start = item.start
             sums = list(accumulate(item.sizes[start : start + count]))
@@ -103,6 +119,8 @@ class Tail:
             count -= stop - start
             taken.append(range(item.first + start, item.first + stop))
             self._count -= stop - start
+            if self.octets is not None:
+                self.octets -= sum(item.sizes[start:stop])
             item.start = stop
             if stop == len(item.sizes):
                 self._items.popleft()
@@ -128,6 +146,10 @@ class Tail:
             item if isinstance(item, Message) else (item.ids, Sizes(item.sizes, item.start, len(item.sizes)))
             for item in self._items
         ]
+
+
+def _body_size(message: Message) -> int:
+    return message.envelope.framing.body_size(message.blob)
 
 
 class Sizes(Sequence[int]):

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from ..settings import ArgumentFault
+from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
 from . import deep, hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
 from .access import may, require, require_for_arguments, require_topic
 from .arguments import (
@@ -44,6 +44,7 @@ from .errors import (
     ResourceLocked,
     ServerNamedRefused,
     SystemExchangeRefused,
+    TransientQueueRefused,
     UnknownExchangeType,
     UnsupportedProperty,
 )
@@ -60,7 +61,7 @@ from .queue_types import check_delete, check_purge
 from .reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue, is_reply_address
 from .routed import Routed
 from .routing import ALL_WELL, Outcome, Route, decides_each, reach
-from .rules import NO_RULES, Resources, own_settings, rules_of
+from .rules import NO_RULES, Resources, effective_arguments, own_settings, plain_arguments, rules_of
 from .service import ServiceExchange
 from .stream_queue import StreamQueue
 
@@ -102,6 +103,7 @@ class VirtualHost:
             self.exchanges[exchange_name] = EXCHANGE_TYPES[kind](exchange_name, durable=True, internal=internal)
         for service_name, handler in broker.services.items():
             self.exchanges[service_name] = ServiceExchange(service_name, handler)
+        self._set_exchange_policies()
 
     # -- look-ups ---------------------------------------------------------------------------------------------------
 
@@ -164,6 +166,7 @@ class VirtualHost:
             require(client, READ, EXCHANGE, name)
             require(client, WRITE, EXCHANGE, alternate.text)
         exchange = exchange_type(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
+        exchange.set_policy(self.broker.policies.of_exchange(name, self.name))
         self.exchanges[name] = exchange
         self._changed(EventKind.DECLARED, name, what="exchange", exchange=exchange)
         return exchange
@@ -324,7 +327,7 @@ class VirtualHost:
         `server_named`: the frontend made the name up, so its prefix is allowed.
         Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
             InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
-            PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
+            PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
         """
         if passive:
             found = self._accessible(name, client)
@@ -340,6 +343,8 @@ class VirtualHost:
             self._check_same_queue(current, client, durable, exclusive, auto_delete, arguments)
             current.touch()
             return current
+        if client is not None and not (durable or exclusive or self.broker.options.has_transient_queues):
+            raise TransientQueueRefused
         queue_type = queue_type_of(arguments)
         if server_named and queue_type != CLASSIC:
             raise ServerNamedRefused(queue_type=queue_type)
@@ -388,10 +393,13 @@ class VirtualHost:
         if address is None:
             field = arguments.get("x-address")
             address = field.text if field is not None and field.value else name
-        resolved = self.broker.settings.resolve_queue(address, self.name, own_settings(arguments))
-        rules = rules_of(arguments, resolved, self.broker.options.quorum_delivery_limit)
+        queue_type = queue_type_of(arguments)
+        policy = self.broker.policies.of_queue(name, queue_type, self.name)
+        layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
+        resolved = self.broker.settings.resolve_queue(address, self.name, own_settings(arguments), layer.settings)
+        rules = rules_of(effective_arguments(arguments, layer), resolved, self.broker.options.quorum_delivery_limit)
         kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
-        if queue_type_of(arguments) == STREAM:
+        if queue_type == STREAM:
             kind, rules = StreamQueue, NO_RULES
         queue = kind(
             self,
@@ -402,6 +410,8 @@ class VirtualHost:
             arguments=arguments,
             rules=rules,
             address=address,
+            policy=policy,
+            layer=layer,
         )
         queue.is_auto_created = is_auto_created
         self.queues[name] = queue
@@ -818,6 +828,17 @@ class VirtualHost:
         if exchange is None:
             return Outcome(blobs, ())
         return self.publish(self.route_of(exchange, envelope.routing_key), envelope, blobs)
+
+    def policies_changed(self) -> None:
+        """Other policies hold here from now on; the broker sees to the queues. O(exchanges, times policies)."""
+        self._set_exchange_policies()
+        self.routes_changed()
+
+    def _set_exchange_policies(self) -> None:
+        policies = self.broker.policies
+        for exchange in self.exchanges.values():
+            if exchange.name and not isinstance(exchange, ServiceExchange):
+                exchange.set_policy(policies.of_exchange(exchange.name, self.name))
 
     def routes_changed(self) -> None:
         """Routes are to be looked up anew."""

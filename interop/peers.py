@@ -123,11 +123,19 @@ def leveret(
 
 
 def rabbitmqctl(peer: Peer, *arguments: str) -> None:
-    """Run the peer's own command line on it. Raises: subprocess.CalledProcessError."""
+    """Run the peer's own command line on it. Raises: subprocess.CalledProcessError (`stderr`: what it says)."""
     script = find_rabbitmq()
     assert script is not None
     command = [str(script.with_name("rabbitmqctl")), *arguments]
-    subprocess.run(command, env=dict(peer.environment), check=True, stdout=subprocess.DEVNULL, timeout=60)
+    subprocess.run(
+        command,
+        env=dict(peer.environment),
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
 
 
 def _rabbitmq_environment(

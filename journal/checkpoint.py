@@ -24,6 +24,10 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
         for exchange in vhost.exchanges.values():
             if is_declared(exchange):
                 recorder.state_object(exchange, restated=True)
+    for user in broker.users:
+        recorder.state_user(user, restated=True)
+    for policy in broker.policies:
+        recorder.state_policy(policy, restated=True)
     yield
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     for queue in queues:

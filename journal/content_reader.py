@@ -34,6 +34,7 @@ class ContentRun(NamedTuple):
 
     exchange_id: int
     routing_key: bytes
+    cause_id: int  # of the message that they are dead or diverted copies of; 0: none
     contents: Sequence[bytes]  # blobs of the engine's plain framing
 
 
@@ -211,20 +212,20 @@ def _runs_in(block: Block, index: int, count: int) -> Iterator[ContentRun]:
         size = len(content.content)
         prefixes, blobs = zip(*Struct(f"{lengths[0] - size}s{size}s").iter_unpack(heap))
         if prefixes.count(prefixes[0]) == count:
-            yield ContentRun(places[0][1], content.routing_key, blobs)
+            yield ContentRun(places[0][1], content.routing_key, content.cause_id, blobs)
             return
     starts_with = heap.startswith
-    exchange_id, prefix, skip, key = 0, b"", 0, b""
+    exchange_id, prefix, skip, key, cause_id = 0, b"", 0, b"", 0
     contents: list[bytes] = []
     for offset, exchange, length in places:
         offset -= first
         if not contents or exchange != exchange_id or not starts_with(prefix, offset):
             if contents:
-                yield ContentRun(exchange_id, key, contents)
+                yield ContentRun(exchange_id, key, cause_id, contents)
             content = decode_content(heap[offset : offset + length])
             contents = []
-            exchange_id, key = exchange, content.routing_key
+            exchange_id, key, cause_id = exchange, content.routing_key, content.cause_id
             skip = length - len(content.content)
             prefix = heap[offset : offset + skip]
         contents.append(heap[offset + skip : offset + length])
-    yield ContentRun(exchange_id, key, contents)
+    yield ContentRun(exchange_id, key, cause_id, contents)

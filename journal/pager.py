@@ -27,7 +27,7 @@ class JournalPager:
         self._contents = recorder.contents
         self._memory = memory
         self._facts: dict[bytes, PropertyFacts] = {}
-        self._envelopes: dict[tuple[int, bytes, PropertyFacts], Envelope] = {}
+        self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool], Envelope] = {}
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
@@ -66,21 +66,22 @@ class JournalPager:
             start = at
             length = blob[:4]
             properties = blob[PROPERTIES_AT : 4 + int.from_bytes(length, "big")]
-            envelope = self._envelope(run.exchange_id, run.routing_key, properties)
+            envelope = self._envelope(run, properties)
         assert envelope is not None
         yield envelope, blobs[start:] if start else blobs
 
-    def _envelope(self, exchange_id: int, routing_key: bytes, properties: bytes) -> Envelope:
+    def _envelope(self, run: ContentRun, properties: bytes) -> Envelope:
         facts = self._facts.get(properties)
         if facts is None:
             if len(self._facts) >= MEMORY_MAX:
                 self._facts.clear()
             facts = self._facts[properties] = scan_properties(properties)
-        key = (exchange_id, routing_key, facts)
+        key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0)
         envelope = self._envelopes.get(key)
         if envelope is None:
             if len(self._envelopes) >= MEMORY_MAX:
                 self._envelopes.clear()
-            exchange = self._journal.names.text(exchange_id)
-            envelope = self._envelopes[key] = Envelope(exchange, routing_key.decode(), facts, PLAIN)
+            exchange = self._journal.names.text(run.exchange_id)
+            envelope = self._envelopes[key] = Envelope(exchange, run.routing_key.decode(), facts, PLAIN)
+            envelope.cause_id = run.cause_id
         return envelope

@@ -177,7 +177,7 @@ REASON_CODES = {word: code for code, word in enumerate(REASONS)}
 OTHER_REASON = 255
 
 #: What a `declared`, `undeclared`, `bound` or DEFINE is about.
-VHOST, EXCHANGE, QUEUE, CONSUMER, CONNECTION, USER, PERMISSION, POLICY = range(1, 9)
+VHOST, EXCHANGE, QUEUE, CONSUMER, CONNECTION, USER, PERMISSION, POLICY, OPERATOR_POLICY = range(1, 10)
 OBJECT_NAMES = {
     VHOST: "vhost",
     EXCHANGE: "exchange",
@@ -187,7 +187,11 @@ OBJECT_NAMES = {
     USER: "user",
     PERMISSION: "permission",
     POLICY: "policy",
+    OPERATOR_POLICY: "operator_policy",
 }
+
+#: What operators set.
+OPERATORS = frozenset({USER, PERMISSION, POLICY, OPERATOR_POLICY})
 
 ATTEMPT_MAX = 0xFFFF
 

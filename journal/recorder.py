@@ -1,7 +1,7 @@
 """The recorder: what the engine says happened, written down as far as it has to survive.
 
-A listener of the broker. Only what recovery restores is recorded: persistent messages in durable queues, and durable
-queues, exchanges and bindings. `take_barrier` and `safe_lsn` are the engine's `Durability`.
+A listener of the broker. Only what recovery restores is recorded: persistent messages in durable queues, durable
+queues, exchanges and bindings, and what operators set. `take_barrier` and `safe_lsn` are the engine's `Durability`.
 Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
@@ -15,10 +15,11 @@ from ..engine.events import TERMINAL, Event, EventKind
 from ..engine.exchange import Exchange
 from ..engine.field_table import Field, FieldTable, encode_table
 from ..engine.service import ServiceExchange
+from .access_records import limits_octets, policy_octets, user_octets
 from .content_index import ContentIndex
 from .heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from .journal import Journal
-from .record import COUNTED, EXCHANGE, QUEUE, VHOST
+from .record import COUNTED, EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
 from .recovered import MessageState, RecoveredMessage
 
 MS = 1_000_000
@@ -59,7 +60,7 @@ class Recorder:
             EventKind.UNDECLARED: self._undeclared,
             EventKind.BOUND: self._bound,
             EventKind.UNBOUND: self._unbound,
-            **dict.fromkeys(TERMINAL - {EventKind.DROPPED}, self._settled),
+            **dict.fromkeys(TERMINAL, self._settled),
         }
         if persists_deliveries:
             self._handlers[EventKind.DELIVERED] = self._delivered
@@ -127,6 +128,7 @@ class Recorder:
             framing=framing,
             queue_ids=queue_ids,
             expires_ms=expires_ms,
+            cause_id=envelope.cause_id,
             priority=envelope.facts.priority or 0,
         )
         self._run_first, self._run_count = event.messages[0], len(blobs)
@@ -159,7 +161,7 @@ class Recorder:
         if queue_id is None:
             return
         detail = event.detail or {}
-        if detail.get("kept"):
+        if detail.get("kept") or detail.get("came_in") is False:
             return
         ids = _persistent_ids(event)
         if not ids:
@@ -254,9 +256,11 @@ class Recorder:
         assert event.detail is not None
         what = event.detail["what"]
         if what == "vhost":
-            id_ = self._vhost_id(event.subject)
-            self._journal.declared(id_, Declared(VHOST, IS_DURABLE, "", b""))
-            self._has_recorded = True
+            self.state_vhost(event.subject, restated=False)
+        elif what == "user":
+            self.state_user(event.detail["user"], restated=False)
+        elif what == "policy":
+            self.state_policy(event.detail["policy"], restated=False)
         else:
             self.state_object(event.detail[str(what)], restated=False)
 
@@ -291,6 +295,12 @@ class Recorder:
         if event.detail["what"] == "vhost":  # everything in it went before
             self._journal.undeclared(self._vhost_id(event.subject), VHOST)
             self._has_recorded = True
+            return
+        if event.detail["what"] == "user":
+            self._forget(USER, 0, event.subject)
+            return
+        if event.detail["what"] == "policy":
+            self._forget_policy(event.detail["policy"])
             return
         subject: Any = event.detail[str(event.detail["what"])]
         key = (event.vhost, event.subject)
@@ -342,9 +352,43 @@ class Recorder:
         """The journal's id of a durable queue."""
         return self._queue_id(queue)
 
-    def state_vhost(self, name: str) -> None:
-        """A virtual host is there."""
-        self._journal.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", b""), restated=True)
+    # -- what operators set -------------------------------------------------------------------------------------------
+
+    def state_vhost(self, name: str, *, restated: bool = True) -> None:
+        """A virtual host is there, with these limits."""
+        vhost = self._broker.virtual_hosts.get(name)
+        limits = limits_octets(vhost.limits) if vhost is not None else b""
+        self._journal.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
+        self._has_recorded = True
+
+    def state_user(self, user: Any, *, restated: bool) -> None:
+        """A user is so; one of the configuration is kept there, not here."""
+        if user.is_configured:
+            self._forget(USER, 0, user.name)
+            return
+        id_ = self._journal.define(USER, 0, user.name)
+        self._journal.declared(id_, Declared(USER, IS_DURABLE, "", user_octets(user)), restated=restated)
+        self._has_recorded = True
+
+    def state_policy(self, policy: Any, *, restated: bool) -> None:
+        """A policy is so; one of the configuration is kept there, not here."""
+        if policy.origin is not None:
+            self._forget_policy(policy)
+            return
+        what = OPERATOR_POLICY if policy.is_operator else POLICY
+        id_ = self._journal.define(what, self._vhost_id(policy.vhost), policy.name)
+        self._journal.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
+        self._has_recorded = True
+
+    def _forget_policy(self, policy: Any) -> None:
+        what = OPERATOR_POLICY if policy.is_operator else POLICY
+        self._forget(what, self._vhost_id(policy.vhost), policy.name)
+
+    def _forget(self, what: int, vhost_id: int, name: str) -> None:
+        id_ = self._journal.names.id_of(what, vhost_id, name)
+        if id_ is not None:
+            self._journal.undeclared(id_, what)
+            self._has_recorded = True
 
     def message_of(self, message: Message, due_ns: int) -> RecoveredMessage | None:
         """A message as recovery would find it; None: it is not in the journal."""

@@ -43,6 +43,7 @@ from .record import (
     HEAD,
     KEPT,
     MOVED,
+    OPERATORS,
     PUBLISHED,
     QUEUE,
     RANGE,
@@ -281,8 +282,10 @@ class _Replay:
     def drop_lost(self) -> None:
         """Messages whose content is in a gap are not there; a queue whose name is in one gets another."""
         found = self.found
-        for id_, declared in found.objects.items() if self.gaps else ():
-            if id_ not in found.names:
+        for id_, declared in list(found.objects.items()) if self.gaps else ():
+            if id_ not in found.names and declared.what in OPERATORS:
+                del found.objects[id_]  # nobody gets rights under another name
+            elif id_ not in found.names:
                 vhosts = [other for other, object_ in found.objects.items() if object_.what == VHOST]
                 found.names.set(id_, Define(declared.what, vhosts[0] if vhosts else 0, f"recovered.{id_}"))
         for queue in self.found.queues.values() if self.gaps else ():

@@ -10,11 +10,14 @@ from ..engine.group_id import message_for
 from ..engine.limits import MS, trim
 from ..engine.returns import tell_count, trim_ring
 from ..engine.tail import Tail
+from ..settings import Policy
+from .access_records import limits_of, policy_of, user_of
 from .heap import IS_AUTO_DELETE, IS_INTERNAL
 from .journal import Journal
-from .record import EXCHANGE, QUEUE, VHOST
+from .record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
 from .recorder import ADDRESS, AUTO_CREATED, Recorder
 from .recovered import RecoveredMessage, RecoveredQueue
+from .recovery import Recovered
 
 logger = logging.getLogger("leveret.journal")
 
@@ -25,11 +28,11 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     Rings are trimmed as by arrivals, so that at most ring-size messages are ready; that is recorded.
     """
     found = journal.recovered
+    _restore_what_operators_set(broker, found)
     queues: list[tuple[int, Queue]] = []
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
-        if declared.what == VHOST:
-            broker.create_virtual_host(name)
+        if declared.what not in (EXCHANGE, QUEUE):
             continue
         vhost = broker.create_virtual_host(found.names.vhost_text(id_))
         arguments: FieldTable = decode_table(declared.arguments, 0)[0] if declared.arguments else {}
@@ -78,6 +81,21 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     return count
 
 
+def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
+    """Virtual hosts, users, policies: they say what becomes of queues. Raises: BadRecord."""
+    policies: list[Policy] = []
+    for id_, declared in found.objects.items():
+        name = found.names.text(id_)
+        if declared.what == VHOST:
+            vhost = broker.create_virtual_host(name)
+            broker.limit_virtual_host(vhost, limits_of(declared.arguments))
+        elif declared.what == USER:
+            broker.replace_user(user_of(name, declared.arguments))
+        elif declared.what in (POLICY, OPERATOR_POLICY):
+            policies.append(policy_of(declared.what, found.names.vhost_text(id_), name, declared.arguments))
+    broker.replace_policies(broker.policies.with_these(policies))
+
+
 def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
     """Where contents are, in order of ids."""
     runs = [((first, lsn, count) for _, first, lsn, count in queue.runs()) for queue in queues]
@@ -96,7 +114,7 @@ class _Filling:
     def __init__(self, broker: Broker, journal: Journal) -> None:
         self._journal = journal
         self._now_ns, self._wall_ms = broker.clock.monotonic_ns(), broker.clock.wall_ms()
-        self._envelopes: dict[tuple[int, bytes, object], Envelope] = {}
+        self._envelopes: dict[tuple[int, bytes, object, bool], Envelope] = {}
         self._memory = broker.pager.budget() // 2 if broker.pager is not None else 0
         self._pages = broker.pager is not None
 
@@ -156,11 +174,12 @@ class _Filling:
         record, content = journal.contents.read_message(one.content_lsn)
         header, _ = PLAIN.split(content.content)
         facts = scan_properties(header[12:])
-        key = (record.address_id, content.routing_key, facts)
+        key = (record.address_id, content.routing_key, facts, content.cause_id > 0)
         envelope = self._envelopes.get(key)
         if envelope is None:
             exchange = journal.names.text(record.address_id)
             envelope = self._envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts)
+            envelope.cause_id = content.cause_id
         return message_for(queue, one.id, content.content, envelope)
 
 

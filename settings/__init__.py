@@ -7,6 +7,18 @@ from .faults import Fault, Origin
 from .loading import load_configuration
 from .matching import MatchFault, Wildcards
 from .model import AddressSettings
+from .policies import (
+    NO_LAYER,
+    NO_POLICIES,
+    NO_POLICY,
+    EffectivePolicy,
+    Policies,
+    Policy,
+    PolicyFault,
+    PolicyLayer,
+    make_policy,
+    policy_layer,
+)
 from .queue_arguments import (
     QUEUE_ARGUMENTS,
     ArgumentFault,
@@ -17,12 +29,16 @@ from .repository import NO_SETTINGS, Entry, SettingsRepository, entry
 from .resolved import ResolvedSettings
 
 __all__ = [
+    "NO_LAYER",
+    "NO_POLICIES",
+    "NO_POLICY",
     "NO_SETTINGS",
     "QUEUE_ARGUMENTS",
     "AddressSettings",
     "ArgumentFault",
     "Configuration",
     "Divert",
+    "EffectivePolicy",
     "Entry",
     "ExchangeDeclaration",
     "Fault",
@@ -31,6 +47,10 @@ __all__ = [
     "Origin",
     "PermissionDeclaration",
     "OwnSettings",
+    "Policies",
+    "Policy",
+    "PolicyFault",
+    "PolicyLayer",
     "QueueDeclaration",
     "ResolvedSettings",
     "SettingsRepository",
@@ -38,5 +58,7 @@ __all__ = [
     "Wildcards",
     "entry",
     "load_configuration",
+    "make_policy",
+    "policy_layer",
     "settings_of_arguments",
 ]

@@ -12,6 +12,8 @@ from typing import Any
 from .access_declarations import LimitsDeclaration, UserDeclaration
 from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .faults import Origin
+from .policies import Policy
+from .profiles import PROFILES, Profile
 from .repository import NO_SETTINGS, SettingsRepository
 from .values import (
     INT_MAX,
@@ -27,17 +29,6 @@ from .values import (
     texts,
     word,
 )
-
-PROFILES = ("leveret", "rabbitmq-3.10", "rabbitmq-3.13", "rabbitmq-4.0", "rabbitmq-4.3")
-
-#: Where nack(requeue=true) does not count as an attempt unless the operator says so (rulings 8).
-PROFILES_WITHOUT_NACK_COUNT = frozenset({"rabbitmq-4.3"})
-
-#: Where qos(global=true) means what global=false does.
-PROFILES_WITHOUT_SHARED_PREFETCH = frozenset({"rabbitmq-4.3"})
-
-#: The x-delivery-limit of quorum queues that say nothing.
-QUORUM_DELIVERY_LIMITS = {"rabbitmq-4.0": 20, "rabbitmq-4.3": 20}
 
 
 @dataclass(slots=True, frozen=True)
@@ -66,9 +57,9 @@ KEYS: dict[str, dict[str, Key]] = {
         "proxy-protocol-from": Key(networks, ()),
         "refused-login-delay": Key(duration_ms, 3_000),
         "product": Key(text, "RabbitMQ"),
-        "product-version": Key(text, "3.10.8"),
+        "product-version": Key(text, None),
         "cluster-name": Key(text, "leveret@localhost"),
-        "nack-counts": Key(boolean, True),
+        "nack-counts": Key(boolean, None),
         "reject-counts": Key(boolean, True),
         "delay-on-connection-loss": Key(boolean, False),
         "default-max-delivery-attempts": Key(integer(-1, INT_MAX), None),
@@ -105,7 +96,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "queues": Key(_COUNT, 0),
         "bindings": Key(_COUNT, 0),
         "consumers-per-channel": Key(_COUNT, 0),
-        "message-size": Key(size_bytes, 128 * 1024**2),
+        "message-size": Key(size_bytes, None),
         "table-depth": Key(integer(1, 64), 64, False),
         "history-events": Key(_COUNT, 100_000, False),
     },
@@ -123,8 +114,12 @@ KEYS: dict[str, dict[str, Key]] = {
     },
 }
 
-#: Arrays of tables that later versions read; refusing them by name is clearer than "unknown".
-LATER_TABLES = frozenset({"policy"})
+#: Keys that say nothing by default -> what the profile calls it.
+BY_PROFILE: dict[tuple[str, str], str] = {
+    ("broker", "nack-counts"): "nack_counts",
+    ("broker", "product-version"): "version",
+    ("limits", "message-size"): "message_size_max",
+}
 
 
 @dataclass(slots=True, frozen=True)
@@ -141,13 +136,15 @@ class Configuration:
     origins: Mapping[tuple[str, str], Origin] = field(default_factory=lambda: MappingProxyType({}))  # of what is said
     limits: Mapping[str, LimitsDeclaration] = field(default_factory=lambda: MappingProxyType({}))  # by virtual host
     users: tuple[UserDeclaration, ...] = field(default=())
+    policies: tuple[Policy, ...] = field(default=())
 
     def value(self, table: str, key: str) -> Any:
-        """The value of `[table] key`, or its default."""
-        return self.said.get((table, key), KEYS[table][key].default)
+        """The value of `[table] key`, or its default, or what the profile has where that decides."""
+        said = self.said.get((table, key), KEYS[table][key].default)
+        attribute = BY_PROFILE.get((table, key)) if said is None else None
+        return said if attribute is None else getattr(self.profile, attribute)
 
     @property
-    def nack_counts(self) -> bool:
-        """Whether nack(requeue=true) counts as an attempt; where nothing is said, the profile decides."""
-        said = self.said.get(("broker", "nack-counts"))
-        return self.value("broker", "profile") not in PROFILES_WITHOUT_NACK_COUNT if said is None else bool(said)
+    def profile(self) -> Profile:
+        """Whose semantics the broker follows."""
+        return PROFILES[self.value("broker", "profile")]

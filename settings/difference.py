@@ -42,6 +42,8 @@ def differences(old: Configuration, new: Configuration) -> list[Change]:
         *_of_sets("divert", _by(old.diverts, _divert), _by(new.diverts, _divert)),
         *_of_sets("virtual host", dict.fromkeys(old.vhosts), dict.fromkeys(new.vhosts)),
         *_of_sets("user", _by(old.users, _user), _by(new.users, _user)),
+        *_of_sets("policy", _policies(old, is_operator=False), _policies(new, is_operator=False)),
+        *_of_sets("operator policy", _policies(old, is_operator=True), _policies(new, is_operator=True)),
     ]
 
 
@@ -150,6 +152,15 @@ def _divert(divert: Divert) -> tuple[str, object]:
     targets = ", ".join(divert.forwarding_addresses)
     how = "exclusive " if divert.is_exclusive else ""
     return f"{divert.name!r}{_in(divert.vhost)}", f"{how}{divert.address} to {targets} ({divert.routing_type})"
+
+
+def _policies(configuration: Configuration, *, is_operator: bool) -> dict[str, object]:
+    return {
+        f"{one.name!r}{_in(one.vhost)}": f"{one.pattern!r} on {one.apply_to}, priority {one.priority}: "
+        + value_text(dict(one.definition))
+        for one in configuration.policies
+        if one.is_operator == is_operator
+    }
 
 
 def _in(vhost: str) -> str:

@@ -16,6 +16,7 @@ from .faults import Fault, Origin, nearest
 from .fields import Field
 from .matching import Match, MatchFault, Wildcards, parse_match
 from .model import AddressSettings
+from .policies import Policy
 from .queue_arguments import ArgumentFault, settings_of_arguments
 from .repository import Entry, SettingsRepository
 from .values import shown
@@ -58,6 +59,7 @@ class Draft:
         self.vhosts: list[str] = []
         self.limits: dict[str, LimitsDeclaration] = {}
         self.users: dict[str, UserDeclaration] = {}
+        self.policies: dict[tuple[str, bool, str], Policy] = {}
         self._warned: set[str] = set()
 
     # -- for loaders --------------------------------------------------------------------------------------------------
@@ -197,6 +199,14 @@ class Draft:
                 problem = f"user {shown(user.name)} has no [[user.permission]] in virtual host {shown(topic.vhost)}"
                 self.fault(user.origin, "topic-permission", problem)
 
+    def add_policy(self, policy: Policy, origin: Origin) -> None:
+        """A policy; names are unique in a virtual host, those of operator policies apart."""
+        earlier = self.policies.setdefault(policy.identity, policy)
+        if earlier is not policy:
+            key = "operator-policy" if policy.is_operator else "policy"
+            self.fault(origin, key, f"{shown(policy.name)} stands already at {earlier.origin}")
+        self.add_vhost(policy.vhost)
+
     # -- the whole ----------------------------------------------------------------------------------------------------
 
     def finish(self) -> tuple[Configuration, list[Fault]]:
@@ -213,6 +223,7 @@ class Draft:
             MappingProxyType(self.said_at),
             MappingProxyType(self.limits),
             tuple(self.users.values()),
+            tuple(self.policies.values()),
         )
         if not self.faults:
             self.warnings += doubts_of(configuration)

@@ -1,15 +1,17 @@
 """Why an address or queue has the settings that it has: each value with the rule that gave it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .configuration import Configuration
 from .declarations import QueueDeclaration
 from .fields import FIELDS
-from .queue_arguments import NOTHING_OWN, QUEUE_ARGUMENTS, OwnSettings, settings_of_arguments
+from .policies import NO_LAYER, NO_POLICIES, EffectivePolicy, Policies, PolicyLayer, policy_layer
+from .policy_keys import CLASSIC
+from .queue_arguments import NOTHING_OWN, QUEUE_ARGUMENTS, OwnSettings, plain_value, settings_of_arguments
 from .repository import Entry, SettingsRepository
-from .resolved import rules_redelivery
+from .resolved import ResolvedSettings, rules_redelivery
 from .values import shown
 
 _DERIVED = {
@@ -45,36 +47,76 @@ class Explanation:
     declared_at: str
     matches: tuple[str, ...]
     rows: tuple[Row, ...]
+    policies: tuple[str, ...] = ()
 
 
 def explain(configuration: Configuration, name: str, vhost: str | None = None) -> list[Explanation]:
     """Every declared queue called `name`, else the address of that name, in one virtual host or each that matters.
 
-    An address is explained in "/", and in every other virtual host that has entries of its own for it.
+    An address is explained in "/", and in every other virtual host that has entries or policies of its own for it.
     """
-    repository = configuration.repository
+    repository, policies = configuration.repository, Policies(configuration.policies)
     queues = [queue for queue in configuration.queues if queue.name == name and vhost in (None, queue.vhost)]
     if queues:
-        return [explain_queue(repository, queue) for queue in queues]
-    if vhost is not None:
-        places = [vhost]
-    else:
-        common = repository.matches(name, None)
-        places = ["/"] + [
-            other for other in repository.vhosts if other != "/" and repository.matches(name, other) != common
-        ]
-    return [explain_address(repository, name, place) for place in places]
+        return [explain_queue(repository, policies, queue) for queue in queues]
+    places = places_that_matter(repository, policies, name, configuration.vhosts) if vhost is None else [vhost]
+    return [explain_address(repository, name, place, policies) for place in places]
 
 
-def explain_queue(repository: SettingsRepository, queue: QueueDeclaration) -> Explanation:
-    """A declared queue: its own arguments over the settings of its address."""
+def places_that_matter(
+    repository: SettingsRepository, policies: Policies, name: str, vhosts: Iterable[str]
+) -> list[str]:
+    """ "/", and each other virtual host where something is said of an address that is not said everywhere."""
+    common = repository.matches(name, None)
+    others = dict.fromkeys([*repository.vhosts, *vhosts])
+    return ["/"] + [
+        other
+        for other in others
+        if other != "/" and (repository.matches(name, other) != common or _of_new_queue(policies, name, other).policies)
+    ]
+
+
+def _of_new_queue(policies: Policies, name: str, vhost: str) -> EffectivePolicy:
+    """What would hold for a classic queue of that name."""
+    return policies.of_queue(name, CLASSIC, vhost)
+
+
+def explain_queue(repository: SettingsRepository, policies: Policies, queue: QueueDeclaration) -> Explanation:
+    """A declared queue: its own arguments over its policy over the settings of its address."""
     own_rules = rules_of_declaration(queue)
-    rows = explain_rows(repository, queue.address, queue.vhost, settings_of_arguments(queue.arguments), own_rules)
+    policy = policies.of_queue(queue.name, str(queue.arguments.get("x-queue-type", CLASSIC)), queue.vhost)
+    plain = {key: plain_value(key, value) for key, value in queue.arguments.items()}
+    layer = policy_layer(policy, plain)
+    own = settings_of_arguments(queue.arguments)
+    rows = explain_rows(repository, queue.address, queue.vhost, own, own_rules, layer)
     flags = {"durable": queue.durable, "enabled": queue.is_enabled, "routing-type": queue.routing_type}
     rows += [Row(key, value, f"{queue.origin}: queue {shown(queue.name)}") for key, value in flags.items()]
-    rows += [Row(key, queue.arguments[key], own_rules[key]) for key in queue.arguments if key not in QUEUE_ARGUMENTS]
+    rows += argument_rows(queue.arguments, own_rules, layer)
     matches = matches_of(repository, queue.address, queue.vhost)
-    return Explanation("queue", queue.name, queue.vhost, queue.address, str(queue.origin), matches, tuple(rows))
+    return Explanation(
+        "queue", queue.name, queue.vhost, queue.address, str(queue.origin), matches, tuple(rows), titles_of(policy)
+    )
+
+
+def titles_of(policy: EffectivePolicy) -> tuple[str, ...]:
+    """The policy and operator policy that hold, for people."""
+    return tuple(one.title for one in policy.policies)
+
+
+def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Row]:
+    """Arguments that are no settings of ours, as they hold: RabbitMQ's, and what nobody knows."""
+    rows: list[Row] = []
+    for key in dict.fromkeys([*declared, *layer.arguments]):
+        if key in QUEUE_ARGUMENTS:
+            continue
+        own_rule = own_rules.get(key, "queue argument")
+        if key in layer.arguments:
+            overruled = f", below {value_text(declared[key])} of {own_rule}" if key in declared else ""
+            rows.append(Row(key, layer.arguments[key], f"{layer.given_by[key].title}{overruled}"))
+        else:
+            value = declared[key]
+            rows.append(Row(key, value if isinstance(value, str | int | float) else repr(value), own_rule))
+    return rows
 
 
 def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
@@ -82,10 +124,15 @@ def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
     return {argument: f"{queue.origin_of(argument)}: queue {shown(queue.name)}" for argument in queue.arguments}
 
 
-def explain_address(repository: SettingsRepository, address: str, vhost: str) -> Explanation:
-    """An address, whether there is a queue on it or not."""
-    rows = explain_rows(repository, address, vhost)
-    return Explanation("address", address, vhost, address, "", matches_of(repository, address, vhost), tuple(rows))
+def explain_address(
+    repository: SettingsRepository, address: str, vhost: str, policies: Policies = NO_POLICIES
+) -> Explanation:
+    """An address without a queue; the policies are those that a classic queue of its name would have."""
+    policy = _of_new_queue(policies, address, vhost)
+    layer = policy_layer(policy, {})
+    rows = [*explain_rows(repository, address, vhost, layer=layer), *argument_rows({}, {}, layer)]
+    matches = matches_of(repository, address, vhost)
+    return Explanation("address", address, vhost, address, "", matches, tuple(rows), titles_of(policy))
 
 
 def explain_rows(
@@ -94,14 +141,18 @@ def explain_rows(
     vhost: str,
     own: OwnSettings = NOTHING_OWN,
     own_rules: Mapping[str, str] | None = None,
+    layer: PolicyLayer = NO_LAYER,
 ) -> list[Row]:
     """Each setting of a queue on `address` with its rule; `own_rules` says of each of its arguments where it stands."""
-    resolved = repository.resolve_queue(address, vhost, own.settings)
+    resolved = repository.resolve_queue(address, vhost, own.settings, layer.settings)
     sources = repository.sources(address, vhost)
     rows: list[Row] = []
     for field in FIELDS:
         attribute = field.attribute
-        if attribute in own.given_by:
+        if _is_policys(attribute, own, layer, resolved):
+            argument, policy = layer.giver_of(attribute)
+            rule = f"{policy.title} ({argument.removeprefix('x-')})"
+        elif attribute in own.given_by:
             argument = own.given_by[attribute]
             rule = f"{(own_rules or {}).get(argument, 'queue argument')} ({argument})"
         elif attribute in sources:
@@ -114,6 +165,16 @@ def explain_rows(
             rule = _DERIVED.get(attribute, "default")
         rows.append(Row(field.name, getattr(resolved, attribute), rule))
     return rows
+
+
+def _is_policys(attribute: str, own: OwnSettings, layer: PolicyLayer, resolved: ResolvedSettings) -> bool:
+    """Whether a setting is as the policy has it: the queue says nothing of it, or allows more attempts."""
+    said = getattr(layer.settings, attribute)
+    if said is None:
+        return False
+    return attribute not in own.given_by or (
+        said == getattr(resolved, attribute) and said != getattr(own.settings, attribute)
+    )
 
 
 def rule_of(one: Entry, attribute: str) -> str:

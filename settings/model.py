@@ -121,3 +121,16 @@ def merge(most_specific_first: Iterable[AddressSettings]) -> AddressSettings:
     """All layers in one: a fold from the widest to the nearest (section 2.4)."""
     widest_first = reversed(list(most_specific_first))
     return reduce(lambda wide, near: near.over(wide), widest_first, UNSAID)
+
+
+def with_fewer_attempts(near: AddressSettings, wide: AddressSettings) -> AddressSettings:
+    """`near` over `wide`; where both limit the attempts, the smaller limit holds."""
+    merged = near.over(wide)
+    limits = [one for one in (near.max_delivery_attempts, wide.max_delivery_attempts) if one is not None]
+    if len(limits) < 2:
+        return merged
+    return AddressSettings(**{**merged.said(), "max_delivery_attempts": _least(limits)})
+
+
+def _least(limits: list[int]) -> int:
+    return min((one for one in limits if one > 0), default=-1)

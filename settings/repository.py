@@ -11,7 +11,7 @@ from typing import Any
 
 from .faults import Origin
 from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, parse_match
-from .model import UNSAID, AddressSettings, merge
+from .model import UNSAID, AddressSettings, merge, with_fewer_attempts
 from .resolved import ResolvedSettings, attempts_when_unsaid, resolve
 
 #: Addresses whose settings are remembered; beyond it the oldest is forgotten.
@@ -52,6 +52,7 @@ class SettingsRepository:
         "_cache",
         "_layers",
         "_resolved",
+        "_under_policies",
         "attempts",
         "entries",
         "id_cache_size",
@@ -78,6 +79,7 @@ class SettingsRepository:
             self._layers.setdefault(one.vhost, _Layer()).add(one)
         self._cache: dict[tuple[str | None, str], ResolvedSettings] = {}
         self._resolved: dict[tuple[int, ...], ResolvedSettings] = {}
+        self._under_policies: dict[tuple[object, ...], ResolvedSettings] = {}
 
     @property
     def vhosts(self) -> list[str]:
@@ -125,11 +127,23 @@ class SettingsRepository:
         """Whether somebody says an id-cache-size for an address: its settings, or the broker's."""
         return self.id_cache_size is not None or self.merged(address, vhost).id_cache_size is not None
 
-    def resolve_queue(self, address: str, vhost: str | None, own: AddressSettings) -> ResolvedSettings:
-        """The settings of a queue: its own (see `settings_of_arguments`) over those of its address."""
-        if own == UNSAID:
-            return self.resolve(address, vhost)
-        return self._finish(self.merged(address, vhost), own)
+    def resolve_queue(
+        self, address: str, vhost: str | None, own: AddressSettings, policy: AddressSettings = UNSAID
+    ) -> ResolvedSettings:
+        """The settings of a queue: its own (see `settings_of_arguments`), over its policy's (see `policy_layer`), over
+        those of its address."""
+        if policy is UNSAID:
+            if own == UNSAID:
+                return self.resolve(address, vhost)
+            return self._finish(self.merged(address, vhost), own)
+        found = self.matches(address, vhost)
+        key = (tuple(id(one) for one in found), own, policy)
+        resolved = self._under_policies.get(key)
+        if resolved is None:
+            own = with_fewer_attempts(own, policy)
+            resolved = self._finish(merge(one.settings for one in found), own)
+            _remember(self._under_policies, key, resolved)
+        return resolved
 
     def _finish(self, merged: AddressSettings, own: AddressSettings) -> ResolvedSettings:
         attempts = attempts_when_unsaid(merged, self.attempts)

@@ -9,17 +9,18 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from .configuration import KEYS, LATER_TABLES
+from .configuration import KEYS
 from .declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from .draft import WILDCARD_KEYS, Draft, RawEntry
 from .faults import Origin, nearest
 from .fields import BY_NAME, ROUTING_TYPE
 from .toml_lines import Path, lines_of
+from .toml_policies import read_policy
 from .toml_users import read_user, read_vhost
 from .values import Reader, boolean, name_text, shown, texts, word_any_case
 
 #: Arrays of tables.
-ARRAYS = ("address-setting", "address", "divert", "vhost", "user")
+ARRAYS = ("address-setting", "address", "divert", "vhost", "user", "policy", "operator-policy")
 
 #: Every table that a file may have.
 TABLES = (*KEYS, "wildcard-addresses", *ARRAYS)
@@ -66,9 +67,6 @@ class Loader:
                 self.wildcards(table, content)
             elif table in ARRAYS:
                 self.array(table, content)
-            elif table in LATER_TABLES:
-                listed = ", ".join(f"[{name}]" for name in TABLES)
-                self.draft.fault(self.at(table), table, f"this version does not have it yet; it reads {listed}")
             else:
                 listed = ", ".join(f"[{name}]" for name in TABLES)
                 problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"
@@ -109,6 +107,8 @@ class Loader:
             "divert": self.divert,
             "vhost": lambda path, item: read_vhost(self, path, item),
             "user": lambda path, item: read_user(self, path, item),
+            "policy": lambda path, item: read_policy(self, path, item, is_operator=False),
+            "operator-policy": lambda path, item: read_policy(self, path, item, is_operator=True),
         }
         for index, item in enumerate(content):
             readers[table]((table, index), item)

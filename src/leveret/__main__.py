@@ -4,6 +4,7 @@ import argparse
 import json
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,7 +27,20 @@ UNNAMED = {
     "permissions": ("action", "user", "configure", "write", "read"),
     "topic-permissions": ("action", "user", "exchange", "write", "read"),
     "definitions": ("action", "file"),
+    "policies": ("action", "name", "pattern", "definition"),
+    "operator-policies": ("action", "name", "pattern", "definition"),
 }
+#: Words that fingers know from rabbitmqctl -> command and action.
+RABBITMQCTL = {
+    f"{action}_{what}": (command, action)
+    for command, singular, plural in (
+        ("policies", "policy", "policies"),
+        ("operator-policies", "operator_policy", "operator_policies"),
+    )
+    for action, what in (("set", singular), ("clear", singular), ("list", plural))
+}
+#: What stands before "=" in NAME=VALUE.
+ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -228,24 +242,26 @@ def _ctl(options: argparse.Namespace) -> int:
     from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
 
     arguments: dict[str, Any] = {} if options.vhost is None else {"vhost": options.vhost}
-    unnamed = list(UNNAMED.get(options.command, ()))
-    for item in options.arguments:
+    command, *action = RABBITMQCTL.get(options.command, (options.command,))
+    unnamed = list(UNNAMED.get(command, ()))
+    for item in (*action, *options.arguments):
         name, equals, value = item.partition("=")
-        if not equals and unnamed:
+        is_named = bool(equals) and ARGUMENT_NAME.fullmatch(name) is not None
+        if not is_named and unnamed:
             name, value = unnamed.pop(0), item
-        elif not equals:
+        elif not is_named:
             print(f"leveret ctl: {item!r} is not NAME=VALUE", file=sys.stderr)
             return EXIT_UNUSABLE
         arguments[name] = value
     try:
-        _read_what_is_not_said(options.command, arguments)
+        _read_what_is_not_said(command, arguments)
         files = (options.ca, options.certificate, options.key)
         context = tls_context(*files) if any(files) else None
-        result = request(options.url or DEFAULT_URL, options.command, arguments, context=context)
+        result = request(options.url or DEFAULT_URL, command, arguments, context=context)
     except ControlFailed as error:
         print(f"leveret ctl: {error}", file=sys.stderr)
         return EXIT_FAILED
-    print(json.dumps(result) if options.json else _as_text(result, options.command))
+    print(json.dumps(result) if options.json else _as_text(result, command))
     return EXIT_OK
 
 

@@ -93,7 +93,7 @@ def frontend_options(configuration: Configuration, tls: TlsFiles = NO_TLS) -> Fr
         connections_max=limit("connections"),
         consumers_per_channel_max=limit("consumers-per-channel"),
         message_size_max=limit("message-size"),
-        honour_flow=not broker("profile").startswith("rabbitmq"),
+        honour_flow=configuration.profile.honours_flow,
         product=broker("product"),
         version=broker("product-version"),
         cluster_name=broker("cluster-name"),
@@ -187,7 +187,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     )
     broker = Broker(
         SystemClock(),
-        Users() if configuration.users else default_users(),
+        Users(),
         services={EXCHANGE: control.handle},
         settings=configuration.repository,
         options=broker_options(configuration),
@@ -197,6 +197,8 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     keeper = None
     if options.data is not None:
         keeper = _open_journal(options.data, broker, configuration)
+    if not configuration.users and not any(broker.users):
+        broker.replace_user(DEFAULT_GUEST)
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     _log(objects.apply(configuration))
@@ -205,6 +207,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         _log(Report(warnings=tuple(taken["remarks"])))
     current = _Current(configuration, options.tls)
     runtime = Runtime(broker, keeper.commit if keeper is not None else None)
+    runtime.end_turn()  # what the start left to do
 
     def reload_now(why: str) -> None:
         _reload_now(control, why)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from .amqp_frontend.replies import reply_for
+from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
 from .engine import Broker, BrokerOptions, ManualClock, MessageAddress, Queue, VirtualHost
 from .engine.arguments import ARGUMENTS
@@ -19,7 +20,6 @@ from .engine.exchange import PREDECLARED, Exchange
 from .engine.field_table import Field, FieldTable
 from .engine.rules import own_settings
 from .settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
-from .settings.configuration import PROFILES_WITHOUT_SHARED_PREFETCH, QUORUM_DELIVERY_LIMITS
 from .settings.explain import value_text
 from .settings.queue_arguments import LIVE_ARGUMENTS
 from .settings.values import shown
@@ -71,6 +71,7 @@ class ConfiguredObjects:
         self._diverts: dict[Key, Divert] = {}
         self._vhosts: set[str] = set()
         self._users = ConfiguredUsers(broker)
+        self._policies = ConfiguredPolicies(broker)
         self._done: list[str] = []
         self._lost: list[str] = []
         self._remarks: dict[str, None] = {}  # of this application; those of the one before are not said again
@@ -92,6 +93,7 @@ class ConfiguredObjects:
         broker.replace_settings(configuration.repository, broker_options(configuration))
         created = [self._vhost(name) for name in configuration.vhosts]
         self._done += self._users.apply(configuration)
+        self._done += self._policies.apply(configuration)
         exchanges_made = [self._exchange(exchange) for exchange in configuration.exchanges]
         queues_made = [self._queue(queue) for queue in configuration.queues]
         self._tell_created(sum(created), sum(exchanges_made), sum(queues_made))
@@ -217,10 +219,9 @@ class ConfiguredObjects:
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
         queue.arguments = arguments
         queue.own_settings = own
-        queue.settings_changed()
+        queue.arguments_changed()
         if RING in changed:  # removed: back to what the address says now
-            resolved = self.broker.settings.resolve_queue(queue.address, queue.vhost.name, own)
-            set_ring_size(queue, resolved.default_ring_size)
+            set_ring_size(queue, queue.resolved().default_ring_size)
 
     def _later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
         origin = declared.origin_of(key)
@@ -286,19 +287,23 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
     def broker(key: str) -> Any:
         return configuration.value("broker", key)
 
+    profile = configuration.profile
     scan_ms = broker("address-queue-scan-period")
     return BrokerOptions(
-        nack_counts=configuration.nack_counts,
+        nack_counts=broker("nack-counts"),
         reject_counts=broker("reject-counts"),
         delay_on_connection_loss=broker("delay-on-connection-loss"),
         message_address=MessageAddress(broker("message-address")),
         legacy_hornetq_headers=broker("legacy-hornetq-headers"),
         address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
         consumer_timeout_ms=timeout_ms if (timeout_ms := broker("consumer-timeout")) > 0 else None,
-        has_shared_prefetch=broker("profile") not in PROFILES_WITHOUT_SHARED_PREFETCH,
-        quorum_delivery_limit=QUORUM_DELIVERY_LIMITS.get(broker("profile")),
-        classic_tells_attempts=broker("profile") == "leveret",
-        delays_everywhere=broker("profile") == "leveret",
+        has_shared_prefetch=profile.has_shared_prefetch,
+        quorum_delivery_limit=profile.quorum_delivery_limit,
+        continues_deaths=profile.continues_deaths,
+        tells_last_death=profile.tells_last_death,
+        has_transient_queues=profile.has_transient_queues,
+        classic_tells_attempts=profile.classic_tells_attempts,
+        delays_everywhere=profile.delays_everywhere,
         queues_max=configuration.value("limits", "queues"),
         bindings_max=configuration.value("limits", "bindings"),
     )

@@ -1,8 +1,9 @@
 """The users and limits that the configuration says, made so in a broker, again after each reload.
 
-A user of the configuration is as the configuration says whenever its entry changed; what `leveret ctl` did to it since
-then holds until then. One that is no longer declared is deleted, and its connections end. The default guest is there
-while the configuration names no user. Source: interfaces page; behaviour page 3.13 to 3.15.
+A user of the configuration is as the configuration says whenever its entry changed; what `leveret ctl` did to it
+since then holds until then, or until the broker starts again. One that is no longer declared is deleted, and its
+connections end. The default guest is there while the configuration names no user.
+Source: interfaces page; behaviour page 3.13 to 3.15.
 """
 
 import secrets
@@ -53,9 +54,11 @@ class ConfiguredUsers:
             said = configuration.limits.get(name)
             if said is None and name not in self._limited:
                 continue  # by hand, if at all
-            limits = NO_LIMITS if said is None else VirtualHostLimits(said.max_connections, said.max_queues)
+            limits = NO_LIMITS
+            if said is not None:
+                limits = VirtualHostLimits(said.max_connections, said.max_queues, is_configured=True)
             if limits != vhost.limits:
-                vhost.limits = limits
+                self.broker.limit_virtual_host(vhost, limits)
                 yield f"virtual host {shown(name)}: other limits"
         self._limited = set(configuration.limits)
 
@@ -109,6 +112,7 @@ def user_of(declared: UserDeclaration) -> User:
         MappingProxyType(permissions),
         declared.max_connections,
         declared.max_channels,
+        is_configured=True,
     )
 
 

@@ -15,6 +15,7 @@ from . import __version__
 from .command_arguments import CommandError, no_arguments, number
 from .configured import ConfiguredObjects, Report, set_ring_size
 from .control_access import AccessCommands
+from .control_policies import PolicyCommands
 from .definitions import Definitions
 from .engine import Broker, Envelope, Queue, VirtualHost
 from .engine.content import PLAIN, ContentError, PropertyValue, decode_properties, encode_header
@@ -53,6 +54,7 @@ class ControlTable:
             "scheduled": self._scheduled,
             "reload": self._reload_command,
             **AccessCommands(lambda: self.broker).commands,
+            **PolicyCommands(lambda: self.broker).commands,
             "definitions": self.definitions.command,
         }
 
@@ -150,6 +152,9 @@ class ControlTable:
                 "unacked": queue.unacked,
                 "scheduled": len(queue.scheduled),
                 "consumers": len(queue.consumers),
+                "policy": queue.policy.policy.name if queue.policy.policy is not None else None,
+                "operator_policy": queue.policy.operator.name if queue.policy.operator is not None else None,
+                "effective_policy_definition": dict(queue.policy.definition),
                 "counters": queue.counters.as_dict(),
             }
             for vhost in self.broker.virtual_hosts.values()

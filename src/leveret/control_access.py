@@ -246,7 +246,7 @@ class AccessCommands:
         connections = limit("max-connections", arguments.pop("max-connections", _said(now.max_connections)))
         queues = limit("max-queues", arguments.pop("max-queues", _said(now.max_queues)))
         no_arguments("vhosts limits", arguments)
-        vhost.limits = VirtualHostLimits(connections, queues)
+        self.broker.limit_virtual_host(vhost, VirtualHostLimits(connections, queues))
         return {"name": name, "max_connections": connections, "max_queues": queues}
 
     def _vhost(self, command: str, arguments: dict[str, Any], key: str = "vhost") -> str:

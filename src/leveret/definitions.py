@@ -1,8 +1,8 @@
-"""Definitions in RabbitMQ's JSON: users, virtual hosts, permissions, limits, exchanges, queues, bindings.
+"""Definitions in RabbitMQ's JSON: users, virtual hosts, permissions, limits, exchanges, queues, bindings, policies.
 
 An import adds and replaces, it never deletes, and doing it twice is doing it once. Everything is looked at before
-anything is changed. What this version has no use for (policies, parameters of plug-ins) is kept and exported as it
-came. Source: behaviour page 5.3, 5.5.
+anything is changed. What this version has no use for (parameters of plug-ins) is kept and exported as it came.
+Source: behaviour page 5.3, 5.5.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,9 +15,11 @@ from .command_arguments import CommandError, no_arguments
 from .configured import ConfiguredObjects, text_of
 from .configured_users import new_hash
 from .control_access import by_action, grants_of, with_grants
+from .control_policies import policy_value
 from .definitions_reader import (
     KEPT,
     LIMITS_COMPONENT,
+    OPERATOR_POLICY_COMPONENT,
     DefinitionsFault,
     DefinitionsReader,
     Plan,
@@ -66,6 +68,15 @@ class Definitions:
             for vhost in vhosts
             if (value := _limits_value(vhost.limits.max_connections, "max-queues", vhost.limits.max_queues))
         ]
+        operator_policies = [
+            {
+                "vhost": value.pop("vhost"),
+                "component": OPERATOR_POLICY_COMPONENT,
+                "name": value.pop("name"),
+                "value": value,
+            }
+            for value in (policy_value(policy) for policy in broker.policies if policy.is_operator)
+        ]
         users = list(broker.users)
         grants = [(user.name, vhost, grant) for user in users for vhost, grant in grants_of(user, broker).items()]
         return {
@@ -82,9 +93,9 @@ class Definitions:
                 for user, vhost, grant in grants
                 for exchange, topic in grant.topics.items()
             ],
-            "parameters": limits + list(self._kept["parameters"].values()),
+            "parameters": limits + operator_policies + list(self._kept["parameters"].values()),
             "global_parameters": list(self._kept["global_parameters"].values()),
-            "policies": list(self._kept["policies"].values()),
+            "policies": [policy_value(policy) for policy in broker.policies if not policy.is_operator],
             "queues": [
                 _queue_value(queue) for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive
             ],
@@ -115,12 +126,11 @@ class Definitions:
         remarks = _apply(broker, plan)
         for section, identity, entry in plan.kept:
             self._kept[section][identity] = entry
-        if any(section == "policies" for section, _, _ in plan.kept):
-            remarks.append("policies are kept, but have no effect in this version")
         counts = {
             "users": len(plan.users),
             "vhosts": len(plan.vhosts),
             "permissions": len(plan.grants),
+            "policies": len(plan.policies),
             "exchanges": len(plan.exchanges),
             "queues": len(plan.queues),
             "bindings": len(plan.bindings),
@@ -144,8 +154,10 @@ def _apply(broker: Broker, plan: Plan) -> list[str]:
     for name in plan.vhosts:
         broker.create_virtual_host(name)
     for name, limits in plan.limits.items():
-        broker.virtual_hosts[name].limits = limits
+        broker.limit_virtual_host(broker.virtual_hosts[name], limits)
     _apply_users(broker, plan)
+    if plan.policies:
+        broker.replace_policies(broker.policies.with_these(plan.policies))
     steps: list[tuple[str, Callable[[Broker, Any], None], list[Any]]] = [
         ("exchange", declare_exchange, list(plan.exchanges)),
         ("queue", declare_queue, list(plan.queues)),

@@ -27,15 +27,16 @@ from .engine.exchange import EXCHANGE_TYPES, PREDECLARED, DirectExchange
 from .engine.field_table import FieldTable
 from .engine.passwords import NO_PASSWORD, SHA256
 from .json_arguments import table_of
+from .settings import Policy, make_policy
 from .settings.pattern_syntax import PatternFault
 from .settings.values import shown
 
 FAULTS_MAX = 50
-LIMITS_COMPONENT = "vhost-limits"
+LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 #: Sections that are kept as they came -> what makes an entry the same as another.
-KEPT = {"policies": ("vhost", "name"), "parameters": ("vhost", "component", "name"), "global_parameters": ("name",)}
+KEPT = {"parameters": ("vhost", "component", "name"), "global_parameters": ("name",)}
 
 
 class DefinitionsFault(Exception):
@@ -89,6 +90,7 @@ class Plan:
     exchanges: list[ExchangeEntry] = field(default_factory=list)
     queues: list[QueueEntry] = field(default_factory=list)
     bindings: list[BindingEntry] = field(default_factory=list)
+    policies: list[Policy] = field(default_factory=list)
     kept: list[tuple[str, tuple[str, ...], dict[str, Any]]] = field(default_factory=list)
 
 
@@ -199,6 +201,11 @@ class DefinitionsReader:
             if not isinstance(value, dict):
                 raise ValueError("value: expected an object")
             self.found.limits[self._known_vhost(entry)] = _vhost_limits(value)
+        elif entry.get("component") == OPERATOR_POLICY_COMPONENT:
+            value = entry.get("value")
+            if not isinstance(value, dict):
+                raise ValueError("value: expected an object")
+            self._policy({**value, "vhost": entry.get("vhost"), "name": entry.get("name")}, is_operator=True)
         else:
             self._known_vhost(entry)
             self._keep("parameters", entry)
@@ -206,9 +213,18 @@ class DefinitionsReader:
     def _global_parameter(self, entry: dict[str, Any]) -> None:
         self._keep("global_parameters", entry)
 
-    def _policy(self, entry: dict[str, Any]) -> None:
-        self._known_vhost(entry)
-        self._keep("policies", entry)
+    def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
+        self.found.policies.append(
+            make_policy(
+                _text(entry, "name"),
+                self._known_vhost(entry),
+                entry.get("pattern"),
+                entry.get("definition"),
+                apply_to=entry.get("apply-to", "all"),
+                priority=entry.get("priority", 0),
+                is_operator=is_operator,
+            )
+        )
 
     def _keep(self, section: str, entry: dict[str, Any]) -> None:
         identity = tuple(_text(entry, key) for key in KEPT[section])

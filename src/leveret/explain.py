@@ -47,7 +47,9 @@ def _explain(options: argparse.Namespace, load: Load) -> int:
 def explanation_of(answer: dict[str, Any]) -> Explanation:
     """An explanation out of the JSON that a running broker answers with."""
     rows = tuple(Row(**row) for row in answer["rows"])
-    return Explanation(**{**answer, "matches": tuple(answer["matches"]), "rows": rows})
+    return Explanation(
+        **{**answer, "matches": tuple(answer["matches"]), "policies": tuple(answer["policies"]), "rows": rows}
+    )
 
 
 def explanation_text(one: Explanation) -> str:
@@ -55,6 +57,8 @@ def explanation_text(one: Explanation) -> str:
     declared = f", declared at {one.declared_at}" if one.declared_at else ""
     lines = [f"{one.kind} {one.name} (address {one.address}, vhost {one.vhost}){declared}"]
     lines.append("matches, most specific first: " + (", ".join(one.matches) or "none"))
+    if one.policies:
+        lines.append("policies: " + ", ".join(one.policies))
     settings = [f"{row.name} = {value_text(row.value)}" for row in one.rows]
     width = min(max(map(len, settings)), 60)
     lines += [f"  {setting:{width}}  {row.rule}" for setting, row in zip(settings, one.rows)]

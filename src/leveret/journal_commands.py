@@ -10,11 +10,12 @@ from typing import Any
 from .engine.content import ContentError, decode_properties
 from .engine.field_table import FieldTable, FieldTableError, decode_table
 from .journal import JournalError, JournalReader, Names, Record
+from .journal.access_records import shown_octets
 from .journal.check import Repaired, Report, repair, verify
 from .journal.directory import find_journal, read_identity
 from .journal.errors import BadRecord
 from .journal.heap import decode_bound, decode_content, decode_declared, decode_define, decode_head, decode_text
-from .journal.record import FLAG_NAMES, OBJECT_NAMES, REASONS
+from .journal.record import EXCHANGE, FLAG_NAMES, OBJECT_NAMES, QUEUE, REASONS
 
 EXIT_SOUND, EXIT_TORN, EXIT_DAMAGED = 0, 1, 2
 
@@ -160,7 +161,11 @@ def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object
             "object": what,
             "properties": properties,
             "type": declared.type,
-            "arguments": _arguments(declared.arguments),
+            "arguments": (
+                _arguments(declared.arguments)
+                if declared.what in (EXCHANGE, QUEUE)
+                else shown_octets(declared.arguments)
+            ),
         }
     if name in ("bound", "unbound"):
         bound = decode_bound(heap)

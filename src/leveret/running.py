@@ -8,14 +8,18 @@ from dataclasses import replace
 
 from .configured import ConfiguredObjects
 from .engine import Broker, Queue
-from .settings import QUEUE_ARGUMENTS, Configuration, QueueDeclaration, settings_of_arguments
+from .engine.exchange import Exchange
+from .settings import Configuration, QueueDeclaration, settings_of_arguments
 from .settings.explain import (
     Explanation,
     Row,
+    argument_rows,
     explain_address,
     explain_rows,
     matches_of,
+    places_that_matter,
     rules_of_declaration,
+    titles_of,
     value_text,
 )
 from .typed_arguments import fields_of, plain_of
@@ -24,7 +28,7 @@ from .typed_arguments import fields_of, plain_of
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
     """Every queue called `name`, else the address of that name, in one virtual host or each that matters.
 
-    An address is explained in "/", and in every other virtual host that has entries of its own for it.
+    An address is explained in "/", and in every other virtual host that has entries or policies of its own for it.
     Args: vhost: one that exists.
     """
     broker, configuration = objects.broker, objects.configuration
@@ -34,13 +38,30 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
     ]
     if queues:
         return [_queue(broker, configuration, queue, objects.is_managed(queue)) for queue in queues]
-    repository = broker.settings
-    common = repository.matches(name, None)
-    return [
-        explain_address(repository, name, place)
-        for place in places
-        if vhost is not None or place == "/" or repository.matches(name, place) != common
+    exchanges = [
+        broker.virtual_hosts[place].exchanges[name] for place in places if name in broker.virtual_hosts[place].exchanges
     ]
+    repository, policies = broker.settings, broker.policies
+    if vhost is None:
+        places = [place for place in places_that_matter(repository, policies, name, places) if place in places]
+    found = [explain_address(repository, name, place, policies) for place in places]
+    return [_with_exchange(one, exchanges, broker) for one in found] if exchanges else found
+
+
+def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
+    """The address is that of an exchange: where it sends what it has no binding for."""
+    vhost = broker.virtual_hosts[address.vhost]
+    exchange = vhost.exchanges.get(address.name)
+    if exchange is None or exchange not in exchanges:
+        return address
+    own, policy = exchange.arguments.get("alternate-exchange"), exchange.policy
+    rows: list[Row] = []
+    if own is not None:
+        rows = [Row("alternate-exchange", own.text, "exchange argument")]
+    elif "alternate-exchange" in policy.definition:
+        rows = [Row("alternate-exchange", exchange.alternate, policy.giver("alternate-exchange").title)]
+    titles = tuple(dict.fromkeys([*address.policies, *titles_of(policy)]))
+    return replace(address, rows=(*address.rows, *rows), policies=titles)
 
 
 def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_managed: bool) -> Explanation:
@@ -48,21 +69,18 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     arguments = plain_of(queue.arguments)
     declared = _declaration(configuration, queue) if is_managed else None
     own_rules = _rules(queue, declared)
-    rows = explain_rows(broker.settings, address, vhost, settings_of_arguments(arguments), own_rules)
+    rows = explain_rows(broker.settings, address, vhost, settings_of_arguments(arguments), own_rules, queue.layer)
     rows = [_as_it_is(queue, row) if row.name == "default-ring-size" else row for row in rows]
     by = f"{declared.origin}: queue {queue.name!r}" if declared is not None else "declared by a client"
     flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
     rows += [Row(key, value, by) for key, value in flags.items()]
     if not queue.enabled:
         rows.append(Row("enabled", False, by))
-    rows += [
-        Row(key, value if isinstance(value, str | int | float) else repr(value), own_rules.get(key, "queue argument"))
-        for key, value in arguments.items()
-        if key not in QUEUE_ARGUMENTS
-    ]
+    rows += argument_rows(arguments, own_rules, queue.layer)
     declared_at = str(declared.origin) if declared is not None else ""
     matches = matches_of(broker.settings, address, vhost)
-    return Explanation("queue", queue.name, vhost, address, declared_at, matches, tuple(rows))
+    titles = titles_of(queue.policy)
+    return Explanation("queue", queue.name, vhost, address, declared_at, matches, tuple(rows), titles)
 
 
 def _declaration(configuration: Configuration, queue: Queue) -> QueueDeclaration | None:

@@ -73,3 +73,46 @@ def test_d20_who_waits_goes_on_waiting() -> None:
     assert again.counts() == (0, 0, 1)
     again.advance_ms(10)
     assert again.counts() == (1, 0, 0)
+
+
+def test_what_a_limit_dropped_stays_away() -> None:
+    """x-max-length 2 of A B C D, then C and D are taken: nothing comes back, and the segment holds nothing live."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare(x_max_length=2)
+    desk.publish(*"ABCD", delivery_mode=2)
+    assert desk.all() == "CD"
+    desk.settle()
+    assert sum(row.live for row in desk.journal.ledger.rows) == 0
+    assert cut(desk).all() == ""
+
+
+def test_what_a_limit_refused_counts_nothing_as_gone() -> None:
+    """reject-publish and reject-publish-dlx: what never came in is not taken out of the journal's count of the live."""
+    for overflow in ("reject-publish", "reject-publish-dlx"):
+        desk = DurableDesk(SimulatedFiles())
+        desk.declare("D")
+        desk.declare(x_max_length=1, x_overflow=overflow, x_dead_letter_exchange="", x_dead_letter_routing_key="gone")
+        desk.publish(*"ABCD", delivery_mode=2)
+        desk.settle()
+        assert sum(row.live for row in desk.journal.ledger.rows) == 1, overflow
+        assert cut(desk).all() == "A", overflow
+
+
+def test_deaths_go_on_after_a_restart() -> None:
+    """In RabbitMQ 4's profile only the broker's own x-death counts on: it knows it again, a client's it does not."""
+    text = '[broker]\nprofile = "rabbitmq-4.0"\n'
+    desk = DurableDesk(SimulatedFiles(), text)
+    for queue, other in (("q", "D"), ("D", "q")):
+        desk.declare(queue, x_dead_letter_exchange="", x_dead_letter_routing_key=other)
+    desk.publish("A", delivery_mode=2)
+    desk.reject(desk.must_get(), requeue=False)
+    again = cut(desk, text)
+    again.reject(again.must_get("D"), requeue=False)
+    got = again.must_get()
+    deaths = got.headers["x-death"]
+    assert [(death["queue"], death["count"]) for death in deaths] == [("D", 1), ("q", 1)]
+    again.ack(got)
+    again.publish("B", delivery_mode=2, headers={"x-death": deaths})
+    last = cut(again, text)
+    last.reject(last.must_get(), requeue=False)
+    assert [death["queue"] for death in last.must_get("D").headers["x-death"]] == ["q"]

@@ -85,7 +85,7 @@ def test_without_memory_the_journal_is_in_leveret_data(tmp_path: Path) -> None:
         ("[broker]\nlisten = [1]\n", ":2: listen: [1] is not right, expected a list of texts"),
         ("broker = 3\n", ":1: broker: expected a table [broker]"),
         ("[broker\n", ":1: TOML: "),
-        ("[[policy]]\nname = 'x'\n", ":1: policy: this version does not have it yet"),
+        ("[[policy]]\nname = 'x'\n", ":1: pattern: is missing in [[policy]]"),
     ],
 )
 def test_configuration_faults_name_file_line_and_key(tmp_path: Path, config: str, fault: str) -> None:

@@ -200,7 +200,7 @@ def test_provenance_has_file_line_and_match() -> None:
         ),
         ("6.5", '[[address]]\nname="q"\n[[address.queue]]\n', ":3: name: is missing in [[queue]]"),
         ("6.5", "[address]\nname = 'q'", ":1: address: expected tables [[address]]"),
-        ("6.5", "[[policy]]\nname = 'x'", ":1: policy: this version does not have it yet"),
+        ("6.5", "[[policy]]\nname = 'x'", ":1: pattern: is missing in [[policy]]"),
         ("6.5", "[[divert]]\nname='d'\naddress='a'", "forwarding-address: is missing"),
         (
             "3.4",

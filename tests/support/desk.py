@@ -148,7 +148,7 @@ class Desk(ABC):
         """The configuration is another one now."""
 
     @abstractmethod
-    def command(self, name: str, **arguments: Any) -> Any:
+    def command(self, name: str, /, **arguments: Any) -> Any:
         """Of the control table."""
 
     @property
@@ -327,7 +327,7 @@ class VirtualDesk(Desk):
     def reload(self, settings: str) -> None:
         self._objects.apply(load(settings))
 
-    def command(self, name: str, **arguments: Any) -> Any:
+    def command(self, name: str, /, **arguments: Any) -> Any:
         result = self._control.run(name, arguments)
         self.pair.end_turn()
         return result

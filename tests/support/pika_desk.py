@@ -152,7 +152,7 @@ class PikaDesk(Desk):
     def reload(self, settings: str) -> None:
         self.broker.apply(load(settings))
 
-    def command(self, name: str, **arguments: Any) -> Any:
+    def command(self, name: str, /, **arguments: Any) -> Any:
         return self.broker.do(lambda: self.broker.control.run(name, arguments))
 
     @property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,13 +12,21 @@ from typing import Any
 
 from rawclient import Client, Eof, Method
 
-from leveret.control_client import request
+from leveret.control_client import ControlFailed, request
 from leveret.interop import peers
 
 # A refused login is answered after 3 s; the table does not want to wait.
 CONFIGURATION = "[broker]\nrefused-login-delay = 0\n"
 #: Users, permissions, virtual hosts and limits of the rows, in the one form that both brokers read.
 DEFINITIONS = Path(__file__).resolve().parents[1] / "spec" / "definitions.json"
+
+
+def _set_policy(command: str, name: str, pattern: str, definition: str, *options: str) -> tuple[str, dict[str, Any]]:
+    said = {key.removeprefix("--"): value for key, value in zip(options[::2], options[1::2])}
+    arguments = {"action": "set", "name": name, "pattern": pattern, "definition": definition, **said}
+    return command, arguments
+
+
 #: rabbitmqctl's word -> our command and its arguments.
 AS_CONTROL: dict[str, Callable[..., tuple[str, dict[str, Any]]]] = {
     "add_vhost": lambda name: ("vhosts", {"action": "add", "name": name}),
@@ -28,6 +37,10 @@ AS_CONTROL: dict[str, Callable[..., tuple[str, dict[str, Any]]]] = {
         "permissions",
         {"action": "set", "vhost": vhost, "user": user, "configure": configure, "write": write, "read": read},
     ),
+    "set_policy": lambda *words: _set_policy("policies", *words),
+    "set_operator_policy": lambda *words: _set_policy("operator-policies", *words),
+    "clear_policy": lambda name: ("policies", {"action": "clear", "name": name}),
+    "clear_operator_policy": lambda name: ("operator-policies", {"action": "clear", "name": name}),
 }
 RABBITMQ_MESSAGE_SIZE_MAX = 134_217_728
 #: What RabbitMQ needs for the exchange types that we have built in.
@@ -67,6 +80,16 @@ class SpecBroker:
             return
         command, arguments = AS_CONTROL[words[0]](*words[1:])
         request(f"amqp://guest:guest@{self.host}:{self.port}/", command, arguments)
+
+    def refusal(self, *words: str) -> str:
+        """What is said against what an operator wants, on one line; empty when it is done."""
+        try:
+            self.rule(*words)
+        except ControlFailed as error:
+            return " ".join(str(error).split())
+        except subprocess.CalledProcessError as error:
+            return " ".join(str(error.stderr).removeprefix("Error:").split())
+        return ""
 
     def rule_meanwhile(self, *words: str) -> None:
         """As `rule`, while the case reads on: RabbitMQ does not wait long for an answer to its goodbye."""

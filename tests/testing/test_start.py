@@ -84,7 +84,7 @@ def test_a_profile_is_followed() -> None:
     """rabbitmq-3.10 refuses channel.flow; every profile starts."""
     for profile in ("leveret", "rabbitmq-3.10", "rabbitmq-3.13", "rabbitmq-4.0", "rabbitmq-4.3"):
         with start_broker(profile=profile) as broker, channel_of(broker.url) as channel:
-            assert channel.queue_declare("q").method.queue == "q"
+            assert channel.queue_declare("q", durable=True).method.queue == "q"
 
 
 @pytest.mark.parametrize(

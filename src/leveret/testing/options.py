@@ -7,7 +7,8 @@ from os import PathLike, fspath
 from typing import Any
 
 from ..settings import Configuration, load_configuration
-from ..settings.configuration import KEYS, PROFILES
+from ..settings.configuration import KEYS
+from ..settings.profiles import PROFILES
 from .toml_writer import toml_of
 from .virtual_clock import ClockMode
 

@@ -1,0 +1,309 @@
+"""Policies by themselves: what is refused and in which words, which one holds, what it does to a declaration.
+
+The texts were probed on RabbitMQ 3.10.8; tests/spec/test_policies.py asks brokers. Source: behaviour page 3.12.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.settings import (
+    NO_POLICY,
+    Policies,
+    Policy,
+    PolicyFault,
+    SettingsRepository,
+    load_configuration,
+    make_policy,
+    policy_layer,
+    settings_of_arguments,
+)
+from leveret.settings.explain import explain
+from leveret.settings.policy_keys import POLICY_KEYS
+
+ANY = {"max-length": 1}
+
+
+@pytest.mark.parametrize(
+    "pattern, definition, options, text",
+    [
+        ("[", ANY, {}, "pattern should be regular expression but is invalid: "),
+        (5, ANY, {}, "pattern should be a regular expression"),
+        ("^x", {}, {}, "no policy provided"),
+        ("^x", {"foo": 1}, {}, '[{<<"foo">>,1}] are not recognised policy settings'),
+        ("^x", {"foo": 1, "bar": "x"}, {}, '[{<<"bar">>,<<"x">>},{<<"foo">>,1}] are not recognised policy settings'),
+        ("^x", {"max-priority": 3}, {}, '[{<<"max-priority">>,3}] are not recognised policy settings'),
+        ("^x", ANY, {"apply_to": "foo"}, "apply-to 'foo' unrecognised; should be 'queues', 'exchanges' or 'all'"),
+        ("^x", ANY, {"priority": "1"}, "priority should be number"),
+        ("^x", ANY, {"priority": True}, "priority should be number"),
+        ("^x", [], {}, "the definition must be an object"),
+        ("^x", {"max-length": "x"}, {}, '<<"x">> is not a valid maximum length'),
+        ("^x", {"max-length": -1}, {}, "-1 is not a valid maximum length"),
+        ("^x", {"max-length": 1.5}, {}, "1.5 is not a valid maximum length"),
+        ("^x", {"max-length": True}, {}, "true is not a valid maximum length"),
+        ("^x", {"max-length": None}, {}, "null is not a valid maximum length"),
+        ("^x", {"max-length": 2**63}, {}, "9223372036854775808 is not a valid maximum length"),
+        ("^x", {"max-length-bytes": -1}, {}, "-1 is not a valid maximum length in bytes"),
+        ("^x", {"message-ttl": -1}, {}, "-1 is not a valid message TTL"),
+        ("^x", {"expires": 0}, {}, "0 is not a valid queue expiry"),
+        ("^x", {"overflow": "x"}, {}, '<<"x">> is not a valid overflow value'),
+        ("^x", {"dead-letter-exchange": 1}, {}, "1 is not a valid dead letter exchange name"),
+        ("^x", {"dead-letter-routing-key": 1}, {}, "1 is not a valid dead letter routing key"),
+        ("^x", {"dead-letter-strategy": "x"}, {}, '<<"x">> is not a valid dead letter strategy'),
+        ("^x", {"alternate-exchange": 1}, {}, "1 is not a valid alternate exchange name"),
+        ("^x", {"delivery-limit": "x"}, {}, '<<"x">> is not a valid delivery limit'),
+        ("^x", {"queue-mode": "x"}, {}, '<<"x">> is not a valid queue-mode value'),
+        ("^x", {"queue-version": 3}, {}, "3 is not a valid queue-version value"),
+        ("^x", {"queue-version": True}, {}, "true is not a valid queue-version value"),
+        ("^x", {"queue-leader-locator": "foo"}, {}, '<<"foo">> is not a valid queue leader locator value'),
+        ("^x", {"queue-master-locator": "foo"}, {}, '<<"foo">> invalid queue-master-locator value'),
+        ("^x", {"max-age": "1q"}, {}, '<<"1q">> is not a valid max age'),
+        ("^x", {"max-age": 1}, {}, "1 is not a valid max age"),
+        ("^x", {"stream-max-segment-size-bytes": -1}, {}, "-1 is not a valid segment size"),
+        ("^x", {"max-in-memory-length": -1}, {}, "-1 is not a valid maximum memory in bytes"),
+        ("^x", {"ha-mode": "x"}, {}, '<<"x">> is not a valid ha-mode value'),
+        ("^x", {"ha-mode": "exactly"}, {}, 'ha-mode="exactly" takes an integer, none given'),
+        ("^x", {"ha-sync-mode": "automatic"}, {}, "ha-mode must be specified to specify ha-params"),
+        ("^x", {"dead-letter-exchange": "x"}, {"is_operator": True}, '[{<<"dead-letter-exchange">>,<<"x">>}] are not'),
+        ("^x", {"max-length": -1}, {"is_operator": True}, "-1 is not a valid maximum length"),
+        ("^x", {"redelivery-delay": "soon"}, {}, '<<"soon">> is not a valid redelivery-delay'),
+        ("^x", {"ring-size": 3, "max-length": 5}, {}, "ring-size: contradicts max-length"),
+        ("^x", {"max-length": [1, {"a": None}]}, {}, '[1,#{<<"a">> => null}] is not a valid maximum length'),
+    ],
+)
+def test_refusals(pattern: object, definition: object, options: dict[str, Any], text: str) -> None:
+    """RabbitMQ's words, where it has some."""
+    with pytest.raises(PolicyFault) as refused:
+        make_policy("p", "/", pattern, definition, **options)
+    assert str(refused.value).startswith(text)
+
+
+@pytest.mark.parametrize(
+    "definition",
+    [
+        {"ha-mode": "all", "ha-sync-mode": "automatic"},
+        {"ha-mode": "exactly", "ha-params": 2},
+        {"queue-mode": "lazy"},
+        {"federation-upstream-set": "all"},
+        {"queue-version": 2},
+        {"message-ttl": 400_000_000_000},
+        {"delivery-limit": -1},
+        {"consumer-timeout": 0},
+    ],
+)
+def test_accepted(definition: dict[str, object]) -> None:
+    """As RabbitMQ does, heeded or not."""
+    assert make_policy("p", "/", "", definition).definition == definition
+
+
+def policy(name: str = "p", pattern: str = "", apply_to: str = "all", priority: int = 0, **keys: object) -> Policy:
+    """One; `operator=True` an operator's. Underscores of keys stand for dashes."""
+    is_operator = bool(keys.pop("operator", False))
+    definition = {key.replace("_", "-"): value for key, value in keys.items()} or ANY
+    return make_policy(name, "/", pattern, definition, apply_to=apply_to, priority=priority, is_operator=is_operator)
+
+
+@pytest.mark.parametrize(
+    "policies, name, kind, winner",
+    [
+        ([policy("a"), policy("b", priority=1)], "q", "classic", "b"),
+        ([policy("b"), policy("a")], "q", "classic", "a"),  # the same priority: by name
+        ([policy("a", "^x", priority=9), policy("b")], "q", "classic", "b"),
+        ([policy("a", "q")], "a.q.b", "classic", "a"),  # unanchored
+        ([policy("a", "^q$")], "a.q", "classic", None),
+        ([policy("a", "")], "q", "classic", "a"),
+        ([policy("a", apply_to="exchanges")], "q", "classic", None),
+        ([policy("a", apply_to="queues")], "q", "exchange", None),
+        ([policy("a", apply_to="all")], "q", "exchange", "a"),
+        ([policy("a", apply_to="quorum_queues")], "q", "classic", None),
+        ([policy("a", apply_to="quorum_queues")], "q", "quorum", "a"),
+        ([policy("a", apply_to="classic_queues")], "q", "classic", "a"),
+        ([policy("a", apply_to="streams", max_age="1h")], "q", "stream", "a"),
+        # A key that the type does not have: the policy is for others.
+        ([policy("a", priority=1, max_length=1, delivery_limit=2), policy("b")], "q", "classic", "b"),
+        ([policy("a", delivery_limit=2)], "q", "quorum", "a"),
+        ([policy("a", message_ttl=2)], "q", "stream", None),
+        ([policy("a", ha_mode="all")], "q", "quorum", None),
+        ([policy("a", alternate_exchange="x", max_length=1)], "q", "classic", "a"),
+    ],
+)
+def test_which_one_holds(policies: list[Policy], name: str, kind: str, winner: str | None) -> None:
+    """The highest priority of those that match, whole."""
+    of = Policies(policies)
+    effective = of.of_exchange(name, "/") if kind == "exchange" else of.of_queue(name, kind, "/")
+    assert (effective.policy.name if effective.policy is not None else None) == winner
+
+
+def test_of_another_virtual_host() -> None:
+    """Policies are for their own."""
+    assert Policies([policy()]).of_queue("q", "classic", "other") == NO_POLICY
+
+
+@pytest.mark.parametrize(
+    "users, operators, merged",
+    [
+        ({"max-length": 5}, {"max-length": 3}, {"max-length": 3}),
+        ({"max-length": 3}, {"max-length": 5}, {"max-length": 3}),
+        ({"message-ttl": 5}, {"expires": 3}, {"message-ttl": 5, "expires": 3}),
+        ({"overflow": "drop-head"}, {"overflow": "reject-publish"}, {"overflow": "reject-publish"}),
+        ({"delivery-limit": -1}, {"delivery-limit": 3}, {"delivery-limit": 3}),
+        ({"delivery-limit": 2}, {"delivery-limit": -1}, {"delivery-limit": 2}),
+    ],
+)
+def test_an_operators_policy_caps(
+    users: dict[str, object], operators: dict[str, object], merged: dict[str, object]
+) -> None:
+    """The union; of two numbers the smaller."""
+    both = Policies([make_policy("a", "/", "", users), make_policy("b", "/", "", operators, is_operator=True)])
+    effective = both.of_queue("q", "quorum", "/")
+    assert effective.definition == merged
+    assert {one.name for one in effective.policies} == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    "declared, users, operators, arguments",
+    [
+        ({}, {"max-length": 5}, {}, {"x-max-length": 5}),
+        ({"x-max-length": 3}, {"max-length": 5}, {}, {}),
+        ({"x-max-length": 9}, {"max-length": 5}, {}, {"x-max-length": 5}),
+        ({"x-message-ttl": 9, "x-expires": 9}, {"message-ttl": 5, "expires": 20}, {}, {"x-message-ttl": 5}),
+        ({"x-overflow": "reject-publish"}, {"overflow": "drop-head"}, {}, {}),
+        ({"x-dead-letter-exchange": "a"}, {"dead-letter-exchange": "b"}, {}, {}),
+        ({"x-dead-letter-exchange": "a"}, {"dead-letter-routing-key": "k"}, {}, {"x-dead-letter-routing-key": "k"}),
+        ({}, {"dead-letter-routing-key": "k"}, {}, {}),
+        ({"x-delivery-limit": -1}, {"delivery-limit": 5}, {}, {"x-delivery-limit": 5}),
+        ({"x-delivery-limit": 7}, {"delivery-limit": 5}, {}, {"x-delivery-limit": 5}),
+        # Ours: a declaration that rules the same in another way wins, but not over an operator.
+        ({"x-ring-size": 3}, {"max-length": 5}, {}, {}),
+        ({"x-ring-size": 3}, {}, {"max-length": 5}, {"x-max-length": 5}),
+        ({"x-dead-letter-address": "d"}, {"dead-letter-exchange": "x"}, {}, {}),
+        ({"x-redelivery-delay": 3}, {"redelivery-delay": 5}, {}, {}),
+        ({}, {"redelivery-delay": "5s"}, {}, {"x-redelivery-delay": 5000}),
+        ({}, {"queue-mode": "lazy"}, {}, {}),
+    ],
+)
+def test_declaration_and_policy(
+    declared: dict[str, object], users: dict[str, object], operators: dict[str, object], arguments: dict[str, object]
+) -> None:
+    """Numbers: the smaller; else the declaration (rulings 11)."""
+    policies = [make_policy("a", "/", "", users)] if users else []
+    policies += [make_policy("b", "/", "", operators, is_operator=True)] if operators else []
+    kind = "quorum" if "delivery-limit" in {*users, *operators} else "classic"
+    layer = policy_layer(Policies(policies).of_queue("q", kind, "/"), declared)
+    assert layer.arguments == arguments
+
+
+def test_an_operators_delivery_limit_caps_our_attempts() -> None:
+    """x-max-delivery-attempts 10 under an operator's delivery-limit of 2: three deliveries; 1 stays 1."""
+    caps = Policies([policy(operator=True, delivery_limit=2)]).of_queue("q", "quorum", "/")
+    for attempts, expected in ((10, 3), (1, 1)):
+        declared = {"x-max-delivery-attempts": attempts}
+        layer = policy_layer(caps, declared)
+        own = settings_of_arguments(declared).settings
+        resolved = SettingsRepository().resolve_queue("q", "/", own, layer.settings)
+        assert resolved.max_delivery_attempts == expected
+
+
+CONFIGURATION = """
+[[address-setting]]
+match = "#"
+dead-letter-address = "failed"
+redelivery-delay = 7
+
+[[policy]]
+name = "jobs"
+pattern = "^jobs"
+definition = { redelivery-delay = "1s", max-length = 10, dead-letter-exchange = "dead" }
+
+[[operator-policy]]
+name = "cap"
+pattern = ""
+apply-to = "queues"
+definition = { max-length = 5 }
+
+[[address]]
+name = "jobs.a"
+[[address.queue]]
+name = "jobs.a"
+arguments = { x-max-length = 8 }
+"""
+
+
+def test_explained() -> None:
+    """`leveret explain` of a configuration: the policies' names, their values, what they are below."""
+    configuration, faults = load_configuration([("f.toml", CONFIGURATION)])
+    assert not faults
+    (one,) = explain(configuration, "jobs.a")
+    assert one.policies == ("f.toml:7: policy 'jobs'", "f.toml:12: operator policy 'cap'")
+    rows = {row.name: (row.value, row.rule) for row in one.rows}
+    assert rows["redelivery-delay"] == (1000, "f.toml:7: policy 'jobs' (redelivery-delay)")
+    assert rows["dead-letter-address"] == ("", "f.toml:7: policy 'jobs' (dead-letter-exchange)")
+    assert rows["x-dead-letter-exchange"] == ("dead", "f.toml:7: policy 'jobs'")
+    value, rule = rows["x-max-length"]
+    assert (value, rule.partition(", below")[0]) == (5, "f.toml:12: operator policy 'cap'")
+    assert "below 8 of f.toml:" in rule
+    (address,) = explain(configuration, "other")
+    assert address.policies == ("f.toml:12: operator policy 'cap'",)
+    rows = {row.name: (row.value, row.rule) for row in address.rows}
+    assert rows["x-max-length"] == (5, "f.toml:12: operator policy 'cap'")
+    assert rows["dead-letter-address"][0] == "failed"
+
+
+@pytest.mark.parametrize(
+    "text, fault",
+    [
+        ('[[policy]]\npattern = ""\ndefinition = { max-length = 1 }', "f.toml:1: name: is missing in [[policy]]"),
+        ('[[policy]]\nname = "p"\ndefinition = { max-length = 1 }', "f.toml:1: pattern: is missing in [[policy]]"),
+        ('[[policy]]\nname = "p"\npattern = "("\ndefinition = { max-length = 1 }', "f.toml:3: pattern: pattern should"),
+        ('[[policy]]\nname = "p"\npattern = ""', "f.toml:1: definition: no policy provided"),
+        (
+            '[[policy]]\nname = "p"\npattern = ""\ndefinition = { max-lenght = 1 }',
+            "f.toml:4: max-lenght: unknown key in [[policy]], did you mean 'max-length'?",
+        ),
+        (
+            '[[operator-policy]]\nname = "p"\npattern = ""\ndefinition = { queue-mode = "lazy" }',
+            "f.toml:4: queue-mode: unknown key in [[operator-policy]]",
+        ),
+        (
+            '[[policy]]\nname = "p"\npattern = ""\napply-to = "all-of-it"\ndefinition = { max-length = 1 }',
+            "f.toml:4: apply-to: 'all-of-it' is not right, expected one of all, queues",
+        ),
+        ('[[policy]]\nname = "p"\npattern = ""\ndefinition = 3', "f.toml:4: definition: 3 is not right"),
+        (
+            '[[policy]]\nname = "p"\npattern = ""\ndefinition = { max-length = 1 }\n' * 2,
+            "f.toml:5: policy: 'p' stands already at f.toml:1",
+        ),
+        ("[[policy]]\nprio = 1", "f.toml:2: prio: unknown key in [[policy]], did you mean 'priority'?"),
+    ],
+)
+def test_faults_of_a_file(text: str, fault: str) -> None:
+    """FILE:LINE: KEY: why."""
+    _, faults = load_configuration([("f.toml", text)])
+    assert any(str(one).startswith(fault) for one in faults), faults
+
+
+@given(
+    st.dictionaries(
+        st.sampled_from([*POLICY_KEYS, "foo"]) | st.text(max_size=5),
+        st.recursive(
+            st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+            lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=3), inner, max_size=2),
+            max_leaves=4,
+        ),
+        max_size=4,
+    ),
+    st.booleans(),
+)
+def test_whatever_is_in_it(definition: dict[str, object], is_operator: bool) -> None:
+    """A policy, or a fault; a policy can be asked for any queue."""
+    try:
+        one = make_policy("p", "/", "^q", definition, is_operator=is_operator)
+    except PolicyFault:
+        return
+    for kind in ("classic", "quorum", "stream"):
+        layer = policy_layer(Policies([one]).of_queue("q", kind, "/"), {"x-ring-size": 3, "x-max-length-bytes": 5})
+        assert set(layer.arguments) <= {row.argument for row in POLICY_KEYS.values()}
