@@ -1,18 +1,20 @@
 """Deep queues: when the ready list takes more memory than its share, what comes behind it stays in the journal.
 
-Only queues whose arrivals meet no rule grow a tail; rules that come later work across it. Loading is asked for at the
+Transient messages go to the spool, a temporary file. Queues with priorities, last values, limits in octets, and those
+that keep what was acknowledged, stay in memory. Loading is asked for at the
 end of a dispatch (`Broker.hungry`) and done between turns; only somebody who must know now waits for it.
 Source: queues page, section F; rulings 5, 16; issue on the journal, "Deep queues".
 """
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING
 
 from .events import EventKind
-from .group_id import message_for
+from .group_id import GroupedMessage, message_for
 from .message import Envelope, Message
-from .tail import IN_JOURNAL, Tail
+from .tail import Pager, Tail, Taken
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -28,8 +30,8 @@ SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
 
 
 def may_have_tail(queue: "Queue") -> bool:
-    """Whether the queue's order and rules allow it to leave messages in the journal."""
-    return queue.durable and not queue.keeps and queue.takes_plainly and isinstance(queue.ready, deque)
+    """Whether the queue's order and rules allow it to leave messages elsewhere."""
+    return not queue.keeps and queue.octets is None and isinstance(queue.ready, deque)
 
 
 def measure(queue: "Queue") -> None:
@@ -51,11 +53,33 @@ def measure(queue: "Queue") -> None:
 
 def extend_tail(queue: "Queue", tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
     """New messages of a deep queue."""
-    if envelope.facts.persistent:
+    if envelope.facts.persistent and queue.durable:
         tail.extend(first_id, list(map(envelope.framing.body_size, blobs)))
+        return
+    pager = queue.broker.pager
+    assert pager is not None
+    place = pager.spool(blobs)
+    if place is not None:
+        tail.extend(first_id, list(map(len, blobs)), place=place, envelope=envelope)
+        return
+    for offset, blob in enumerate(blobs):
+        tail.append(Message(first_id + offset, blob, envelope))
+
+
+def append(queue: "Queue", tail: Tail, message: Message) -> None:
+    """A new message of a deep queue, to which some rule was applied."""
+    pager = queue.broker.pager
+    assert pager is not None
+    expires = (message.expires_ns,) if message.expires_ns else None
+    envelope = message.envelope
+    if isinstance(message, GroupedMessage):
+        tail.append(message)
+    elif envelope.facts.persistent and queue.durable:
+        tail.extend(message.id, (envelope.framing.body_size(message.blob),), expires)
+    elif (place := pager.spool((message.blob,))) is not None:
+        tail.extend(message.id, (len(message.blob),), expires, place=place, envelope=envelope)
     else:
-        for offset, blob in enumerate(blobs):
-            tail.append(Message(first_id + offset, blob, envelope))
+        tail.append(message)
 
 
 def feed(queue: "Queue") -> None:
@@ -65,16 +89,19 @@ def feed(queue: "Queue") -> None:
 
 
 def surface(queue: "Queue") -> bool:
-    """Nothing is ready in memory: make the tail's head the head if that takes no reading. Returns whether it did.
-
-    Only such heads can expire: what the journal alone has does not.
-    """
+    """Nothing is ready in memory: if the tail's head may expire, make it the head. Returns whether it did."""
     tail = queue.tail
-    if tail is None or (message := tail.take_message()) is None:
+    if tail is None:
         return False
-    queue.ready.append(message)
+    message = tail.take_message()
+    if message is not None:
+        queue.ready.append(message)
+    elif tail.head_expires_ns:
+        load(queue)
+    else:
+        return False
     queue.broker.mark(queue)
-    if not len(tail):
+    if queue.tail is not None and not len(queue.tail):
         queue.tail = None
     return True
 
@@ -102,27 +129,44 @@ def load(queue: "Queue") -> int:
             queue.expiring = queue.expiring or bool(part.expires_ns)
             count += 1
         else:
-            messages = pager.load(part)
-            if any(envelope.facts.is_marked for envelope in {message.envelope for message in messages}):
-                messages = [message_for(queue, one.id, one.blob, one.envelope) for one in messages]
-            queue.ready.extend(messages)
-            count += len(part)
+            queue.ready.extend(_loaded(queue, pager, part))
+            count += len(part.ids)
     if not len(tail):
         queue.tail = None
     return count
 
 
+def _loaded(queue: "Queue", pager: Pager, part: Taken) -> list[Message]:
+    if part.place is None:
+        messages = pager.load(part.ids)
+        if any(envelope.facts.is_marked for envelope in {message.envelope for message in messages}):
+            messages = [message_for(queue, one.id, one.blob, one.envelope) for one in messages]
+    else:
+        size = sum(part.sizes)
+        octets = pager.unspool(part.place, size)
+        pager.release(part.place, size)
+        ends = list(accumulate(part.sizes, initial=0))
+        blobs = [octets[start:end] for start, end in pairwise(ends)]
+        messages = list(map(Message, part.ids, blobs, repeat(part.envelope)))
+    if part.expires is not None:
+        queue.expiring = True
+        for message, expires_ns in zip(messages, part.expires):
+            message.expires_ns = expires_ns
+    return messages
+
+
 def drop_tail(queue: "Queue", kind: EventKind) -> int:
     """All of the tail is gone (purged, deleted); the listeners are told. Returns how many messages."""
-    tail = queue.tail
+    tail, broker = queue.tail, queue.broker
     if tail is None:
         return 0
     queue.tail = None
-    broker = queue.broker
-    if broker.listeners:
-        for part in tail.parts():
-            if isinstance(part, Message):
-                broker.emit(kind, queue, (part,))
-            else:
-                broker.emit_run(kind, queue, part[0], IN_JOURNAL)
+    for part in tail.parts():
+        if isinstance(part, Message):
+            broker.emit(kind, queue, (part,))
+            continue
+        if broker.listeners:
+            broker.emit_run(kind, queue, part.ids, part.envelope)
+        if part.place is not None and broker.pager is not None:
+            broker.pager.release(part.place, sum(part.sizes[:]))
     return len(tail)

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from .queue import Queue
 
 MS = 1_000_000
+#: Slices of a deep queue's tail that are looked through for what has expired before others have their turn.
+SLICES_MAX = 4
 #: Messages that a smaller limit drops in one slice (about 5 ms).
 TRIM_SLICE = 1000
 #: Why an address that is full drops a message.
@@ -107,9 +109,11 @@ def _append(queue: "Queue", message: Message) -> None:
         queue.replaced(older)
         return
     if queue.tail is not None:
-        queue.tail.append(message)
+        deep.append(queue, queue.tail, message)
     else:
         ready.append(message)
+        if len(ready) >= queue.measure_at:
+            deep.measure(queue)
     if queue.groups is not None:
         queue.dispatch()
     if rules.ring_size is not None and queue.ready_count > rules.ring_size:
@@ -226,7 +230,9 @@ def _octets(queue: "Queue") -> int:
 def expire(queue: "Queue") -> None:
     """Take expired messages off the heads; those behind a head that lives wait for their turn, as in RabbitMQ."""
     _expire_heads(queue)
-    while not queue.ready and deep.surface(queue):
+    for _ in range(SLICES_MAX):
+        if queue.ready or not deep.surface(queue):
+            break
         _expire_heads(queue)
 
 

@@ -5,15 +5,14 @@ Source: rulings 22.
 """
 
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from ..engine import Broker, Message, Queue
+from ..engine.tail import Part
 from .journal import Journal
 from .recorder import Recorder, is_declared
 from .recovered import RecoveredMessage
 from .snapshot import PART_MESSAGES, run_record
-
-Part = tuple[range, Sequence[int]]
 
 
 def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
@@ -57,7 +56,7 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
     for part in () if queue.tail is None else queue.tail.parts():
         if isinstance(part, Message):
             held.append(part)
-        else:
+        elif part.place is None:
             tail.append(part)
     held = sorted((one for one in held if one.envelope.facts.persistent), key=lambda message: message.id)
 
@@ -69,32 +68,26 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
 
     for _ in journal.snapshot(queue_id, stated()):
         yield
-    for ids, sizes in tail:
-        for start in range(0, len(ids), PART_MESSAGES):
-            part_ids = ids[start : start + PART_MESSAGES]
-            if gone:
-                kept = [(id_, size) for id_, size in zip(part_ids, sizes[start:]) if id_ not in gone]
-            else:
-                kept = None
-            _state_part(journal, recorder, queue_id, part_ids, sizes[start : start + PART_MESSAGES], kept)
+    for part in tail:
+        for start in range(0, len(part.ids), PART_MESSAGES):
+            _state_part(journal, recorder, queue_id, part, start, gone)
             yield
 
 
-def _state_part(
-    journal: Journal,
-    recorder: Recorder,
-    queue_id: int,
-    ids: range,
-    sizes: Sequence[int],
-    kept: list[tuple[int, int]] | None,
-) -> None:
-    """Some of a tail. `kept`: only these of them (id, size)."""
-    if kept is None or len(kept) == len(ids):
+def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part, start: int, gone: set[int]) -> None:
+    """Some of a run of a tail, but for those that are gone."""
+    stop = start + PART_MESSAGES
+    ids, sizes = part.ids[start:stop], array("I", part.sizes[start:stop])
+    expiries = None if part.expires is None else array("q", map(recorder.wall_ms, part.expires[start:stop]))
+    if gone.isdisjoint(ids):
         runs = list(recorder.contents.runs(ids))
-        journal.append([run_record(queue_id, runs, array("I", sizes))])
-    elif kept:
-        runs = [run for id_, _ in kept for run in recorder.contents.runs(range(id_, id_ + 1))]
-        journal.append([run_record(queue_id, runs, array("I", (size for _, size in kept)))])
+    else:
+        kept = [at for at, id_ in enumerate(ids) if id_ not in gone]
+        runs = [run for at in kept for run in recorder.contents.runs(ids[at : at + 1])]
+        sizes = array("I", (sizes[at] for at in kept))
+        expiries = None if expiries is None else array("q", (expiries[at] for at in kept))
+    if runs:
+        journal.append([run_record(queue_id, runs, sizes, expiries)])
 
 
 def _forget_contents(broker: Broker, recorder: Recorder) -> None:

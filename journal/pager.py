@@ -8,9 +8,11 @@ from itertools import repeat
 
 from ..engine import Broker, Envelope, Message
 from ..engine.content import PLAIN, PropertyFacts, scan_properties
+from ..engine.tail import Place
 from .content_reader import ContentRun
 from .journal import Journal
 from .recorder import Recorder
+from .spool import Spool
 
 #: Property lists and envelopes that are remembered; bounded whatever was published.
 MEMORY_MAX = 512
@@ -19,13 +21,16 @@ PROPERTIES_AT = 16
 
 
 class JournalPager:
-    """`memory`: octets that all deep queues may keep (limits.memory)."""
+    """`memory`: octets that all deep queues may keep (limits.memory). `directory`: for the spool; None: without."""
 
-    def __init__(self, broker: Broker, journal: Journal, recorder: Recorder, memory: int) -> None:
+    def __init__(
+        self, broker: Broker, journal: Journal, recorder: Recorder, memory: int, directory: str | None = None
+    ) -> None:
         self._broker = broker
         self._journal = journal
         self._contents = recorder.contents
         self._memory = memory
+        self._spool = None if directory is None else Spool(directory)
         self._facts: dict[bytes, PropertyFacts] = {}
         self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool], Envelope] = {}
 
@@ -51,6 +56,20 @@ class JournalPager:
                     messages.extend(map(Message, range(id_, id_ + len(blobs)), blobs, repeat(envelope)))
                     id_ += len(blobs)
         return messages
+
+    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+        """See `Pager`."""
+        return None if self._spool is None else self._spool.put(blobs)
+
+    def unspool(self, place: Place, octets: int) -> bytes:
+        """See `Pager`. Raises: OSError."""
+        assert self._spool is not None
+        return self._spool.get(place, octets)
+
+    def release(self, place: Place, octets: int) -> None:
+        """See `Pager`."""
+        assert self._spool is not None
+        self._spool.release(place, octets)
 
     def _alike(self, run: ContentRun) -> Iterator[tuple[Envelope, Sequence[bytes]]]:
         """Its contents in parts that have the same properties. Raises: Damaged."""

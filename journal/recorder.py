@@ -147,7 +147,7 @@ class Recorder:
         expires_ms = 0
         if not isinstance(event.of, Envelope):
             assert event.of is not None
-            expires_ms = self._wall_ms(event.of[0].expires_ns)
+            expires_ms = self.wall_ms(event.of[0].expires_ns)
         self._journal.enqueued(
             queue_id,
             event.messages,
@@ -192,7 +192,7 @@ class Recorder:
             return
         assert not isinstance(event.of, Envelope)
         states = [
-            (message.deliveries, message.uncounted, 0 if due_ns is None else self._wall_ms(due_ns[index]), message.id)
+            (message.deliveries, message.uncounted, 0 if due_ns is None else self.wall_ms(due_ns[index]), message.id)
             for index, message in enumerate(event.of)
             if message.envelope.facts.persistent and self._is_counted_so_far(message)
         ]
@@ -227,7 +227,8 @@ class Recorder:
             ids = [state[2] for state in like]
             self._journal.happened(event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, flags=COUNTED)
 
-    def _wall_ms(self, monotonic_ns: int) -> int:
+    def wall_ms(self, monotonic_ns: int) -> int:
+        """A time of the running clock as it is recorded; 0: none."""
         if not monotonic_ns:
             return 0
         clock = self._broker.clock
@@ -399,11 +400,11 @@ class Recorder:
         state = MessageState(
             message.deliveries - is_out - message.uncounted,  # a delivery counts when it has come back
             0,
-            self._wall_ms(due_ns),
+            self.wall_ms(due_ns),
             message.envelope.facts.priority or 0,
         )
         size = message.envelope.framing.body_size(message.blob)
-        return RecoveredMessage(message.id, lsn, size, self._wall_ms(message.expires_ns), state)
+        return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
 
     def remember(self, queue_or_exchange: Queue | Exchange) -> None:
         """It was there before the recorder."""

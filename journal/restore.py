@@ -136,28 +136,31 @@ class _Filling:
 
     def _fill_tail(self, queue: Queue, recovered: RecoveredQueue) -> None:
         """By place only, but for messages that something happened to."""
-        ids, _, sizes, expires = recovered.columns()
-        special = set(recovered.states)
-        if expires is not None:
-            special |= {id_ for id_, expires_ms in zip(ids, expires) if expires_ms}
+        _, _, sizes, expires = recovered.columns()
+        special = recovered.states
+        queue.expiring = queue.expiring or expires is not None
         tail = Tail()
         if not special:
             for start, first, _, count in recovered.runs():
-                tail.extend(first, sizes[start : start + count])
+                due = None if expires is None else list(map(self._expires_ns, expires[start : start + count]))
+                tail.extend(first, sizes[start : start + count], due)
         else:
             for one in recovered.messages():
                 if one.id not in special:
-                    tail.extend(one.id, (one.size,))
+                    tail.extend(one.id, (one.size,), (self._expires_ns(one.expires_ms),) if one.expires_ms else None)
                 elif (message := self._restored(queue, one)) is not None:
                     tail.append(message)
         if len(tail):
             queue.tail = tail
 
+    def _expires_ns(self, expires_ms: int) -> int:
+        return max(1, self._now_ns + (expires_ms - self._wall_ms) * MS) if expires_ms else 0
+
     def _restored(self, queue: Queue, one: RecoveredMessage) -> Message | None:
         """A message as it was; None: it waits for its time, where it belongs."""
         message = self._message(queue, one)
         if one.expires_ms:
-            message.expires_ns = max(1, self._now_ns + (one.expires_ms - self._wall_ms) * MS)
+            message.expires_ns = self._expires_ns(one.expires_ms)
             queue.expiring = True
         message.deliveries = attempts = one.state.deliveries - one.state.uncounted  # redelivered: tried before (5.7)
         if queue.octets is not None:

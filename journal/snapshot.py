@@ -67,16 +67,20 @@ def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Reco
     return Record(SNAPSHOT, flags=DURABLE | RESTATED, queue_id=queue_id, arg=sum(sizes), heap=heap)
 
 
-def run_record(queue_id: int, runs: Sequence[tuple[int, int, int]], sizes: "array[int]") -> Record:
-    """A part of fresh messages without expiry: `runs` of (first id, LSN of its content, how many), a size for each."""
+def run_record(
+    queue_id: int, runs: Sequence[tuple[int, int, int]], sizes: "array[int]", expiries: "array[int] | None" = None
+) -> Record:
+    """A part of fresh messages: `runs` of (first id, LSN of its content, how many), a size and an expiry for each."""
     is_uniform = len(sizes) > 0 and sizes.count(sizes[0]) == len(sizes)
+    flags = (0 if is_uniform else HAS_SIZES) | (0 if expiries is None else HAS_EXPIRIES)
     heap = b"".join(
         (
-            PART_HEAD.pack(VERSION, 0 if is_uniform else HAS_SIZES, 0, len(sizes), len(runs), 0),
+            PART_HEAD.pack(VERSION, flags, 0, len(sizes), len(runs), 0),
             _octets(array("q", (first for first, _, _ in runs))),
             _octets(array("q", (lsn for _, lsn, _ in runs))),
             _octets(array("I", (count for _, _, count in runs))),
             _octets(sizes[:1] if is_uniform else sizes),
+            b"" if expiries is None else _octets(expiries),
         )
     )
     return Record(SNAPSHOT, flags=DURABLE | RESTATED, queue_id=queue_id, arg=sum(sizes), heap=heap)

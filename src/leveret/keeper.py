@@ -60,7 +60,7 @@ class Keeper:
             persists_deliveries=configuration.value("broker", "persist-delivery-count-before-delivery"),
             counts_max=configuration.value("broker", "max-redelivery-records"),
         )
-        broker.pager = JournalPager(broker, journal, recorder, configuration.value("limits", "memory"))
+        broker.pager = JournalPager(broker, journal, recorder, configuration.value("limits", "memory"), path)
         found = journal.recovered
         try:
             count = restore(broker, journal, recorder)

@@ -6,6 +6,7 @@ how much is ready, unacknowledged and waiting; all counters.
 
 from __future__ import annotations
 
+import tempfile
 import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -32,7 +33,7 @@ MS = 1_000_000
 
 ARGUMENTS = st.sampled_from(
     [
-        *[FieldTable()] * 8,
+        *[FieldTable()] * 3,
         {"x-message-ttl": Field("l", 900)},
         {"x-max-length": Field("l", 6)},
         {"x-max-priority": Field("l", 3)},
@@ -73,7 +74,8 @@ class World:
         )
         self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
         if is_deep:
-            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, 0)
+            self.spool = tempfile.TemporaryDirectory()
+            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, 0, self.spool.name)
         restore(self.broker, self.journal, self.recorder)
         self.seen: dict[str, list[tuple[bool, Any]]] = {}
         self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
