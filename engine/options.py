@@ -23,6 +23,9 @@ class BrokerOptions:
     `delays_everywhere`: the header x-delay counts on every exchange, not only on those of type x-delayed-message.
     `has_shared_prefetch`: qos(global=true) limits all consumers of a channel together; else it is as global=false.
     `quorum_delivery_limit`: x-delivery-limit of quorum queues that have no limit of attempts; None: they have none.
+    `headers_conditions_max`: what the bindings of one headers exchange may ask for (`HeadersPattern.conditions`): each
+    message that comes there is compared with all of it. `transaction_size_max`: octets published and not committed.
+    `unacked_per_session_max`: consumers that never settle get no more than that.
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
     """
 
@@ -35,6 +38,9 @@ class BrokerOptions:
     delays_everywhere: bool = True
     queues_max: int = 0  # in all virtual hosts, as far as clients declare them; 0: unlimited
     bindings_max: int = 0
+    headers_conditions_max: int = 100_000
+    transaction_size_max: int = 128 * 1024 * 1024
+    unacked_per_session_max: int = 1_000_000
     consumer_timeout_ms: int | None = 1_800_000
     has_shared_prefetch: bool = True
     quorum_delivery_limit: int | None = None

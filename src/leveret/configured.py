@@ -14,6 +14,7 @@ from .amqp_frontend.replies import reply_for
 from .configured_users import ConfiguredUsers, faults_of_users
 from .engine import Broker, BrokerOptions, ManualClock, MessageAddress, Queue, VirtualHost
 from .engine.arguments import ARGUMENTS
+from .engine.consumer import UNLIMITED
 from .engine.errors import EngineError
 from .engine.exchange import PREDECLARED, Exchange
 from .engine.field_table import Field, FieldTable
@@ -286,6 +287,9 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
     def broker(key: str) -> Any:
         return configuration.value("broker", key)
 
+    def limit(key: str) -> Any:
+        return configuration.value("limits", key)
+
     scan_ms = broker("address-queue-scan-period")
     return BrokerOptions(
         nack_counts=configuration.nack_counts,
@@ -299,8 +303,11 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         quorum_delivery_limit=QUORUM_DELIVERY_LIMITS.get(broker("profile")),
         classic_tells_attempts=broker("profile") == "leveret",
         delays_everywhere=broker("profile") == "leveret",
-        queues_max=configuration.value("limits", "queues"),
-        bindings_max=configuration.value("limits", "bindings"),
+        queues_max=limit("queues"),
+        bindings_max=limit("bindings"),
+        headers_conditions_max=limit("headers-conditions"),
+        transaction_size_max=limit("transaction-size"),
+        unacked_per_session_max=limit("unacked-per-channel") or UNLIMITED,
     )
 
 
