@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pika
 from broker_process import BrokerProcess, leveret_serve
-from rawclient import Client
+from rawclient import Client, Eof
 
 KEEP = "siege.witness"
 
@@ -58,6 +58,15 @@ class Siege:
         """Look until these have no ready messages; others are served at each look."""
         while sum(self.ready(queue) for queue in queues):
             self.others_are_served()
+
+    def wait_until_half_open_is_free(self) -> None:
+        """Look until somebody can log in again."""
+        while True:
+            try:
+                self.attacker().close()
+                return
+            except (OSError, AssertionError, Eof):
+                pass
 
     def close(self) -> None:
         """The witness goes."""
