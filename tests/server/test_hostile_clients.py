@@ -51,6 +51,29 @@ def test_nested_tables(tmp_path: Path) -> None:
         assert under.growth_kib() < 8_000
 
 
+def test_nested_headers(tmp_path: Path) -> None:
+    """63 levels in the headers of a message are routed, taken and dead-lettered; one more is 541, as what can't be
+    read at all, and nothing of it is in a queue."""
+    with siege(tmp_path) as under:
+        for depth, is_fine in ((63, True), (64, False), (15_000, False)):
+            client = under.attacker(tune={"frame_max": 131072})
+            client.call("queue.declare", queue="dead", exclusive=True)
+            arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "dead"}
+            client.call("queue.declare", queue="q", exclusive=True, arguments=arguments)
+            client.call("queue.bind", queue="q", exchange="amq.headers")
+            headers = nested(depth)
+            octets = struct.pack(">HI", 0x2000, len(headers)) + headers
+            client.publish("amq.headers", "", b"x", properties_octets=octets)
+            if is_fine:
+                client.send("basic.reject", delivery_tag=client.take("q")["delivery_tag"], requeue=False)
+                client.wait_for_ready("dead", 1)
+                client.take("dead")
+                client.close()
+            else:
+                expect_connection_close(client, 541, "INTERNAL_ERROR", (0, 0))
+        assert under.growth_kib() < 8_000
+
+
 def test_floods_of_frames(tmp_path: Path) -> None:
     """A million heartbeats, empty body frames for a message that never gets on: read, and gone."""
     with siege(tmp_path) as under:
