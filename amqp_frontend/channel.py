@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 BASIC_CLASS = 60
 #: The most that any content header may announce (behaviour page 1.13).
 BODY_SIZE_MAX = 512 * 1024 * 1024
+#: Body frames with less than this are put together as they come: each by itself would cost many times its octets.
+PIECE_MIN = 1024
+#: What the smallest frame takes that peers can agree on.
+PIECE_MAX = 4096 - FRAME_OVERHEAD
 #: Property lists and routes that a connection remembers before it starts anew: bounded whatever the peer sends.
 MEMORY_MAX = 512
 
@@ -46,15 +50,38 @@ class KnownRoute(NamedTuple):
 class Assembly:
     """A content that did not come in one piece: publish seen, header or body frames still to come."""
 
-    __slots__ = ("body", "body_size", "header", "is_oversized", "method_frame", "remaining")
+    __slots__ = ("body", "body_size", "header", "is_oversized", "method_frame", "pieces", "remaining")
 
     def __init__(self, method_frame: bytes) -> None:
         self.method_frame = method_frame
         self.header: bytes | None = None
         self.body: list[bytes] = []
+        self.pieces = bytearray()  # small ones, not yet a part of `body`
         self.body_size = 0
         self.remaining = 0
         self.is_oversized = False
+
+    def add(self, payload: bytes) -> None:
+        """Keep a piece of the body."""
+        pieces = self.pieces
+        if len(payload) >= PIECE_MIN:
+            self.join_pieces()
+            self.body.append(payload)
+            return
+        if len(pieces) + len(payload) > PIECE_MAX:
+            self.join_pieces()
+        pieces += payload
+
+    def join_pieces(self) -> None:
+        """Make one part of the small ones."""
+        if self.pieces:
+            self.body.append(bytes(self.pieces))
+            self.pieces.clear()
+
+    @property
+    def kept(self) -> int:
+        """Octets of the body that are here."""
+        return 0 if self.is_oversized else self.body_size - self.remaining
 
 
 class Channel:
@@ -139,6 +166,7 @@ class Channel:
         facts = self.facts_of(header[12:])
         if assembly.is_oversized:
             return assembly.method_frame, facts, b"", assembly.body_size
+        assembly.join_pieces()
         return assembly.method_frame, facts, self._blob(header, assembly.body), 0
 
     def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:
@@ -164,7 +192,7 @@ class Channel:
         if assembly.remaining < 0:
             raise ContentBodyTooLong
         if payload and not assembly.is_oversized:
-            assembly.body.append(payload)
+            assembly.add(payload)
 
     def _blob(self, header: bytes, body: list[bytes]) -> bytes:
         limit = self.framing.frame_max - FRAME_OVERHEAD

@@ -26,6 +26,7 @@ from .replies import (
     ContentHeaderExpected,
     FrameEndMissing,
     FrameTooLarge,
+    IncompleteTooLarge,
     MethodFrameExpected,
     NotLoggedIn,
     UnexpectedFrame,
@@ -100,14 +101,18 @@ class Connection:
         "current_ids",
         "facts",
         "frame_max",
+        "incomplete",
+        "incomplete_max",
         "publish_arguments",
         "routes",
         "state",
     )
 
-    def __init__(self) -> None:
+    def __init__(self, incomplete_max: int = 1 << 62) -> None:
         self.state = HEADER_
         self.frame_max = FRAME_MAX_UNTUNED
+        self.incomplete = 0  # octets of bodies, on all channels, that are not whole yet
+        self.incomplete_max = incomplete_max
         self.channels: dict[int, Channel] = {}
         self.publish_arguments: dict[bytes, PublishArguments] = {}
         self.routes: dict[tuple[bytes, PropertyFacts], KnownRoute] = {}
@@ -116,6 +121,12 @@ class Connection:
         self.current_ids = (0, 0)
         self._buffer = b""
         self._to_skip = 0  # octets that belong to a frame that was refused
+
+    def drop_content(self, channel: Channel) -> None:
+        """What a channel has of a message is of no use any more."""
+        if channel.assembly is not None:
+            self.incomplete -= channel.assembly.kept
+            channel.assembly = None
 
     def skip_everything(self) -> None:
         """The rest of what the peer sends can't be read: throw it away."""
@@ -378,8 +389,12 @@ class Connection:
         if channel is None or channel.assembly is None:
             raise MethodFrameExpected
         self.current_ids = (60, 40)
+        before = channel.assembly.kept
         whole = channel.add_content(kind, payload)
+        self.incomplete += (0 if channel.assembly is None else channel.assembly.kept) - before
         if whole is None:
+            if self.incomplete > self.incomplete_max:
+                raise IncompleteTooLarge(limit=self.incomplete_max)
             return None
         method_frame, facts, blob, oversized = whole
         return PublishReceived(channel, method_frame, facts, [blob], oversized)

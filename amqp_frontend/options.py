@@ -26,6 +26,7 @@ class FrontendOptions:
     connections_max: int = 0  # 0 = unlimited
     consumers_per_channel_max: int = 0  # 0 = unlimited
     message_size_max: int = 128 * 1024 * 1024
+    incomplete_max: int = 256 * 1024 * 1024  # of bodies of one connection that are not whole yet
     honour_flow: bool = True
     product: str = "RabbitMQ"
     version: str = "3.10.8"

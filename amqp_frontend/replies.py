@@ -102,6 +102,10 @@ class TooManyChannels(PeerError):
     """Facts: count, limit."""
 
 
+class IncompleteTooLarge(PeerError):
+    """Messages have begun on many channels, and none is brought to its end. Facts: limit (octets)."""
+
+
 class MethodFrameExpected(PeerError):
     """Content on a channel where no content was announced."""
 
@@ -311,6 +315,15 @@ REPLY: dict[type[Exception], Row] = {
         406, CHANNEL, "cannot declare queue '{name}': queue limit in cluster ({limit}) is reached"
     ),
     engine.BindingsMaxReached: Row(406, CHANNEL, "cannot bind {kind} '{name}': binding limit ({limit}) is reached"),
+    engine.ConditionsMaxReached: Row(
+        406,
+        CHANNEL,
+        "cannot bind to exchange '{name}' in vhost '{vhost}': condition limit ({limit}) is reached",
+    ),
+    engine.TransactionTooLarge: Row(406, CHANNEL, "transaction is larger than configured max size {limit}"),
+    engine.UnackedMaxReached: Row(
+        406, CHANNEL, "cannot get from queue '{name}': limit of unacknowledged deliveries ({limit}) is reached"
+    ),
     engine.Expelled: Row(320, CONNECTION, "Closed via management plugin", False),
     engine.UserDeleted: Row(320, CONNECTION, "user '{user}' is deleted", False),
     engine.VirtualHostDeleted: Row(320, CONNECTION, "vhost '{vhost}' is deleted", False),
@@ -359,6 +372,7 @@ REPLY: dict[type[Exception], Row] = {
         "number of channels opened ({count}) has reached the negotiated channel_max ({limit})",
         False,
     ),
+    IncompleteTooLarge: Row(506, CONNECTION, "incomplete messages of more than {limit} octets on this connection"),
     MethodFrameExpected: Row(505, CONNECTION, "expected method frame, got non method frame instead", False),
     ContentHeaderExpected: Row(
         505, CONNECTION, "expected content header for class 60, got non content header frame instead"
@@ -398,6 +412,27 @@ class Reply(NamedTuple):
     text: str
     scope: Scope
     with_ids: bool
+
+
+#: Facts that are octets as the peer sent them: a password or a body may be in them.
+_SECRET = frozenset({"payload", "arguments"})
+
+
+def for_log(error: Exception, text: str) -> str:
+    """`text`, the reply to an error, as the log may have it: octets of the peer's are counted, not shown."""
+    for name in _SECRET & vars(error).keys():
+        return f"{text.partition(' - ')[0]} - {type(error).__name__}, {_counted(vars(error)[name])}"
+    return text
+
+
+def told(error: Exception) -> str:
+    """An error that gets no reply, for the log."""
+    facts = (f"{key}={_counted(value) if key in _SECRET else repr(value)}" for key, value in vars(error).items())
+    return f"{type(error).__name__} {', '.join(facts)}".rstrip()
+
+
+def _counted(value: object) -> str:
+    return f"{len(_bytes(value))} octets"
 
 
 def reply_for(error: Exception) -> Reply:

@@ -40,7 +40,9 @@ from .replies import (
     InternalError,
     NoQueueDeclared,
     Scope,
+    for_log,
     reply_for,
+    told,
 )
 from .sasl import Peer
 from .states import ChannelState, ChannelStep, ConnectionState, ConnectionStep
@@ -85,7 +87,7 @@ class AmqpSession:
         self.options = options
         self.peer = peer
         self.on_output = on_output
-        self.connection = Connection()
+        self.connection = Connection(max(options.incomplete_max, options.message_size_max))
         self.user: User | None = None
         self.client: Client | None = None
         self.client_properties: dict[str, Any] = {}
@@ -297,7 +299,7 @@ class AmqpSession:
         if state is REFUSED or state is CLOSED:
             return
         if state in _BEFORE_LOGIN and not self._may_be_told(error):
-            self.refuse_silently(str(error) or type(error).__name__)
+            self.refuse_silently(told(error))
             return
         if state is CLOSING:
             self.connection.skip_everything()  # only its hanging up still counts, or our patience
@@ -306,7 +308,8 @@ class AmqpSession:
         if reply.scope is Scope.CHANNEL and channel is not None:
             self.close_channel(channel, reply.code, reply.text, *self._ids(reply.with_ids))
         else:
-            self.close_connection(reply.code, reply.text, *self._ids(reply.with_ids))
+            text = for_log(error, reply.text)
+            self.close_connection(reply.code, reply.text, *self._ids(reply.with_ids), log_text=text)
 
     def _may_be_told(self, error: Exception) -> bool:
         """Of errors before the login, those that the peer is told: a failed login if it wants to know, bad tuning."""
@@ -321,13 +324,18 @@ class AmqpSession:
         logger.info("%s: channel %d closed: %d %r", self.peer.name, channel.number, code, text)
         self.confirm()  # what stood before the error was taken care of
         channel.step(ChannelStep.CLOSE_SENT)
-        channel.assembly = None
+        self.connection.drop_content(channel)
         channel.session.close(failed=True)
         self.send(channel.number, commands.Channel.Close, code, text, class_id, method_id)
 
-    def close_connection(self, code: int, text: str, class_id: int = 0, method_id: int = 0) -> None:
-        """Server-side connection.close: everything is given back before the close leaves."""
-        logger.warning("%s: connection closed: %d %r", self.peer.name, code, text)
+    def close_connection(
+        self, code: int, text: str, class_id: int = 0, method_id: int = 0, *, log_text: str | None = None
+    ) -> None:
+        """Server-side connection.close: everything is given back before the close leaves.
+
+        `log_text`: for the log, where it may not have the text.
+        """
+        logger.warning("%s: connection closed: %d %r", self.peer.name, code, log_text or text)
         self.connection.step(ConnectionStep.CLOSE_SENT)
         self.confirming.clear()
         self._end_client(failed=True)

@@ -61,7 +61,9 @@ class Consumer(Holder):
             return 0
         if self.no_ack:
             return UNLIMITED
-        credit = self.prefetch - self.unacked if self.prefetch else UNLIMITED
+        credit = session.room()
+        if self.prefetch:
+            credit = min(credit, self.prefetch - self.unacked)
         if session.prefetch_total:
             credit = min(credit, session.prefetch_total - session.unacked_by_consumers)
         return credit

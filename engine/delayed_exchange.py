@@ -36,6 +36,15 @@ class DelayedExchange(Exchange):
         """As the type that it routes as."""
         return self._router.decides_each
 
+    @property
+    def conditions(self) -> int:
+        """As the type that it routes as."""
+        return self._router.conditions
+
+    def conditions_of(self, arguments: FieldTable) -> int:
+        """As the type that it routes as."""
+        return self._router.conditions_of(arguments)
+
     def check(self, routing_key: str, arguments: FieldTable) -> None:
         """As the type that it routes as."""
         self._router.check(routing_key, arguments)

@@ -210,6 +210,18 @@ class BindingsMaxReached(PreconditionFailed):
     """No more bindings in this broker. Facts: kind, name, limit."""
 
 
+class ConditionsMaxReached(PreconditionFailed):
+    """No more conditions in the bindings of a headers exchange. Facts: name (of the exchange), vhost, limit."""
+
+
+class TransactionTooLarge(PreconditionFailed):
+    """More was published than a transaction may hold. Facts: limit (octets)."""
+
+
+class UnackedMaxReached(PreconditionFailed):
+    """A get while too many deliveries of the session are unsettled. Facts: name, limit."""
+
+
 class GetBesideActiveConsumerRefused(EngineError):
     """A get from a quorum queue with a single active consumer. Facts: name, vhost."""
 

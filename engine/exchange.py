@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from ..settings import NO_POLICY, EffectivePolicy
 from .field_table import FieldTable
-from .headers import HeadersPattern, check_headers_match
+from .headers import Comparables, HeadersPattern, check_headers_match
 from .routed import Routed
 from .topic import TopicTrie
 
@@ -87,6 +87,15 @@ class Exchange(ABC):
         else:
             said = policy.definition.get("alternate-exchange")
             self.alternate = said if isinstance(said, str) else None
+
+    @property
+    def conditions(self) -> int:
+        """What every message that comes here is compared with; types that look it up have none."""
+        return 0
+
+    def conditions_of(self, arguments: FieldTable) -> int:
+        """What a binding would add to `conditions`."""
+        return 0
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:  # noqa: B027 - most types refuse nothing
         """Refuse bindings that this type can't use."""
@@ -189,7 +198,20 @@ class HeadersExchange(Exchange):
 
     type = "headers"
     decides_each = True
-    __slots__ = ()
+    __slots__ = ("_conditions",)
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        self._conditions = 0
+
+    @property
+    def conditions(self) -> int:
+        """See `Exchange`."""
+        return self._conditions
+
+    def conditions_of(self, arguments: FieldTable) -> int:
+        """See `Exchange`."""
+        return HeadersPattern(arguments).conditions
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:
         """Raises: InvalidHeadersMatch, InvalidHeadersMatchType."""
@@ -197,7 +219,7 @@ class HeadersExchange(Exchange):
 
     def match(self, message: Routed) -> Sequence[Destination]:
         """See `Exchange`."""
-        headers = message.headers
+        headers = Comparables(message.headers)
         return [
             binding.destination
             for binding in self.bindings.values()
@@ -206,8 +228,11 @@ class HeadersExchange(Exchange):
 
     def _index(self, binding: Binding) -> None:
         binding.pattern = HeadersPattern(binding.arguments)
+        self._conditions += binding.pattern.conditions
 
     def _unindex(self, binding: Binding) -> None:
+        assert binding.pattern is not None
+        self._conditions -= binding.pattern.conditions
         binding.pattern = None
 
 

@@ -12,7 +12,7 @@ class HeadersPattern:
     Raises: InvalidHeadersMatch, InvalidHeadersMatchType (406) for a bad `x-match`.
     """
 
-    __slots__ = ("_any", "_wanted")
+    __slots__ = ("_any", "_wanted", "conditions")
 
     def __init__(self, arguments: FieldTable) -> None:
         match = check_headers_match(arguments)
@@ -23,12 +23,45 @@ class HeadersPattern:
             for key, field in arguments.items()
             if key != "x-match" and (with_x or not key.startswith("x-"))
         ]
+        #: How much there is to compare: one for each condition, and for what long and nested values have in them.
+        self.conditions = 1 + sum(weight_of(field) for field in arguments.values())
 
-    def matches(self, headers: FieldTable) -> bool:
+    def matches(self, headers: "Comparables") -> bool:
         """Whether a message with these headers takes the binding. No conditions: all matches, any does not."""
         if self._any:
-            return any(_holds(headers.get(key), wanted) for key, wanted in self._wanted)
-        return all(_holds(headers.get(key), wanted) for key, wanted in self._wanted)
+            return any(_holds(headers, key, wanted) for key, wanted in self._wanted)
+        return all(_holds(headers, key, wanted) for key, wanted in self._wanted)
+
+
+class Comparables:
+    """The headers of one message, each made comparable once however many bindings ask."""
+
+    __slots__ = ("_headers", "_known")
+
+    def __init__(self, headers: FieldTable) -> None:
+        self._headers = headers
+        self._known: dict[str, object] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._headers
+
+    def __getitem__(self, key: str) -> object:
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._headers[key].comparable()
+        return known
+
+
+def weight_of(field: Field) -> int:
+    """One for a value, more for what is long or has values of its own."""
+    value = field.value
+    if isinstance(value, bytes):
+        return 1 + len(value) // 64
+    if isinstance(value, list):
+        return 1 + sum(map(weight_of, value))
+    if isinstance(value, dict):
+        return 1 + sum(map(weight_of, value.values()))
+    return 1
 
 
 def check_headers_match(arguments: FieldTable) -> bytes:
@@ -44,6 +77,6 @@ def check_headers_match(arguments: FieldTable) -> bytes:
     return field.value
 
 
-def _holds(field: Field | None, wanted: object) -> bool:
+def _holds(headers: Comparables, key: str, wanted: object) -> bool:
     """A void condition (None) asks only for presence."""
-    return field is not None and (wanted is None or field.comparable() == wanted)
+    return key in headers and (wanted is None or headers[key] == wanted)

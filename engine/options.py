@@ -26,6 +26,9 @@ class BrokerOptions:
     `continues_deaths`: an x-death header that a client publishes counts on; else the broker's own alone do.
     `tells_last_death`: dead letters have the headers x-last-death-*.
     `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
+    `headers_conditions_max`: what the bindings of one headers exchange may ask for (`HeadersPattern.conditions`): each
+    message that comes there is compared with all of it. `transaction_size_max`: octets published and not committed.
+    `unacked_per_session_max`: consumers that never settle get no more than that.
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
     """
 
@@ -38,6 +41,9 @@ class BrokerOptions:
     delays_everywhere: bool = True
     queues_max: int = 0  # in all virtual hosts, as far as clients declare them; 0: unlimited
     bindings_max: int = 0
+    headers_conditions_max: int = 100_000
+    transaction_size_max: int = 128 * 1024 * 1024
+    unacked_per_session_max: int = 1_000_000
     consumer_timeout_ms: int | None = 1_800_000
     has_shared_prefetch: bool = True
     quorum_delivery_limit: int | None = None

@@ -23,6 +23,7 @@ from .errors import (
     ReplyConsumerTaken,
     ResourceLocked,
     TxAfterConfirm,
+    UnackedMaxReached,
     UnknownDeliveryTag,
 )
 from .events import EventKind
@@ -65,6 +66,7 @@ class Session:
         "confirms",
         "consumers",
         "flowing",
+        "is_full",
         "next_tag",
         "prefetch",
         "prefetch_total",
@@ -83,6 +85,7 @@ class Session:
         self.prefetch = 0  # for consumers to come
         self.prefetch_total = 0  # over all consumers
         self.flowing = True
+        self.is_full = False  # a delivery was wanted while there was no room for it
         self.replies: Consumer | None = None  # of direct replies
         self.confirms: Confirms | None = None
         self.transaction: Transaction | None = None
@@ -94,7 +97,8 @@ class Session:
 
         In a transaction nothing happens before the commit; routes are looked up again then. Marked messages may be
         refused each for itself: whoever wants to know which one publishes them one by one.
-        Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked).
+        Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
+            TransactionTooLarge.
         """
         if envelope.facts.is_marked:
             if len(blobs) > 1:
@@ -106,7 +110,8 @@ class Session:
             for key in envelope.copies:
                 require_topic(self.client, WRITE, route.exchange, key)
         if self.transaction is not None:
-            self.transaction.publishes.append((envelope, blobs, mandatory))
+            limit = self.client.broker.options.transaction_size_max
+            self.transaction.add(envelope, blobs, mandatory=mandatory, limit=limit)
             return []
         vhost = self.client.vhost
         unroutable, refused = vhost.publish(route, envelope, blobs)
@@ -180,10 +185,12 @@ class Session:
     def get(self, queue: "Queue", *, no_ack: bool) -> tuple[int, Message, bool, int] | None:
         """One message now, whatever the prefetch: (tag, message, redelivered, ready messages left) or None.
 
-        Raises: ResourceLocked, StreamOperationNotSupported, GetBesideActiveConsumerRefused.
+        Raises: ResourceLocked, StreamOperationNotSupported, GetBesideActiveConsumerRefused, UnackedMaxReached.
         """
         self.check_access(queue)
         check_get(queue)
+        if not no_ack and self.room() <= 0:
+            raise UnackedMaxReached(name=queue.name, limit=self.client.broker.options.unacked_per_session_max)
         self.client.broker.dispatch_now(queue)
         message = queue.pop()
         if message is None:
@@ -205,6 +212,15 @@ class Session:
             self.unacked[tag] = message
             self.client.broker.acknowledgements.watch(holder)
         return tag, message, redelivered, queue.ready_count
+
+    def room(self) -> int:
+        """How many more deliveries may be unsettled; acknowledgements count when they are committed."""
+        room = self.client.broker.options.unacked_per_session_max - len(self.unacked)
+        if self.transaction is not None:
+            room -= len(self.transaction.tags)
+        if room <= 0:
+            self.is_full = True
+        return room
 
     def check_access(self, queue: "Queue") -> None:
         """Raises: ResourceLocked when the queue is exclusive to another client."""
@@ -408,7 +424,8 @@ class Session:
         holder.unacked -= count
         if holder.counts_against_prefetch:
             self.unacked_by_consumers -= count
-        if self.prefetch_total:
+        if self.prefetch_total or self.is_full:
+            self.is_full = False
             self.mark_queues()
         elif queue.ready or queue.tail is not None:
             queue.broker.mark(queue)

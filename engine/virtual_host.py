@@ -30,6 +30,7 @@ from .duplicates import IdCache
 from .errors import (
     AllQueuesMaxReached,
     BindingsMaxReached,
+    ConditionsMaxReached,
     DefaultExchangeRefused,
     ExchangeNotFound,
     InequivalentField,
@@ -220,7 +221,7 @@ class VirtualHost:
         """Bind a queue; once more changes nothing.
 
         Raises: DefaultExchangeRefused, ExchangeNotFound, QueueNotFound, ResourceLocked, InvalidHeadersMatch(Type),
-            PermissionRefused, TopicRefused, BindingsMaxReached.
+            PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached.
         """
         self._check_binding(client, QUEUE, queue_name, source, routing_key)
         exchange = self.exchange(source)
@@ -244,7 +245,7 @@ class VirtualHost:
         """Bind an exchange to another.
 
         Raises: DefaultExchangeRefused, ExchangeNotFound (the source first), InvalidHeadersMatch(Type),
-            PermissionRefused, TopicRefused, BindingsMaxReached.
+            PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached.
         """
         self._check_binding(client, EXCHANGE, destination, source, routing_key)
         exchange = self.exchange(source)
@@ -284,11 +285,20 @@ class VirtualHost:
         if is_further and self.broker.bindings_count() >= limit:
             kind = QUEUE if isinstance(destination, Queue) else EXCHANGE
             raise BindingsMaxReached(kind=kind, name=destination.name, limit=limit)
+        if client is not None:
+            self._check_conditions(exchange, binding)
         is_first = not any(one.source is exchange for one in destination.incoming)
         if exchange.add(binding):
             self._changed(EventKind.BOUND, destination.name, binding=binding)
             if is_first and self._remembered and isinstance(destination, Queue):
                 self._tell_what_was(destination, exchange.name)
+
+    def _check_conditions(self, exchange: Exchange, binding: Binding) -> None:
+        """Raises: ConditionsMaxReached."""
+        limit = self.broker.options.headers_conditions_max
+        further = exchange.conditions_of(binding.arguments)
+        if further and exchange.conditions + further > limit > 0 and binding.identity not in exchange.bindings:
+            raise ConditionsMaxReached(name=exchange.name, vhost=self.name, limit=limit)
 
     def _unbind(self, binding: Binding) -> None:
         """Take a binding away; auto-delete exchanges go with their last outgoing one, and so on up the chain."""

@@ -21,6 +21,7 @@ from .configured_users import DEFAULT_GUEST
 from .control import EXCHANGE, ControlTable
 from .engine import Broker, Users
 from .file_watch import FileWatch, marks_of
+from .log_budget import set_budget
 from .runtime import Runtime, SystemClock
 from .settings import Configuration
 from .tls_files import NO_TLS, TlsFiles, load_tls
@@ -93,6 +94,7 @@ def frontend_options(configuration: Configuration, tls: TlsFiles = NO_TLS) -> Fr
         connections_max=limit("connections"),
         consumers_per_channel_max=limit("consumers-per-channel"),
         message_size_max=limit("message-size"),
+        incomplete_max=limit("incomplete-per-connection"),
         honour_flow=configuration.profile.honours_flow,
         product=broker("product"),
         version=broker("product-version"),
@@ -266,6 +268,7 @@ class _Current:
         self.tls = tls
         self.certificates = FileWatch(tls.marks)
         self._frontend_options = frontend_options(configuration, tls)
+        set_budget("leveret.amqp", configuration.value("limits", "log-lines-per-second"))
         self.replaced.set()
         self.replaced = trio.Event()
 

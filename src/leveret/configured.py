@@ -15,6 +15,7 @@ from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
 from .engine import Broker, BrokerOptions, ManualClock, MessageAddress, Queue, VirtualHost
 from .engine.arguments import ARGUMENTS
+from .engine.consumer import UNLIMITED
 from .engine.errors import EngineError
 from .engine.exchange import PREDECLARED, Exchange
 from .engine.field_table import Field, FieldTable
@@ -288,6 +289,10 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         return configuration.value("broker", key)
 
     profile = configuration.profile
+
+    def limit(key: str) -> Any:
+        return configuration.value("limits", key)
+
     scan_ms = broker("address-queue-scan-period")
     return BrokerOptions(
         nack_counts=broker("nack-counts"),
@@ -304,8 +309,11 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         has_transient_queues=profile.has_transient_queues,
         classic_tells_attempts=profile.classic_tells_attempts,
         delays_everywhere=profile.delays_everywhere,
-        queues_max=configuration.value("limits", "queues"),
-        bindings_max=configuration.value("limits", "bindings"),
+        queues_max=limit("queues"),
+        bindings_max=limit("bindings"),
+        headers_conditions_max=limit("headers-conditions"),
+        transaction_size_max=limit("transaction-size"),
+        unacked_per_session_max=limit("unacked-per-channel") or UNLIMITED,
     )
 
 

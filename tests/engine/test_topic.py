@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from types import FrameType
-from typing import Any
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from steps import steps
 
 from leveret.engine.topic import TopicTrie, split
 
@@ -103,27 +99,8 @@ def test_hostile_patterns_cost_no_more_than_pattern_times_key(pattern: str) -> N
     trie: TopicTrie[str] = TopicTrie()
     trie.add(pattern, "here")
     key = ".".join("a" * 128)
-    steps = _lines_run(lambda: trie.match(key))
-    assert steps <= 30 * len(split(pattern)) * len(split(key))
+    assert steps(lambda: trie.match(key)) <= 30 * len(split(pattern)) * len(split(key))
     assert set(trie.match(key)) == ({"here"} if _matches(split(pattern), split(key)) else set())
-
-
-def _lines_run(action: Callable[[], object]) -> int:
-    """How many lines of Python run: a count that does not depend on the machine."""
-    lines = 0
-
-    def trace(frame: FrameType, event: str, argument: object) -> Any:
-        nonlocal lines
-        lines += event == "line"
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        action()
-    finally:
-        sys.settrace(before)
-    return lines
 
 
 def _matches(pattern: list[str], words_of_key: list[str]) -> bool:

@@ -53,14 +53,6 @@ def read_exactly(client: socket.socket, size: int) -> bytes:
     return data
 
 
-def rss_kib(pid: int) -> int:
-    """Resident memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1])
-    raise AssertionError
-
-
 def is_over(client: socket.socket) -> bool:
     """Whether the broker hung up, reading whatever it said before."""
     try:
@@ -86,11 +78,11 @@ def test_a_consumer_that_does_not_read_never_grows_the_broker(tmp_path: Path) ->
         ready = channel.queue_declare("flood", passive=True).method.message_count
         # What the kernel holds for the deaf socket (both ends, up to about 10 MB) plus 1 MiB of ours have left.
         assert ready * len(body) > 5_000_000
-        before = rss_kib(broker.pid)
+        before = broker.rss_kib()
         for _ in range(20):
             connection.process_data_events()
             channel.queue_declare("other")
-        assert rss_kib(broker.pid) - before < 2_000
+        assert broker.rss_kib() - before < 2_000
         # The deaf one starts to read: everything comes.
         total = 0
         while total < 2_000 * len(body):
@@ -112,11 +104,11 @@ def test_requests_whose_answers_are_not_read_stop_being_read(tmp_path: Path) -> 
         ask = frame.marshal(commands.Basic.Get(queue="big"), 1) + frame.marshal(commands.Basic.Recover(True), 1)
         selector = selectors.DefaultSelector()
         selector.register(rude, selectors.EVENT_WRITE)
-        before = rss_kib(broker.pid)
+        before = broker.rss_kib()
         sent = 0
         while selector.select(timeout=0.5) and sent < 50_000_000:
             sent += rude.send(ask * 100)
-        assert rss_kib(broker.pid) - before < 64 * 1024
+        assert broker.rss_kib() - before < 64 * 1024
         assert channel.queue_declare("other").method.queue == "other"
         rude.close()
         connection.close()

@@ -49,12 +49,6 @@ def read_to_end(wire: socket.socket) -> bytes:
     return data
 
 
-def rss_kib(pid: int) -> int:
-    """Resident memory of a process."""
-    (line,) = [line for line in Path(f"/proc/{pid}/status").read_text().splitlines() if line.startswith("VmRSS")]
-    return int(line.split()[1])
-
-
 def test_the_wrong_port(tmp_path: Path, authority: Authority) -> None:
     """AMQP to the TLS port, HTTP to it, TLS to the plain one: the end at once, and a line that says what it was."""
     with leveret_serve(tmp_path, config=configuration(), listen=(TLS, "127.0.0.1:0")) as broker:
@@ -131,19 +125,19 @@ def test_two_hundred_half_open_handshakes(tmp_path: Path, authority: Authority) 
     config = configuration() + "[limits]\nhalf-open-connections = 205\n"
     with leveret_serve(tmp_path, config=config, listen=(TLS,)) as broker:
         assert is_served(broker.port, authority.trusting())
-        before = rss_kib(broker.pid)
+        before = broker.rss_kib()
         wires = [wire_to(broker.port) for _ in range(200)]
         for wire in wires:
             wire.sendall(HALF_A_HELLO)
         assert is_served(broker.port, authority.trusting())
-        assert rss_kib(broker.pid) - before < 200 * 100
+        assert broker.rss_kib() - before < 200 * 100
         for wire in wires:
             wire.close()
         again = [wire_to(broker.port) for _ in range(200)]
         for wire in again:
             wire.sendall(HALF_A_HELLO)
         assert is_served(broker.port, authority.trusting())
-        assert rss_kib(broker.pid) - before < 200 * 100  # not twice that
+        assert broker.rss_kib() - before < 200 * 100  # not twice that
         more = [wire_to(broker.port) for _ in range(10)]
         broker.wait_for_log("205 connections are not logged in")
         for wire in (*again, *more):

@@ -14,17 +14,11 @@ from rawclient import BODY, HEADER, HEARTBEAT, Client, arguments_of, frame, head
 from spec_broker import SpecBroker, close_of, expect_channel_close, expect_connection_close
 
 TRAPS = range(1, 87)
-VIRTUAL_TIME = "shown on virtual time, in tests/amqp_frontend/test_limits.py"
-PERMISSIONS = "tests/spec/test_permissions.py, which has the users for it"
-DELETIONS = "the rows forced-user-deleted and forced-vhost-deleted of test_error_cases.py"
-HTTP = "HTTP API"
+HTTP = "wants the HTTP API, which this version does not have"
 LATER: dict[int, str] = {
-    **dict.fromkeys((52, 53, 54, 58), VIRTUAL_TIME),
-    **dict.fromkeys((69, 70, 71), PERMISSIONS),
-    75: "flow control; we go on reading (a deviation: acks pass, publishes are parked)",
-    76: DELETIONS,
+    75: "wants flow control; we go on reading (a deviation: acks pass, publishes are parked)",
     **dict.fromkeys((83, 84, 85), HTTP),
-    86: "policies",
+    86: "wants policies, which this version does not have",
 }
 
 Q = "p.trap"
@@ -1015,6 +1009,85 @@ def test_trap_41_expiration_is_a_decimal_number(broker: SpecBroker, value: str, 
     expect_channel_close(client, 406, text, (60, 40))
 
 
+DEAD = {"x_dead_letter_exchange": "", "x_dead_letter_routing_key": "p.dead"}
+
+
+def let_pass(client: Client, milliseconds: int) -> None:
+    """Return when the broker itself says, by the death of a message, that this time is over."""
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "p.rang"}
+    client.call("queue.declare", queue="p.rang")
+    client.call("queue.declare", queue="p.timer", arguments=arguments)
+    client.publish("", "p.timer", b"", expiration=str(milliseconds))
+    client.wait_for_ready("p.rang", 1)
+    client.take("p.rang", no_ack=True)
+
+
+def test_trap_52_expiry_is_looked_at_at_the_head(broker: SpecBroker) -> None:
+    """Behind a message that lives longer an expired one still counts; it is dead when it comes to the head."""
+    client = limited(broker, **DEAD)
+    client.publish("", Q, b"long", expiration="60000")
+    client.publish("", Q, b"short", expiration="10")
+    let_pass(client, 300)
+    assert (client.count(Q), client.count("p.dead")) == ((2, 0), (0, 0))
+    assert client.take(Q, no_ack=True).body == b"long"
+    client.wait_for_ready("p.dead", 1)
+    assert client.get(Q) is None
+
+
+def test_trap_53_time_to_live_zero(broker: SpecBroker) -> None:
+    """With a consumer that waits all are delivered, none is dropped; without one all are dead."""
+    client = limited(broker, x_message_ttl=0, **DEAD)
+    client.call("basic.consume", queue=Q, consumer_tag="t", no_ack=True)
+    for number in range(100):
+        client.publish("", Q, b"%d" % number)
+    assert [delivery.body for delivery in client.deliveries(100)] == [b"%d" % number for number in range(100)]
+    assert client.count("p.dead") == (0, 0)
+    client.call("basic.cancel", consumer_tag="t")
+    client.publish("", Q, b"nobody")
+    client.wait_for_ready("p.dead", 1)
+
+
+def test_trap_54_requeueing_does_not_restart_the_clock(broker: SpecBroker) -> None:
+    """A message whose time is over while it is out lives till it comes back, and no longer."""
+    client = limited(broker, x_message_ttl=2_000, **DEAD)
+    client.publish("", Q, b"x")
+    client.wait_for_ready(Q, 1)
+    tag = client.take(Q)["delivery_tag"]
+    let_pass(client, 2_200)
+    assert client.count("p.dead") == (0, 0)
+    client.send("basic.nack", delivery_tag=tag, requeue=True)
+    let_pass(client, 300)  # of the 2 s that it would have, were the clock restarted
+    assert client.count("p.dead") == (1, 0)
+
+
+@pytest.mark.parametrize("queue_ms, message_ms", [(10, "60000"), (60_000, "10")])
+def test_trap_54_the_smaller_time_counts(queue_ms: int, message_ms: str, broker: SpecBroker) -> None:
+    """min(x-message-ttl, expiration)."""
+    client = limited(broker, x_message_ttl=queue_ms, **DEAD)
+    client.publish("", Q, b"x", expiration=message_ms)
+    client.wait_for_ready("p.dead", 1)
+
+
+def test_trap_58_circles_of_expiry_end_and_those_of_rejection_do_not(broker: SpecBroker) -> None:
+    """A queue whose dead letters come back to it: expired ones are dropped, rejected ones are kept and counted."""
+    client = broker.open()
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": Q}
+    client.call("queue.declare", queue=Q, arguments=arguments)
+    client.publish("", Q, b"x", expiration="10")
+    client.publish("", Q, b"marker")
+    client.wait_for_ready(Q, 2)
+    let_pass(client, 300)
+    assert client.take(Q, no_ack=True).body == b"marker"
+    assert client.get(Q) is None
+    client.publish("", Q, b"again")
+    for count in range(3):
+        client.wait_for_ready(Q, 1)
+        taken = client.take(Q)
+        deaths = headers_of(taken).get("x-death", []) if taken.content.properties else []
+        assert [death["count"] for death in deaths] == ([count] if count else [])
+        client.send("basic.reject", delivery_tag=taken["delivery_tag"], requeue=False)
+
+
 def test_trap_55_dead_lettering_moves_expiration_into_the_history(broker: SpecBroker) -> None:
     """The property is gone from the copy, x-death has original-expiration; the rest of the content is as it was."""
     client = limited(broker, x_dead_letter_exchange="", x_dead_letter_routing_key="p.dead")
@@ -1140,3 +1213,72 @@ def test_trap_82_global_prefetch_is_none_for_streams(broker: SpecBroker) -> None
     client.send("basic.consume", queue=Q)
     text = f"PRECONDITION_FAILED - consumer prefetch count is not set for 'queue '{Q}' in vhost '/''"
     expect_channel_close(client, 406, text, (60, 20))
+
+
+# ---------------------------------------------------------------------------------------------- users and operators
+
+
+def as_user(broker: SpecBroker, user: str) -> Client:
+    """A client of one of the users of definitions.json."""
+    return broker.open(response=f"\0{user}\0p".encode())
+
+
+def refused(client: Client, what: str, ids: tuple[int, int]) -> None:
+    """403 on the channel, which is opened again; our text begins with the verb."""
+    code, text, *found = close_of(client.expect("channel.close"))
+    assert (code, found) == (403, list(ids))
+    assert f"access to {what} in vhost '/' refused for user" in text
+    client.send("channel.close-ok")
+    client.call("channel.open")
+
+
+def test_trap_69_permission_comes_before_existence(broker: SpecBroker) -> None:
+    """What is not there is 403, not 404, for who may not; the default exchange is called amq.default."""
+    client = as_user(broker, "no-read-p.m.q")
+    client.send("basic.get", queue="p.m.q")
+    refused(client, "queue 'p.m.q'", (60, 70))
+    client = as_user(broker, "no-write-amq.default")
+    client.publish("", "p.nowhere", b"x")
+    refused(client, "exchange 'amq.default'", (60, 40))
+
+
+def test_trap_70_what_arguments_need(broker: SpecBroker) -> None:
+    """A dead-letter exchange: read on the queue, write on the exchange; an alternate one: read on the first."""
+    dead_letters = {"x-dead-letter-exchange": "p.m.y"}
+    for user, what in (("no-read-p.m.q", "queue 'p.m.q'"), ("no-write-p.m.y", "exchange 'p.m.y'")):
+        client = as_user(broker, user)
+        client.send("queue.declare", queue="p.m.q", arguments=dead_letters)
+        refused(client, what, (50, 10))
+    for user, what in (("no-read-p.m.x", "exchange 'p.m.x'"), ("no-write-p.m.y", "exchange 'p.m.y'")):
+        client = as_user(broker, user)
+        client.send("exchange.declare", exchange="p.m.x", type="direct", arguments={"alternate-exchange": "p.m.y"})
+        refused(client, what, (40, 10))
+
+
+def test_trap_71_topic_permissions_take_binding_keys_as_text(broker: SpecBroker) -> None:
+    """A binding key is looked at letter by letter: its wildcards mean nothing there."""
+    guest = broker.open()
+    guest.call("exchange.declare", exchange="p.m.t", type="topic")
+    guest.call("queue.declare", queue="p.m.q")
+    client = as_user(broker, "no-topic-read")
+    client.call("queue.bind", queue="p.m.q", exchange="p.m.t", routing_key="no-topic-read.ok")
+    for key in ("#", "*.ok", "no-topic-read.*"):
+        client.send("queue.bind", queue="p.m.q", exchange="p.m.t", routing_key=key)
+        refused(client, f"topic '{key}' in exchange 'p.m.t'", (50, 20))
+
+
+@pytest.mark.parametrize("what", ["user", "vhost"])
+def test_trap_76_deleting_ends_connections(what: str, broker: SpecBroker) -> None:
+    """320, whichever of user and virtual host was deleted."""
+    name = f"p-trap-{what}"
+    broker.rule(f"add_{what}", *([name, "p"] if what == "user" else [name]))
+    user, vhost = (name, "/") if what == "user" else ("guest", name)
+    broker.rule("set_permissions", "-p", vhost, user, ".*", ".*", ".*")
+    client = broker.connect()
+    client.handshake(vhost=vhost, response=f"\0{user}\0{'p' if what == 'user' else 'guest'}".encode())
+    broker.rule_meanwhile(f"delete_{what}", name)
+    client.running = False
+    code, text, *ids = close_of(client.expect("connection.close", channel=0))
+    assert (code, ids) == (320, [0, 0])
+    assert re.fullmatch(f"CONNECTION_FORCED - {what} '{name}' is (deleted|down)", text)
+    client.abort()

@@ -30,6 +30,13 @@ class BrokerProcess:
         """Of the process."""
         return self.process.pid
 
+    def rss_kib(self) -> int:
+        """Resident memory of the process."""
+        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
+            if line.startswith("VmRSS"):
+                return int(line.split()[1])
+        raise AssertionError("the broker is no more")
+
     def log(self) -> str:
         """What it logged so far."""
         return self._log.read_text()
