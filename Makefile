@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test lint types check-python peers bench bench-quick bench-queues bench-deep clients fuzz soak crash clean
+.PHONY: serve test lint types check-python peers bench bench-quick bench-queues bench-deep clients workers fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -73,6 +73,10 @@ peers:
 # Five clients' own test suites against RabbitMQ and Leveret; `make clients ARGS="--only amqp"`.
 clients: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.clients $(ARGS)
+
+# Real workers of task frameworks against RabbitMQ and Leveret; `make workers ARGS="--only celery -k retries"`.
+workers: $(VENV)/.dev
+	@$(BIN)/python -m leveret.interop.workers $(ARGS)
 
 # Coverage-guided fuzzing of the frame reader.
 FUZZ_SECONDS ?= 60

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,6 +51,8 @@ class Peer:
     directory: Path
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    restart: Callable[[], None] | None = field(default=None, repr=False)
+    """Kill the broker (SIGKILL) and start it on the same port and files; `pid` stays the first one's."""
 
     @property
     def url(self) -> str:
@@ -96,25 +98,45 @@ def rabbitmq(port: int = 0, *, config: str = "", advanced: str = "", plugins: Se
         # In the foreground and ours: one that Erlang starts by itself becomes a daemon and outlives the test.
         with (
             _process([mapper, "-address", LOOPBACK, "-port", str(epmd)], environment, log, directory) as daemon,
-            _process([str(script)], environment, log, directory) as process,
+            ExitStack() as running,
         ):
             _wait(lambda: _listens(epmd), daemon, log)
-            _wait(lambda: _answers_amqp(amqp), process, log)
-            yield Peer("rabbitmq", amqp, process.pid, directory, log, environment)
+
+            def start() -> int:
+                running.close()  # kills the one before, if there is one
+                process = running.enter_context(_process([str(script)], environment, log, directory))
+                _wait(lambda: _answers_amqp(amqp), process, log)
+                return process.pid
+
+            yield Peer("rabbitmq", amqp, start(), directory, log, environment, restart=lambda: (start(), None)[1])
 
 
 @contextmanager
 def leveret(
-    *options: str, python: str = sys.executable, environment: Mapping[str, str] | None = None
+    *options: str, python: str = sys.executable, environment: Mapping[str, str] | None = None, durable: bool = False
 ) -> Iterator[Peer]:
-    """Run a fresh `leveret serve` with nothing kept on disk; `options` follow its own and may overrule them.
+    """Run a fresh `leveret serve`, `durable` with a journal or else all in memory; `options` follow its own.
 
     Raises: PeerFailed: it did not say within the time that it is ready.
     """
+    merged = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
     with _directory("leveret") as directory:
         log = directory / "output"
+        if durable:
+            port = _free_ports(1)[0]
+            data = ("--data", str(directory / "data"))
+            command = [python, "-m", "leveret", "serve", *data, "--listen", f"{LOOPBACK}:{port}", *options]
+            with ExitStack() as running:
+
+                def start() -> int:
+                    running.close()  # kills the one before, if there is one
+                    process = running.enter_context(_process(command, merged, log))
+                    _wait(lambda: _answers_amqp(port), process, log)
+                    return process.pid
+
+                yield Peer("leveret", port, start(), directory, log, restart=lambda: (start(), None)[1])
+            return
         command = [python, "-m", "leveret", "serve", "--memory", "--listen", f"{LOOPBACK}:0", *options]
-        merged = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
         with _process(command, merged, log) as process:
             _wait(lambda: READY_LINE.search(_text(log)) is not None, process, log)
             ready = READY_LINE.search(_text(log))
