@@ -10,6 +10,7 @@ import os
 import random
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -24,6 +25,9 @@ from .fault import FaultTable
 from .options import EdgeOptions
 from .server import Tap, WatchedEndpoint, WatchedServer
 from .virtual_clock import ClockMode, EngineClock
+
+if TYPE_CHECKING:
+    from .data import DataDirectory
 
 logger = logging.getLogger("leveret.testing")
 
@@ -72,9 +76,9 @@ class Edge:
     It is the `Runtime` of the frontend's server.
     """
 
-    def __init__(self, options: EdgeOptions, watch: Callable[["Edge"], None]) -> None:
+    def __init__(self, options: EdgeOptions, watch: Callable[["Edge", bool], None]) -> None:
         self.options = options
-        self._watch = watch  # called with each new engine in place, to listen to it
+        self._watch = watch  # called with each new engine in place, to listen to it; whether time began anew with it
         self.frontend_options: FrontendOptions = frontend_options(options.configuration)
         self.users = default_users()
         self.faults = FaultTable()
@@ -86,6 +90,7 @@ class Edge:
         self._more = trio.Event()
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
+        self._data = _directory_of(options)
         self._edge_alarm = Alarm(self.edge_clock, self.edge_deadlines, self._edge_due)
         self.make_engine(options.clock)
         self._alarm = Alarm(self.clock, Deadlines(), self._engine_due)
@@ -98,9 +103,16 @@ class Edge:
     # -- the engine -------------------------------------------------------------------------------------------------
 
     def make_engine(self, mode: ClockMode) -> None:
-        """A new and empty broker, as the configuration wants it."""
+        """A new broker, as the configuration wants it: empty, or with what is in its directory."""
+        start_ms = self.options.clock_start_ms
+        if self._data is not None and start_ms is None and mode == "virtual":
+            start_ms = self._data.ended_ms()
+        self.clock = EngineClock(mode, start_ms)
+        self._make_broker()
+        self._watch(self, True)
+
+    def _make_broker(self) -> None:
         configuration = self.options.configuration
-        self.clock = EngineClock(mode, self.options.clock_start_ms)
         seed = self.options.seed
         chance = random.random if seed is None else random.Random(seed).random
         control = ControlTable()
@@ -113,10 +125,11 @@ class Edge:
             chance=chance,
             unsent_max=configuration.value("limits", "unsent-per-connection"),
         )
+        if self._data is not None:
+            self._data.open(self.clock, self.broker, configuration)
         self._objects = ConfiguredObjects(self.broker, configuration)
         control.attach(self.broker, self._objects)
         self.apply_configuration()
-        self._watch(self)
 
     def apply_configuration(self) -> None:
         """Make what it declares, where it is not there."""
@@ -130,8 +143,40 @@ class Edge:
         """As new: all connections are gone, and all that was declared. O(connections)."""
         self.broker.listeners.clear()  # what the leftovers still do is nobody's business
         self.server.drop_all()
+        if self._data is not None:
+            self._data.forget()
         self.make_engine(mode)
+        self._go_on()
+
+    @property
+    def has_data(self) -> bool:
+        """Whether what is durable is on disk."""
+        return self._data is not None
+
+    def start_anew(self, *, durable: bool) -> None:
+        """With a directory: as a broker that stopped and was started again; time and history go on.
+
+        Connections have ended before. Without `durable` the directory is lost, too.
+        """
+        assert self._data is not None
+        self.broker.end_turn()
+        if durable:
+            self._data.close()
+        else:
+            self._data.forget()
+        self.broker.listeners.clear()
+        vhosts = list(self.broker.virtual_hosts)
+        self._make_broker()
+        for name in vhosts:  # a test's own is there whatever was lost
+            self.broker.create_virtual_host(name)
+        self._watch(self, False)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """With the new engine."""
         self._watch_engine()
+        if self._data is not None:
+            self.nursery.start_soon(self._data.tend)
         self.end_turn()
 
     # -- the listener -----------------------------------------------------------------------------------------------
@@ -153,8 +198,10 @@ class Edge:
     def end_turn(self) -> None:
         """See `amqp_frontend.server.Runtime`."""
         self.note_activity()
-        if self.broker.end_turn():
+        if self.broker.end_turn() or self.broker.hungry:
             self._more.set()
+        if self._data is not None:
+            self._data.commit()
 
     def note_activity(self) -> None:
         """Something happened: it is not quiet."""
@@ -180,6 +227,8 @@ class Edge:
                 nursery.start_soon(self._alarm.run)
                 nursery.start_soon(self._edge_alarm.run)
                 nursery.start_soon(self._do_leftovers)
+                if self._data is not None:
+                    nursery.start_soon(self._data.tend)
                 self.server.listen(self.listener)
                 started(nursery)
                 await stopping.wait()
@@ -187,6 +236,8 @@ class Edge:
                 await self.server.say_goodbye()
                 nursery.cancel_scope.cancel()
         finally:
+            if self._data is not None:
+                self._data.close()
             self.broker.listeners.clear()
             self.listener.close()
 
@@ -194,9 +245,13 @@ class Edge:
         while True:
             await self._more.wait()
             self._more = trio.Event()
-            while self.broker.end_turn():
+            while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
                 self.note_activity()
+                if self._data is not None:
+                    self._data.commit()
                 await trio.lowlevel.checkpoint()  # other connections' turns come between
+            if self._data is not None:
+                self._data.commit()
 
     def _engine_due(self, deadlines: Deadlines) -> None:
         if deadlines is self.broker.deadlines:
@@ -226,6 +281,8 @@ class Edge:
             await trio.sleep(pause_s)
             is_late = trio.current_time() - since > LATE_FACTOR * pause_s + 0.001
             await self.catch_up()
+            if self.broker.awaiting:
+                continue  # confirms that wait for the disk are unsent, too
             if self.activity == before and not (is_late and late < LATE_ROUNDS_MAX):
                 return
             late += is_late
@@ -246,6 +303,14 @@ class Edge:
             for endpoint in self.server.endpoints
             if endpoint.client is not None and (vhost is None or endpoint.client.vhost.name == vhost)
         ]
+
+
+def _directory_of(options: EdgeOptions) -> "DataDirectory | None":
+    if options.data is None:
+        return None
+    from .data import DataDirectory  # the journal, which most tests do without
+
+    return DataDirectory(options.data)
 
 
 def _reserve(port: int) -> socket.socket:

@@ -26,6 +26,7 @@ class EdgeOptions:
     virtual_heartbeats: bool = False
     history_max: int = 100_000
     seed: int | None = None
+    data: str | None = None  # directory of the journal; None: everything in memory
 
 
 #: What `config` may be: the path of a file (TOML, XML of Artemis), TOML as text, or the same as a dict.
@@ -50,11 +51,6 @@ def read_options(
     """The options of `start_broker`, checked. Raises: BrokerOptionsError."""
     if clock not in ("real", "virtual"):
         raise BrokerOptionsError(f'clock: {clock!r} is not right, expected "real" or "virtual"')
-    if data is not None:
-        raise BrokerOptionsError(
-            "data: this version has no journal, a test broker keeps everything in memory; "
-            "leave it out, and see faults.restart for a broker that comes back"
-        )
     configuration = _configuration(config)
     if profile is not None:
         if profile not in PROFILES:
@@ -73,6 +69,7 @@ def read_options(
         virtual_heartbeats,
         configuration.value("limits", "history-events"),
         seed,
+        None if data is None else fspath(data),
     )
 
 

@@ -15,7 +15,7 @@ from .assertions import _UNSAID, Body, Expected, publish_failure, queue_failure
 from .history import HistoryEvent, PublishedMessage, Record
 from .loop_thread import result_of
 from .pending import pending_of
-from .queue_surgery import take_ready
+from .queue_surgery import load_all, take_ready
 from .snapshots import MessageSnapshot, Properties, QueueSnapshot, message_of, snapshot_of
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ class VirtualHostView:
 
         def take(vhost: VirtualHost) -> tuple[MessageSnapshot, ...]:
             found = _find(vhost, queue)
+            load_all(found)
             gone = [message for message in found.ready if is_meant(message)]
             waiting = [entry for entry in found.scheduled.entries() if is_meant(entry[1], entry[0])]
             taken = (*map(message_of, gone), *(message_of(message, due_ns) for due_ns, message in waiting))
