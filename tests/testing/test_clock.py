@@ -71,6 +71,21 @@ def test_equal_instants_happen_in_the_order_in_which_they_were_set(broker: Runni
     assert [event.subject for event in broker.history("expired")] == names
 
 
+def test_scheduled_deliveries_come_at_their_instants(broker: RunningBroker) -> None:
+    """`x-delay` on any exchange, and one of type x-delayed-message: soonest first, whatever was published first."""
+    with channel_of(broker.url) as channel, consuming(broker.url, "mails", durable=True) as seen:
+        channel.exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "topic"})
+        channel.queue_bind("mails", "later", "#")
+        for exchange, delay_ms in (("later", 86_400_000), ("", 3_600_000), ("later", 1_800_000), ("", 0)):
+            properties = pika.BasicProperties(headers={"x-delay": delay_ms})
+            channel.basic_publish(exchange, "mails", b"%d" % delay_ms, properties)
+        broker.assert_queue("mails", scheduled=3, within=20)
+        assert [message.due_at for message in broker.queue("mails").scheduled] == [1800, 3600, 86_400]
+        broker.clock.advance(days=2)
+        assert [seen.next() for _ in range(4)] == [b"0", b"1800000", b"3600000", b"86400000"]
+        assert instants(broker, "mails") == [0, 1800, 3600, 86_400]
+
+
 def test_unused_queues_expire(broker: RunningBroker) -> None:
     """x-expires goes by the same clock."""
     with channel_of(broker.url) as channel:

@@ -166,7 +166,10 @@ class TestClock:
 
     def _check_virtual(self) -> None:
         if not self._edge.clock.is_virtual:
-            raise ClockIsReal('this broker runs on real time; start it, or reset it, with clock="virtual"')
+            raise ClockIsReal(
+                'this broker runs on real time; start it, or reset it, with clock="virtual" '
+                '(with pytest: mark the test with @pytest.mark.amqp(clock="virtual"))'
+            )
 
 
 class Autojump:
