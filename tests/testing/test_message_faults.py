@@ -85,8 +85,7 @@ def test_withheld_confirms_come_in_the_end(broker: RunningBroker) -> None:
             queue = await channel.declare_queue("q")
             fault = broker.faults.withhold_confirms()
             task = asyncio.ensure_future(channel.default_exchange.publish(aio_pika.Message(b"x"), queue.name))
-            while not broker.queue("q").ready:
-                await asyncio.sleep(0)
+            await asyncio.to_thread(broker.assert_queue, "q", ready=[b"x"], within=20)
             assert not task.done()
             fault.stop()
             await task
