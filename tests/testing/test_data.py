@@ -1,5 +1,7 @@
 """`data=`: durable queues and persistent messages outlive the broker, and virtual time goes on where it was."""
 
+import gc
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import timedelta
@@ -222,6 +224,28 @@ def test_a_queue_deeper_than_memory_is_seen_whole(tmp_path: Path) -> None:
                     break
         assert seen == every[::2]
         broker.settled()
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors where Linux shows them")
+def test_rounds_leave_nothing(tmp_path: Path) -> None:
+    """No thread and no descriptor of the journal, with restarts and resets; the directory does not grow for ever."""
+
+    def round_() -> None:
+        with broker_on(tmp_path) as broker:
+            fill(broker)
+            broker.restart()
+            check(broker)
+            broker.reset()
+
+    def left() -> tuple[int, int, int]:
+        gc.collect()
+        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir())), len(list(tmp_path.iterdir()))
+
+    round_()
+    before = left()
+    for _ in range(20):
+        round_()
+    assert left() == before
 
 
 def test_one_directory_one_broker(tmp_path: Path) -> None:
