@@ -36,6 +36,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("amqp_fail_on_leak", "the same as --amqp-fail-on-leak", type="bool", default=False)
     parser.addini("amqp_clock", 'how time passes in the broker: "real" (the default) or "virtual"', default="real")
     parser.addini("amqp_config", "configuration file of the broker, from the root directory", default="")
+    parser.addini("amqp_quiet_ms", "how long clients may take to react before virtual time goes on", default="")
     parser.addini("amqp_profile", "whose semantics the broker follows", default="")
 
 
@@ -91,13 +92,14 @@ def amqp_session_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroke
     if url:
         yield RealBroker(url)
         return
-    from .testing import start_broker
+    from .testing import QUIET_MS_DEFAULT, start_broker
 
-    file = config.getini("amqp_config")
+    file, quiet_ms = config.getini("amqp_config"), config.getini("amqp_quiet_ms")
     with start_broker(
         clock=config.getini("amqp_clock"),
         config=config.rootpath / file if file else None,
         profile=config.getini("amqp_profile") or None,
+        quiet_ms=_number("amqp_quiet_ms", quiet_ms) if quiet_ms else QUIET_MS_DEFAULT,
     ) as broker:
         yield broker
 
@@ -136,6 +138,13 @@ def amqp_url(amqp_broker: RunningBroker | RealBroker) -> str:
 def vhost_name(test: str) -> str:
     """A virtual host's name that says whose it is."""
     return "test " + test[:120]
+
+
+def _number(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise pytest.UsageError(f"{key}: {text!r} is no number of milliseconds") from None
 
 
 def _wishes(request: pytest.FixtureRequest) -> dict[str, Any]:

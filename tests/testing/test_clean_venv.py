@@ -14,6 +14,8 @@ from guide import write_guide
 
 ROOT = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.timeout(400)  # of it the installation may take a while
+
 BESIDE = (
     *("pika", "aio-pika", "kombu", "Django"),
     *("pytest", "pytest-asyncio", "pytest-trio", "pytest-xdist", "pytest-cov"),
@@ -30,7 +32,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
     install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]
     try:
-        subprocess.run([*install, *BESIDE, *NEEDED], check=True, capture_output=True, timeout=90)
+        subprocess.run([*install, *BESIDE, *NEEDED], check=True, capture_output=True, timeout=180)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         pytest.skip(f"needs a package index: {error}")
     source = folder / "source"
@@ -40,7 +42,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, source]
-    subprocess.run(build, check=True, capture_output=True, timeout=90)
+    subprocess.run(build, check=True, capture_output=True, timeout=180)
     (wheel,) = folder.glob("*.whl")
     subprocess.run([*install, "--no-index", wheel], check=True, capture_output=True, timeout=60)
     return python

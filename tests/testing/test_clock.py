@@ -1,12 +1,14 @@
 """Virtual time: what is due happens at its instant, clients' reactions land there, and real time is the default."""
 
+import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pika
 import pika.exceptions
 import pytest
-from consumers import channel_of, consuming, reject
+from consumers import channel_of, consuming, keep, reject
 
 from leveret.testing import ClockIsReal, RunningBroker, start_broker
 
@@ -45,6 +47,48 @@ def test_a_retried_message_comes_at_the_exact_instants(broker: RunningBroker) ->
         assert instants(broker, "jobs") == [0, 60, 180, 420]
         assert broker.queue("failed").bodies == [b"again"]
         assert broker.clock.elapsed == 7200
+
+
+def test_a_consumer_may_work_for_a_while(broker: RunningBroker) -> None:
+    """Its nack comes later than `quiet_ms`: it lands at the instant of the delivery all the same."""
+
+    def work_and_reject(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        hashlib.pbkdf2_hmac("sha256", b"some", b"work", 100_000)
+        reject(channel, method, properties, body)
+
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("failed")
+        with consuming(broker.url, "jobs", work_and_reject, arguments=RETRIES):
+            channel.basic_publish("", "jobs", b"again")
+            broker.clock.advance(hours=2)
+    assert instants(broker, "jobs") == [0, 60, 180, 420]
+
+
+def test_a_consumer_that_keeps_its_message_is_not_waited_for_twice(broker: RunningBroker) -> None:
+    """Time goes on; a new message is worth waiting for again."""
+    with channel_of(broker.url) as channel, consuming(broker.url, "jobs", keep, durable=True) as seen:
+        channel.basic_publish("", "jobs", b"kept")
+        assert seen.next() == b"kept"
+        assert broker.edge.is_owed()
+        broker.clock.advance(minutes=20)
+        assert not broker.edge.is_owed()
+        channel.basic_publish("", "jobs", b"another")
+        assert seen.next() == b"another"
+        assert broker.edge.is_owed()
+        broker.reset()
+        assert not broker.edge.is_owed()
+
+
+def test_who_never_acknowledges_is_sent_away(broker: RunningBroker) -> None:
+    """The time limit for acknowledgements, 30 minutes as RabbitMQ has it, goes by the same clock."""
+    with consuming(broker.url, "jobs", keep, durable=True) as seen:
+        broker.inject(routing_key="jobs", body="kept")
+        assert seen.next() == b"kept"
+        broker.clock.advance(hours=1)
+        ended = seen.end()
+        assert isinstance(ended, pika.exceptions.ChannelClosedByBroker) and ended.reply_code == 406
+    assert broker.history("requeued", queue="jobs")[0].at >= 1800
+    broker.assert_queue("jobs", ready=["kept"])
 
 
 def test_nothing_is_due_before_its_time(broker: RunningBroker) -> None:

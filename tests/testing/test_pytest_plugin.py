@@ -135,6 +135,27 @@ def test_clock(amqp_broker):
 )
 
 
+def test_ini_keys(tmp_path: Path) -> None:
+    """Configuration, profile and patience, from the project's own ini file; what is no number is said to be none."""
+    (tmp_path / "broker.toml").write_text('[[address]]\nname = "orders"\n[[address.queue]]\nname = "orders"\n')
+    ini = "[pytest]\namqp_clock = virtual\namqp_config = broker.toml\namqp_profile = rabbitmq-3.10\namqp_quiet_ms = "
+    (tmp_path / "pytest.ini").write_text(ini + "25\n")
+    (tmp_path / "test_it.py").write_text(
+        """
+def test_it(amqp_session_broker):
+    assert [queue.name for queue in amqp_session_broker.queues()] == ["orders"]
+    options = amqp_session_broker.edge.options
+    assert (options.quiet_ms, options.configuration.value("broker", "profile")) == (25, "rabbitmq-3.10")
+    amqp_session_broker.clock.advance(hours=1)
+"""
+    )
+    code, output = run(tmp_path)
+    assert code == 0, output
+    (tmp_path / "pytest.ini").write_text(ini + "soon\n")
+    code, output = run(tmp_path)
+    assert code == 1 and "amqp_quiet_ms: 'soon' is no number of milliseconds" in output
+
+
 def check_anywhere(folder: Path, url: str) -> None:
     """What only publishes and consumes runs there, the rest says why not."""
     (folder / "test_it.py").write_text(ANYWHERE)

@@ -91,6 +91,7 @@ def test_a_profile_is_followed() -> None:
     "options, message",
     [
         ({"clock": "stopped"}, 'expected "real" or "virtual"'),
+        ({"quiet_ms": -1}, "quiet_ms: -1 is not right"),
         ({"profile": "rabbitmq-2"}, "expected one of leveret, rabbitmq-3.10"),
         ({"data": __file__}, "data: .*File exists"),
         ({"config": {"limits": {"memroy": 1}}}, "memroy"),

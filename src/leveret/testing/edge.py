@@ -9,7 +9,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import trio
@@ -19,7 +19,7 @@ from ..amqp_frontend.options import FrontendOptions
 from ..app import default_users, frontend_options
 from ..configured import ConfiguredObjects, broker_options
 from ..control import EXCHANGE, ControlTable
-from ..engine import Broker, Clock, Deadlines
+from ..engine import Broker, Clock, Consumer, Deadlines, Session
 from ..runtime import SystemClock
 from .fault import FaultTable
 from .options import EdgeOptions
@@ -35,6 +35,8 @@ BACKLOG = 1024
 #: A wait that took that much longer than asked says that the machine is busy: quiet is looked for again.
 LATE_FACTOR = 3
 LATE_ROUNDS_MAX = 10
+#: A consumer that was just handed a message gets so many times `quiet_ms` to do something.
+REACTION_FACTOR = 10
 
 
 class Alarm:
@@ -87,6 +89,7 @@ class Edge:
         self.sent = 0  # rises when a client got octets
         self._happened = trio.Event()
         self._is_awaited = False
+        self._given_up: dict[Session, int] = {}  # the first delivery tag that is worth waiting for
         self._more = trio.Event()
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
@@ -271,21 +274,41 @@ class Edge:
             if self.activity == before:
                 return
 
-    async def quiet(self, quiet_ms: float | None = None) -> None:
-        """Until nothing was read, sent, accepted or done for `quiet_ms` of real time (ruling 25)."""
-        pause_s = (self.options.quiet_ms if quiet_ms is None else quiet_ms) / 1000
-        late = 0
+    async def quiet(self) -> None:
+        """Until nothing was read, sent, accepted or done for `quiet_ms` of real time (ruling 25).
+
+        For longer, when a consumer has not yet reacted to what it was handed: on a busy machine it may not have run.
+        """
+        pause_s = self.options.quiet_ms / 1000
+        late, idle = 0, 0
         await self.catch_up()
         while self.server.endpoints:
             before, since = self.activity, trio.current_time()
             await trio.sleep(pause_s)
             is_late = trio.current_time() - since > LATE_FACTOR * pause_s + 0.001
             await self.catch_up()
-            if self.broker.awaiting:
-                continue  # confirms that wait for the disk are unsent, too
-            if self.activity == before and not (is_late and late < LATE_ROUNDS_MAX):
+            if self.activity != before:
+                idle = 0
+            elif self.broker.awaiting:
+                pass  # confirms that wait for the disk are unsent, too
+            elif is_late and late < LATE_ROUNDS_MAX:
+                late += 1
+            elif idle < REACTION_FACTOR and self.is_owed():
+                idle += 1
+            else:
+                self._given_up = {session: session.next_tag for session in self._sessions()}
                 return
-            late += is_late
+
+    def is_owed(self) -> bool:
+        """Whether a consumer holds something unacked that it was not waited for in vain before."""
+        for session in self._sessions():
+            newest = next(reversed(session.unacked), 0)
+            if newest >= self._given_up.get(session, 1) and isinstance(session.unacked[newest].holder, Consumer):
+                return True
+        return False
+
+    def _sessions(self) -> Iterator[Session]:
+        return (session for client in self.broker.clients for session in client.sessions)
 
     async def step_to(self, due_ns: int) -> bool:
         """Virtual only: it is `due_ns`, and what is due happens. True when clients were told something."""

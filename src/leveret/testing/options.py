@@ -51,6 +51,8 @@ def read_options(
     """The options of `start_broker`, checked. Raises: BrokerOptionsError."""
     if clock not in ("real", "virtual"):
         raise BrokerOptionsError(f'clock: {clock!r} is not right, expected "real" or "virtual"')
+    if not quiet_ms >= 0:
+        raise BrokerOptionsError(f"quiet_ms: {quiet_ms!r} is not right, expected milliseconds")
     configuration = _configuration(config)
     if profile is not None:
         if profile not in PROFILES:
