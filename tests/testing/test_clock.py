@@ -1,5 +1,6 @@
 """Virtual time: what is due happens at its instant, clients' reactions land there, and real time is the default."""
 
+import asyncio
 import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -10,7 +11,7 @@ import pika.exceptions
 import pytest
 from consumers import channel_of, consuming, keep, reject
 
-from leveret.testing import ClockIsReal, RunningBroker, start_broker
+from leveret.testing import Autojump, ClockIsReal, RunningBroker, start_broker
 
 #: Clients of these tests react within this time also on a machine that has other things to do.
 QUIET_MS = 20
@@ -183,6 +184,19 @@ def test_autojump_goes_on_by_itself(broker: RunningBroker) -> None:
         channel.basic_publish("", "short", b"stays")
         assert broker.queue("short").bodies == [b"stays"]
         assert broker.clock.elapsed == 420
+
+
+def test_autojump_outlives_the_loop_that_began_it(broker: RunningBroker) -> None:
+    """An event loop that has ended is not waited for."""
+
+    async def begin() -> Autojump:
+        return broker.clock.autojump()
+
+    with asyncio.run(begin()), channel_of(broker.url) as channel:
+        channel.queue_declare("short", arguments={"x-message-ttl": 60_000})
+        channel.basic_publish("", "short", b"x")
+        broker.assert_queue("short", ready=0, within=20)
+    assert broker.clock.elapsed == 60
 
 
 def test_autojump_has_a_limit(broker: RunningBroker) -> None:

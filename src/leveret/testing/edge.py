@@ -9,7 +9,7 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from typing import TYPE_CHECKING
 
 import trio
@@ -36,7 +36,7 @@ BACKLOG = 1024
 LATE_FACTOR = 3
 LATE_ROUNDS_MAX = 10
 #: A consumer that was just handed a message gets so many times `quiet_ms` to do something.
-REACTION_FACTOR = 10
+REACTION_FACTOR = 20
 
 
 class Alarm:
@@ -274,10 +274,11 @@ class Edge:
             if self.activity == before:
                 return
 
-    async def quiet(self) -> None:
+    async def quiet(self, turns: Callable[[], Awaitable[None]] | None = None) -> None:
         """Until nothing was read, sent, accepted or done for `quiet_ms` of real time (ruling 25).
 
         For longer, when a consumer has not yet reacted to what it was handed: on a busy machine it may not have run.
+        `turns`: waits until the event loop of clients has gone round.
         """
         pause_s = self.options.quiet_ms / 1000
         late, idle = 0, 0
@@ -286,6 +287,8 @@ class Edge:
             before, since = self.activity, trio.current_time()
             await trio.sleep(pause_s)
             is_late = trio.current_time() - since > LATE_FACTOR * pause_s + 0.001
+            if turns is not None:
+                await turns()
             await self.catch_up()
             if self.activity != before:
                 idle = 0
