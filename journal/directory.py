@@ -79,7 +79,7 @@ def find_journal(path: str, files: Files = REAL) -> str:
 def forget_journal(path: str, files: Files = REAL) -> None:
     """Delete the journal there, its readers' offsets too; the next one to open the directory begins a new one.
 
-    Newest segment first: cut short, the journal is there as it was earlier. Raises: DirectoryLocked, OSError.
+    Cut short, what is left may be refused as damaged; once more finishes it. Raises: DirectoryLocked, OSError.
     """
     lock = files.lock(os.path.join(path, LOCK))
     if lock is None:
