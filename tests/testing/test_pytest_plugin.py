@@ -190,7 +190,7 @@ def test_xdist_workers_do_not_clash(tmp_path: Path) -> None:
         PUBLISH + "def test_leaks(amqp_url):\n    publish(amqp_url, 'from a worker', 'x')\n"
     )
     for _ in range(2):
-        code, output = run(tmp_path, "-n", "4")
+        code, output = run(tmp_path, "-n", "4", "-v")  # -v: all leaks are listed, whatever their order
         assert code == 0, output
         assert "21 passed" in output
         assert "queue 'from a worker' was left behind (1 ready)" in output
