@@ -4,7 +4,7 @@ Frontends and the pipeline use what is named here; `record`, `heap` and `block` 
 """
 
 from .content_reader import ContentReader
-from .directory import forget_reader, reader_offsets, register_reader
+from .directory import forget_journal, forget_reader, reader_offsets, register_reader
 from .errors import (
     BadRecord,
     Damaged,
@@ -23,7 +23,7 @@ from .names import Names
 from .reader import JournalReader
 from .record import Record
 from .recovered import MessageState, RecoveredMessage, RecoveredQueue
-from .recovery import Recovered, recover
+from .recovery import Recovered, ended_us, recover
 from .writer import WriterState
 
 __all__ = [
@@ -54,6 +54,8 @@ __all__ = [
     "RecoveredMessage",
     "RecoveredQueue",
     "WriterState",
+    "ended_us",
+    "forget_journal",
     "forget_reader",
     "reader_offsets",
     "recover",

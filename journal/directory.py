@@ -10,7 +10,7 @@ import re
 
 from .errors import DirectoryLocked, ForeignDirectory, JournalError
 from .files import REAL, Files, read_file, replace_file
-from .segment import segments_in
+from .segment import segment_name, segments_in
 
 FORMAT, LOCK, READERS = "format", "lock", "readers"
 FORMAT_NAME, FORMAT_VERSION = "leveret-journal", 1
@@ -74,6 +74,27 @@ def find_journal(path: str, files: Files = REAL) -> str:
     """The journal's directory, given that or the broker's data directory above it."""
     inner = os.path.join(path, "journal")
     return inner if FORMAT not in files.names(path) and FORMAT in files.names(inner) else path
+
+
+def forget_journal(path: str, files: Files = REAL) -> None:
+    """Delete the journal there, its readers' offsets too; the next one to open the directory begins a new one.
+
+    Cut short, what is left may be refused as damaged; once more finishes it. Raises: DirectoryLocked, OSError.
+    """
+    lock = files.lock(os.path.join(path, LOCK))
+    if lock is None:
+        raise DirectoryLocked(f"{path}: another process has this journal open")
+    try:
+        for base_lsn in reversed(segments_in(files, path)):
+            files.unlink(os.path.join(path, segment_name(base_lsn)))
+        readers = os.path.join(path, READERS)
+        for name in files.names(readers):
+            files.unlink(os.path.join(readers, name))
+        if FORMAT in files.names(path):
+            files.unlink(os.path.join(path, FORMAT))
+        files.sync_directory(path)
+    finally:
+        files.close(lock)
 
 
 # -- readers --------------------------------------------------------------------------------------------------------

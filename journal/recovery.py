@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from .block import Block
 from .errors import BadRecord, Damaged
-from .files import Files
+from .files import REAL, Files
 from .heap import (
     IS_DURABLE,
     Bound,
@@ -163,6 +163,18 @@ def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, r
     if segment.end_lsn != next_base:
         raise Damaged(name, segment.size, f"records {segment.end_lsn} to {next_base - 1} behind it are missing")
     replay.found.segments.append(segment)
+
+
+def ended_us(directory: str, files: Files = REAL) -> int:
+    """The latest wall time (microseconds since 1970 UTC) in the newest segment there; 0: nothing is there.
+
+    Raises: Damaged, OSError.
+    """
+    for base_lsn in reversed(segments_in(files, directory)):
+        segment = _scan_facts(files, directory, base_lsn)
+        if segment is not None:
+            return segment.ts_max
+    return 0
 
 
 def _scan_facts(files: Files, directory: str, base_lsn: int) -> Segment | None:

@@ -14,7 +14,10 @@ import pytest
 if TYPE_CHECKING:
     from .testing import RunningBroker
 
-_LEAKS: pytest.StashKey[list[tuple[str, list[str]]]] = pytest.StashKey()
+#: The section of a test's report that names its leaks: reports come from xdist's workers, too.
+_LEAKS = "left behind in the broker"
+#: So many tests are named at the end of a run; all of them with -v.
+LEAKY_TESTS_MAX = 20
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,26 +36,37 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addini("amqp_fail_on_leak", "the same as --amqp-fail-on-leak", type="bool", default=False)
     parser.addini("amqp_clock", 'how time passes in the broker: "real" (the default) or "virtual"', default="real")
     parser.addini("amqp_config", "configuration file of the broker, from the root directory", default="")
+    parser.addini("amqp_quiet_ms", "how long clients may take to react before virtual time goes on", default="")
     parser.addini("amqp_profile", "whose semantics the broker follows", default="")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker, and where leaks are kept until the end."""
+    """The marker."""
     config.addinivalue_line(
         "markers", 'amqp(clock="real"|"virtual", leaks=False): how this test wants its broker; leaks=True allows them'
     )
-    config.stash[_LEAKS] = []
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
     """What tests left behind in their virtual hosts."""
-    left = config.stash[_LEAKS]
-    if left:
-        terminalreporter.section("left behind in the broker", sep="-")
-    for name, leaks in left:
-        terminalreporter.line(name)
-        for leak in leaks:
+    left = [
+        (report.nodeid, text)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        if isinstance(report, pytest.TestReport) and report.when == "teardown" and report.passed
+        for name, text in report.sections
+        if _LEAKS in name
+    ]
+    if not left:
+        return
+    terminalreporter.section(_LEAKS, sep="-")
+    shown = left if config.get_verbosity() > 0 else left[:LEAKY_TESTS_MAX]
+    for nodeid, text in shown:
+        terminalreporter.line(nodeid)
+        for leak in text.splitlines():
             terminalreporter.line(f"  {leak}")
+    if len(shown) < len(left):
+        terminalreporter.line(f"... and {len(left) - len(shown)} more tests; -v names them")
 
 
 # -- fixtures -------------------------------------------------------------------------------------------------------
@@ -78,13 +92,14 @@ def amqp_session_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroke
     if url:
         yield RealBroker(url)
         return
-    from .testing import start_broker
+    from .testing import QUIET_MS_DEFAULT, start_broker
 
-    file = config.getini("amqp_config")
+    file, quiet_ms = config.getini("amqp_config"), config.getini("amqp_quiet_ms")
     with start_broker(
         clock=config.getini("amqp_clock"),
         config=config.rootpath / file if file else None,
         profile=config.getini("amqp_profile") or None,
+        quiet_ms=_number("amqp_quiet_ms", quiet_ms) if quiet_ms else QUIET_MS_DEFAULT,
     ) as broker:
         yield broker
 
@@ -125,6 +140,13 @@ def vhost_name(test: str) -> str:
     return "test " + test[:120]
 
 
+def _number(key: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise pytest.UsageError(f"{key}: {text!r} is no number of milliseconds") from None
+
+
 def _wishes(request: pytest.FixtureRequest) -> dict[str, Any]:
     marker = request.node.get_closest_marker("amqp")
     return dict(marker.kwargs) if marker is not None else {}
@@ -133,7 +155,6 @@ def _wishes(request: pytest.FixtureRequest) -> dict[str, Any]:
 def _tell(request: pytest.FixtureRequest, leaks: list[str]) -> None:
     config = request.config
     text = "\n".join(leaks)
-    request.node.add_report_section("teardown", "left behind in the broker", text)
+    request.node.add_report_section("teardown", _LEAKS, text)
     if config.getoption("--amqp-fail-on-leak") or config.getini("amqp_fail_on_leak"):
         pytest.fail(f"left behind in the broker:\n{text}", pytrace=False)
-    config.stash[_LEAKS].append((request.node.nodeid, leaks))

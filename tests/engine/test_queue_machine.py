@@ -150,6 +150,7 @@ class QueueMachine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.numbers = count(1)
+        self.places: dict[int, int] = {}  # of numbers, in the order of arrival: a transaction's arrive at its commit
         self.tags = count(1)
         self.queues: dict[str, ModelQueue] = {}
         self.events_seen: dict[tuple[str, int], dict[EventKind, Counter[int]]] = defaultdict(
@@ -284,7 +285,7 @@ class QueueMachine(RuleBasedStateMachine):
         for consumer, deliveries in got.items():
             model = self.model[self.engine.index(consumer.session)].consumers[consumer.tag]
             numbers = [number for number, _ in deliveries]
-            assert numbers == sorted(numbers), "a consumer sees the order of publishing"
+            assert numbers == sorted(numbers, key=self.places.__getitem__), "a consumer sees the order of publishing"
             assert model.queue.ready, "from an empty queue"
             for number, redelivered in deliveries:
                 assert redelivered is (number in model.queue.seen)
@@ -292,7 +293,7 @@ class QueueMachine(RuleBasedStateMachine):
             model.expected += deliveries
             taken[model.queue] += numbers
         for queue, numbers in taken.items():
-            assert sorted(numbers) == queue.ready[: len(numbers)], "not the oldest"
+            assert sorted(numbers, key=self.places.__getitem__) == queue.ready[: len(numbers)], "not the oldest"
             del queue.ready[: len(numbers)]
 
     # -- in ---------------------------------------------------------------------------------------------------------
@@ -325,6 +326,8 @@ class QueueMachine(RuleBasedStateMachine):
 
     def enqueue(self, target: str, numbers: list[int]) -> list[int]:
         """To the model; returns what no queue takes."""
+        for number in numbers:
+            self.places[number] = len(self.places)
         targets = [self.queues[name] for name in NAMES if name in self.queues and target in (name, "both")]
         for queue in targets:
             queue.ready += numbers
@@ -442,7 +445,7 @@ class QueueMachine(RuleBasedStateMachine):
             if not each.queue.deleted:
                 each.queue.unacked -= 1
                 if requeue:
-                    insort(each.queue.ready, each.number)
+                    insort(each.queue.ready, each.number, key=self.places.__getitem__)
 
     @rule(index=sessions, pick=picks, multiple=st.booleans(), how=st.sampled_from(("ack", "requeue", "kill")))
     def settle(self, index: int, pick: int, multiple: bool, how: str) -> None:

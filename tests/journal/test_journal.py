@@ -17,7 +17,10 @@ from leveret.journal import (
     JournalOptions,
     JournalReader,
     MessageState,
+    ended_us,
+    forget_journal,
     forget_reader,
+    reader_offsets,
     register_reader,
 )
 from leveret.journal.record import COUNTED
@@ -153,6 +156,39 @@ def test_the_real_lock(tmp_path: object) -> None:
     with pytest.raises(DirectoryLocked):
         Journal.open(str(tmp_path), ManualClock())
     journal.close()
+
+
+def test_a_journal_can_be_forgotten() -> None:
+    """Not while it is open; afterwards a new one begins there, whatever was left of the old one."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    run_workload(driver)
+    register_reader(PATH, "spark", 1, files)
+    with pytest.raises(DirectoryLocked):
+        forget_journal(PATH, files)
+    driver.journal.close()
+    assert segments_in(files, PATH)
+    forget_journal(PATH, files)
+    forget_journal(PATH, files)  # there is nothing to forget any more
+    assert segments_in(files, PATH) == []
+    assert reader_offsets(PATH, files) == {}
+    again = opened(files)
+    assert not again.recovered.objects and again.recovered.next_lsn == 1
+    again.close()
+
+
+def test_when_a_journal_ended() -> None:
+    """The latest wall time in it, also of a turn without messages; nothing is opened or locked."""
+    files, clock = SimulatedFiles(), ManualClock()
+    assert ended_us(PATH, files) == 0
+    driver = Driver(Journal.open(PATH, clock, SMALL, files=files, threaded=False))
+    driver.declare("a")
+    driver.journal.wait(driver.journal.commit())
+    assert ended_us(PATH, files) == clock.wall_ms() * 1000
+    clock.advance_ns(3600 * 10**9)
+    driver.checkpoint()
+    driver.journal.close()
+    assert ended_us(PATH, files) == clock.wall_ms() * 1000
 
 
 def test_foreign_directories_are_refused() -> None:

@@ -1,14 +1,17 @@
 """Virtual time: what is due happens at its instant, clients' reactions land there, and real time is the default."""
 
+import asyncio
+import hashlib
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pika
 import pika.exceptions
 import pytest
-from consumers import channel_of, consuming, reject
+from consumers import channel_of, consuming, keep, reject
 
-from leveret.testing import ClockIsReal, RunningBroker, start_broker
+from leveret.testing import Autojump, ClockIsReal, RunningBroker, start_broker
 
 #: Clients of these tests react within this time also on a machine that has other things to do.
 QUIET_MS = 20
@@ -47,6 +50,48 @@ def test_a_retried_message_comes_at_the_exact_instants(broker: RunningBroker) ->
         assert broker.clock.elapsed == 7200
 
 
+def test_a_consumer_may_work_for_a_while(broker: RunningBroker) -> None:
+    """Its nack comes later than `quiet_ms`: it lands at the instant of the delivery all the same."""
+
+    def work_and_reject(channel: Any, method: Any, properties: Any, body: bytes) -> None:
+        hashlib.pbkdf2_hmac("sha256", b"some", b"work", 100_000)
+        reject(channel, method, properties, body)
+
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("failed")
+        with consuming(broker.url, "jobs", work_and_reject, arguments=RETRIES):
+            channel.basic_publish("", "jobs", b"again")
+            broker.clock.advance(hours=2)
+    assert instants(broker, "jobs") == [0, 60, 180, 420]
+
+
+def test_a_consumer_that_keeps_its_message_is_not_waited_for_twice(broker: RunningBroker) -> None:
+    """Time goes on; a new message is worth waiting for again."""
+    with channel_of(broker.url) as channel, consuming(broker.url, "jobs", keep, durable=True) as seen:
+        channel.basic_publish("", "jobs", b"kept")
+        assert seen.next() == b"kept"
+        assert broker.edge.is_owed()
+        broker.clock.advance(minutes=20)
+        assert not broker.edge.is_owed()
+        channel.basic_publish("", "jobs", b"another")
+        assert seen.next() == b"another"
+        assert broker.edge.is_owed()
+        broker.reset()
+        assert not broker.edge.is_owed()
+
+
+def test_who_never_acknowledges_is_sent_away(broker: RunningBroker) -> None:
+    """The time limit for acknowledgements, 30 minutes as RabbitMQ has it, goes by the same clock."""
+    with consuming(broker.url, "jobs", keep, durable=True) as seen:
+        broker.inject(routing_key="jobs", body="kept")
+        assert seen.next() == b"kept"
+        broker.clock.advance(hours=1)
+        ended = seen.end()
+        assert isinstance(ended, pika.exceptions.ChannelClosedByBroker) and ended.reply_code == 406
+    assert broker.history("requeued", queue="jobs")[0].at >= 1800
+    broker.assert_queue("jobs", ready=["kept"])
+
+
 def test_nothing_is_due_before_its_time(broker: RunningBroker) -> None:
     """TTL of a minute: a millisecond before it the message is there, then it is gone."""
     with channel_of(broker.url) as channel:
@@ -69,6 +114,21 @@ def test_equal_instants_happen_in_the_order_in_which_they_were_set(broker: Runni
             channel.basic_publish("", name, b"x")
         broker.clock.advance(seconds=1)
     assert [event.subject for event in broker.history("expired")] == names
+
+
+def test_scheduled_deliveries_come_at_their_instants(broker: RunningBroker) -> None:
+    """`x-delay` on any exchange, and one of type x-delayed-message: soonest first, whatever was published first."""
+    with channel_of(broker.url) as channel, consuming(broker.url, "mails", durable=True) as seen:
+        channel.exchange_declare("later", "x-delayed-message", arguments={"x-delayed-type": "topic"})
+        channel.queue_bind("mails", "later", "#")
+        for exchange, delay_ms in (("later", 86_400_000), ("", 3_600_000), ("later", 1_800_000), ("", 0)):
+            properties = pika.BasicProperties(headers={"x-delay": delay_ms})
+            channel.basic_publish(exchange, "mails", b"%d" % delay_ms, properties)
+        broker.assert_queue("mails", scheduled=3, within=20)
+        assert [message.due_at for message in broker.queue("mails").scheduled] == [1800, 3600, 86_400]
+        broker.clock.advance(days=2)
+        assert [seen.next() for _ in range(4)] == [b"0", b"1800000", b"3600000", b"86400000"]
+        assert instants(broker, "mails") == [0, 1800, 3600, 86_400]
 
 
 def test_unused_queues_expire(broker: RunningBroker) -> None:
@@ -124,6 +184,19 @@ def test_autojump_goes_on_by_itself(broker: RunningBroker) -> None:
         channel.basic_publish("", "short", b"stays")
         assert broker.queue("short").bodies == [b"stays"]
         assert broker.clock.elapsed == 420
+
+
+def test_autojump_outlives_the_loop_that_began_it(broker: RunningBroker) -> None:
+    """An event loop that has ended is not waited for."""
+
+    async def begin() -> Autojump:
+        return broker.clock.autojump()
+
+    with asyncio.run(begin()), channel_of(broker.url) as channel:
+        channel.queue_declare("short", arguments={"x-message-ttl": 60_000})
+        channel.basic_publish("", "short", b"x")
+        broker.assert_queue("short", ready=0, within=20)
+    assert broker.clock.elapsed == 60
 
 
 def test_autojump_has_a_limit(broker: RunningBroker) -> None:

@@ -151,6 +151,26 @@ def test_a_connection_is_closed_on_a_method(broker: RunningBroker) -> None:
             victim.basic_consume("q", acknowledge)
 
 
+def test_a_fault_is_for_its_virtual_host(broker: RunningBroker) -> None:
+    """The test's own by default; another one by name; all with "*"."""
+    other = broker.vhost("other")
+    with channel_of(broker.url) as mine, channel_of(other.url) as theirs:
+        broker.faults.close_connection(320, "CONNECTION_FORCED - here alone")
+        with pytest.raises(pika.exceptions.ConnectionClosedByBroker):
+            mine.queue_declare("q")
+        theirs.queue_declare("q")
+        with broker.faults.close_channel(406, "PRECONDITION_FAILED - there", on="queue.declare", vhost="other"):
+            with channel_of(broker.url) as again:
+                again.queue_declare("q")
+            with pytest.raises(pika.exceptions.ChannelClosedByBroker):
+                theirs.queue_declare("q")
+    with channel_of(broker.url) as mine, channel_of(other.url) as theirs:
+        assert len(broker.faults.drop_connection(vhost="*").hits) == 2
+        for channel in (mine, theirs):
+            with pytest.raises(pika.exceptions.StreamLostError):
+                channel.queue_declare("q")
+
+
 def test_connections_are_refused(broker: RunningBroker) -> None:
     """ECONNREFUSED for new ones; old ones stay, and afterwards the port is the same."""
     with channel_of(broker.url) as channel:

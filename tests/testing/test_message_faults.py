@@ -85,8 +85,7 @@ def test_withheld_confirms_come_in_the_end(broker: RunningBroker) -> None:
             queue = await channel.declare_queue("q")
             fault = broker.faults.withhold_confirms()
             task = asyncio.ensure_future(channel.default_exchange.publish(aio_pika.Message(b"x"), queue.name))
-            await broker.settled_async(ignore=["q"])  # it has arrived
-            broker.assert_queue("q", ready=[b"x"])
+            await asyncio.to_thread(broker.assert_queue, "q", ready=[b"x"], within=20)
             assert not task.done()
             fault.stop()
             await task
@@ -192,6 +191,23 @@ def test_chaos_is_the_same_for_the_same_seed(broker: RunningBroker) -> None:
     with channel_of(broker.url) as channel:
         channel.queue_declare("q")
     assert publish_through(broker, 7) == first
+
+
+def test_chaos_loses_acks(broker: RunningBroker) -> None:
+    """A consumer did everything right; what chaos lost of its acks comes to the next one, redelivered."""
+    with consuming(broker.url, "q", acknowledge, durable=True) as seen:
+        with broker.faults.chaos(3, drop=0, close=0, nack=0, cut=0, lose=0.3) as chaos:
+            for number in range(20):
+                broker.inject(routing_key="q", body=b"%d" % number)
+            assert [seen.next() for _ in range(20)] == [b"%d" % number for number in range(20)]
+            lost = [b"3", b"8", b"12", b"18", b"19"]  # as the dice fall for this seed
+            broker.assert_queue("q", ready=0, unacked=lost, within=20)
+        assert len(chaos.hits) == len(lost) and all(hit.startswith("lost basic.ack") for hit in chaos.hits)
+    with channel_of(broker.url) as channel:
+        for body in lost:
+            method, _, again = channel.basic_get("q", auto_ack=True)
+            assert (again, method.redelivered) == (body, True)
+        assert channel.basic_get("q")[0] is None
 
 
 def test_aio_pika_robust_survives_a_drop(broker: RunningBroker) -> None:

@@ -6,7 +6,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from consumers import channel_of
 
+from leveret.interop.peers import WITHOUT_RABBITMQ, find_rabbitmq, rabbitmq
 from leveret.testing import RunningBroker, start_broker
 
 
@@ -110,11 +112,10 @@ def test_other(amqp_broker, pytestconfig):
         assert code == 0, output
 
 
-def test_on_another_broker_tests_that_look_inside_skip(tmp_path: Path) -> None:
-    """--amqp-url: what only publishes and consumes runs there, the rest says why not."""
-    (tmp_path / "test_it.py").write_text(
-        PUBLISH
-        + """
+#: Runs on any broker, as far as it does not look inside.
+ANYWHERE = (
+    PUBLISH
+    + """
 import pytest
 
 def test_plain(amqp_url):
@@ -129,24 +130,90 @@ def test_inside(amqp_broker, amqp_url):
 
 @pytest.mark.amqp(clock="virtual")
 def test_clock(amqp_broker):
-    raise AssertionError
+    amqp_broker.clock.advance(hours=1)
+"""
+)
+
+
+def test_ini_keys(tmp_path: Path) -> None:
+    """Configuration, profile and patience, from the project's own ini file; what is no number is said to be none."""
+    (tmp_path / "broker.toml").write_text('[[address]]\nname = "orders"\n[[address.queue]]\nname = "orders"\n')
+    ini = "[pytest]\namqp_clock = virtual\namqp_config = broker.toml\namqp_profile = rabbitmq-3.10\namqp_quiet_ms = "
+    (tmp_path / "pytest.ini").write_text(ini + "25\n")
+    (tmp_path / "test_it.py").write_text(
+        """
+def test_it(amqp_session_broker):
+    assert [queue.name for queue in amqp_session_broker.queues()] == ["orders"]
+    options = amqp_session_broker.edge.options
+    assert (options.quiet_ms, options.configuration.value("broker", "profile")) == (25, "rabbitmq-3.10")
+    amqp_session_broker.clock.advance(hours=1)
 """
     )
+    code, output = run(tmp_path)
+    assert code == 0, output
+    (tmp_path / "pytest.ini").write_text(ini + "soon\n")
+    code, output = run(tmp_path)
+    assert code == 1 and "amqp_quiet_ms: 'soon' is no number of milliseconds" in output
+
+
+def check_anywhere(folder: Path, url: str) -> None:
+    """What only publishes and consumes runs there, the rest says why not."""
+    (folder / "test_it.py").write_text(ANYWHERE)
+    code, output = run(folder, "--amqp-url", url)
+    assert code == 0, output
+    assert "2 passed, 2 skipped" in output
+    assert "amqp_broker.assert_queue looks into the broker, and --amqp-url names one that can't be" in output
+    assert "this test sets the broker's clock, and --amqp-url names one that has none to set" in output
+
+
+def test_on_another_broker_tests_that_look_inside_skip(tmp_path: Path) -> None:
+    """--amqp-url: on another Leveret; what was made there is there."""
     with start_broker() as other:
-        code, output = run(tmp_path, "--amqp-url", other.url)
-        assert code == 0, output
-        assert "2 passed, 2 skipped" in output
-        assert "amqp_broker.assert_queue looks into the broker, and --amqp-url names one that can't be" in output
+        check_anywhere(tmp_path, other.url)
         other.assert_queue("made there", ready=2)
+
+
+@pytest.mark.peer
+@pytest.mark.skipif(find_rabbitmq() is None, reason=WITHOUT_RABBITMQ)
+def test_the_same_tests_on_rabbitmq(tmp_path: Path) -> None:
+    """The same file: what was published is on RabbitMQ, and nothing of ours was started."""
+    with rabbitmq() as peer:
+        check_anywhere(tmp_path, peer.url)
+        with channel_of(peer.url) as channel:
+            assert channel.queue_declare("made there", passive=True).method.message_count == 2
 
 
 def test_xdist_workers_do_not_clash(tmp_path: Path) -> None:
     """Four workers, twice in a row: a broker in each."""
     (tmp_path / "test_it.py").write_text(TESTS)
+    (tmp_path / "test_other.py").write_text(
+        PUBLISH + "def test_leaks(amqp_url):\n    publish(amqp_url, 'from a worker', 'x')\n"
+    )
     for _ in range(2):
-        code, output = run(tmp_path, "-n", "4")
+        code, output = run(tmp_path, "-n", "4", "-v")  # -v: all leaks are listed, whatever their order
         assert code == 0, output
-        assert "20 passed" in output
+        assert "21 passed" in output
+        assert "queue 'from a worker' was left behind (1 ready)" in output
+
+
+def test_a_long_list_of_leaks_is_cut(tmp_path: Path) -> None:
+    """Twenty tests are named, all of them with -v."""
+    (tmp_path / "test_it.py").write_text(
+        PUBLISH
+        + """
+import pytest
+
+@pytest.mark.parametrize("number", range(23))
+def test_leaks(amqp_url, number):
+    publish(amqp_url, f"q{number}", "x")
+"""
+    )
+    code, output = run(tmp_path)
+    assert code == 0, output
+    assert "queue 'q19' was left behind" in output and "queue 'q20'" not in output
+    assert "... and 3 more tests; -v names them" in output
+    _, output = run(tmp_path, "-v")
+    assert "queue 'q22' was left behind" in output
 
 
 def test_beside_asyncio_trio_and_coverage(tmp_path: Path) -> None:

@@ -51,6 +51,23 @@ def test_a_replay_is_the_session_again(virtual_broker: RunningBroker, tmp_path: 
     broker.assert_queue("failed", ready=["x" * 300_000])
 
 
+def test_a_session_of_real_time_is_replayed_in_none(broker: RunningBroker, tmp_path: Path) -> None:
+    """A TTL that really passed passes again, at the recorded distance and by the virtual clock."""
+    file = str(tmp_path / "session.jsonl")
+    with broker.record(file), channel_of(broker.url) as channel:
+        channel.queue_declare("short", arguments={"x-message-ttl": 50})
+        channel.basic_publish("", "short", b"x")
+        broker.assert_queue("short", ready=0, within=20)
+        channel.basic_publish("", "short", b"y")
+    with start_broker(clock="virtual") as other:
+        report = other.replay(file).run()
+        assert report.refusals == ()
+        assert report.duration == other.clock.elapsed >= 0.05
+        published, expired = other.published()[0], other.history("expired")[0]
+        assert (published.body, round(expired.at - published.at, 3)) == (b"x", 0.05)
+        other.assert_queue("short", ready=["y"])
+
+
 def test_no_login_is_recorded(virtual_broker: RunningBroker, tmp_path: Path) -> None:
     """Neither name and password nor anything of the handshake."""
     file = tmp_path / "session.jsonl"

@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import Any, assert_type
 
 from leveret.testing import (
@@ -51,6 +52,8 @@ def use(broker: RunningBroker) -> None:
     broker.settled(timeout=1, ignore=["dead.*"])
     broker.reset(clock="virtual")
     broker.restart(durable=True)
+    with start_broker(data="folder") as kept, start_broker(data=Path("folder")) as other:
+        assert_type((kept, other), tuple[RunningBroker, RunningBroker])
 
 
 def break_things(broker: RunningBroker) -> Sequence[str]:

@@ -50,8 +50,10 @@ class RunningBroker:
         self.faults = Faults(self)
         await self.edge.run(started, stopping)
 
-    def _listen_to(self, edge: "Edge") -> None:
-        self.recorder = Recorder(edge.broker, edge.clock, self._options.history_max)
+    def _listen_to(self, edge: "Edge", is_anew: bool) -> None:
+        if is_anew:
+            self.recorder = Recorder(edge.clock, self._options.history_max)
+        self.recorder.listen_to(edge.broker)
 
     # -- life -------------------------------------------------------------------------------------------------------
 

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, TypeVar
 
 import trio
 
-from .loop_thread import LoopThread, result_of
+from .loop_thread import LoopThread, result_of, turns_of_this_loop
 
 if TYPE_CHECKING:
     from .edge import Edge
 
 T = TypeVar("T")
+#: See `loop_thread.turns_of_this_loop`.
+Turns = Callable[[], Awaitable[None]]
 
 
 class ClockIsReal(RuntimeError):
@@ -67,7 +69,8 @@ class TestClock:
         self, *, days: float = 0, hours: float = 0, minutes: float = 0, seconds: float = 0, milliseconds: float = 0
     ) -> None:
         """`advance` for trio and asyncio: the loop's other tasks go on."""
-        await result_of(self._thread.submit(self._advance(_ns(days, hours, minutes, seconds, milliseconds))))
+        move = self._advance(_ns(days, hours, minutes, seconds, milliseconds), turns_of_this_loop())
+        await result_of(self._thread.submit(move))
 
     def travel_to(self, when: datetime) -> None:
         """Let virtual time pass until the broker's wall clock shows `when` (naive: UTC). Raises: as `advance`."""
@@ -75,7 +78,7 @@ class TestClock:
 
     async def travel_to_async(self, when: datetime) -> None:
         """`travel_to` for trio and asyncio."""
-        await result_of(self._thread.submit(self._travel(when)))
+        await result_of(self._thread.submit(self._travel(when, turns_of_this_loop())))
 
     def autojump(self, *, limit: timedelta | None = None) -> "Autojump":
         """From now on time jumps to the next deadline whenever the broker is quiet; ends with `with` or `stop`.
@@ -84,7 +87,8 @@ class TestClock:
         Raises: ClockIsReal.
         """
         self._check_virtual()
-        autojump = Autojump(self, None if limit is None else round(limit.total_seconds() * 1e9))
+        limit_ns = None if limit is None else round(limit.total_seconds() * 1e9)
+        autojump = Autojump(self, limit_ns, turns_of_this_loop())
         self._autojumps[autojump] = None
         self._thread.submit(autojump.begin).result()
         return autojump
@@ -101,38 +105,38 @@ class TestClock:
 
     # -- in the broker's loop -----------------------------------------------------------------------------------------
 
-    def _advance(self, delta_ns: int) -> Callable[[], Awaitable[None]]:
+    def _advance(self, delta_ns: int, turns: Turns | None = None) -> Callable[[], Awaitable[None]]:
         self._check_virtual()
         if delta_ns < 0:
             raise ValueError("time does not run backwards")
 
         async def move() -> None:
-            await self._edge.quiet()  # what clients did before happens before
+            await self._edge.quiet(turns)  # what clients did before happens before
             async with self._moving:
-                await self._go_to(self._edge.clock.monotonic_ns() + delta_ns)
+                await self._go_to(self._edge.clock.monotonic_ns() + delta_ns, turns)
 
         return move
 
-    def _travel(self, when: datetime) -> Callable[[], Awaitable[None]]:
+    def _travel(self, when: datetime, turns: Turns | None = None) -> Callable[[], Awaitable[None]]:
         self._check_virtual()
         wall_ms = round((when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp() * 1000)
 
         async def move() -> None:
-            await self._edge.quiet()
+            await self._edge.quiet(turns)
             async with self._moving:
                 clock = self._edge.clock
                 delta_ms = wall_ms - clock.wall_ms()
                 if delta_ms < 0:
                     raise ValueError(f"{when} is in the past of the broker, where it is {self.now()}")
-                await self._go_to(clock.monotonic_ns() + delta_ms * 1_000_000)
+                await self._go_to(clock.monotonic_ns() + delta_ms * 1_000_000, turns)
 
         return move
 
-    async def _go_to(self, until_ns: int) -> None:
+    async def _go_to(self, until_ns: int, turns: Turns | None = None) -> None:
         edge = self._edge
         while (due_ns := edge.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
             if await edge.step_to(due_ns):
-                await edge.quiet()
+                await edge.quiet(turns)
         edge.clock.move_to(until_ns)
 
     def timed(self, function: Callable[[Callable[[int], Awaitable[None]]], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
@@ -166,14 +170,18 @@ class TestClock:
 
     def _check_virtual(self) -> None:
         if not self._edge.clock.is_virtual:
-            raise ClockIsReal('this broker runs on real time; start it, or reset it, with clock="virtual"')
+            raise ClockIsReal(
+                'this broker runs on real time; start it, or reset it, with clock="virtual" '
+                '(with pytest: mark the test with @pytest.mark.amqp(clock="virtual"))'
+            )
 
 
 class Autojump:
     """Time that jumps by itself; see `TestClock.autojump`."""
 
-    def __init__(self, clock: TestClock, limit_ns: int | None) -> None:
+    def __init__(self, clock: TestClock, limit_ns: int | None, turns: Turns | None) -> None:
         self._clock = clock
+        self._turns = turns
         self._limit_ns = limit_ns
         self._scope = trio.CancelScope()
 
@@ -207,7 +215,7 @@ class Autojump:
         until_ns = None if self._limit_ns is None else edge.clock.monotonic_ns() + self._limit_ns
         with self._scope:
             while True:
-                await edge.quiet()
+                await edge.quiet(self._turns)
                 seen = edge.activity
                 if not await self._clock.jump(until_ns) and edge.activity == seen:
                     await edge.happened()

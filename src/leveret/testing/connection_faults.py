@@ -164,8 +164,11 @@ class Away(RefuseConnections):
             endpoint.abort()
             endpoint.session.handle_end()  # now, so that what it held is where it belongs when the wiping begins
         edge.end_turn()
-        wipe(edge, durable=self._durable)
-        edge.end_turn()
+        if edge.has_data:
+            edge.start_anew(durable=self._durable)
+        else:
+            wipe(edge, durable=self._durable)
+            edge.end_turn()
 
 
 def wipe(edge: "Edge", *, durable: bool) -> None:

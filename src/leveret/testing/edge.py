@@ -9,7 +9,8 @@ import logging
 import os
 import random
 import socket
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Iterator
+from typing import TYPE_CHECKING
 
 import trio
 
@@ -18,12 +19,15 @@ from ..amqp_frontend.options import FrontendOptions
 from ..app import default_users, frontend_options
 from ..configured import ConfiguredObjects, broker_options
 from ..control import EXCHANGE, ControlTable
-from ..engine import Broker, Clock, Deadlines
+from ..engine import Broker, Clock, Consumer, Deadlines, Session
 from ..runtime import SystemClock
 from .fault import FaultTable
 from .options import EdgeOptions
 from .server import Tap, WatchedEndpoint, WatchedServer
 from .virtual_clock import ClockMode, EngineClock
+
+if TYPE_CHECKING:
+    from .data import DataDirectory
 
 logger = logging.getLogger("leveret.testing")
 
@@ -31,6 +35,8 @@ BACKLOG = 1024
 #: A wait that took that much longer than asked says that the machine is busy: quiet is looked for again.
 LATE_FACTOR = 3
 LATE_ROUNDS_MAX = 10
+#: A consumer that was just handed a message gets so many times `quiet_ms` to do something.
+REACTION_FACTOR = 20
 
 
 class Alarm:
@@ -72,9 +78,9 @@ class Edge:
     It is the `Runtime` of the frontend's server.
     """
 
-    def __init__(self, options: EdgeOptions, watch: Callable[["Edge"], None]) -> None:
+    def __init__(self, options: EdgeOptions, watch: Callable[["Edge", bool], None]) -> None:
         self.options = options
-        self._watch = watch  # called with each new engine in place, to listen to it
+        self._watch = watch  # called with each new engine in place, to listen to it; whether time began anew with it
         self.frontend_options: FrontendOptions = frontend_options(options.configuration)
         self.users = default_users()
         self.faults = FaultTable()
@@ -83,9 +89,11 @@ class Edge:
         self.sent = 0  # rises when a client got octets
         self._happened = trio.Event()
         self._is_awaited = False
+        self._given_up: dict[Session, int] = {}  # the first delivery tag that is worth waiting for
         self._more = trio.Event()
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
+        self._data = _directory_of(options)
         self._edge_alarm = Alarm(self.edge_clock, self.edge_deadlines, self._edge_due)
         self.make_engine(options.clock)
         self._alarm = Alarm(self.clock, Deadlines(), self._engine_due)
@@ -98,9 +106,16 @@ class Edge:
     # -- the engine -------------------------------------------------------------------------------------------------
 
     def make_engine(self, mode: ClockMode) -> None:
-        """A new and empty broker, as the configuration wants it."""
+        """A new broker, as the configuration wants it: empty, or with what is in its directory."""
+        start_ms = self.options.clock_start_ms
+        if self._data is not None and start_ms is None and mode == "virtual":
+            start_ms = self._data.ended_ms()
+        self.clock = EngineClock(mode, start_ms)
+        self._make_broker()
+        self._watch(self, True)
+
+    def _make_broker(self) -> None:
         configuration = self.options.configuration
-        self.clock = EngineClock(mode, self.options.clock_start_ms)
         seed = self.options.seed
         chance = random.random if seed is None else random.Random(seed).random
         control = ControlTable()
@@ -113,10 +128,11 @@ class Edge:
             chance=chance,
             unsent_max=configuration.value("limits", "unsent-per-connection"),
         )
+        if self._data is not None:
+            self._data.open(self.clock, self.broker, configuration)
         self._objects = ConfiguredObjects(self.broker, configuration)
         control.attach(self.broker, self._objects)
         self.apply_configuration()
-        self._watch(self)
 
     def apply_configuration(self) -> None:
         """Make what it declares, where it is not there."""
@@ -130,8 +146,40 @@ class Edge:
         """As new: all connections are gone, and all that was declared. O(connections)."""
         self.broker.listeners.clear()  # what the leftovers still do is nobody's business
         self.server.drop_all()
+        if self._data is not None:
+            self._data.forget()
         self.make_engine(mode)
+        self._go_on()
+
+    @property
+    def has_data(self) -> bool:
+        """Whether what is durable is on disk."""
+        return self._data is not None
+
+    def start_anew(self, *, durable: bool) -> None:
+        """With a directory: as a broker that stopped and was started again; time and history go on.
+
+        Connections have ended before. Without `durable` the directory is lost, too.
+        """
+        assert self._data is not None
+        self.broker.end_turn()
+        if durable:
+            self._data.close()
+        else:
+            self._data.forget()
+        self.broker.listeners.clear()
+        vhosts = list(self.broker.virtual_hosts)
+        self._make_broker()
+        for name in vhosts:  # a test's own is there whatever was lost
+            self.broker.create_virtual_host(name)
+        self._watch(self, False)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """With the new engine."""
         self._watch_engine()
+        if self._data is not None:
+            self.nursery.start_soon(self._data.tend)
         self.end_turn()
 
     # -- the listener -----------------------------------------------------------------------------------------------
@@ -153,8 +201,10 @@ class Edge:
     def end_turn(self) -> None:
         """See `amqp_frontend.server.Runtime`."""
         self.note_activity()
-        if self.broker.end_turn():
+        if self.broker.end_turn() or self.broker.hungry:
             self._more.set()
+        if self._data is not None:
+            self._data.commit()
 
     def note_activity(self) -> None:
         """Something happened: it is not quiet."""
@@ -180,6 +230,8 @@ class Edge:
                 nursery.start_soon(self._alarm.run)
                 nursery.start_soon(self._edge_alarm.run)
                 nursery.start_soon(self._do_leftovers)
+                if self._data is not None:
+                    nursery.start_soon(self._data.tend)
                 self.server.listen(self.listener)
                 started(nursery)
                 await stopping.wait()
@@ -187,6 +239,8 @@ class Edge:
                 await self.server.say_goodbye()
                 nursery.cancel_scope.cancel()
         finally:
+            if self._data is not None:
+                self._data.close()
             self.broker.listeners.clear()
             self.listener.close()
 
@@ -194,9 +248,13 @@ class Edge:
         while True:
             await self._more.wait()
             self._more = trio.Event()
-            while self.broker.end_turn():
+            while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
                 self.note_activity()
+                if self._data is not None:
+                    self._data.commit()
                 await trio.lowlevel.checkpoint()  # other connections' turns come between
+            if self._data is not None:
+                self._data.commit()
 
     def _engine_due(self, deadlines: Deadlines) -> None:
         if deadlines is self.broker.deadlines:
@@ -216,19 +274,44 @@ class Edge:
             if self.activity == before:
                 return
 
-    async def quiet(self, quiet_ms: float | None = None) -> None:
-        """Until nothing was read, sent, accepted or done for `quiet_ms` of real time (ruling 25)."""
-        pause_s = (self.options.quiet_ms if quiet_ms is None else quiet_ms) / 1000
-        late = 0
+    async def quiet(self, turns: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Until nothing was read, sent, accepted or done for `quiet_ms` of real time (ruling 25).
+
+        For longer, when a consumer has not yet reacted to what it was handed: on a busy machine it may not have run.
+        `turns`: waits until the event loop of clients has gone round.
+        """
+        pause_s = self.options.quiet_ms / 1000
+        late, idle = 0, 0
         await self.catch_up()
         while self.server.endpoints:
             before, since = self.activity, trio.current_time()
             await trio.sleep(pause_s)
             is_late = trio.current_time() - since > LATE_FACTOR * pause_s + 0.001
+            if turns is not None:
+                await turns()
             await self.catch_up()
-            if self.activity == before and not (is_late and late < LATE_ROUNDS_MAX):
+            if self.activity != before:
+                idle = 0
+            elif self.broker.awaiting:
+                pass  # confirms that wait for the disk are unsent, too
+            elif is_late and late < LATE_ROUNDS_MAX:
+                late += 1
+            elif idle < REACTION_FACTOR and self.is_owed():
+                idle += 1
+            else:
+                self._given_up = {session: session.next_tag for session in self._sessions()}
                 return
-            late += is_late
+
+    def is_owed(self) -> bool:
+        """Whether a consumer holds something unacked that it was not waited for in vain before."""
+        for session in self._sessions():
+            newest = next(reversed(session.unacked), 0)
+            if newest >= self._given_up.get(session, 1) and isinstance(session.unacked[newest].holder, Consumer):
+                return True
+        return False
+
+    def _sessions(self) -> Iterator[Session]:
+        return (session for client in self.broker.clients for session in client.sessions)
 
     async def step_to(self, due_ns: int) -> bool:
         """Virtual only: it is `due_ns`, and what is due happens. True when clients were told something."""
@@ -246,6 +329,14 @@ class Edge:
             for endpoint in self.server.endpoints
             if endpoint.client is not None and (vhost is None or endpoint.client.vhost.name == vhost)
         ]
+
+
+def _directory_of(options: EdgeOptions) -> "DataDirectory | None":
+    if options.data is None:
+        return None
+    from .data import DataDirectory  # the journal, which most tests do without
+
+    return DataDirectory(options.data)
 
 
 def _reserve(port: int) -> socket.socket:

@@ -110,14 +110,17 @@ class Record(Sequence[Entry], Generic[Entry]):
 
 
 class Recorder:
-    """Keeps the newest `size_max` events of one broker. Everything here runs in the broker's loop."""
+    """Keeps the newest `size_max` events of what it listens to. Everything here runs in the broker's loop."""
 
-    def __init__(self, broker: Broker, clock: EngineClock, size_max: int) -> None:
+    def __init__(self, clock: EngineClock, size_max: int) -> None:
         self._clock = clock
         self._size_max = size_max
         self._events: deque[tuple[int, Event]] = deque()
         self._messages = 0
         self.dropped = 0
+
+    def listen_to(self, broker: Broker) -> None:
+        """Keep what happens there, too."""
         broker.listeners.append(self._listen)
 
     def _listen(self, event: Event) -> None:

@@ -158,6 +158,53 @@ def is_in_event_loop() -> bool:
     return True
 
 
+#: So often an event loop goes round for a client in it to read, wake its tasks, and answer.
+LOOP_TURNS = 20
+#: A loop that is gone or stands still is not waited for longer, in seconds.
+LOOP_PATIENCE_S = 1.0
+
+
+def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
+    """What waits, in the broker's loop, until the caller's has gone round some times; None: the caller is in none.
+
+    However busy the machine is, the loop's clients had their turns then.
+    """
+    try:
+        library = sniffio.current_async_library()
+    except sniffio.AsyncLibraryNotFoundError:
+        return None
+    begin: Callable[..., object]
+    again: Callable[..., object]
+    if library == "asyncio":
+        import asyncio
+
+        loop = asyncio.get_running_loop()
+        begin, again = loop.call_soon_threadsafe, loop.call_soon
+    else:
+        begin = again = trio.lowlevel.current_trio_token().run_sync_soon
+
+    async def wait() -> None:
+        done, here = trio.Event(), trio.lowlevel.current_trio_token()
+
+        def turn(left: int) -> None:
+            try:
+                if left:
+                    again(turn, left - 1)
+                else:
+                    here.run_sync_soon(done.set)
+            except trio.RunFinishedError:
+                pass
+
+        with trio.move_on_after(LOOP_PATIENCE_S):
+            try:
+                begin(turn, LOOP_TURNS)
+            except RuntimeError:  # it has ended
+                return
+            await done.wait()
+
+    return wait
+
+
 async def result_of(future: "Future[T]") -> T:
     """Wait for a future of another thread, in trio or asyncio."""
     if sniffio.current_async_library() == "asyncio":

@@ -27,6 +27,7 @@ class EdgeOptions:
     virtual_heartbeats: bool = False
     history_max: int = 100_000
     seed: int | None = None
+    data: str | None = None  # directory of the journal; None: everything in memory
 
 
 #: What `config` may be: the path of a file (TOML, XML of Artemis), TOML as text, or the same as a dict.
@@ -51,11 +52,8 @@ def read_options(
     """The options of `start_broker`, checked. Raises: BrokerOptionsError."""
     if clock not in ("real", "virtual"):
         raise BrokerOptionsError(f'clock: {clock!r} is not right, expected "real" or "virtual"')
-    if data is not None:
-        raise BrokerOptionsError(
-            "data: this version has no journal, a test broker keeps everything in memory; "
-            "leave it out, and see faults.restart for a broker that comes back"
-        )
+    if not quiet_ms >= 0:
+        raise BrokerOptionsError(f"quiet_ms: {quiet_ms!r} is not right, expected milliseconds")
     configuration = _configuration(config)
     if profile is not None:
         if profile not in PROFILES:
@@ -74,6 +72,7 @@ def read_options(
         virtual_heartbeats,
         configuration.value("limits", "history-events"),
         seed,
+        None if data is None else fspath(data),
     )
 
 

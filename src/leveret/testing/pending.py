@@ -16,8 +16,8 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
         if is_ignored(queue.name):
             continue
         consumers = len(queue.consumers)
-        if queue.ready:
-            found.append(f"queue {queue.name!r}: {len(queue.ready)} ready, {consumers} consumers")
+        if queue.ready_count:
+            found.append(f"queue {queue.name!r}: {queue.ready_count} ready, {consumers} consumers")
         if queue.unacked:
             holders = sorted(
                 {
@@ -54,7 +54,7 @@ def leaks_of(edge: "Edge", vhost: str) -> list[str]:
         states = [
             f"{count} {what}"
             for count, what in (
-                (len(queue.ready), "ready"),
+                (queue.ready_count, "ready"),
                 (queue.unacked, "unacked"),
                 (len(queue.scheduled), "scheduled"),
                 (len(queue.consumers), "consumers"),

@@ -1,7 +1,13 @@
 """Messages taken out of the middle of a queue, which no client can ask for."""
 
-from ..engine import Message, Queue
+from ..engine import Message, Queue, deep
 from ..engine.kept_ready import KeptReady
+
+
+def load_all(queue: Queue) -> None:
+    """Bring what only the journal holds into memory."""
+    while queue.tail is not None:
+        deep.load(queue)
 
 
 def take_ready(queue: Queue, gone: list[Message]) -> None:

@@ -1,7 +1,7 @@
 """Immutable pictures of what a broker holds, in a client's words: text, numbers, datetimes, no wire types."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -143,7 +143,7 @@ def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
     return QueueSnapshot(
         name=queue.name,
         vhost=queue.vhost.name,
-        ready=tuple(message_of(message) for message in queue.ready),
+        ready=tuple(message_of(message) for message in (*queue.ready, *_only_on_disk(queue))),
         unacked=tuple(message_of(message) for message in unacked),
         scheduled=tuple(message_of(message, due_ns) for due_ns, message in queue.scheduled.entries()),
         consumers=tuple(_consumer_of(consumer) for consumer in queue.consumers),
@@ -153,6 +153,19 @@ def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
         arguments=plain_table(queue.arguments),
         counters=MappingProxyType(queue.counters.as_dict()),
     )
+
+
+def _only_on_disk(queue: Queue) -> Iterator[Message]:
+    """What stands behind the ready list of a queue that is deeper than memory."""
+    if queue.tail is None:
+        return
+    pager = queue.broker.pager
+    assert pager is not None
+    for part in queue.tail.parts():
+        if isinstance(part, Message):
+            yield part
+        else:
+            yield from pager.load(part[0])
 
 
 def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:

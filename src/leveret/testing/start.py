@@ -34,8 +34,10 @@ def start_broker(
         clock: "virtual": time passes only by `broker.clock`.
         config: path of a file, TOML text, or a dict of the same shape.
         profile: whose semantics, as in `leveret serve --profile`.
-        data: refused, until there is a journal.
-        clock_start: the wall time at the start (naive: UTC); default: now.
+        data: directory of a journal, made if need be: durable queues and their persistent messages outlive the broker.
+            Default: everything in memory.
+        clock_start: the wall time at the start (naive: UTC); default: now, or, on virtual time with `data`, when the
+            last broker there stopped.
         quiet_ms: how long nothing must happen, in real time, before virtual time goes on.
         virtual_heartbeats: heartbeats and handshake limits go by the broker's clock, too.
         seed: makes the broker's own chance (collision avoidance) reproducible.

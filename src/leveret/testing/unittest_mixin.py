@@ -4,7 +4,7 @@ import unittest
 from typing import TYPE_CHECKING, ClassVar
 
 from .broker import RunningBroker
-from .options import Config
+from .options import QUIET_MS_DEFAULT, Config
 from .start import start_broker
 from .virtual_clock import ClockMode
 
@@ -24,6 +24,7 @@ class BrokerTestMixin(_Base):
     amqp_clock: ClassVar[ClockMode] = "real"
     amqp_config: ClassVar[Config | None] = None
     amqp_profile: ClassVar[str | None] = None
+    amqp_quiet_ms: ClassVar[float] = QUIET_MS_DEFAULT
     amqp_fail_on_leak: ClassVar[bool] = False
     amqp_broker: ClassVar[RunningBroker]
 
@@ -31,7 +32,9 @@ class BrokerTestMixin(_Base):
     def setUpClass(cls) -> None:
         """Start the class's broker."""
         super().setUpClass()
-        context = start_broker(clock=cls.amqp_clock, config=cls.amqp_config, profile=cls.amqp_profile)
+        context = start_broker(
+            clock=cls.amqp_clock, config=cls.amqp_config, profile=cls.amqp_profile, quiet_ms=cls.amqp_quiet_ms
+        )
         cls.amqp_broker = context.__enter__()
         cls.addClassCleanup(context.__exit__, None, None, None)
 

@@ -13,9 +13,9 @@ from ..engine.events import Event
 from ..engine.field_table import Field, FieldTable
 from .assertions import _UNSAID, Body, Expected, publish_failure, queue_failure
 from .history import HistoryEvent, PublishedMessage, Record
-from .loop_thread import result_of
+from .loop_thread import result_of, turns_of_this_loop
 from .pending import pending_of
-from .queue_surgery import take_ready
+from .queue_surgery import load_all, take_ready
 from .snapshots import MessageSnapshot, Properties, QueueSnapshot, message_of, snapshot_of
 
 if TYPE_CHECKING:
@@ -191,6 +191,7 @@ class VirtualHostView:
 
         def take(vhost: VirtualHost) -> tuple[MessageSnapshot, ...]:
             found = _find(vhost, queue)
+            load_all(found)
             gone = [message for message in found.ready if is_meant(message)]
             waiting = [entry for entry in found.scheduled.entries() if is_meant(entry[1], entry[0])]
             taken = (*map(message_of, gone), *(message_of(message, due_ns) for due_ns, message in waiting))
@@ -219,7 +220,7 @@ class VirtualHostView:
     def _settled(self, timeout: float, ignore: Sequence[str], due: bool) -> Callable[[], Awaitable[None]]:
         from fnmatch import fnmatchcase
 
-        edge = self._broker.edge
+        edge, turns = self._broker.edge, turns_of_this_loop()
 
         def is_ignored(name: str) -> bool:
             return any(fnmatchcase(name, pattern) for pattern in ignore)
@@ -227,7 +228,7 @@ class VirtualHostView:
         async def wait() -> None:
             with trio.move_on_after(timeout):
                 while True:
-                    await edge.quiet()
+                    await edge.quiet(turns)
                     seen = edge.activity
                     if not pending_of(edge, self.name, is_ignored, due):
                         return
