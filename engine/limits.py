@@ -57,7 +57,7 @@ def admit(
         ):
             refused.append(offset)
             if rules.overflow == REJECT_PUBLISH_DLX:
-                queue.lose([message], MAXLEN)
+                queue.lose([message], MAXLEN, entered=False)
             else:
                 _drop(queue, message, MAXLEN)
         elif due_ns is not None:
@@ -128,7 +128,7 @@ def _drop(queue: "Queue", message: Message, reason: str) -> None:
     """It never came in."""
     queue.counters.dropped += 1
     if queue.broker.listeners:
-        queue.broker.emit(EventKind.DROPPED, queue, (message,), reason=reason)
+        queue.broker.emit(EventKind.DROPPED, queue, (message,), reason=reason, entered=False)
 
 
 def is_full(queue: "Queue") -> bool:

@@ -476,10 +476,11 @@ class Queue:
         """Messages that were out and must not come back."""
         self.lose(messages, reason)
 
-    def lose(self, messages: list[Message], reason: str) -> None:
+    def lose(self, messages: list[Message], reason: str, *, entered: bool = True) -> None:
         """Messages came to a bad end: counted under their cause, and on their way to the dead-letter exchange if any.
 
-        `reason`: rejected, expired, maxlen or delivery_limit. Source: rulings, "Events".
+        `reason`: rejected, expired, maxlen or delivery_limit. `entered`: they were in the queue. Source: rulings,
+        "Events".
         """
         count = len(messages)
         if self.octets is not None:
@@ -495,7 +496,9 @@ class Queue:
             kind = EventKind.DEAD_LETTERED if target is not None else EventKind.KILLED
             self.counters.killed += count
         if self.broker.listeners:
-            detail = {} if target is None else {"to": target}
+            detail: dict[str, object] = {} if target is None else {"to": target}
+            if not entered:
+                detail["entered"] = False
             self.broker.emit(kind, self, messages, reason=reason, **detail)
         if target is not None:
             self.broker.bury(self, messages, reason)

@@ -55,7 +55,7 @@ class Recorder:
             EventKind.UNDECLARED: self._undeclared,
             EventKind.BOUND: self._bound,
             EventKind.UNBOUND: self._unbound,
-            **dict.fromkeys(TERMINAL - {EventKind.DROPPED}, self._settled),
+            **dict.fromkeys(TERMINAL, self._settled),
         }
         if persists_deliveries:
             self._handlers[EventKind.DELIVERED] = self._delivered
@@ -136,8 +136,8 @@ class Recorder:
         if queue_id is None:
             return
         detail = event.detail or {}
-        if detail.get("kept"):
-            return
+        if detail.get("kept") or not detail.get("entered", True):
+            return  # it stays, or never was there
         ids = _persistent_ids(event)
         if not ids:
             return
