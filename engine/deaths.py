@@ -18,16 +18,17 @@ DELIVERY_COUNT = "x-delivery-count"
 class DeadLetter:
     """A dead message on its way to a dead-letter exchange, by the keys of its envelope.
 
-    `deaths`: its x-death entries, newest first.
+    `deaths`: its x-death entries, newest first. `cause_id`: of the message that died.
     """
 
-    __slots__ = ("blob", "deaths", "envelope", "reason")
+    __slots__ = ("blob", "cause_id", "deaths", "envelope", "reason")
 
-    def __init__(self, blob: bytes, envelope: Envelope, deaths: list[FieldTable], reason: str) -> None:
+    def __init__(self, blob: bytes, envelope: Envelope, deaths: list[FieldTable], reason: str, cause_id: int) -> None:
         self.blob = blob
         self.envelope = envelope
         self.deaths = deaths
         self.reason = reason
+        self.cause_id = cause_id
 
     def would_cycle(self, queue_name: str) -> bool:
         """Whether the message came round to this queue again without anybody having rejected it on the way."""
@@ -93,7 +94,7 @@ def dead_letter(
     envelope = Envelope(exchange, routing_key if routing_key is not None else keys[0], scan_properties(new_header[12:]))
     if routing_key is None:
         envelope.copies = copies
-    return DeadLetter(PLAIN.join(new_header, body), envelope, deaths, reason)
+    return DeadLetter(PLAIN.join(new_header, body), envelope, deaths, reason, message.id)
 
 
 def _origin(message: Message, queue: str, address: str, expired_ms: int | None, with_hornetq_names: bool) -> FieldTable:

@@ -804,7 +804,8 @@ class VirtualHost:
         broker.counters.published += 1
         queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
         if broker.listeners:
-            broker.emit_published(self, envelope, (id_,), (letter.blob,), queues, cause=letter.reason)
+            told = {"cause": letter.reason, "cause_id": letter.cause_id}
+            broker.emit_published(self, envelope, (id_,), (letter.blob,), queues, **told)
         if queues:
             broker.counters.routed += 1
             for queue in queues:

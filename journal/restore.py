@@ -69,6 +69,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         if messages is not None:
             count += _fill(broker, journal, queue, messages, envelopes)
     found.queues.clear()
+    recorder.begin(found.objects)
     broker.listeners.append(recorder)
     broker.durability = recorder
     for _, queue in queues:

@@ -13,6 +13,7 @@ from .engine import Broker
 from .engine.clock import Clock
 from .journal import Journal, JournalError, JournalFull, JournalOptions, WriterState
 from .journal.checkpoint import checkpoint
+from .journal.full_recorder import FullRecorder
 from .journal.pager import JournalPager
 from .journal.recorder import Recorder
 from .journal.restore import restore
@@ -34,6 +35,7 @@ def journal_options(configuration: Configuration) -> JournalOptions:
         fsync=str(value("fsync")),
         fsync_interval_ms=int(str(value("fsync-interval"))),
         segment_size=int(str(value("segment-size"))),
+        scope=str(value("scope")),
         segment_age_ms=int(str(value("segment-age"))),
         retain_ms=None if value("retain") is None else int(str(value("retain"))),
     )
@@ -53,7 +55,8 @@ class Keeper:
     def open(cls, path: str, clock: Clock, broker: Broker, configuration: Configuration) -> "Keeper":
         """Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError."""
         journal = Journal.open(path, clock, journal_options(configuration))
-        recorder = Recorder(
+        has_all = configuration.value("journal", "scope") == "all"
+        recorder = (FullRecorder if has_all else Recorder)(
             broker,
             journal,
             persists_deliveries=configuration.value("broker", "persist-delivery-count-before-delivery"),
