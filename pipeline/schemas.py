@@ -39,12 +39,14 @@ EVENTS: Columns = (
     Column("consumer", "string", True),
     #: 0: unknown.
     Column("conn_id", "int"),
-    #: Deliveries so far that counted; of `delivered` this one is in it, so the first attempt is 1.
+    #: Of delivered, requeued and scheduled: deliveries so far that counted, this one too; so a first attempt is 1.
     Column("attempt", "smallint"),
     #: 1 durable, 2 kept (acked, but the queue keeps it), 4 range, 32 redelivered.
     Column("flags", "tinyint"),
     Column("priority", "tinyint"),
-    #: rejected, expired, maxlen, delivery_limit, nack, reject, lost, ...; text of blocked and settings_changed.
+    #: rejected, expired, maxlen, delivery_limit; of `requeued` nacked, rejected, recovered, lost, closed, ...; the name
+    #: of a connection, the tag of a consumer, settings as JSON. A `settings_changed` with reason and without vhost is
+    #: the start of a broker with scope "all": transient messages (flag durable not set) of before are gone.
     Column("reason", "string", True),
     #: Milliseconds from `ts` until the message expires (published, enqueued) or is due (requeued, scheduled).
     Column("arg_ms", "bigint", True),
@@ -58,6 +60,8 @@ PAYLOADS: Columns = (
     Column("lsn", "bigint"),
     Column("ts", "timestamp"),
     Column("msg_id", "bigint"),
+    #: The message that this one is a dead-lettered copy of; 0: none.
+    Column("cause_id", "bigint"),
     Column("vhost", "string"),
     #: The exchange published to, and the routing key.
     Column("address", "string"),
