@@ -1,4 +1,4 @@
-"""The command line: `leveret serve`, `check`, `explain`, `diff`, `ctl`, `journal`. Source: interfaces page."""
+"""The command line: serve, check, explain, diff, ctl, journal, pipeline. Source: interfaces page."""
 
 import argparse
 import json
@@ -79,6 +79,10 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     else:
         verbs.add_parser("journal", help="look at a journal, save what can be saved")
 
+    pipeline = verbs.add_parser("pipeline", help="the journal on Spark: ingest, audits, reports", add_help=False)
+    pipeline.add_argument("arguments", nargs=argparse.REMAINDER)
+    pipeline.set_defaults(run=_pipeline)
+
     ctl = verbs.add_parser("ctl", help="rule a running broker")
     ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
     ctl.add_argument("--ca", metavar="FILE", help="with amqps: whose certificates to believe, not this machine's")
@@ -90,6 +94,12 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     ctl.add_argument("--vhost", default=None, help="the virtual host that the command is about (vhost=...)")
     ctl.set_defaults(run=_ctl)
     return parser
+
+
+def _pipeline(options: argparse.Namespace) -> int:
+    from .pipeline_command import run  # trio, for this and for serve alone
+
+    return run(options.arguments)
 
 
 # -- serve ----------------------------------------------------------------------------------------------------------
