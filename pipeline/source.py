@@ -4,9 +4,11 @@
     spark.read.format("leveret_journal").load("leveret-data").where("kind = 'acked'")
     spark.readStream.format("leveret_journal").option("reader", "audit").load("leveret-data")
 
-Options: `table` (events), `columns` (a,b,c: Spark 4.3 does not tell a Python source which it needs), `pushdown` (true;
-false where the session has spark.sql.python.filterPushdown.enabled unset), `reader` (a name: segments stay until it has
-read them; streams), `from`, `until` (positions), `maxBytesPerTrigger` (octets of journal a micro-batch, 256 MiB).
+Options: `table` (events), `columns` (a,b,c: Spark 4.3 does not tell a Python source which it needs), `reader` (a name:
+segments stay until it has read them; streams), `from`, `until` (positions), `maxBytesPerTrigger` (octets of journal a
+micro-batch, 256 MiB), `pushdown` (false). With pushdown filters are applied here, whole segments by their footers; it
+needs spark.sql.python.filterPushdown.enabled, and a `load()` of its own for each query: Spark 4.3.0 keeps what was
+pushed with what `load()` gave, and other queries of that would lack rows.
 
 A partition is a segment, or what is new of it. A stream's offsets are (segment, position); each row comes exactly once
 in a query with a checkpoint, also when it, or the broker, is killed. Source: Spark page, section 2.
@@ -57,7 +59,7 @@ class JournalSource(DataSource):
 
     def reader(self, schema: Any) -> DataSourceReader:
         """A batch."""
-        is_pushing = str(self.options.get("pushdown", "true")).lower() != "false"
+        is_pushing = str(self.options.get("pushdown", "false")).lower() == "true"
         return (PushingReader if is_pushing else PlainReader)(self.options)
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
