@@ -1,9 +1,9 @@
 """A streaming query over the journal of a living broker, killed again and again: every row once, none missing.
 
-    python benchmarks/pipeline_live.py DIR --rate 5000 --seconds 60 --kills 4
+    python benchmarks/pipeline_live.py DIR --rate 5000 --kills 4
 
 A broker with `scope = "all"` in a process of its own, a publisher and a consumer at RATE messages a second beside it,
-and a streaming query in a third process that gets SIGKILL at random moments and is started anew on its checkpoint. At
+and a streaming query in a third process that gets SIGKILL while it is at work and is started anew on its checkpoint. At
 the end the rows of the sink by kind are compared with the queue's own counters.
 """
 
@@ -52,8 +52,9 @@ def query(journal: Path, out: Path, *, to_the_end: bool) -> None:
     spark.stop()
 
 
-async def traffic(url: str, rate: int, seconds: float) -> int:
-    """Publish in runs of a fiftieth of a second; consume, reject one in two hundred once. Returns how many."""
+async def traffic(url: str, rate: int, end: Path) -> dict[str, float]:
+    """Publish in runs of a fiftieth of a second until there is a file `end`; consume, reject one in two hundred once.
+    Returns how many, and in what time."""
     connection = await aio_pika.connect(url)
     async with connection:
         channel = await connection.channel(publisher_confirms=False)
@@ -71,16 +72,23 @@ async def traffic(url: str, rate: int, seconds: float) -> int:
 
         await queue.consume(take)
         began, sent = time.monotonic(), 0
-        while (passed := time.monotonic() - began) < seconds:
+        while not end.exists():
+            passed = time.monotonic() - began
             for _ in range(int(passed * rate) - sent):
                 mode = aio_pika.DeliveryMode(1 + sent % 2)
                 body = aio_pika.Message(b"x" * 100, delivery_mode=mode)
                 await channel.default_exchange.publish(body, "live")
                 sent += 1
             await asyncio.sleep(0.02)
+        published = time.monotonic() - began
         while settled < sent:
             await asyncio.sleep(0.1)
-        return sent
+        return {"sent": sent, "rate": round(sent / published), "seconds": round(published, 1)}
+
+
+def commits(directory: Path) -> list[str]:
+    """The micro-batches that are in the sink."""
+    return [path.name for path in (directory / "checkpoint" / "commits").glob("[0-9]*")]
 
 
 def main() -> None:
@@ -88,7 +96,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--rate", type=int, default=5000)
-    parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--query", choices=("forever", "to-the-end"), help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -107,22 +114,26 @@ def main() -> None:
     assert ready is not None
     url = f"amqp://guest:guest@127.0.0.1:{ready[1]}/"
     me = [sys.executable, __file__, str(directory), "--query"]
-    load = subprocess.Popen(
-        [sys.executable, "-c", "import asyncio, sys; sys.path.insert(0, sys.argv[1]); import pipeline_live as p;"
-         "print(asyncio.run(p.traffic(sys.argv[2], int(sys.argv[3]), float(sys.argv[4]))))",
-         str(Path(__file__).parent), url, str(options.rate), str(options.seconds)], stdout=-1, text=True,
-    )  # fmt: skip
-    kills = 0
-    while load.poll() is None and kills < options.kills:
+    program = (
+        "import asyncio, json, pathlib, sys; sys.path.insert(0, sys.argv[1]); import pipeline_live as p;"
+        "print(json.dumps(asyncio.run(p.traffic(sys.argv[2], int(sys.argv[3]), pathlib.Path(sys.argv[4])))))"
+    )
+    end = directory / "end"
+    arguments = [str(Path(__file__).parent), url, str(options.rate), str(end)]
+    load = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=-1, text=True)
+    batches = []
+    for _ in range(options.kills):
         running = subprocess.Popen([*me, "forever"], start_new_session=True, stderr=subprocess.DEVNULL)
-        until = time.monotonic() + random.uniform(0.7, 1.3) * options.seconds / options.kills
-        while time.monotonic() < until and load.poll() is None:
-            time.sleep(0.2)
+        before = len(commits(directory))
+        while len(commits(directory)) <= before:  # it has come to work
+            time.sleep(0.05)
+        time.sleep(random.uniform(0, 3))
         subprocess.run(["kill", "-9", "--", f"-{running.pid}"], check=False)  # its Java and Python workers, too
         running.wait()
-        kills += 1
-    sent, _ = load.communicate()
-    seconds = options.seconds
+        batches.append(len(commits(directory)) - before)
+    end.touch()
+    said, _ = load.communicate()
+    sent = json.loads(said)
     asked = subprocess.run([*LEVERET, "ctl", "--url", url, "--json", "queues"], check=True, capture_output=True)
     (queue,) = [one for one in json.loads(asked.stdout) if one["name"] == "live"]
     broker.send_signal(signal.SIGTERM)
@@ -130,9 +141,11 @@ def main() -> None:
     last = subprocess.run([*me, "to-the-end"], check=True, capture_output=True, text=True)
     found = json.loads(last.stdout.splitlines()[-1])
     expected = {kind: queue["counters"][name] for name, kind in KINDS.items() if queue["counters"].get(name)}
-    agrees = expected == found["by_kind"] and found["rows"] == found["distinct"] and int(sent) == expected["enqueued"]
-    result = {"sent": int(sent), "seconds": seconds, "kills": kills, "query": found, "broker": expected}
-    print(json.dumps({**result, "agrees": agrees}))
+    agrees = (
+        expected == found["by_kind"] and found["rows"] == found["distinct"] and sent["sent"] == expected["enqueued"]
+    )
+    result = {**sent, "batches_before_each_kill": batches, "query": found, "broker": expected, "agrees": agrees}
+    print(json.dumps(result))
     raise SystemExit(0 if agrees else 1)
 
 

@@ -34,6 +34,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["pipeline"]:  # whose arguments are its own
+        from .pipeline_command import run
+
+        return run(arguments[1:])
     options = _parser(arguments).parse_args(arguments)
     command: Any = options.run
     try:
@@ -79,9 +83,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     else:
         verbs.add_parser("journal", help="look at a journal, save what can be saved")
 
-    pipeline = verbs.add_parser("pipeline", help="the journal on Spark: ingest, audits, reports", add_help=False)
-    pipeline.add_argument("arguments", nargs=argparse.REMAINDER)
-    pipeline.set_defaults(run=_pipeline)
+    verbs.add_parser("pipeline", help="the journal on Spark: ingest, audits, reports")
 
     ctl = verbs.add_parser("ctl", help="rule a running broker")
     ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
@@ -94,12 +96,6 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     ctl.add_argument("--vhost", default=None, help="the virtual host that the command is about (vhost=...)")
     ctl.set_defaults(run=_ctl)
     return parser
-
-
-def _pipeline(options: argparse.Namespace) -> int:
-    from .pipeline_command import run  # trio, for this and for serve alone
-
-    return run(options.arguments)
 
 
 # -- serve ----------------------------------------------------------------------------------------------------------
