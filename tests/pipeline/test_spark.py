@@ -54,31 +54,25 @@ def _text(row: dict[str, Any]) -> str:
 
 
 def test_batches(spark: Any, tmp_path: Path) -> None:
-    """All rows of every table; filters pushed down or not; chosen columns; an empty result."""
+    """All rows; filters pushed down or not; chosen columns; an empty result. (The other tables: `test_ingest`.)"""
     one = filled(tmp_path)
     one.checkpoint()
     one.tick()
-    read = spark.read.format("leveret_journal")
-    for table in TABLES:
-        frame = read.option("table", table).load(str(tmp_path))
-        assert frame.columns == [column.name for column in TABLES[table]]
-        assert collected(frame) == expected(tmp_path, table), table
     events = spark.read.format("leveret_journal").load(str(tmp_path))
     pushing = spark.read.format("leveret_journal").option("pushdown", "true")
     lsn = one.journal.next_lsn // 2
     conditions = (
         f"kind = 'acked' AND lsn > {lsn}",
-        "kind IN ('acked', 'published') AND queue <> 'q'",
         f"ts >= timestamp'2023-11-14 22:13:20' AND msg_id BETWEEN 3 AND 9 AND lsn <= {lsn}",
-        "NOT kind IN ('enqueued', 'published') AND consumer IS NULL AND queue = 'q'",
-        "kind = 'no such kind'",
+        "NOT kind IN ('enqueued', 'published') AND consumer IS NULL AND queue <> 'q'",
     )
-    every = events.count()
+    whole = expected(tmp_path)
+    every = sum(whole.values())
     for condition in conditions:
         pushed = pushing.load(str(tmp_path)).where(condition)
         assert collected(events.where(condition)) == collected(pushed), condition
-    assert events.where(conditions[0]).count() > 0
-    assert events.count() == every, "queries of one DataFrame know nothing of each other"
+        assert pushed.count() > 0
+    assert collected(events) == whole, "queries of one DataFrame know nothing of each other"
     plan = pushing.load(str(tmp_path)).where("kind = 'acked'")._jdf.queryExecution().executedPlan().toString()
     assert "Filter" not in plan.replace("RuntimeFilters", ""), plan
     few = spark.read.format("leveret_journal").option("columns", "msg_id,kind").load(str(tmp_path))
