@@ -18,6 +18,9 @@ from .source import NAME
 ALWAYS = ("events", "snapshots", "checkpoints", "segments")
 #: Of journal, a micro-batch: each is a round of planning and committing, and what a kill makes it do again.
 MAX_BYTES = 4 * 1024**3
+#: Spark's words when a Python worker was not there within its ten seconds.
+SLOW_WORKER = "Python worker failed to connect back"
+ATTEMPTS = 4
 
 
 @dataclass(slots=True, frozen=True)
@@ -47,7 +50,7 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
             swept = sweep(lake, table)
             if swept:
                 progress.say("swept", table=table, files=swept)
-            rows[table] = _run(spark, options, lake, table, target, progress)
+            rows[table] = _run_patiently(spark, options, lake, table, target, progress)
             plan.files.register(plan.directory, reader_name(lake, table), target.lsn)
     return {"lake": lake, "lsn": target.lsn, "rows": rows, "seconds": progress.seconds}
 
@@ -59,6 +62,21 @@ def _register_new(plan: JournalPlan, lake: str, tables: tuple[str, ...]) -> None
         name = reader_name(lake, table)
         if name not in known:
             plan.files.register(plan.directory, name, 0)
+
+
+def _run_patiently(
+    spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress
+) -> int:
+    """On a machine with much else to do Spark gives a Python worker too little time to start: that is tried again.
+    What was written stays, and counts once."""
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return _run(spark, options, lake, table, target, progress)
+        except Exception as error:
+            if SLOW_WORKER not in str(error):
+                raise
+            progress.say("retry", table=table, attempt=attempt, why=SLOW_WORKER)
+    return _run(spark, options, lake, table, target, progress)
 
 
 def _run(spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress) -> int:
