@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from .consumer import Consumer
 from .content import REPLY_TO_ME
+from .events import EventKind
 from .exchange import Exchange
 from .queue import Queue
 from .rules import NO_RULES
@@ -46,6 +47,8 @@ class ReplyQueue(Queue):
         del self.vhost.reply_queues[self.name]
         gone = self.take_ready()
         self.counters.deleted += len(gone)
+        if self.broker.listeners:
+            self.broker.emit(EventKind.DELETED, self, list(gone))
         self.broker.counters.add(self.counters)
         self.broker.free(gone)
 

@@ -38,7 +38,7 @@ def join(queue: "Queue", consumer: Consumer) -> None:
     queue.had_consumers = True
     queue.touch()
     if broker.listeners:
-        broker.emit(EventKind.CONSUMER_ADDED, queue, tag=consumer.tag)
+        broker.emit(EventKind.CONSUMER_ADDED, queue, tag=consumer.tag, client=consumer.client)
     if rules.consumers_before_dispatch > 0:
         _gather(queue)
     if queue.groups is not None:
@@ -61,7 +61,7 @@ def leave(queue: "Queue", consumer: Consumer) -> None:
     if queue.groups is not None:
         queue.groups.consumer_left(consumer)
     if queue.broker.listeners:
-        queue.broker.emit(EventKind.CONSUMER_REMOVED, queue, tag=consumer.tag)
+        queue.broker.emit(EventKind.CONSUMER_REMOVED, queue, tag=consumer.tag, client=consumer.client)
     if queue.has_priorities:
         queue.has_priorities = len({one.priority for one in consumers}) > 1
     if consumers:

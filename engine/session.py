@@ -201,7 +201,7 @@ class Session:
         message.deliveries += 1
         queue.counters.delivered += 1
         if self.client.broker.listeners:
-            self.client.broker.emit(EventKind.DELIVERED, queue, (message,))
+            self.client.broker.emit(EventKind.DELIVERED, queue, (message,), client=self.client)
         if no_ack:
             queue.acknowledged([message])
         else:
@@ -271,9 +271,10 @@ class Session:
             queue.unacked += count
         self.client.put(Delivered(consumer, tag, envelope, False, blobs), octets + count * DELIVERY_OVERHEAD)
         if queue.broker.listeners:
-            queue.broker.emit_run(EventKind.DELIVERED, queue, ids, envelope, consumer=consumer.tag)
+            client = self.client
+            queue.broker.emit_run(EventKind.DELIVERED, queue, ids, envelope, consumer=consumer.tag, client=client)
             if consumer.no_ack:
-                queue.broker.emit_run(EventKind.ACKED, queue, ids, envelope)
+                queue.broker.emit_run(EventKind.ACKED, queue, ids, envelope, consumer=consumer.tag, client=client)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         """Hand over messages from the ready list, as runs of one envelope and redelivered flag."""
@@ -300,7 +301,7 @@ class Session:
         self.next_tag = first_tag + count
         queue.counters.delivered += count
         if queue.broker.listeners:
-            queue.broker.emit(EventKind.DELIVERED, queue, messages, consumer=consumer.tag)
+            queue.broker.emit(EventKind.DELIVERED, queue, messages, consumer=consumer.tag, client=self.client)
         if consumer.no_ack:
             queue.acknowledged(messages)
         else:

@@ -7,7 +7,7 @@
 | 8 | record_count | u32 | records |
 | 12 | heap | u32 | octets of heap |
 | 16 | base_lsn | i64 | LSN of the first record; record i has base_lsn + i |
-| 24 | flags | u32 | bits 0-1: fsync mode (0 never, 1 interval, 2 commit); bit 4: segment head; 5: footer; 6: gap |
+| 24 | flags | u32 | bits 0-1: fsync mode (0 never, 1 interval, 2 commit); 2: scope all; 4: head; 5: footer; 6: gap |
 | 28 | lag | u32 | base_lsn - lag is the durable LSN when this block was written: all records below it were fsynced |
 | 32 | records | 64 x record_count | see record.py |
 | 32 + 64 record_count | heap | | heap entries in the order of their records |
@@ -49,6 +49,8 @@ MAGIC_OCTETS = b"LVJ1"
 
 MODES = ("never", "interval", "commit")
 MODE_MASK = 0x03
+SCOPES = ("durable", "all")
+HAS_ALL = 0x04
 IS_HEAD, IS_FOOTER, IS_GAP = 0x10, 0x20, 0x40
 
 HEAP_MAX = 0xFFFFFFFF
@@ -83,6 +85,11 @@ class Header(NamedTuple):
     def mode(self) -> str:
         """The fsync mode of the writer."""
         return MODES[self.flags & MODE_MASK] if self.flags & MODE_MASK < len(MODES) else "unknown"
+
+    @property
+    def scope(self) -> str:
+        """What the writer recorded."""
+        return SCOPES[bool(self.flags & HAS_ALL)]
 
 
 class Block(NamedTuple):

@@ -15,6 +15,7 @@ from .heap import (
     decode_define,
     decode_head,
     decode_link,
+    decode_runs,
     decode_text,
     encode_head,
 )
@@ -30,6 +31,7 @@ from .record import (
     KIND_NAMES,
     MOVED,
     PUBLISHED,
+    RANGE,
     SNAPSHOT,
     TRANSACTION,
     UNBOUND,
@@ -177,6 +179,9 @@ def _check_record(lsn: int, record: Record, names: Names | None, journal_id: byt
         load_part(heap, RecoveredQueue())
     elif kind not in KIND_NAMES:
         return  # of a later version
+    elif record.flags & RANGE:
+        if heap:
+            decode_runs(heap)
     elif kind not in (CHECKPOINT, TRANSACTION):
         decode_text(heap)
     for id_ in (record.queue_id, record.address_id):

@@ -9,7 +9,7 @@ import os
 import re
 
 from .errors import DirectoryLocked, ForeignDirectory, JournalError
-from .files import REAL, Files, read_file, replace_file
+from .files import REAL, Files, ReadableFiles, read_file, replace_file
 from .segment import segment_name, segments_in
 
 FORMAT, LOCK, READERS = "format", "lock", "readers"
@@ -54,7 +54,7 @@ class Directory:
         self.files.close(self._lock)
 
 
-def read_identity(path: str, files: Files = REAL) -> bytes:
+def read_identity(path: str, files: ReadableFiles = REAL) -> bytes:
     """The id of the journal there; nothing is locked or changed. Raises: ForeignDirectory, OSError."""
     if FORMAT not in files.names(path):
         raise ForeignDirectory(f"{path}: no journal here (there is no file {FORMAT!r})")
@@ -70,7 +70,7 @@ def read_identity(path: str, files: Files = REAL) -> bytes:
     return journal_id
 
 
-def find_journal(path: str, files: Files = REAL) -> str:
+def find_journal(path: str, files: ReadableFiles = REAL) -> str:
     """The journal's directory, given that or the broker's data directory above it."""
     inner = os.path.join(path, "journal")
     return inner if FORMAT not in files.names(path) and FORMAT in files.names(inner) else path
@@ -120,7 +120,7 @@ def forget_reader(path: str, name: str, files: Files = REAL) -> None:
         files.sync_directory(directory)
 
 
-def reader_offsets(path: str, files: Files = REAL) -> dict[str, int]:
+def reader_offsets(path: str, files: ReadableFiles = REAL) -> dict[str, int]:
     """Reader -> the first LSN that it needs. Raises: JournalError for a file that cannot be understood."""
     directory = os.path.join(path, READERS)
     offsets: dict[str, int] = {}

@@ -6,11 +6,11 @@ import os
 from typing import Protocol
 
 
-class Files(Protocol):
-    """What the journal asks of a file system."""
+class ReadableFiles(Protocol):
+    """What reading a journal asks of a file system."""
 
-    def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
-        """A handle. `create`: make it if it is not there (and open it for writing)."""
+    def open(self, path: str) -> int:
+        """A handle."""
 
     def close(self, handle: int) -> None:
         """Give the handle back."""
@@ -18,11 +18,21 @@ class Files(Protocol):
     def read(self, handle: int, length: int, offset: int) -> bytes:
         """Up to `length` octets from `offset`; fewer only at the end of the file."""
 
-    def write(self, handle: int, data: memoryview, offset: int) -> int:
-        """Write some of `data` at `offset`; returns how many octets that were (at least 1)."""
-
     def size(self, handle: int) -> int:
         """Octets of the file."""
+
+    def names(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty when there is no such directory."""
+
+
+class Files(ReadableFiles, Protocol):
+    """What writing it asks beside that."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
+        """A handle. `create`: make it if it is not there (and open it for writing)."""
+
+    def write(self, handle: int, data: memoryview, offset: int) -> int:
+        """Write some of `data` at `offset`; returns how many octets that were (at least 1)."""
 
     def truncate(self, handle: int, size: int) -> None:
         """Cut or extend with zeros."""
@@ -41,9 +51,6 @@ class Files(Protocol):
 
     def unlink(self, path: str) -> None:
         """Take the name away."""
-
-    def names(self, path: str) -> list[str]:
-        """Names in a directory, sorted; empty when there is no such directory."""
 
     def make_directory(self, path: str) -> None:
         """Make it and its parents unless it is there."""
@@ -172,7 +179,7 @@ def write_all(files: Files, handle: int, data: bytes | bytearray | memoryview, o
         return offset + position
 
 
-def read_file(files: Files, path: str) -> bytes:
+def read_file(files: ReadableFiles, path: str) -> bytes:
     """The whole content of a file."""
     handle = files.open(path)
     try:

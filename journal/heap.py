@@ -13,6 +13,8 @@ as AMQP carries them (undecodable octets survive as surrogates). A reader skips 
   octets of type, i32 0, type, u32 octets of arguments, arguments (an AMQP field table with its length, or empty).
 - bound, unbound: u8 version, u8 object that is bound (queue or exchange), u16 octets of routing key, i32 id of what is
   bound, routing key, u32 octets of arguments, arguments.
+- terminal kinds with flag range, when the ids are not all from the first to the last: u8 version, 3 octets 0, u32 runs,
+  then i64 first id and u32 ids of each run.
 - head: u8 version, 7 octets 0, 16 octets journal id, i64 begin and i64 end of the last checkpoint (0 none), text: the
   program that wrote.
 - snapshot: see snapshot.py. footer: see segment.py.
@@ -37,6 +39,8 @@ _BOUND = Struct("<BBHi")
 _HEAD = Struct("<BBHI16sqq")
 _LONG_LINK = Struct("<B7xq")
 _TEXT = Struct("<B3x")
+_RUNS = Struct("<B3xI")
+_RUN = Struct("<qI")
 _LENGTH = Struct("<I")
 _IDS = [Struct(f"<{count}i") for count in range(17)]  # making one costs more than packing
 
@@ -221,6 +225,24 @@ def encode_link(content_lsn: int) -> bytes:
 def decode_link(heap: bytes) -> int:
     """The inverse. Raises: BadRecord."""
     return _open(_LONG_LINK, heap, "enqueued")[1]
+
+
+def encode_runs(ids: Sequence[int]) -> bytes:
+    """Heap entry of a terminal record with flag range: which ids (rising) it stands for."""
+    runs: list[list[int]] = []
+    for id_ in ids:
+        if runs and id_ == runs[-1][0] + runs[-1][1]:
+            runs[-1][1] += 1
+        else:
+            runs.append([id_, 1])
+    return _RUNS.pack(VERSION, len(runs)) + b"".join(_RUN.pack(first, count) for first, count in runs)
+
+
+def decode_runs(heap: bytes) -> list[tuple[int, int]]:
+    """(first id, how many) of each run. Raises: BadRecord."""
+    _, count = _open(_RUNS, heap, "range")
+    runs = _slice(heap, _RUNS.size, count * _RUN.size, "range")
+    return [(first, length) for first, length in _RUN.iter_unpack(runs)]
 
 
 def encode_text(text: str) -> bytes:

@@ -22,7 +22,17 @@ from .content_reader import ContentReader
 from .directory import Directory, reader_offsets
 from .errors import JournalError
 from .files import REAL, Files
-from .heap import Bound, Declared, Head, content_prefix, encode_bound, encode_declared, encode_head, encode_text
+from .heap import (
+    Bound,
+    Declared,
+    Head,
+    content_prefix,
+    encode_bound,
+    encode_declared,
+    encode_head,
+    encode_runs,
+    encode_text,
+)
 from .moving import contents_of, moved_record
 from .names import Names
 from .opening import prepare
@@ -68,6 +78,7 @@ class JournalOptions:
     segment_size: int = 64 * 1024 * 1024
     segment_age_ms: int = 3_600_000
     retain_ms: int | None = None
+    scope: str = "durable"
     preallocate_size: int = 4 * 1024 * 1024
 
 
@@ -115,6 +126,7 @@ class Journal:
             directory.path,
             recovered.next_lsn,
             mode=options.fsync,
+            scope=options.scope,
             interval_ms=options.fsync_interval_ms,
             preallocate_size=options.preallocate_size,
         )
@@ -335,19 +347,36 @@ class Journal:
             link=uncounted,
         )
 
-    def settled_range(self, kind: EventKind, queue_id: int, ids: Sequence[int], *, reason: str = "") -> int:
+    def settled_range(
+        self,
+        kind: EventKind,
+        queue_id: int,
+        ids: Sequence[int],
+        *,
+        durable: bool = True,
+        reason: str = "",
+        consumer_id: int = 0,
+        conn_id: int = 0,
+    ) -> int:
         """A terminal event of many messages as one record: purge, delete. Returns its LSN.
 
-        ids: of durable messages, rising; no other durable message of the queue has an id between first and last.
+        ids: of durable messages (or of transient ones), rising; no other of the queue's has an id between first and
+        last.
         """
         assert CODE_OF[kind] in TERMINAL_CODES
         block = self._block or self._turn()
-        self.ledger.settled(ids)
+        if durable:
+            self.ledger.settled(ids)
         reason_code = REASON_CODES.get(reason, 0)
         first, last = ids[0], ids[-1]
+        flags = (DURABLE if durable else 0) | RANGE
+        heap = b"" if last - first + 1 == len(ids) else encode_runs(ids)
         return block.add(
-            Record(CODE_OF[kind], 0, first, last, DURABLE | RANGE, reason=reason_code, queue_id=queue_id, size=len(ids))
-        )
+            Record(
+                CODE_OF[kind], 0, first, last, flags, 0, reason_code, 0, queue_id, consumer_id, conn_id,
+                size=len(ids), heap=heap,
+            )
+        )  # fmt: skip
 
     def transaction(self, *, opens: bool) -> None:
         """A bracket around what one transaction did. A turn is in one block, so it is durable whole or not at all."""
@@ -358,9 +387,12 @@ class Journal:
     def define(self, what: int, vhost_id: int, name: str) -> int:
         """The id of a name (`VHOST`, `EXCHANGE`, `QUEUE`, `CONSUMER`, ... of record.py), new or as it is."""
         id_ = self.names.id_of(what, vhost_id, name)
-        if id_ is None:
-            id_, record = self.names.new(what, vhost_id, name)
-            (self._block or self._turn()).add(record)
+        return self.define_another(what, vhost_id, name) if id_ is None else id_
+
+    def define_another(self, what: int, vhost_id: int, name: str) -> int:
+        """A new id for a name that may have one: of connections and consumers, several can be called alike."""
+        id_, record = self.names.new(what, vhost_id, name)
+        (self._block or self._turn()).add(record)
         return id_
 
     def forget(self, id_: int) -> None:
@@ -393,9 +425,9 @@ class Journal:
         """A binding from an exchange. Returns the LSN."""
         return self._binding(BOUND, source_id, bound, (DURABLE if durable else 0) | (RESTATED if restated else 0))
 
-    def unbound(self, source_id: int, bound: Bound) -> int:
+    def unbound(self, source_id: int, bound: Bound, *, durable: bool = True) -> int:
         """The binding is gone. Returns the LSN."""
-        return self._binding(UNBOUND, source_id, bound, DURABLE)
+        return self._binding(UNBOUND, source_id, bound, DURABLE if durable else 0)
 
     def _binding(self, kind: int, source_id: int, bound: Bound, flags: int) -> int:
         queue_id = bound.target_id if bound.what == QUEUE else 0

@@ -61,6 +61,10 @@ class Names:
             return ""
         return define.name if define.what == VHOST else self.text(define.vhost_id) if define.vhost_id else ""
 
+    def ids_of(self, *kinds: int) -> list[int]:
+        """Ids of all names of these kinds of objects."""
+        return [id_ for id_, define in self._by_id.items() if define.what in kinds]
+
     def records(self) -> Iterator[Record]:
         """A DEFINE for each live name: virtual hosts have lower ids than what is in them."""
         return (define_record(id_, define) for id_, define in sorted(self._by_id.items()))

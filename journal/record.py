@@ -172,6 +172,9 @@ REASONS = (
     "rollback",
     "timeout",
     "operator",
+    "nacked",
+    "recovered",
+    "published",
 )
 REASON_CODES = {word: code for code, word in enumerate(REASONS)}
 OTHER_REASON = 255

@@ -1,11 +1,11 @@
-"""The recorder: what the engine says happened, written down as far as it has to survive.
+"""The recorder: what the engine says happened, written down as far as it has to survive (`scope = "durable"`).
 
 A listener of the broker. Only what recovery restores is recorded: persistent messages in durable queues, durable
-queues, exchanges and bindings, and what operators set. `take_barrier` and `safe_lsn` are the engine's `Durability`.
-Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
+queues, exchanges and bindings, and what operators set; full_recorder.py has the rest. `take_barrier` and `safe_lsn` are
+the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from typing import Any
 
@@ -19,7 +19,7 @@ from .access_records import limits_octets, policy_octets, user_octets
 from .content_index import ContentIndex
 from .heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from .journal import Journal
-from .record import COUNTED, EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
+from .record import CONNECTION, CONSUMER, COUNTED, EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
 from .recovered import MessageState, RecoveredMessage
 
 MS = 1_000_000
@@ -104,6 +104,12 @@ class Recorder:
         """See `Durability`."""
         return self._safe_before if self.is_behind else self._journal.committed_lsn
 
+    def begin(self, objects: Container[int]) -> None:
+        """What was is restored; `objects`: ids of the durable ones. Names of what ended with the last broker go."""
+        for id_ in self._journal.names.ids_of(QUEUE, CONSUMER, CONNECTION):
+            if id_ not in objects:
+                self._journal.forget(id_)
+
     # -- messages -----------------------------------------------------------------------------------------------------
 
     def _published(self, event: Event) -> None:
@@ -114,9 +120,13 @@ class Recorder:
             return
         queues: Sequence[Queue] = detail["queues"]  # type: ignore[assignment]
         queue_ids = [self._queue_id(queue) for queue in queues if queue.durable]
-        if not queue_ids:
-            return
-        blobs: Sequence[bytes] = detail["blobs"]  # type: ignore[assignment]
+        if queue_ids:
+            self._write_published(event, envelope, detail, queue_ids)
+
+    def _write_published(
+        self, event: Event, envelope: Envelope, detail: dict[str, Any], queue_ids: Sequence[int], durable: bool = True
+    ) -> None:
+        blobs: Sequence[bytes] = detail["blobs"]
         clock = self._broker.clock
         expires_ms = 0 if envelope.expiration_ms is None else clock.wall_ms() + envelope.expiration_ms
         framing = envelope.framing
@@ -130,19 +140,23 @@ class Recorder:
             expires_ms=expires_ms,
             cause_id=envelope.cause_id,
             priority=envelope.facts.priority or 0,
+            durable=durable,
         )
         self._run_first, self._run_count = event.messages[0], len(blobs)
         self._run_sizes = [framing.body_size(blob) for blob in blobs]
-        self.contents.add(self._run_first, self._run_count, self._run_lsn)
-        self._has_recorded = True
+        if durable:
+            self.contents.add(self._run_first, self._run_count, self._run_lsn)
+            self._has_recorded = True
 
     def _enqueued(self, event: Event) -> None:
         offset = event.messages[0] - self._run_first
         if not 0 <= offset < self._run_count:
             return  # transient, or its content is not here
         queue_id = self._queue_ids.get((event.vhost, event.subject))
-        if queue_id is None:
-            return
+        if queue_id is not None:
+            self._write_enqueued(event, queue_id, offset)
+
+    def _write_enqueued(self, event: Event, queue_id: int, offset: int, durable: bool = True) -> None:
         count = len(event.messages)
         expires_ms = 0
         if not isinstance(event.of, Envelope):
@@ -154,6 +168,7 @@ class Recorder:
             self._run_lsn + offset,
             self._run_sizes[offset : offset + count] if count < self._run_count else self._run_sizes,
             expires_ms=expires_ms,
+            durable=durable,
         )
 
     def _settled(self, event: Event) -> None:
@@ -162,18 +177,22 @@ class Recorder:
             return
         detail = event.detail or {}
         if detail.get("kept") or detail.get("came_in") is False:
-            return
-        ids = _persistent_ids(event)
-        if not ids:
-            return
+            return  # it stays, or never was there
+        ids = persistent_ids(event)
+        if ids:
+            self._write_settled(event, queue_id, ids, str(detail.get("reason", "")))
+
+    def _write_settled(
+        self, event: Event, queue_id: int, ids: Sequence[int], reason: str, consumer_id: int = 0, conn_id: int = 0
+    ) -> None:
         self._has_recorded = True
         if self._gone is not None and self._stated == (event.vhost, event.subject):
             self._gone.update(ids)
-        reason = detail.get("reason", "")
+        more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id}
         if len(ids) > 1 and (event.kind is EventKind.DELETED or isinstance(ids, range)):
-            self._journal.settled_range(event.kind, queue_id, ids)
+            self._journal.settled_range(event.kind, queue_id, ids, **more)
         else:
-            self._journal.happened(event.kind, queue_id, ids, reason=str(reason))
+            self._journal.happened(event.kind, queue_id, ids, **more)
 
     def _requeued(self, event: Event) -> None:
         """A count is written when it has changed: after a return that counted."""
@@ -267,24 +286,27 @@ class Recorder:
 
     def state_object(self, subject: Any, *, restated: bool) -> None:
         """A durable queue or exchange is there."""
-        if not subject.durable:
-            return
+        if subject.durable:
+            self._write_object(subject, restated)
+            self._has_recorded = True
+
+    def _write_object(self, subject: Any, restated: bool) -> None:
+        durable = IS_DURABLE if subject.durable else 0
         if isinstance(subject, Queue):
             arguments = dict(subject.arguments)
             if subject.is_auto_created:
                 arguments[AUTO_CREATED] = Field("t", True)
             if subject.address != subject.name and "x-address" not in arguments:
                 arguments[ADDRESS] = Field("S", subject.address.encode())
-            properties = IS_DURABLE | (IS_AUTO_DELETE if subject.auto_delete else 0)
+            properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             declared = Declared(QUEUE, properties, "", encode_table(arguments))
             self._journal.declared(self._queue_id(subject), declared, restated=restated)
         else:
             vhost = self._vhost_of(subject)
-            properties = IS_DURABLE | (IS_AUTO_DELETE if subject.auto_delete else 0)
+            properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             properties |= IS_INTERNAL if subject.internal else 0
             declared = Declared(EXCHANGE, properties, subject.type, encode_table(subject.arguments))
             self._journal.declared(self._exchange_id(vhost, subject.name), declared, restated=restated)
-        self._has_recorded = True
 
     def _vhost_of(self, exchange: Exchange) -> str:
         return next(
@@ -445,7 +467,7 @@ def is_declared(exchange: Exchange) -> bool:
     return exchange.durable and not is_given
 
 
-def _persistent_ids(event: Event) -> Sequence[int]:
+def persistent_ids(event: Event) -> Sequence[int]:
     """Of an event's messages, those that are in the journal if their queue is."""
     if isinstance(event.of, Envelope):
         return event.messages if event.of.facts.persistent else ()

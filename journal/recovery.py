@@ -280,7 +280,7 @@ class _Replay:
                         queue.change(fields[1], FRESH._replace(priority=fields[6]))
             elif kind in TERMINAL_CODES:
                 settled = queues.get(fields[9])
-                if settled is not None and not fields[5] & KEPT:
+                if settled is not None and fields[5] & (DURABLE | KEPT) == DURABLE:
                     if fields[5] & RANGE:
                         settled.remove_range(fields[1], fields[2])
                     else:
@@ -324,19 +324,19 @@ class _Replay:
 
     def _requeued(self, fields: Fields, lsn: int, block: Block) -> None:
         queue = self.found.queues.get(fields[9])
-        if queue is not None:
+        if queue is not None and fields[5] & DURABLE:
             state = queue.states.get(fields[1], FRESH)
             queue.change(fields[1], state._replace(deliveries=fields[12], uncounted=fields[16], due_ms=fields[2]))
 
     def _scheduled(self, fields: Fields, lsn: int, block: Block) -> None:
         queue = self.found.queues.get(fields[9])
-        if queue is not None:
+        if queue is not None and fields[5] & DURABLE:
             state = queue.states.get(fields[1], FRESH)
             counts = {"deliveries": fields[12], "uncounted": fields[16]} if fields[12] else {}
             queue.change(fields[1], state._replace(due_ms=fields[2], **counts))
 
     def _due(self, fields: Fields, lsn: int, block: Block) -> None:
-        queue = self.found.queues.get(fields[9])
+        queue = self.found.queues.get(fields[9]) if fields[5] & DURABLE else None
         if queue is not None and (state := queue.states.get(fields[1])) is not None:
             queue.change(fields[1], state._replace(due_ms=0))
 
@@ -371,7 +371,8 @@ class _Replay:
         self.found.bindings.pop((fields[8], decode_bound(block.heap_of(fields))), None)
 
     def _settings_changed(self, fields: Fields, lsn: int, block: Block) -> None:
-        self.found.settings[fields[2]] = decode_text(block.heap_of(fields))
+        if fields[5] & DURABLE:
+            self.found.settings[fields[2]] = decode_text(block.heap_of(fields))
 
     def _snapshot(self, fields: Fields, lsn: int, block: Block) -> None:
         load_part(block.heap_of(fields), self.found.queue(fields[9]))

@@ -73,6 +73,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         if messages is not None:
             count += filling.fill(queue, messages)
     found.queues.clear()
+    recorder.begin(found.objects)
     broker.listeners.append(recorder)
     broker.durability = recorder
     for _, queue in queues:

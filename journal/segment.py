@@ -32,7 +32,7 @@ from .block import (
     read_block,
 )
 from .errors import BadRecord, Damaged
-from .files import Files
+from .files import ReadableFiles
 from .heap import VERSION
 from .record import CHECKPOINT, FOOTER, PUBLISHED, RECORD, RECORD_SIZE, Record
 
@@ -52,7 +52,7 @@ def segment_name(base_lsn: int) -> str:
     return f"{base_lsn:020d}.log"
 
 
-def segments_in(files: Files, directory: str) -> list[int]:
+def segments_in(files: ReadableFiles, directory: str) -> list[int]:
     """Base LSNs of the segments there, in order."""
     return sorted(int(match[1]) for name in files.names(directory) if (match := NAME.fullmatch(name)))
 
@@ -208,7 +208,7 @@ class Segment:
         return found
 
 
-def read_footer(files: Files, handle: int) -> Segment | None:
+def read_footer(files: ReadableFiles, handle: int) -> Segment | None:
     """What the footer at the end of a file says; None: there is none, or it is not whole. Raises: BadRecord."""
     size = files.size(handle)
     trailer = files.read(handle, _TRAILER.size, max(size - _TRAILER.size, 0))
@@ -231,7 +231,7 @@ class Scan:
 
     def __init__(
         self,
-        files: Files,
+        files: ReadableFiles,
         handle: int,
         lsn: int,
         *,

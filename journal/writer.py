@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from .block import HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
+from .block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from .errors import JournalClosed, JournalError, JournalFailed, JournalFull
 from .files import Files, write_all
 from .segment import Segment, path_of
@@ -84,6 +84,7 @@ class Writer:
         next_lsn: int,
         *,
         mode: str = "commit",
+        scope: str = "durable",
         interval_ms: int = 200,
         preallocate_size: int = 0,
         on_durable: Callable[[int], object] = lambda lsn: None,
@@ -92,7 +93,7 @@ class Writer:
         self._files = files
         self._directory = directory
         self._mode = mode
-        self._flags = MODES.index(mode)
+        self._flags = MODES.index(mode) | (HAS_ALL if scope == "all" else 0)
         self._interval_s = interval_ms / 1000
         self._preallocate_size = preallocate_size
         self.on_durable = on_durable

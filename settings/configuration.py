@@ -81,7 +81,7 @@ KEYS: dict[str, dict[str, Key]] = {
     "journal": {
         "fsync": Key(word("commit", "interval", "never"), "commit"),
         "fsync-interval": Key(duration_ms, 200),
-        "scope": Key(word("durable", "all"), "durable", False),
+        "scope": Key(word("durable", "all"), "durable"),
         "segment-size": Key(size_bytes, 64 * 1024**2),
         "segment-age": Key(duration_ms, 3_600_000),
         "retain": Key(duration_ms, None),

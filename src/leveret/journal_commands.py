@@ -14,8 +14,16 @@ from .journal.access_records import shown_octets
 from .journal.check import Repaired, Report, repair, verify
 from .journal.directory import find_journal, read_identity
 from .journal.errors import BadRecord
-from .journal.heap import decode_bound, decode_content, decode_declared, decode_define, decode_head, decode_text
-from .journal.record import EXCHANGE, FLAG_NAMES, OBJECT_NAMES, QUEUE, REASONS
+from .journal.heap import (
+    decode_bound,
+    decode_content,
+    decode_declared,
+    decode_define,
+    decode_head,
+    decode_runs,
+    decode_text,
+)
+from .journal.record import EXCHANGE, FLAG_NAMES, OBJECT_NAMES, QUEUE, RANGE, REASONS
 
 EXIT_SOUND, EXIT_TORN, EXIT_DAMAGED = 0, 1, 2
 
@@ -180,6 +188,8 @@ def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object
         return {"journal_id": head.journal_id.hex(), "checkpoint": head.checkpoint_begin, "program": head.program}
     if name in ("snapshot", "footer", "enqueued") or name.startswith("kind "):
         return {"heap_octets": len(heap)}
+    if record.flags & RANGE:
+        return {"runs": decode_runs(heap)}
     return {"text": decode_text(heap)}
 
 

@@ -5,7 +5,7 @@ Source: rulings 21; interfaces page, [journal].
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -13,6 +13,7 @@ from .engine import Broker
 from .engine.clock import Clock
 from .journal import Journal, JournalError, JournalFull, JournalOptions, WriterState
 from .journal.checkpoint import checkpoint
+from .journal.full_recorder import FullRecorder
 from .journal.pager import JournalPager
 from .journal.recorder import Recorder
 from .journal.restore import restore
@@ -22,6 +23,8 @@ logger = logging.getLogger("leveret.journal")
 
 #: While the disk is full: how long until the same octets are tried again.
 RETRY_SECONDS = 1.0
+#: An idle broker tells readers of the journal after so long that what it wrote last is durable.
+TICK_SECONDS = 0.25
 
 
 def journal_options(configuration: Configuration) -> JournalOptions:
@@ -34,6 +37,7 @@ def journal_options(configuration: Configuration) -> JournalOptions:
         fsync=str(value("fsync")),
         fsync_interval_ms=int(str(value("fsync-interval"))),
         segment_size=int(str(value("segment-size"))),
+        scope=str(value("scope")),
         segment_age_ms=int(str(value("segment-age"))),
         retain_ms=None if value("retain") is None else int(str(value("retain"))),
     )
@@ -49,12 +53,15 @@ class Keeper:
         self._wake = trio.Event()
         self._checkpoint: Iterator[None] | None = None
         self._is_to_state = False
+        self._is_to_tick = False
+        self._told_lsn = 0  # up to here readers know that it is durable
 
     @classmethod
     def open(cls, path: str, clock: Clock, broker: Broker, configuration: Configuration) -> "Keeper":
         """Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError."""
         journal = Journal.open(path, clock, journal_options(configuration))
-        recorder = Recorder(
+        has_all = configuration.value("journal", "scope") == "all"
+        recorder = (FullRecorder if has_all else Recorder)(
             broker,
             journal,
             persists_deliveries=configuration.value("broker", "persist-delivery-count-before-delivery"),
@@ -118,12 +125,32 @@ class Keeper:
             recorder.recover()
             logger.warning("the journal has room again")
             self._state_all()
+        if not self._is_to_tick and self.journal.options.fsync != "never":
+            self._is_to_tick = True
+            self._set(TICK_SECONDS, self._tick)
         self.broker.more_is_safe()
 
     def _state_all(self) -> None:
         """State everything anew: what happened while the disk was full is in no record."""
         self._is_to_state = True
         self._wake.set()
+
+    def _tick(self) -> None:
+        """Nothing came since a while: say that the last records are durable, which only a later block can."""
+        journal = self.journal
+        lsn = journal.next_lsn
+        if journal.state is not WriterState.RUNNING:
+            self._is_to_tick = False
+        elif journal.durable_lsn < lsn:
+            self._set(TICK_SECONDS, self._tick)  # there is more under way
+        else:
+            self._is_to_tick = False
+            if self._told_lsn < lsn:
+                self._told_lsn = lsn
+                journal.tick()
+
+    def _set(self, seconds: float, action: Callable[[], object]) -> None:
+        self.broker.deadlines.set(self.broker.clock.monotonic_ns() + int(seconds * 1e9), action)
 
     def _failed(self, error: JournalError) -> None:
         """Said once; publishers that wait are refused, consumers go on."""
@@ -133,8 +160,7 @@ class Keeper:
             return  # tried again, and still no room
         if isinstance(error, JournalFull):
             logger.error("%s; publishers of persistent messages are refused until there is room", error)
-            due_ns = self.broker.clock.monotonic_ns() + int(RETRY_SECONDS * 1e9)
-            self.broker.deadlines.set(due_ns, self._retry)
+            self._set(RETRY_SECONDS, self._retry)
         else:
             logger.critical("%s; nothing durable is taken any more until the broker is started anew", error)
         self.broker.more_is_safe()
@@ -142,8 +168,7 @@ class Keeper:
     def _retry(self) -> None:
         if self.journal.state is WriterState.FULL:
             self.journal.retry()
-            due_ns = self.broker.clock.monotonic_ns() + int(RETRY_SECONDS * 1e9)
-            self.broker.deadlines.set(due_ns, self._retry)
+            self._set(RETRY_SECONDS, self._retry)
 
     async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
         """Whether it is durable."""

@@ -197,7 +197,7 @@ def _without_first(event: Event, count: int) -> Event:
 
 
 #: Of an event's detail, what is the engine's own.
-ENGINE_OBJECTS = frozenset({"blobs", "queues", "queue", "exchange"})
+ENGINE_OBJECTS = frozenset({"blobs", "queues", "queue", "exchange", "client"})
 
 
 def _shown_detail(detail: Mapping[str, object]) -> Mapping[str, Any]:

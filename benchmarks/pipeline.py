@@ -1,0 +1,182 @@
+"""The data pipeline at size: a journal of N events by the real writer, and what ingesting it costs.
+
+    python benchmarks/pipeline.py journal DIR --events 10000000        # write the journal
+    python benchmarks/pipeline.py ingest DIR --lake LAKE               # time the ingest of it
+
+The traffic: twenty queues, runs of 1 to 64 messages of 100 to 400 octets, everything recorded. Of a hundred messages
+about ninety are delivered and acked at once, five come back once before, two expire, two are evicted by a ring, one is
+dead-lettered; a few of the last stay. Time is virtual: 5,000 messages a second.
+"""
+
+import argparse
+import json
+import os
+import random
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from leveret.engine import ManualClock
+from leveret.engine.content import PLAIN, encode_header
+from leveret.engine.events import EventKind
+from leveret.journal import Journal, JournalOptions, RecoveredMessage
+from leveret.journal.heap import Declared
+from leveret.journal.record import CONNECTION, CONSUMER, EXCHANGE, QUEUE, VHOST
+from leveret.journal.recovered import FRESH
+
+QUEUES = 20
+MESSAGES_PER_SECOND = 5_000
+
+
+def write_journal(path: Path, events: int, *, seed: int = 1, segment_size: int = 64 * 1024 * 1024) -> dict[str, int]:
+    """Write about so many events; returns how many of each kind there are."""
+    rng = random.Random(seed)
+    clock = ManualClock()
+    journal = Journal.open(str(path), clock, JournalOptions(fsync="never", scope="all", segment_size=segment_size))
+    vhost = journal.define(VHOST, 0, "/")
+    exchange = journal.define(EXCHANGE, vhost, "orders")
+    connection = journal.define(CONNECTION, vhost, "127.0.0.1:50000 -> 127.0.0.1:5672")
+    queues = [journal.define(QUEUE, vhost, f"queue-{number}") for number in range(QUEUES)]
+    consumers = [journal.define(CONSUMER, vhost, f"consumer-{number}") for number in range(QUEUES)]
+    for queue in queues:
+        journal.declared(queue, Declared(QUEUE, 1, "", b""))
+    bodies = [rng.randbytes(rng.randrange(100, 400)) for _ in range(64)]
+    blobs = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in bodies]
+    tally = dict.fromkeys((kind.value for kind in EventKind), 0)
+    open_ids: dict[int, list[tuple[int, int, int]]] = {queue: [] for queue in queues}
+    next_id, count = 1, 0
+
+    def tell(kind: EventKind, queue: int, ids: list[int], **more: int | str | bool) -> None:
+        nonlocal count
+        if ids:
+            journal.happened(kind, queue, ids, conn_id=connection, **more)  # type: ignore[arg-type]
+            tally[kind.value] += len(ids)
+            count += len(ids)
+
+    while count < events:
+        which = rng.randrange(QUEUES)
+        queue, consumer = queues[which], consumers[which]
+        size = rng.randrange(1, 65)
+        ids = list(range(next_id, next_id + size))
+        next_id += size
+        lsn = journal.published(ids, exchange, b"key", blobs[:size], queue_ids=[queue], conn_id=connection)
+        journal.enqueued(queue, ids, lsn, [len(body) for body in bodies[:size]])
+        tally["published"] += size
+        tally["enqueued"] += size
+        count += 2 * size
+        fates: dict[str, list[int]] = {word: [] for word in ("acked", "requeued", "expired", "evicted", "dead", "left")}
+        for place, id_ in enumerate(ids):
+            chance = rng.random()
+            if count >= events - 5_000 and chance < 0.5:
+                fates["left"].append(id_)
+                open_ids[queue].append((id_, lsn + place, len(bodies[place])))
+            else:
+                word = (
+                    "acked"
+                    if chance < 0.90
+                    else "requeued"
+                    if chance < 0.95
+                    else "expired"
+                    if chance < 0.97
+                    else ("evicted" if chance < 0.99 else "dead")
+                )
+                fates[word].append(id_)
+        clock.advance_ns(2_000_000)
+        tell(EventKind.EXPIRED, queue, fates["expired"], reason="expired")
+        tell(EventKind.EVICTED, queue, fates["evicted"])
+        first = sorted(fates["acked"] + fates["requeued"] + fates["dead"])
+        tell(EventKind.DELIVERED, queue, first, durable=False, deliveries=1, consumer_id=consumer)
+        clock.advance_ns(3_000_000)
+        tell(EventKind.REQUEUED, queue, fates["requeued"], deliveries=1, reason="nacked")
+        tell(EventKind.DELIVERED, queue, fates["requeued"], durable=False, deliveries=2, flags=32, consumer_id=consumer)
+        tell(EventKind.DEAD_LETTERED, queue, fates["dead"], reason="rejected", consumer_id=consumer)
+        tell(EventKind.ACKED, queue, sorted(fates["acked"] + fates["requeued"]), consumer_id=consumer)
+        clock.advance_ns(size * 1_000_000_000 // MESSAGES_PER_SECOND)
+        journal.commit()
+        if journal.backlog_bytes > 8 * 1024 * 1024:
+            journal.wait(journal.next_lsn - 200_000, 60)
+    journal.begin_checkpoint()
+    for queue, left in open_ids.items():
+        for _ in journal.snapshot(queue, (RecoveredMessage(id_, lsn, octets, 0, FRESH) for id_, lsn, octets in left)):
+            journal.commit()
+    journal.end_checkpoint()
+    journal.close()
+    return {kind: number for kind, number in tally.items() if number}
+
+
+def ingest(journal: Path, lake: Path, cores: int) -> dict[str, float]:
+    """Time one ingest in a process of its own, as people run it."""
+    if lake.exists():
+        shutil.rmtree(lake)
+    began = time.monotonic()
+    command = [sys.executable, "-m", "leveret.pipeline", "ingest", "--journal", str(journal), "--lake", str(lake)]
+    process = subprocess.Popen([*command, "--master", f"local[{cores}]", "--driver-memory", "4g"])
+    cpu: dict[int, float] = {}
+    peak = 0
+    while process.poll() is None:
+        resident = 0
+        for pid in descendants(process.pid):
+            seconds, octets = usage_of(pid)
+            cpu[pid] = max(cpu.get(pid, 0), seconds)
+            resident += octets
+        peak = max(peak, resident)
+        time.sleep(0.2)
+    if process.returncode:
+        raise SystemExit(process.returncode)
+    took = time.monotonic() - began
+    size = sum(path.stat().st_size for path in (lake / "events").rglob("*.parquet"))
+    return {
+        "seconds": round(took, 1),
+        "cpu_seconds": round(sum(cpu.values()), 1),
+        "peak_rss_mb": round(peak / 1e6),
+        "lake_mb": round(size / 1e6, 1),
+        "load_average": os.getloadavg()[0],
+    }
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and all that come from it."""
+    found = [pid]
+    for parent in found:
+        for task in Path(f"/proc/{parent}/task").glob("*"):
+            try:
+                found += [int(child) for child in (task / "children").read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+def usage_of(pid: int) -> tuple[float, int]:
+    """CPU seconds so far, and octets of memory now."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    except OSError:
+        return 0.0, 0
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"), int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="command", required=True)
+    one = commands.add_parser("journal")
+    one.add_argument("directory", type=Path)
+    one.add_argument("--events", type=int, default=10_000_000)
+    two = commands.add_parser("ingest")
+    two.add_argument("directory", type=Path)
+    two.add_argument("--lake", type=Path, required=True)
+    two.add_argument("--cores", type=int, default=2)
+    options = parser.parse_args()
+    if options.command == "journal":
+        began = time.monotonic()
+        tally = write_journal(options.directory, options.events)
+        size = sum(path.stat().st_size for path in options.directory.glob("*.log"))
+        print(json.dumps({"events": tally, "octets": size, "seconds": round(time.monotonic() - began, 1)}))
+    else:
+        print(json.dumps(ingest(options.directory, options.lake, options.cores)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,165 @@
+"""Chunks of records as rows of the other tables: contents, snapshots, checkpoints, segments."""
+
+import base64
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ..engine.content import ContentError, decode_properties
+from ..engine.field_table import Field, FieldTableError
+from ..journal.errors import BadRecord, Damaged
+from ..journal.heap import VERSION, decode_content, decode_head
+from ..journal.record import CHECKPOINT, HEAD, PUBLISHED, SNAPSHOT
+from ..journal.segment import segment_name
+from ..journal.snapshot import PART_HEAD
+from .chunks import Chunk
+from .schemas import Columns, arrow
+
+#: Which records make the rows of a table.
+CODES = {
+    "payloads": frozenset({PUBLISHED}),
+    "snapshots": frozenset({SNAPSHOT}),
+    "checkpoints": frozenset({CHECKPOINT}),
+    "segments": frozenset({HEAD}),
+}
+BATCH_OCTETS = 8 * 1024 * 1024
+BATCH_ROWS = 16_384
+
+
+class TableDecoder:
+    """Makes batches of the columns that are asked for."""
+
+    def __init__(self, table: str, columns: Columns) -> None:
+        self._schema = arrow(columns)
+        (self._code,) = CODES[table]
+        self._rows = {
+            "payloads": _payloads,
+            "snapshots": _snapshots,
+            "checkpoints": _checkpoints,
+            "segments": _segments,
+        }[table]
+
+    def batches(self, chunk: Chunk) -> Iterator[Any]:
+        """Raises: Damaged."""
+        indices = np.flatnonzero(chunk.records["kind"] == self._code)
+        try:
+            for columns in self._rows(chunk, indices):
+                arrays = [pa.array(columns[field.name], field.type) for field in self._schema]
+                yield pa.RecordBatch.from_arrays(arrays, schema=self._schema)
+        except BadRecord as error:
+            raise Damaged(segment_name(chunk.segment), 0, str(error)) from error
+
+
+def _snapshots(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
+    for index in indices:
+        record = chunk.records[index]
+        ids = snapshot_ids(chunk.heap(int(index)))
+        count = len(ids)
+        queue_id = int(record["queue_id"])
+        yield {
+            "lsn": np.full(count, chunk.lsns[index]),
+            "ts": np.full(count, record["ts_us"]),
+            "queue": [_text(chunk.names.text(queue_id))] * count,
+            "vhost": [_text(chunk.names.vhost_text(queue_id))] * count,
+            "msg_id": ids,
+        }
+
+
+def snapshot_ids(heap: bytes) -> Any:
+    """The messages of a snapshot part, in the order of its runs. Raises: BadRecord."""
+    if len(heap) < PART_HEAD.size or heap[0] != VERSION:
+        raise BadRecord("a snapshot part that is cut short, or of another version")
+    _, _, _, count, run_count, _ = PART_HEAD.unpack_from(heap)
+    start = PART_HEAD.size
+    if start + 20 * run_count > len(heap):
+        raise BadRecord("a snapshot part is cut short")
+    firsts = np.frombuffer(heap, "<i8", run_count, start)
+    counts = np.frombuffer(heap, "<u4", run_count, start + 16 * run_count).astype(np.int64)
+    if counts.sum() != count or count > 1 << 24:
+        raise BadRecord("the runs of a snapshot part do not add up")
+    ends = np.cumsum(counts)
+    return np.repeat(firsts - (ends - counts), counts) + np.arange(count)
+
+
+def _checkpoints(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
+    if len(indices):
+        records = chunk.records[indices]
+        yield {"begin_lsn": records["arg"].copy(), "end_lsn": chunk.lsns[indices] + 1, "ts": records["ts_us"].copy()}
+
+
+def _segments(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
+    for index in indices:
+        yield {
+            "segment": [segment_name(chunk.segment)],
+            "base_lsn": [chunk.segment],
+            "ts": [int(chunk.records[index]["ts_us"])],
+            "scope": [chunk.header.scope],
+            "fsync": [chunk.header.mode],
+            "program": [_text(decode_head(chunk.heap(int(index))).program)],
+        }
+
+
+def _payloads(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
+    names = list(_content_row(chunk, int(indices[0]))) if len(indices) else []
+    rows: dict[str, list[Any]] = {name: [] for name in names}
+    octets = 0
+    for index in indices:
+        row = _content_row(chunk, int(index))
+        for name in names:
+            rows[name].append(row[name])
+        octets += len(row["body"])
+        if octets >= BATCH_OCTETS or len(rows["lsn"]) >= BATCH_ROWS:
+            yield rows
+            rows, octets = {name: [] for name in names}, 0
+    if rows.get("lsn"):
+        yield rows
+
+
+def _content_row(chunk: Chunk, index: int) -> dict[str, Any]:
+    record = chunk.records[index]
+    address_id = int(record["address_id"])
+    content = decode_content(chunk.heap(index))
+    end = 4 + int.from_bytes(content.content[:4], "big")
+    try:
+        properties = decode_properties(content.content[4:end])
+    except (ContentError, FieldTableError):
+        properties = {"$undecodable": content.content[4:end]}
+    headers = properties.pop("headers", {})
+    return {
+        "lsn": int(chunk.lsns[index]),
+        "ts": int(record["ts_us"]),
+        "msg_id": int(record["msg_id"]),
+        "cause_id": content.cause_id,
+        "vhost": _text(chunk.names.vhost_text(address_id)),
+        "address": _text(chunk.names.text(address_id)),
+        "routing_key": content.routing_key.decode("utf-8", "backslashreplace"),
+        "headers_json": json.dumps(_json(headers)),
+        "properties_json": json.dumps(_json(properties)),
+        "body": content.content[end:],
+        "segment": segment_name(chunk.segment),
+    }
+
+
+def _json(value: Any) -> Any:
+    """What JSON can say of a property or header; octets that are no UTF-8 as base64."""
+    if isinstance(value, Field):
+        return _json(value.value)
+    if isinstance(value, bytes | bytearray):
+        try:
+            return value.decode()
+        except UnicodeDecodeError:
+            return {"$binary": base64.b64encode(value).decode()}
+    if isinstance(value, dict):
+        return {_text(str(name)): _json(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json(one) for one in value]
+    if value is None or isinstance(value, bool | int | float | str):
+        return _text(value) if isinstance(value, str) else value
+    return str(value)
+
+
+def _text(word: str) -> str:
+    return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,0 +1,189 @@
+"""`scope = "all"`: everything that happens to every message is a record, with who had it; recovery finds none of it."""
+
+from collections import Counter as Tally
+from typing import Any
+
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Broker, Envelope, ManualClock, Session, User
+from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine.field_table import Field
+from leveret.engine.session import NACKED
+from leveret.journal import Journal, JournalOptions, JournalReader, Record
+from leveret.journal.block import read_block
+from leveret.journal.check import verify
+from leveret.journal.full_recorder import FullRecorder
+from leveret.journal.heap import decode_content, decode_runs, decode_text
+from leveret.journal.record import DURABLE, KEPT, RANGE, REASONS, REDELIVERED
+from leveret.journal.recorder import Recorder
+from leveret.journal.restore import restore
+
+USER = User("u")
+
+
+class Audited:
+    """A broker that records everything on simulated files, with one client."""
+
+    def __init__(self, files: SimulatedFiles | None = None, recorder: type[Recorder] = FullRecorder) -> None:
+        self.files = files or SimulatedFiles()
+        self.clock = ManualClock()
+        self.broker = Broker(self.clock)
+        options = JournalOptions(preallocate_size=0, scope="all" if recorder is FullRecorder else "durable")
+        self.journal = Journal.open("data", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
+        restore(self.broker, self.journal, recorder(self.broker, self.journal))
+        self.session = self.connect("one")
+
+    def connect(self, name: str) -> Session:
+        client = self.broker.connect("/", USER, name=name, flush=lambda: None)
+        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
+        return client.open_session()
+
+    def publish(self, key: str, count: int = 1, *, persistent: bool = False, **properties: Any) -> None:
+        header = encode_header(1, {"delivery_mode": 2 if persistent else 1, **properties})
+        envelope = Envelope("", key, scan_properties(header[12:]))
+        route = self.broker.virtual_hosts["/"].route("", key, USER)
+        self.session.publish(route, envelope, [PLAIN.join(header, b"x")] * count, mandatory=False)
+        self.settle()
+
+    def settle(self) -> None:
+        while self.broker.end_turn():
+            self.journal.commit()
+        self.journal.commit()
+        assert self.journal.wait(self.journal.next_lsn)
+
+    def records(self) -> list[Record]:
+        reader = JournalReader("data", self.files)
+        return [record for _, record in reader.records(trust_open=True)]
+
+    def tally(self) -> "Tally[str]":
+        """Events by kind, a message each."""
+        found: Tally[str] = Tally()
+        for record in self.records():
+            found[record.name] += record.size if record.flags & RANGE else 1
+        return found
+
+
+def test_every_counter_has_its_records() -> None:
+    """Transient and persistent messages into both kinds of queues, through every way out."""
+    one = Audited()
+    vhost = one.broker.virtual_hosts["/"]
+    vhost.declare_queue("t", client=one.session.client)
+    vhost.declare_queue("d", client=one.session.client, durable=True)
+    one.publish("t", 3)
+    one.publish("d", 2, persistent=True)
+    one.publish("d", 2)
+    one.publish("nowhere")
+    one.session.consume(vhost.queue("t"), "c", no_ack=False, exclusive=False, arguments={})
+    one.settle()
+    one.session.ack(2, multiple=True)
+    one.session.reject(3, requeue=True, why=NACKED)
+    one.settle()
+    one.publish("d", persistent=True)
+    one.session.get(vhost.queue("d"), no_ack=True)
+    one.settle()
+    vhost.queue("d").purge()
+    one.publish("t", 2, expiration=b"0")
+    one.settle()
+    vhost.delete_queue("t", one.session.client)
+    one.settle()
+    counters = one.broker.statistics().counters
+    tally = one.tally()
+    words = {"acknowledged": "acked", "killed": "dead_lettered"}
+    for name, count in counters.items():
+        if name != "routed":  # what a `published` says of its queues
+            assert tally[words.get(name, name)] == count, (name, counters, tally)
+    assert {"declared", "undeclared", "consumer_added", "connection_opened"} <= tally.keys()
+    assert not verify("data", one.files).faults
+
+
+def test_who_had_it_and_how_often() -> None:
+    """Deliveries and acks name consumer and connection; attempts count, returns say why."""
+    one = Audited()
+    vhost = one.broker.virtual_hosts["/"]
+    vhost.declare_queue("q", client=one.session.client)
+    one.publish("q")
+    other = one.connect("two")
+    for session, tag in ((one.session, "a"), (other, "b")):
+        session.consume(vhost.queue("q"), tag, no_ack=False, exclusive=False, arguments={})
+        one.settle()
+    one.session.cancel("a")
+    one.session.reject(1, requeue=True, why=NACKED)
+    one.settle()
+    names = one.journal.names
+    delivered = [record for record in one.records() if record.name == "delivered"]
+    assert [(names.text(one.consumer_id), names.text(one.conn_id)) for one in delivered] == [("a", "one"), ("b", "two")]
+    assert [(record.attempt, bool(record.flags & REDELIVERED)) for record in delivered] == [(1, False), (2, True)]
+    (returned,) = [record for record in one.records() if record.name == "requeued"]
+    assert REASONS[returned.reason] == "nacked" and returned.attempt == 1
+    other.ack(1)
+    one.settle()
+    (acked,) = [record for record in one.records() if record.name == "acked"]
+    assert names.text(acked.consumer_id) == "b" and not acked.flags & (DURABLE | KEPT)
+
+
+def test_names_of_what_is_gone_are_forgotten() -> None:
+    """Connections, consumers, transient queues come and go by the million; segments do not list them for ever."""
+    one = Audited()
+    vhost = one.broker.virtual_hosts["/"]
+    before = len(one.journal.names)
+    for number in range(20):
+        session = one.connect("again")
+        vhost.declare_queue(f"q{number}", client=session.client, exclusive=True)
+        session.consume(vhost.queue(f"q{number}"), "c", no_ack=False, exclusive=False, arguments={})
+        session.consume_replies("r", f"amq.rabbitmq.reply-to.{number}", no_ack=True)
+        session.client.close()
+        one.settle()
+    assert len(one.journal.names) <= before + 1
+    vhost.declare_queue("left", client=one.session.client)
+    one.settle()
+    again = Audited(one.files.power_cut())
+    assert "left" not in {define.name for _, define in again.journal.names._by_id.items()}
+
+
+def test_runs_of_a_deleted_queue_say_which() -> None:
+    """Transient and persistent messages, mixed: one record each, and it names exactly its own."""
+    one = Audited()
+    vhost = one.broker.virtual_hosts["/"]
+    vhost.declare_queue("q", client=one.session.client, durable=True)
+    for number in range(6):
+        one.publish("q", persistent=number % 2 == 0)
+    vhost.delete_queue("q", one.session.client)
+    one.settle()
+    gone = [record for record in one.records() if record.name == "deleted"]
+    assert {(bool(one.flags & DURABLE), tuple(decode_runs(one.heap))) for one in gone} == {
+        (True, ((1, 1), (3, 1), (5, 1))),
+        (False, ((2, 1), (4, 1), (6, 1))),
+    }
+
+
+def test_a_dead_letter_says_whose_copy_it_is() -> None:
+    """So that a message's story can be told over its copies."""
+    one = Audited()
+    vhost = one.broker.virtual_hosts["/"]
+    arguments = {"x-dead-letter-exchange": Field("S", b""), "x-dead-letter-routing-key": Field("S", b"dead")}
+    vhost.declare_queue("q", client=one.session.client, arguments=arguments)
+    vhost.declare_queue("dead", client=one.session.client)
+    one.publish("q")
+    one.session.get(vhost.queue("q"), no_ack=False)
+    one.session.reject(1, requeue=False)
+    one.settle()
+    first, copy = [record for record in one.records() if record.name == "published"]
+    assert decode_content(copy.heap).cause_id == first.msg_id
+    assert [r.name for r in one.records() if r.msg_id == first.msg_id and r.queue_id] == [
+        "enqueued",
+        "delivered",
+        "dead_lettered",
+    ]
+
+
+def test_blocks_and_starts_tell_the_scope() -> None:
+    """Any block of it, and a record where a broker starts; a broker of scope durable goes on with it."""
+    one = Audited()
+    one.settle()
+    (path,) = [name for name in one.files.names_now if name.endswith(".log")]
+    block = read_block(memoryview(bytes(one.files.names_now[path].data)), 0, 0)
+    assert block is not None and block.header.scope == "all" and block.header.mode == "commit"
+    starts = [record for record in one.records() if record.name == "settings_changed"]
+    assert [decode_text(record.heap) for record in starts] == ['{"journal": {"scope": "all"}}']
+    again = Audited(one.files.power_cut(), Recorder)
+    assert again.tally()["settings_changed"] == 1

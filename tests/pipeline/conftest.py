@@ -1,0 +1,27 @@
+"""One Spark session for all tests that need one: starting Java is the dear part."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """`local[2]`, small and quick to start; skips where Spark or Java is absent."""
+    pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
+    pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+    from leveret.pipeline.java import NoJava, find_java
+    from leveret.pipeline.session import SessionOptions, open_session
+
+    scratch: Path = tmp_path_factory.mktemp("spark")
+    try:
+        find_java(os.environ, scratch)
+    except NoJava as error:
+        pytest.skip(str(error))
+    options = SessionOptions("local[2]", "tests", "1g", shuffle_partitions=2, is_test=True)
+    session = open_session(options, scratch=scratch)
+    yield session
+    session.stop()
