@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test lint types check-python peers bench bench-quick bench-queues bench-deep clients fuzz soak crash clean
+.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -25,11 +25,34 @@ $(VENV)/.dev: pyproject.toml | check-python
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev]'
 	@touch $(VENV)/.serve $@
 
+# What the data pipeline needs on top: half a gigabyte of Spark, worth it where there is a Java to run it.
+$(VENV)/.spark: pyproject.toml | $(VENV)/.dev
+	@if [ -n "$$JAVA_HOME" ] || command -v java >/dev/null 2>&1; then \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check --use-pep517 -e '.[dev,spark]' \
+		|| echo "Spark could not be installed; the tests that need it will skip." >&2; \
+	else echo "No Java: the tests that need Spark will skip (Debian: apt install openjdk-17-jre-headless)." >&2; fi
+	@touch $(VENV)/.dev $@
+
 serve: $(VENV)/.serve
 	@exec $(BIN)/leveret serve $(ARGS)
 
-test: $(VENV)/.dev lint types
+test: $(VENV)/.spark lint types
 	@$(BIN)/pytest $(ARGS)
+
+# The data pipeline's tests alone; and the one that starts a cluster of a master and two workers.
+spark: $(VENV)/.spark
+	@$(BIN)/pytest tests/pipeline $(ARGS)
+
+spark-cluster: $(VENV)/.spark
+	@LEVERET_SPARK_CLUSTER=1 $(BIN)/pytest tests/pipeline/test_cluster.py $(ARGS)
+
+# Ten million events into a lake, a streaming query killed over a living broker; some 2 GB of disk.
+PIPELINE_DIR ?= /tmp/leveret-pipeline
+bench-pipeline: $(VENV)/.spark
+	@rm -rf $(PIPELINE_DIR)/journal
+	@$(BIN)/python benchmarks/pipeline.py journal $(PIPELINE_DIR)/journal --events 10000000
+	@$(BIN)/python benchmarks/pipeline.py ingest $(PIPELINE_DIR)/journal --lake $(PIPELINE_DIR)/lake
+	@$(BIN)/python benchmarks/pipeline_live.py $(PIPELINE_DIR)/live
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .

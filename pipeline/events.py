@@ -114,7 +114,7 @@ class EventDecoder:
             allowed = predicate.of(column)
             if allowed is not None:
                 name = rows.vhost_name if column == "vhost" else rows.name
-                mask = _by_id(ids, lambda id_: allowed.allows(name(id_)))  # noqa: B023
+                mask = _by_id(ids, lambda id_: allowed.allows(name(id_) if id_ else ""))  # noqa: B023
                 kept = mask if kept is None else kept & mask
         if kept is not None:
             rows = rows.only(np.flatnonzero(kept))

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from ..journal import BadRecord, Damaged
-from ..journal.directory import find_journal, read_identity
+from ..journal.directory import find_journal, read_identity, reader_offsets
 from ..journal.errors import JournalError
 from ..journal.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
 from .arrow_files import locate
@@ -115,6 +115,10 @@ class JournalPlan:
 
     def _behind(self, part: Slice) -> Position:
         return self._at(part.segment, part.end, part.end_lsn)
+
+    def readers(self) -> dict[str, int]:
+        """Registered readers and what they still need. Raises: JournalError."""
+        return reader_offsets(self.directory, self.files)
 
     # -- segments -----------------------------------------------------------------------------------------------------
 

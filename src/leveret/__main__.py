@@ -1,4 +1,4 @@
-"""The command line: `leveret serve`, `check`, `explain`, `diff`, `ctl`, `journal`. Source: interfaces page."""
+"""The command line: serve, check, explain, diff, ctl, journal, pipeline. Source: interfaces page."""
 
 import argparse
 import json
@@ -34,6 +34,10 @@ LOG_LEVELS = ("debug", "info", "warning", "error")
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] == ["pipeline"]:  # whose arguments are its own
+        from .pipeline_command import run
+
+        return run(arguments[1:])
     options = _parser(arguments).parse_args(arguments)
     command: Any = options.run
     try:
@@ -78,6 +82,8 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         add_journal_commands(verbs)
     else:
         verbs.add_parser("journal", help="look at a journal, save what can be saved")
+
+    verbs.add_parser("pipeline", help="the journal on Spark: ingest, audits, reports")
 
     ctl = verbs.add_parser("ctl", help="rule a running broker")
     ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")

@@ -5,7 +5,7 @@ Source: rulings 21; interfaces page, [journal].
 """
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import trio
 
@@ -23,6 +23,8 @@ logger = logging.getLogger("leveret.journal")
 
 #: While the disk is full: how long until the same octets are tried again.
 RETRY_SECONDS = 1.0
+#: An idle broker tells readers of the journal after so long that what it wrote last is durable.
+TICK_SECONDS = 0.25
 
 
 def journal_options(configuration: Configuration) -> JournalOptions:
@@ -50,6 +52,8 @@ class Keeper:
         self.recorder = recorder
         self._wake = trio.Event()
         self._checkpoint: Iterator[None] | None = None
+        self._is_to_tick = False
+        self._told_lsn = 0  # up to here readers know that it is durable
 
     @classmethod
     def open(cls, path: str, clock: Clock, broker: Broker, configuration: Configuration) -> "Keeper":
@@ -110,15 +114,34 @@ class Keeper:
         if recorder.has_failed and self.journal.state is WriterState.RUNNING:
             recorder.has_failed = False
             logger.warning("the journal has room again")
+        if not self._is_to_tick and self.journal.options.fsync != "never":
+            self._is_to_tick = True
+            self._set(TICK_SECONDS, self._tick)
         self.broker.more_is_safe()
+
+    def _tick(self) -> None:
+        """Nothing came since a while: say that the last records are durable, which only a later block can."""
+        journal = self.journal
+        lsn = journal.next_lsn
+        if journal.state is not WriterState.RUNNING:
+            self._is_to_tick = False
+        elif journal.durable_lsn < lsn:
+            self._set(TICK_SECONDS, self._tick)  # there is more under way
+        else:
+            self._is_to_tick = False
+            if self._told_lsn < lsn:
+                self._told_lsn = lsn
+                journal.tick()
+
+    def _set(self, seconds: float, action: Callable[[], object]) -> None:
+        self.broker.deadlines.set(self.broker.clock.monotonic_ns() + int(seconds * 1e9), action)
 
     def _failed(self, error: JournalError) -> None:
         """Said once; publishers that wait are refused, consumers go on."""
         self.recorder.has_failed = True
         if isinstance(error, JournalFull):
             logger.error("%s; publishers of persistent messages are refused until there is room", error)
-            due_ns = self.broker.clock.monotonic_ns() + int(RETRY_SECONDS * 1e9)
-            self.broker.deadlines.set(due_ns, self._retry)
+            self._set(RETRY_SECONDS, self._retry)
         else:
             logger.critical("%s; nothing durable is taken any more until the broker is started anew", error)
         self.broker.more_is_safe()
@@ -126,8 +149,7 @@ class Keeper:
     def _retry(self) -> None:
         if self.journal.state is WriterState.FULL:
             self.journal.retry()
-            due_ns = self.broker.clock.monotonic_ns() + int(RETRY_SECONDS * 1e9)
-            self.broker.deadlines.set(due_ns, self._retry)
+            self._set(RETRY_SECONDS, self._retry)
 
     async def _make_checkpoint(self, checkpoint: Iterator[None]) -> None:
         for _ in checkpoint:

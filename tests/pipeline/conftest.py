@@ -1,8 +1,8 @@
-"""One Spark session for all of these tests."""
+"""One Spark session for all tests that need one: starting Java is the dear part."""
 
-from __future__ import annotations
-
+import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,15 +10,18 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """local[2], small, UTC; skips where the extra or Java isn't installed."""
-    pytest.importorskip("pyspark", reason="needs leveret[spark]")
-    from leveret.pipeline.java import NoJava
+    """`local[2]`, small and quick to start; skips where Spark or Java is absent."""
+    pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
+    pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+    from leveret.pipeline.java import NoJava, find_java
     from leveret.pipeline.session import SessionOptions, open_session
 
-    options = SessionOptions("local[2]", "tests", "1g", shuffle_partitions=2, is_test=True)
+    scratch: Path = tmp_path_factory.mktemp("spark")
     try:
-        session = open_session(options, scratch=tmp_path_factory.mktemp("spark"))
+        find_java(os.environ, scratch)
     except NoJava as error:
         pytest.skip(str(error))
+    options = SessionOptions("local[2]", "tests", "1g", shuffle_partitions=2, is_test=True)
+    session = open_session(options, scratch=scratch)
     yield session
     session.stop()

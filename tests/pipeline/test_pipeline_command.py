@@ -1,0 +1,80 @@
+"""`leveret pipeline`: a child process that ends with its parent, and takes Spark's Java with it."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
+
+from recorded_broker import RecordedBroker
+
+from leveret.pipeline.java import NoJava, find_java
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+LEVERET = [sys.executable, "-m", "leveret", "pipeline"]
+QUICK = ["--master", "local[1]", "--driver-memory", "600m", "--conf"]
+QUICK += ["spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
+
+
+def test_what_is_wrong_is_said_before_spark_starts(tmp_path: Path) -> None:
+    """A sentence, exit 1, no traceback; wrong arguments as everywhere, exit 2."""
+    done = subprocess.run(
+        [*LEVERET, "ingest", "--journal", str(tmp_path), "--lake", str(tmp_path / "lake")],
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 1 and done.stdout == ""
+    assert done.stderr == f"leveret pipeline ingest: {tmp_path}: no journal here (there is no file 'format')\n"
+    done = subprocess.run([*LEVERET, "ingest"], capture_output=True, text=True)
+    assert done.returncode == 2 and "--journal" in done.stderr
+    done = subprocess.run([*LEVERET, "--help"], capture_output=True, text=True)
+    assert done.returncode == 0 and "ingest" in done.stdout
+
+
+def descendants(pid: int) -> set[int]:
+    """All processes that come from one."""
+    found = [pid]
+    for parent in found:
+        for task in Path(f"/proc/{parent}/task").glob("*"):
+            found += [int(child) for child in (task / "children").read_text().split()]
+    return set(found) - {pid}
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="needs /proc to see processes")
+@pytest.mark.parametrize("how, code", [(signal.SIGINT, 130), (signal.SIGKILL, -signal.SIGKILL)])
+def test_java_ends_with_it(tmp_path: Path, how: signal.Signals, code: int) -> None:
+    """Ctrl-C, or the worst: nothing that it started is left."""
+    try:
+        find_java(os.environ, tmp_path)
+    except NoJava as error:
+        pytest.skip(str(error))
+    one = RecordedBroker(tmp_path / "journal")
+    one.declare("q")
+    one.publish("q", 1000)
+    one.tick()
+    command = [*LEVERET, "ingest", "--journal", str(tmp_path / "journal"), "--lake", str(tmp_path / "lake"), *QUICK]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            if '"begin"' in line:
+                break
+        started = descendants(process.pid)
+        names = {Path(f"/proc/{pid}/comm").read_text().strip() for pid in started}
+        assert "java" in names
+        process.send_signal(how)
+        assert process.wait() == code
+        process.stderr.read()  # it ends when the last process that has it is gone
+    assert not {pid for pid in started if is_alive(pid)}
+
+
+def is_alive(pid: int) -> bool:
+    """Whether the process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

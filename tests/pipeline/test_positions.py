@@ -1,0 +1,250 @@
+"""What there is to read and how far: one slice a segment, nothing that is not durable, nothing twice, no silence over
+damage. No Java."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+
+from recorded_broker import RecordedBroker
+
+from leveret.journal import Damaged, ForeignDirectory, JournalError
+from leveret.journal.segment import segment_name
+from leveret.pipeline.arrow_files import locate
+from leveret.pipeline.chunks import read_chunks
+from leveret.pipeline.positions import JournalGone, JournalPlan, Position
+from leveret.pipeline.predicate import Predicate
+from leveret.pipeline.schemas import EVENTS
+from leveret.pipeline.tables import TableReader
+
+
+def between(plan: JournalPlan, start: Position, end: Position) -> list[tuple[int, int]]:
+    """(LSN, message) of the rows between two positions."""
+    reader = TableReader(plan.directory, "events", EVENTS)
+    found: list[tuple[int, int]] = []
+    for part in reader.slices(plan, start, end):
+        for batch in reader.batches(plan.directory, part):
+            found += zip(batch.column("lsn").to_pylist(), batch.column("msg_id").to_pylist())
+    return found
+
+
+def filled(path: Path, messages: int = 60, **more: Any) -> RecordedBroker:
+    """Several small segments and an open one."""
+    one = RecordedBroker(path, segment_size=3000, **more)
+    one.declare("q")
+    for _ in range(messages):
+        one.publish("q")
+    return one
+
+
+def steps(plan: JournalPlan, octets: int) -> Iterator[tuple[Position, Position]]:
+    """The way of a stream that may read so much at once."""
+    at, end = plan.first(), plan.end()
+    while at != end:
+        following = plan.within(at, end, octets)
+        assert (following.segment, following.offset) > (at.segment, at.offset)
+        yield at, following
+        at = following
+
+
+def test_the_last_block_waits_until_a_later_one_proves_it(tmp_path: Path) -> None:
+    """A reader that acts on what a power cut takes back has seen something that never was."""
+    one = RecordedBroker(tmp_path)
+    one.declare("q")
+    plan = JournalPlan(str(tmp_path))
+    before = plan.end()
+    one.publish("q")
+    lsn = one.journal.next_lsn
+    assert before.lsn <= plan.end().lsn < lsn
+    one.tick()
+    assert plan.end().lsn == lsn
+    assert {id_ for _, id_ in between(plan, before, plan.end())} >= {1}
+
+
+@pytest.mark.parametrize("fsync", ["never", "interval"])
+def test_what_was_not_fsynced_is_not_offered(tmp_path: Path, fsync: str) -> None:
+    """The modes differ in how far behind they keep a reader: until the interval is over, or the segment sealed."""
+    one = RecordedBroker(tmp_path, fsync=fsync)
+    one.declare("q")
+    for _ in range(5):
+        one.publish("q")
+    plan = JournalPlan(str(tmp_path))
+    if fsync == "never":
+        one.tick()
+        assert plan.end().lsn < 10
+    one.close()
+    assert plan.end().lsn == one.journal.next_lsn + 1  # with the footer
+    assert [id_ for _, id_ in between(plan, plan.first(), plan.end())].count(5) == 2
+
+
+@pytest.mark.parametrize("octets", [1, 700, 5000, 1 << 40])
+def test_pieces_of_any_size_are_the_whole(tmp_path: Path, octets: int) -> None:
+    """Admission control: however little is allowed at once, all rows come, each once, in order."""
+    one = filled(tmp_path)
+    one.tick()
+    plan = JournalPlan(str(tmp_path))
+    whole = between(plan, plan.first(), plan.end())
+    assert len({lsn for lsn, _ in whole}) == len(whole) > 120
+    fresh = JournalPlan(str(tmp_path))  # as after a restart: no footer is known
+    pieces = [pair for start, end in steps(plan, octets) for pair in between(fresh, start, end)]
+    assert pieces == whole
+    assert len(list(steps(plan, octets))) >= (5 if octets <= 700 else 1)
+
+
+def test_positions_survive_a_kill_and_what_follows(tmp_path: Path) -> None:
+    """The broker dies in the middle of a write; the next one cuts, seals, goes on in a new segment."""
+    one = filled(tmp_path)
+    one.tick()
+    plan = JournalPlan(str(tmp_path))
+    before = plan.end()
+    first = between(plan, plan.first(), before)
+    one.publish("q", 3)
+    one.kill()
+    (last,) = [max(path for path in tmp_path.glob("*.log"))]
+    with open(last, "r+b") as file:
+        file.truncate(last.stat().st_size - 40)
+    again = RecordedBroker(tmp_path, segment_size=3000)
+    again.publish("q", 2)
+    again.tick()
+    fresh = JournalPlan(str(tmp_path))
+    rest = between(fresh, before, fresh.end())
+    assert min(lsn for lsn, _ in rest) > max(lsn for lsn, _ in first)
+    assert first + rest == between(fresh, fresh.first(), fresh.end())
+    assert before.segment < fresh.end().segment
+
+
+def test_an_empty_journal_has_nothing_and_then_something(tmp_path: Path) -> None:
+    """A query may be there before the broker has written."""
+    one = RecordedBroker(tmp_path)
+    for path in tmp_path.glob("*.log"):
+        path.unlink()
+    plan = JournalPlan(str(tmp_path))
+    start = plan.first()
+    assert start == plan.end() and between(plan, start, plan.end()) == []
+    del one
+    other = tmp_path / "other"
+    with pytest.raises(ForeignDirectory, match="no journal here"):
+        JournalPlan(str(other))
+
+
+def test_the_data_directory_above_it_does(tmp_path: Path) -> None:
+    """As for `leveret journal`; relative paths and URIs, too."""
+    one = RecordedBroker(tmp_path / "data" / "journal")
+    one.tick()
+    by_path = JournalPlan(str(tmp_path / "data"))
+    by_uri = JournalPlan((tmp_path / "data").as_uri())
+    assert by_path.end() == by_uri.end() and by_uri.directory.endswith("/data/journal")
+    assert JournalPlan(os.path.relpath(tmp_path / "data")).end() == by_path.end()
+
+
+def test_damage_is_told_not_skipped(tmp_path: Path) -> None:
+    """A bad block of a sealed segment, a footer that is gone, a segment that is missing: an error each."""
+    one = filled(tmp_path)
+    one.tick()
+    plan = JournalPlan(str(tmp_path))
+    parts = plan.slices(plan.first(), plan.end())
+    assert len(parts) >= 4 and all(part.is_sealed for part in parts[:-1])
+    path = tmp_path / segment_name(parts[1].segment)
+    whole = path.read_bytes()
+
+    path.write_bytes(whole[:900] + bytes([whole[900] ^ 1]) + whole[901:])
+    with pytest.raises(Damaged, match=f"{path.name}.*are lost"):
+        between(plan, plan.first(), plan.end())
+    path.write_bytes(whole[:-100])
+    with pytest.raises(Damaged, match="no footer at its end"):
+        between(JournalPlan(str(tmp_path)), plan.first(), plan.end())
+    path.unlink()
+    with pytest.raises(Damaged, match="before it are missing"):
+        between(JournalPlan(str(tmp_path)), plan.first(), plan.end())
+    with pytest.raises(JournalGone, match="no longer there"):
+        list(read_chunks(locate(str(tmp_path))[0], str(tmp_path), parts[1]))
+    path.write_bytes(whole)
+    assert between(plan, plan.first(), plan.end())
+
+
+def test_damage_in_the_open_segment_below_what_was_durable(tmp_path: Path) -> None:
+    """A later block says that the bad one was fsynced: no torn write."""
+    one = RecordedBroker(tmp_path)
+    one.declare("q")
+    for _ in range(5):
+        one.publish("q")
+    one.tick()
+    (path,) = tmp_path.glob("*.log")
+    data = bytearray(path.read_bytes())
+    data[700] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Damaged, match="a bad block"):
+        JournalPlan(str(tmp_path)).end()
+
+
+def test_what_retention_took_is_an_error(tmp_path: Path) -> None:
+    """And registering keeps it: the broker's own reclaiming looks."""
+    one = filled(tmp_path)
+    one.tick()
+    plan = JournalPlan(str(tmp_path))
+    start = plan.first()
+    plan.files.register(plan.directory, "audit", 0)
+    one.get("q", 60)
+    for _ in range(3):
+        one.publish("q", 20)
+        one.get("q", 20)
+    one.checkpoint()
+    assert one.journal.reclaim() == [] and plan.readers() == {"audit": 0}
+    middle = plan.end()
+    plan.files.register(plan.directory, "audit", middle.lsn)
+    assert one.journal.reclaim()
+    one.journal.wait(one.journal.next_lsn)
+    while one.journal.writer.run_once():
+        pass
+    assert JournalPlan(str(tmp_path)).first().segment > start.segment
+    with pytest.raises(JournalGone, match="a reader that is registered keeps them"):
+        plan.slices(start, middle)
+    assert plan.slices(middle, plan.end()) is not None
+    with pytest.raises(ValueError, match="no name for a reader"):
+        plan.files.register(plan.directory, "../x", 0)
+
+
+def test_another_journal_is_not_taken_for_this_one(tmp_path: Path) -> None:
+    """A directory that was emptied and filled anew: positions of the old one mean nothing there."""
+    one, two = RecordedBroker(tmp_path / "one"), RecordedBroker(tmp_path / "two")
+    one.tick()
+    two.tick()
+    plan, other = JournalPlan(str(tmp_path / "one")), JournalPlan(str(tmp_path / "two"))
+    with pytest.raises(JournalError, match="this is journal"):
+        other.slices(plan.first(), other.end())
+    with pytest.raises(JournalError, match="is no position"):
+        Position.of({"segment": "x"})
+    assert Position.of(plan.end().as_dict()) == plan.end()
+
+
+def test_segments_that_cannot_hold_a_row_are_not_read(tmp_path: Path) -> None:
+    """By the footer: kinds, LSNs, times."""
+    one = filled(tmp_path, 40)
+    one.clock.advance_ns(3600 * 10**9)
+    one.get("q", 40)
+    one.close()
+    plan = JournalPlan(str(tmp_path))
+    every = plan.slices(plan.first(), plan.end())
+
+    def chosen(*filters: tuple[str, str, Any]) -> int:
+        reader = TableReader(str(tmp_path), "events", EVENTS, Predicate())
+        for operator, column, value in filters:
+            assert reader.predicate.take(operator, column, value)
+        found = reader.slices(plan, plan.first(), plan.end())
+        rows = [row for part in found for batch in reader.batches(plan.directory, part) for row in batch.to_pylist()]
+        whole = [row for part in every for batch in reader.batches(plan.directory, part) for row in batch.to_pylist()]
+        assert rows == whole
+        return len(found)
+
+    assert chosen() == len(every) > 4
+    assert chosen(("=", "kind", "acked")) < len(every)
+    assert chosen(("=", "kind", "purged")) == 0
+    assert chosen(("<", "lsn", every[2].start_lsn)) == 2
+    last = TableReader(str(tmp_path)).all_batches()
+    late = max(batch.column("ts").to_pylist()[-1] for batch in last)
+    assert 0 < chosen((">=", "ts", late)) < len(every)
+    assert 0 < chosen(("<", "ts", late)) <= len(every)

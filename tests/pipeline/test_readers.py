@@ -1,0 +1,131 @@
+"""The readers that Spark gets, without Spark's Java: filters, offsets, admission control, registration."""
+
+import pickle
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
+
+from pyspark.sql.datasource import (
+    CaseInsensitiveDict,
+    EqualTo,
+    GreaterThan,
+    In,
+    IsNotNull,
+    IsNull,
+    LessThanOrEqual,
+    Not,
+    StringStartsWith,
+)
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
+from recorded_broker import RecordedBroker
+
+from leveret.journal.directory import reader_offsets
+from leveret.pipeline.source import JournalSource, PushingReader, StreamReader
+
+
+def options(path: Path, **more: str) -> Any:
+    """As Spark hands them over."""
+    return CaseInsensitiveDict({"path": str(path), **more})
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> RecordedBroker:
+    """Several segments."""
+    one = RecordedBroker(tmp_path, segment_size=3000)
+    one.declare("q")
+    for _ in range(40):
+        one.publish("q")
+    one.tick()
+    return one
+
+
+def rows(reader: Any, partitions: list[Any]) -> int:
+    """What tasks would read; each gets its own copies of everything."""
+    return sum(
+        batch.num_rows
+        for partition in partitions
+        for batch in pickle.loads(pickle.dumps(reader)).read(pickle.loads(pickle.dumps(partition)))
+    )
+
+
+def test_filters_taken_and_left(broker: RecordedBroker, tmp_path: Path) -> None:
+    """What is answered exactly is taken; the rest is given back, the same objects."""
+    reader = PushingReader(options(tmp_path))
+    when = datetime(2023, 11, 14, tzinfo=UTC)
+    taken = [
+        EqualTo(("kind",), "published"),
+        In(("queue",), ("q", "")),
+        Not(EqualTo(("kind",), "acked")),
+        GreaterThan(("ts",), when),
+        LessThanOrEqual(("msg_id",), 30),
+        IsNotNull(("queue",)),
+    ]
+    left = [
+        IsNotNull(("consumer",)),
+        IsNull(("reason",)),
+        StringStartsWith(("queue",), "q"),
+        GreaterThan(("queue",), "a"),
+        EqualTo(("size_bytes",), 1),
+        EqualTo(("lsn",), None),
+        Not(StringStartsWith(("queue",), "x")),
+        EqualTo(("no", "column"), 1),
+    ]
+    assert list(reader.pushFilters([*taken, *left])) == left
+    assert rows(reader, reader.partitions()) == 30
+    other = PushingReader(options(tmp_path, table="snapshots"))
+    assert list(other.pushFilters([EqualTo(("queue",), "q")])) != []
+
+
+def test_schemas(tmp_path: Path) -> None:
+    """As Spark asks for them."""
+    assert (
+        JournalSource(options(tmp_path, columns="lsn,queue")).schema() == "lsn bigint NOT NULL, queue string NOT NULL"
+    )
+    assert "attempt smallint NOT NULL" in JournalSource(options(tmp_path)).schema()
+
+
+def test_a_stream_goes_step_by_step(broker: RecordedBroker, tmp_path: Path) -> None:
+    """Offsets that a checkpoint can hold; limits; nothing new is the same offset; retention waits for the commit."""
+    reader = StreamReader(options(tmp_path, reader="r", maxBytesPerTrigger="4000"))
+    start = reader.initialOffset()
+    assert reader_offsets(str(tmp_path)) == {"r": 0}
+    assert reader.getDefaultReadLimit() == ReadMaxBytes(4000)
+    at, total, steps = start, 0, 0
+    while (following := reader.latestOffset(at, reader.getDefaultReadLimit())) != at:
+        again = StreamReader(options(tmp_path, reader="r", maxBytesPerTrigger="4000"))  # as after a kill
+        found = rows(again, again.partitions(at, following))
+        assert found == rows(reader, reader.partitions(at, following))
+        total, at, steps = total + found, following, steps + 1
+    everything = reader.latestOffset(start, ReadAllAvailable())
+    assert everything == at == reader.reportLatestOffset() and steps > 2
+    assert total == rows(reader, reader.partitions(start, everything))
+    reader.commit(at)
+    assert reader_offsets(str(tmp_path)) == {"r": at["lsn"]}
+    assert rows(reader, reader.partitions(at, at)) == 0 and len(reader.partitions(at, at)) == 1
+
+
+def test_available_now_ends_where_it_began(broker: RecordedBroker, tmp_path: Path) -> None:
+    """What comes later is for the next run."""
+    reader = StreamReader(options(tmp_path))
+    start = reader.initialOffset()
+    reader.prepareForTriggerAvailableNow()
+    end = reader.latestOffset(start, ReadAllAvailable())
+    broker.publish("q", 5)
+    broker.tick()
+    assert reader.latestOffset(start, ReadAllAvailable()) == end == reader.latestOffset(end, ReadAllAvailable())
+    assert reader_offsets(str(tmp_path)) == {}, "it has no name, and keeps nothing"
+    later = StreamReader(options(tmp_path))
+    assert later.latestOffset(end, ReadAllAvailable()) != end
+
+
+def test_bad_options(tmp_path: Path) -> None:
+    """Said when the query is made."""
+    with pytest.raises(ValueError, match="above 0"):
+        StreamReader(options(tmp_path, maxBytesPerTrigger="0"))
+    with pytest.raises(ValueError, match="is no JSON"):
+        StreamReader(options(tmp_path, until="{"))

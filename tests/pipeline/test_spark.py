@@ -1,0 +1,188 @@
+"""The data source and ingest in a real Spark: what comes out is what the decoder says, each row exactly once."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
+
+import io
+import json
+
+from recorded_broker import RecordedBroker
+
+from leveret.journal.directory import reader_offsets
+from leveret.pipeline.ingest import IngestOptions, ingest
+from leveret.pipeline.lake import LakeBusy, locked, read_table, reader_name, sweep
+from leveret.pipeline.positions import JournalPlan
+from leveret.pipeline.progress import Progress
+from leveret.pipeline.schemas import BY_DATE, TABLES, ddl
+from leveret.pipeline.tables import TableReader
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+
+def filled(path: Path, messages: int = 40) -> RecordedBroker:
+    """Several small segments, an open one."""
+    one = RecordedBroker(path, segment_size=3000)
+    one.declare("q")
+    one.declare("other")
+    for number in range(messages):
+        one.publish("q" if number % 3 else "other", persistent=number % 2 == 0)
+    one.get("q", messages // 4)
+    one.tick()
+    return one
+
+
+def expected(path: Path, table: str = "events") -> "Counter[str]":
+    """The rows without Spark."""
+    reader = TableReader(str(path), table, TABLES[table])
+    return Counter(_text(row) for batch in reader.all_batches() for row in batch.to_pylist())
+
+
+def collected(frame: Any) -> "Counter[str]":
+    """The rows of a DataFrame."""
+    table = frame.drop("date").toArrow() if "date" in frame.columns else frame.toArrow()
+    return Counter(_text(row) for row in table.to_pylist())
+
+
+def _text(row: dict[str, Any]) -> str:
+    return json.dumps(row, default=lambda value: value.isoformat() if hasattr(value, "isoformat") else str(value))
+
+
+def test_batches(spark: Any, tmp_path: Path) -> None:
+    """All rows of every table; filters pushed down or not; chosen columns; an empty result."""
+    one = filled(tmp_path)
+    one.checkpoint()
+    one.tick()
+    read = spark.read.format("leveret_journal")
+    for table in TABLES:
+        frame = read.option("table", table).load(str(tmp_path))
+        assert frame.columns == [column.name for column in TABLES[table]]
+        assert collected(frame) == expected(tmp_path, table), table
+    events = spark.read.format("leveret_journal").load(str(tmp_path))
+    pushing = spark.read.format("leveret_journal").option("pushdown", "true")
+    lsn = one.journal.next_lsn // 2
+    conditions = (
+        f"kind = 'acked' AND lsn > {lsn}",
+        "kind IN ('acked', 'published') AND queue <> 'q'",
+        f"ts >= timestamp'2023-11-14 22:13:20' AND msg_id BETWEEN 3 AND 9 AND lsn <= {lsn}",
+        "NOT kind IN ('enqueued', 'published') AND consumer IS NULL AND queue = 'q'",
+        "kind = 'no such kind'",
+    )
+    every = events.count()
+    for condition in conditions:
+        pushed = pushing.load(str(tmp_path)).where(condition)
+        assert collected(events.where(condition)) == collected(pushed), condition
+    assert events.where(conditions[0]).count() > 0
+    assert events.count() == every, "queries of one DataFrame know nothing of each other"
+    plan = pushing.load(str(tmp_path)).where("kind = 'acked'")._jdf.queryExecution().executedPlan().toString()
+    assert "Filter" not in plan.replace("RuntimeFilters", ""), plan
+    few = spark.read.format("leveret_journal").option("columns", "msg_id,kind").load(str(tmp_path))
+    assert few.columns == ["kind", "msg_id"] and few.count() == every
+
+
+def test_without_push_down(spark: Any, tmp_path: Path) -> None:
+    """A session that has not enabled it works with the plain reader, as with any other source."""
+    filled(tmp_path, 6)
+    with pytest.raises(Exception, match="filterPushdown"):
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+        spark.read.format("leveret_journal").option("pushdown", "true").load(str(tmp_path)).where("lsn = 1").count()
+    spark.conf.set("spark.sql.python.filterPushdown.enabled", "false")
+    try:
+        frame = spark.read.format("leveret_journal").load(str(tmp_path))
+        assert frame.where("kind = 'published'").count() == 6
+    finally:
+        spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def test_damage_fails_the_query(spark: Any, tmp_path: Path) -> None:
+    """With segment and offset."""
+    filled(tmp_path)
+    path = sorted(tmp_path.glob("*.log"))[1]
+    data = bytearray(path.read_bytes())
+    data[900] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(Exception, match=f"segment {path.name}, offset .*: a bad block"):
+        spark.read.format("leveret_journal").load(str(tmp_path)).collect()
+
+
+def test_a_stream_comes_to_the_same(spark: Any, tmp_path: Path) -> None:
+    """Batch by batch while the broker writes, stopped and begun again, a little at a time: each row once."""
+    journal, sink = tmp_path / "journal", tmp_path / "sink"
+    one = filled(journal, 10)
+
+    def run(octets: int) -> int:
+        stream = spark.readStream.format("leveret_journal").option("reader", "test")
+        stream = stream.option("maxBytesPerTrigger", str(octets)).load(str(journal))
+        query = stream.writeStream.format("parquet").option("path", str(sink))
+        query = query.option("checkpointLocation", str(tmp_path / "checkpoint")).trigger(availableNow=True).start()
+        query.awaitTermination()
+        return len([batch for batch in query.recentProgress if batch["numInputRows"]])
+
+    assert run(1 << 30) == 1
+    first = reader_offsets(str(journal))["test"]
+    for _ in range(30):
+        one.publish("q")
+    one.tick()
+    assert run(4000) > 1
+    assert reader_offsets(str(journal))["test"] > first
+    assert run(4000) == 0
+    one.close()
+    run(1 << 30)
+    assert collected(spark.read.parquet(str(sink))) == expected(journal)
+
+
+def test_ingest(spark: Any, tmp_path: Path) -> None:
+    """The lake has what the journal has; again: nothing; more: what is new; schemas are those of the contract."""
+    journal, lake = tmp_path / "journal", str(tmp_path / "lake")
+    one = filled(journal)
+    one.checkpoint()
+    one.tick()
+    said = io.StringIO()
+
+    def run() -> dict[str, Any]:
+        options = IngestOptions(str(journal), lake, payloads=True)
+        return ingest(spark, options, Progress("ingest", said))
+
+    for table in TABLES:
+        assert read_table(spark, lake, table).count() == 0, "before there is a lake"
+    first = run()
+    for table in TABLES:
+        frame = read_table(spark, lake, table)
+        assert collected(frame) == expected(journal, table), table
+        assert first["rows"][table] == frame.count()
+        wanted = ddl(TABLES[table]).replace(" NOT NULL", "").split(", ")
+        assert [f"{field.name} {field.dataType.simpleString()}" for field in frame.schema] == wanted + (
+            ["date date"] if table in BY_DATE else []
+        )
+    assert set(run()["rows"].values()) == {0}
+    one.publish("q", 5)
+    one.close()
+    assert run()["rows"]["events"] == 10
+    for table in TABLES:
+        assert collected(read_table(spark, lake, table)) == expected(journal, table), table
+    assert {row.date.isoformat() for row in read_table(spark, lake, "events").select("date").collect()} == {
+        "2023-11-14"
+    }
+    kept = reader_offsets(str(journal))
+    assert {kept[reader_name(lake, table)] for table in TABLES} == {JournalPlan(str(journal)).end().lsn}
+    lines = [json.loads(line) for line in said.getvalue().splitlines()]
+    assert {line["step"] for line in lines} == {"begin", "batch"} and all(line["job"] == "ingest" for line in lines)
+
+
+def test_what_was_not_committed_is_swept(spark: Any, tmp_path: Path) -> None:
+    """Files of an ingest that was killed count for nothing and go, so that other programs do not read them either."""
+    journal, lake = tmp_path / "journal", str(tmp_path / "lake")
+    filled(journal, 6)
+    ingest(spark, IngestOptions(str(journal), lake), Progress("ingest", io.StringIO()))
+    (part, *_) = Path(lake, "events").rglob("part-*.parquet")
+    stray = part.with_name("part-00000-stray.parquet")
+    stray.write_bytes(part.read_bytes())
+    assert collected(read_table(spark, lake, "events")) == expected(journal)
+    assert sweep(lake, "events") == 1 and not stray.exists() and part.exists()
+    with locked(lake), pytest.raises(LakeBusy, match="another ingest is at work"), locked(lake):
+        raise AssertionError
