@@ -1,8 +1,8 @@
 """Conservation: was anything lost or duplicated, or is anything out of order?
 
-For every (message, queue) one `enqueued`, at most one terminal event, in this order; messages enter a queue in the order
-of their ids; and what is open must be what the broker itself found in its durable queues at each checkpoint. A message
-that came or went while a checkpoint was being written may or may not be in it. Source: rulings, "Events"; 22.
+For every (message, queue) one `enqueued`, at most one terminal event, in this order; messages enter a queue in the
+order of their ids; and what is open must be what the broker itself found in its durable queues at each checkpoint. A
+message that came or went while a checkpoint was being written may or may not be in it. Source: rulings, "Events"; 22.
 """
 
 from typing import Any
@@ -142,7 +142,8 @@ def _of_snapshots(frames: Frames, lives: Any) -> list[Any]:
             f"'{LOST}' AS fault",
             *key,
             "lsn",
-            "concat('open by its events, but not in the queue at the checkpoint of LSN ', lsn, ' to ', end_lsn) AS detail",
+            "concat('open by its events, but not in the queue at the checkpoint of LSN ', lsn, ' to ', end_lsn)"
+            " AS detail",
         )
     )
     strange = (

@@ -20,7 +20,8 @@ def depth(lives: Any, window_s: int = 60) -> Any:
         "vhost",
         "queue",
         "inline(array("
-        "named_struct('second', unix_seconds(enqueued_ts), 'came', 1L, 'went', 0L, 'octets', CAST(size_bytes AS bigint)),"
+        "named_struct('second', unix_seconds(enqueued_ts), 'came', 1L, 'went', 0L,"
+        " 'octets', CAST(size_bytes AS bigint)),"
         "named_struct('second', IF(enqueued_ts IS NULL, NULL, unix_seconds(finished_ts)), 'came', 0L, 'went', 1L,"
         " 'octets', -CAST(size_bytes AS bigint))))",
     ).where("second IS NOT NULL")

@@ -9,7 +9,7 @@ from ..lake import read_table
 MS_BETWEEN = "(unix_micros({end}) - unix_micros({begin})) / 1000.0"
 
 
-class NotRecorded(Exception):
+class NotRecorded(ValueError):
     """What a job needs is not in this journal; never to be told as zero."""
 
 
@@ -46,8 +46,8 @@ class Frames:
         scopes = self.scopes()
         if "all" not in scopes:
             raise NotRecorded(
-                f"{job}: not recorded; deliveries are in the journal only with [journal] scope = \"all\", "
-                "and this one was written with scope = \"durable\""
+                f'{job}: not recorded; deliveries are in the journal only with [journal] scope = "all", '
+                'and this one was written with scope = "durable"'
             )
         if scopes == {"all"}:
             return self

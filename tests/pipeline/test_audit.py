@@ -62,7 +62,11 @@ def test_messages_of_before_the_lake(spark: Any) -> None:
 def test_fates(spark: Any) -> None:
     """Transient messages end with the broker; all others are open until a terminal event."""
     frames = told(
-        spark, *GOOD, "16 0 published 10 flags=0", "17 0 enqueued 10 q flags=0", "18 1 settings_changed 0 vhost= reason={}"
+        spark,
+        *GOOD,
+        "16 0 published 10 flags=0",
+        "17 0 enqueued 10 q flags=0",
+        "18 1 settings_changed 0 vhost= reason={}",
     )
     found = {(row.msg_id, row.queue): row.fate for row in fates(frames, lives(frames.events)).collect()}
     expected = {(1, "q"): "acked", (2, "q"): "open", (3, "q"): "open", (3, "r"): "open"}

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.spark
 TWO = (
     "1 0 enqueued 1 q", "2 10 enqueued 2 q", "3 100 delivered 1 q attempt=1 consumer=a conn_id=7",
     "4 150 acked 1 q consumer=a conn_id=7", "5 210 delivered 2 q attempt=1 consumer=b conn_id=8",
-    "6 220 requeued 2 q attempt=1 arg_ms=500 reason=nacked", "7 720 delivered 2 q attempt=2 consumer=b conn_id=8 flags=33",
+    "6 220 requeued 2 q attempt=1 arg_ms=500 reason=nacked",
+    "7 720 delivered 2 q attempt=2 consumer=b conn_id=8 flags=33",
     "8 1010 acked 2 q consumer=b conn_id=8",
 )  # fmt: skip
 
@@ -35,7 +36,9 @@ def test_latency(spark: Any) -> None:
 
 def test_depth(spark: Any) -> None:
     """Running sums, in windows; the octets go with the messages."""
-    rows = sorted(depth(lives(told(spark, *TWO, "9 2000 enqueued 3 q").events), 1).collect(), key=lambda r: r.window_start)
+    rows = sorted(
+        depth(lives(told(spark, *TWO, "9 2000 enqueued 3 q").events), 1).collect(), key=lambda r: r.window_start
+    )
     assert [(row.depth_end, row.depth_max, row.in_per_s, row.out_per_s, row.bytes_end) for row in rows] == [
         (1, 1, 2.0, 1.0, 10),
         (0, 0, 0.0, 1.0, 0),
@@ -45,11 +48,18 @@ def test_depth(spark: Any) -> None:
 
 def test_redelivery(spark: Any) -> None:
     """Attempts, pauses, who had it last; dead of its attempts is poison."""
-    frames = told(spark, *TWO, "9 1 enqueued 3 q", "10 2 killed 3 q reason=delivery_limit", "11 3 killed 4 q reason=maxlen")
+    frames = told(
+        spark, *TWO, "9 1 enqueued 3 q", "10 2 killed 3 q reason=delivery_limit", "11 3 killed 4 q reason=maxlen"
+    )
     found = {row.msg_id: row for row in redelivery(frames).collect()}
     assert set(found) == {2, 3, 4}
     assert (found[2].attempts, found[2].requeues, found[2].backoff_ms) == (2, 1, [500])
-    assert (found[2].last_consumer, found[2].last_reason, found[2].dead, found[2].poison) == ("b", "nacked", False, False)
+    assert (found[2].last_consumer, found[2].last_reason, found[2].dead, found[2].poison) == (
+        "b",
+        "nacked",
+        False,
+        False,
+    )
     assert [(found[id_].dead, found[id_].poison) for id_ in (3, 4)] == [(True, True), (True, False)]
     assert {row.msg_id for row in redelivery(frames, poison_attempts=2).where("poison").collect()} == {2, 3}
 

@@ -7,13 +7,13 @@ A line: LSN, milliseconds, kind, message, queue; then columns by name. Durable u
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from leveret.pipeline.jobs.frames import Frames
 from leveret.pipeline.schemas import TABLES, ddl
 
-BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def at(ms: float) -> datetime:
