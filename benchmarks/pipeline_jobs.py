@@ -1,4 +1,4 @@
-"""What the jobs cost on a lake that `pipeline.py ingest` filled: audit, latency, depth, redelivery, loss in one session.
+"""What the jobs cost on a lake that `pipeline.py ingest` filled: audit, latency, depth, redelivery, loss, one session.
 
     python benchmarks/pipeline_jobs.py LAKE [LAKE ...]         # such as of 1, 3 and 10 million events
 

@@ -51,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("message", metavar="MESSAGE", help="an id, a correlation or message id, or HEADER=VALUE")
         if name == "redelivery":
             one.add_argument("--poison-attempts", type=int, default=5, metavar="N", help="attempts of a poison message")
+        if name == "whatif":
+            one.add_argument("--settings", required=True, metavar="FILE", help="TOML, as of serve --config")
         if name == "replay":
             _add_replay_options(one)
         add_spark_options(one)
@@ -68,6 +70,7 @@ JOBS = {
     "fairness": "which consumer got how much",
     "trace": "one message's whole story",
     "deadletters": "why messages died, and where they went",
+    "whatif": "what another configuration would have done with the same arrivals",
     "replay": "publish chosen messages again; says what it would do unless --go",
     "report": "one HTML page with plots",
 }

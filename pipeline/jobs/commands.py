@@ -4,6 +4,7 @@ import argparse
 import json
 import secrets
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from ..lake import absolute
@@ -16,6 +17,7 @@ from .redelivery import redelivery
 from .replay import ReplayOptions, chosen, log_of, send
 from .story import deadletters, trace
 from .timing import fairness, latency
+from .whatif import whatif
 
 EXIT_OK, EXIT_FAULT = 0, 2
 Told = tuple[dict[str, Any], int]
@@ -118,6 +120,7 @@ JOBS: dict[str, Callable[..., Told]] = {
     "fairness": _table(lambda frames, o: fairness(frames)),
     "trace": _table(lambda frames, o: trace(frames, o.message)),
     "deadletters": _table(lambda frames, o: deadletters(frames)),
+    "whatif": _table(lambda frames, o: whatif(frames, Path(o.settings).read_text(encoding="utf-8"))),
     "replay": _replay,
     "report": _report,
 }

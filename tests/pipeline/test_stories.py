@@ -16,6 +16,7 @@ from leveret.pipeline.jobs.frames import Frames, NotRecorded
 from leveret.pipeline.jobs.replay import ReplayOptions, chosen, log_of, marked, send
 from leveret.pipeline.jobs.report import lines, write_report
 from leveret.pipeline.jobs.story import deadletters, trace
+from leveret.pipeline.jobs.whatif import whatif
 from leveret.pipeline.progress import Progress
 
 pytestmark = pytest.mark.spark
@@ -127,3 +128,12 @@ def test_report(spark: Any, tmp_path: Path) -> None:
     write_report(told(spark, *STORY, scope="durable"), str(path), 60, Progress("report"))
     assert path.read_text().count("not recorded") == 2
     assert "Nothing" in lines({})
+
+
+def test_what_if(spark: Any) -> None:
+    """Four came while nobody consumed; a ring of two would have kept the last two, of which one is taken."""
+    came = [f"{n} {n} enqueued {n} q" for n in range(1, 5)]
+    frames = told(spark, *came, "9 100 delivered 1 q attempt=1", "10 150 acked 1 q")
+    ring = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 2\n'
+    found = {row.what: (row.was, row.would_be) for row in whatif(frames, ring).collect()}
+    assert (found["acknowledged"], found["replaced"], found["open"]) == ((1, 1), (0, 2), (3, 1))
