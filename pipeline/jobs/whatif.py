@@ -19,6 +19,7 @@ def whatif(frames: Frames, settings: str) -> Any:
     simulate("q", (), (), settings)  # what is wrong with them is said before any work
     events = frames.with_deliveries("whatif").events
     service = MS_BETWEEN.format(begin="last_delivered_ts", end="finished_ts")
+    key = ["msg_id", "vhost", "queue"]
     expiry = (
         events.where("kind = 'enqueued'").groupBy("msg_id", "vhost", "queue").agg({"arg_ms": "max", "priority": "max"})
     )
