@@ -41,7 +41,63 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--max-bytes", type=int, default=None, metavar="N", help="octets of journal a micro-batch")
     add_spark_options(one)
     one.set_defaults(run=_ingest)
+    for name, text in JOBS.items():
+        one = jobs.add_parser(name, help=text)
+        one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
+        one.add_argument("--out", metavar="PATH", help="write all of it there (Parquet; of a report the HTML file)")
+        one.add_argument("--rows", type=int, default=20, metavar="N", help="rows to print (20)")
+        one.add_argument("--window", type=_positive, default=60, metavar="SECONDS", help="of tables by time (60)")
+        if name == "trace":
+            one.add_argument("message", metavar="MESSAGE", help="an id, a correlation or message id, or HEADER=VALUE")
+        if name == "redelivery":
+            one.add_argument("--poison-attempts", type=int, default=5, metavar="N", help="attempts of a poison message")
+        if name == "whatif":
+            one.add_argument("--settings", required=True, metavar="FILE", help="TOML, as of serve --config")
+        if name == "replay":
+            _add_replay_options(one)
+        add_spark_options(one)
+        one.set_defaults(run=_job)
     return found
+
+
+#: Jobs on a lake, and what they answer.
+JOBS = {
+    "audit": "was anything lost, duplicated, reordered? exit code 2 if so",
+    "latency": "how long messages waited and were worked on",
+    "depth": "how much was waiting, over time",
+    "redelivery": "which messages keep failing",
+    "loss": "what rings, expiry and limits threw away",
+    "fairness": "which consumer got how much",
+    "trace": "one message's whole story",
+    "deadletters": "why messages died, and where they went",
+    "whatif": "what another configuration would have done with the same arrivals",
+    "replay": "publish chosen messages again; says what it would do unless --go",
+    "report": "one HTML page with plots",
+}
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be 1 or more")
+    return number
+
+
+def _add_replay_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--where", required=True, metavar="SQL", help="which: over the columns of events and payloads")
+    one.add_argument("--go", action="store_true", help="do it; else only say what would be sent")
+    one.add_argument("--url", metavar="URL", help="the broker: amqp://USER:PASSWORD@HOST:PORT/VHOST")
+    one.add_argument("--rate", type=float, default=100.0, metavar="N", help="messages a second (100)")
+    one.add_argument("--id", metavar="ID", help="of a replay to go on with: what it has sent is not sent again")
+    one.add_argument("--replays-max", type=int, default=3, metavar="N", help="leave out what was replayed so often (3)")
+
+
+def _job(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], int]:
+    from .jobs.commands import run
+
+    if options.job == "replay" and options.go and not options.url:
+        raise ValueError("--go needs --url")
+    return run(spark, options)
 
 
 def add_spark_options(one: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from .amqp_sink import AmqpSink
 from .java import find_java
 from .source import JournalSource
 
@@ -45,7 +46,7 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
 GOOD_JAVA = "-XX:+UseParallelGC"
 LOOPBACK = "127.0.0.1"
 #: What executors need of this package: no frontend, no front door.
-SENT = ("", "engine", "journal", "pipeline", "settings")
+SENT = ("", "engine", "journal", "pipeline", "pipeline/jobs", "settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +118,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(JournalSource)
+    session.dataSource.register(AmqpSink)
     return session
 
 

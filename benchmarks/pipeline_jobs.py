@@ -1,0 +1,78 @@
+"""What the jobs cost on a lake that `pipeline.py ingest` filled: audit, latency, depth, redelivery, loss, one session.
+
+    python benchmarks/pipeline_jobs.py LAKE [LAKE ...]         # such as of 1, 3 and 10 million events
+
+A line of JSON a lake: seconds of each job, their sum, and the seconds of processor of this program and its Java.
+The clock begins when Spark has answered its first query, which costs some 10 s once whatever the lake's size.
+"""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from leveret.pipeline.jobs.audit import audit
+from leveret.pipeline.jobs.backlog import depth, loss
+from leveret.pipeline.jobs.commands import kept
+from leveret.pipeline.jobs.frames import Frames
+from leveret.pipeline.jobs.lives import lives
+from leveret.pipeline.jobs.redelivery import redelivery
+from leveret.pipeline.jobs.timing import latency
+from leveret.pipeline.session import SessionOptions, open_session
+
+
+def processor_seconds() -> float:
+    """Of this process, its Java, and what they started."""
+    ticks, group = 0, os.getpgrp()
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = path.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue  # it ended
+        if int(fields[2]) == group:
+            ticks += sum(map(int, fields[11:15]))
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def measure(spark: Any, lake: str) -> dict[str, Any]:
+    """Each job to its last row, which is thrown away."""
+    frames = Frames.of_lake(spark, lake)
+    folded = kept(lives(frames.events))
+    jobs: dict[str, Callable[[], Any]] = {
+        "audit": lambda: audit(frames, folded),
+        "latency": lambda: latency(folded),
+        "depth": lambda: depth(folded),
+        "redelivery": lambda: redelivery(frames),
+        "loss": lambda: loss(folded),
+    }
+    told: dict[str, Any] = {"lake": Path(lake).name, "events": frames.events.count()}
+    began, processor = time.monotonic(), processor_seconds()
+    for name, job in jobs.items():
+        start = time.monotonic()
+        job().write.format("noop").mode("overwrite").save()
+        told[name] = round(time.monotonic() - start, 1)
+    told["seconds"] = round(time.monotonic() - began, 1)
+    told["processor_seconds"] = round(processor_seconds() - processor, 1)
+    folded.unpersist(True)
+    return told
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("lakes", nargs="+")
+    parser.add_argument("--cores", type=int, default=2)
+    options = parser.parse_args()
+    spark = open_session(SessionOptions(f"local[{options.cores}]", "jobs", "4g"))
+    try:
+        for lake in options.lakes:
+            print(json.dumps(measure(spark, lake)), flush=True)
+    finally:
+        spark.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""The jobs on the command line: arguments in, (what to print, exit code) out."""
+
+import argparse
+import json
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..lake import absolute
+from ..progress import Progress
+from .audit import audit, fates
+from .backlog import depth, loss
+from .frames import Frames
+from .lives import lives
+from .redelivery import redelivery
+from .replay import ReplayOptions, chosen, log_of, send
+from .story import deadletters, trace
+from .timing import fairness, latency
+from .whatif import whatif
+
+EXIT_OK, EXIT_FAULT = 0, 2
+Told = tuple[dict[str, Any], int]
+
+
+def run(spark: Any, options: argparse.Namespace) -> Told:
+    """Raises: ValueError (NotRecorded is one), and what Spark raises."""
+    frames = Frames.of_lake(spark, options.lake)
+    progress = Progress(options.job)
+    progress.say("begin", lake=options.lake)
+    return JOBS[options.job](spark, frames, options, progress)
+
+
+def kept(frame: Any) -> Any:
+    """Computed once, whatever its size: what has no room in memory is on disk."""
+    from pyspark import StorageLevel
+
+    return frame.persist(StorageLevel.MEMORY_AND_DISK)
+
+
+def _audit(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
+    folded = kept(lives(frames.events))
+    found = kept(audit(frames, folded))
+    by_fault = {row["fault"]: row["count"] for row in found.groupBy("fault").count().collect()}
+    progress.say("faults", **by_fault)
+    by_fate = {row["fate"]: row["count"] for row in fates(frames, folded).groupBy("fate").count().collect()}
+    if options.out:
+        _write(found, options.out, "faults")
+        _write(fates(frames, folded), options.out, "message_fate")
+    told = {
+        "job": "audit",
+        "fates": by_fate,
+        "faults": by_fault,
+        "found": _rows(found.orderBy("msg_id", "queue", "lsn"), options.rows),
+        "checkpoints": frames.checkpoints.count(),
+        "seconds": progress.seconds,
+    }
+    return told, EXIT_FAULT if by_fault else EXIT_OK
+
+
+def _table(make: Callable[[Frames, argparse.Namespace], Any]) -> Callable[..., Told]:
+    """A job that is one table."""
+
+    def run_it(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
+        found = kept(make(frames, options))
+        count = found.count()
+        if options.out:
+            _write(found, options.out, options.job)
+        told = {"job": options.job, "rows": count, "table": _rows(found, options.rows), "seconds": progress.seconds}
+        return told, EXIT_OK
+
+    return run_it
+
+
+def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
+    said = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
+    path = f"{absolute(options.lake).rstrip('/')}/replay_log"
+    rows = kept(chosen(frames, said, _log(spark, path)))
+    count = rows.count()
+    told = {"job": "replay", "replay_id": said.replay_id, "chosen": count, "sent": 0, "dry": not options.go}
+    told["table"] = _rows(rows.select("msg_id", "source_lsn", "vhost", "exchange", "routing_key"), options.rows)
+    if options.go and count:
+        send(rows, said, options.url)
+        log_of(rows, said, 1).write.mode("append").parquet(path)
+        told["sent"] = count
+        progress.say("sent", messages=count)
+    return told, EXIT_OK
+
+
+def _log(spark: Any, path: str) -> Any:
+    from pyspark.errors import AnalysisException
+
+    try:
+        return spark.read.parquet(path)
+    except AnalysisException:
+        return None  # nothing was ever replayed from this lake
+
+
+def _report(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
+    from .report import write_report
+
+    write_report(frames, options.out or "report.html", options.window, progress)
+    return {"job": "report", "file": options.out or "report.html", "seconds": progress.seconds}, EXIT_OK
+
+
+def _rows(frame: Any, count: int) -> list[dict[str, Any]]:
+    return [json.loads(text) for text in frame.limit(count).toJSON().collect()]
+
+
+def _write(frame: Any, out: str, name: str) -> None:
+    frame.write.mode("overwrite").parquet(f"{absolute(out).rstrip('/')}/{name}")
+
+
+JOBS: dict[str, Callable[..., Told]] = {
+    "audit": _audit,
+    "latency": _table(lambda frames, o: latency(lives(frames.with_deliveries("latency").events), o.window)),
+    "depth": _table(lambda frames, o: depth(lives(frames.events), o.window)),
+    "redelivery": _table(lambda frames, o: redelivery(frames, o.poison_attempts)),
+    "loss": _table(lambda frames, o: loss(lives(frames.events), o.window)),
+    "fairness": _table(lambda frames, o: fairness(frames)),
+    "trace": _table(lambda frames, o: trace(frames, o.message)),
+    "deadletters": _table(lambda frames, o: deadletters(frames)),
+    "whatif": _table(lambda frames, o: whatif(frames, Path(o.settings).read_text(encoding="utf-8"))),
+    "replay": _replay,
+    "report": _report,
+}

@@ -1,0 +1,38 @@
+"""redelivery: which messages keep failing, with whom, and how long they were held back. Needs scope "all"."""
+
+from typing import Any
+
+from .frames import Frames
+from .outputs import REDELIVERY, conform
+
+#: Attempts from which a message counts as poison, beside those that died of theirs.
+POISON_ATTEMPTS = 5
+DEAD = "kind IN ('dead_lettered', 'killed')"
+
+
+def redelivery(frames: Frames, poison_attempts: int = POISON_ATTEMPTS) -> Any:
+    """`REDELIVERY`. Raises: NotRecorded."""
+    from pyspark.sql import functions as F
+
+    events = frames.with_deliveries("redelivery").events
+    troubled = events.where(
+        f"msg_id > 0 AND (kind IN ('requeued', 'scheduled') OR (kind = 'delivered' AND attempt > 1) OR {DEAD})"
+    )
+    folded = troubled.groupBy("vhost", "queue", "msg_id").agg(
+        F.expr("max(attempt)").alias("attempts"),
+        F.expr("count_if(kind = 'requeued')").alias("requeues"),
+        F.expr(f"max({DEAD})").alias("dead"),
+        F.expr(f"max({DEAD} AND reason IN ('delivery_limit', 'rejected'))").alias("died"),
+        F.expr(
+            "transform(array_sort(collect_list(IF(kind IN ('requeued', 'scheduled') AND arg_ms > 0,"
+            " named_struct('lsn', lsn, 'ms', arg_ms), NULL))), one -> one.ms)"
+        ).alias("backoff_ms"),
+        F.expr("max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL)").alias("last_consumer"),
+        F.expr("max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL)").alias("last_reason"),
+        F.expr("max(ts)").alias("last_ts"),
+    )
+    poison = F.expr(f"attempts >= {poison_attempts} OR died")
+    return conform(
+        folded.where("requeues > 0 OR dead OR attempts > 1").withColumn("poison", F.coalesce(poison, F.lit(False))),
+        REDELIVERY,
+    )

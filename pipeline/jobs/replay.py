@@ -1,0 +1,84 @@
+"""replay: messages that SQL chooses, published again as they were: dry unless told otherwise, and not in a loop.
+
+At least once, and resumable: what a run of the same id has sent, by the lake's `replay_log`, is not sent again. A copy
+that was dead-lettered is replayed as the message that it is a copy of, to that one's exchange and routing key.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..amqp_sink import NAME
+from .frames import Frames
+from .outputs import REPLAY_LOG, conform
+
+ID_HEADER, COUNT_HEADER = "x-replay-id", "x-replay-count"
+GENERATIONS_MAX = 16
+#: Headers that tell of a former life; a broker would count on.
+OF_BEFORE = ("x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason", "x-delivery-count")
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayOptions:
+    """`where`: SQL over the columns of `events` and of `payloads` (content_*). `replays_max`: the loop guard."""
+
+    replay_id: str
+    where: str
+    rate: float = 100.0
+    replays_max: int = 3
+
+
+def chosen(frames: Frames, options: ReplayOptions, log: Any = None) -> Any:
+    """What would be sent: msg_id, source_lsn, vhost, and the sink's columns. Raises: NotRecorded."""
+    from pyspark.sql import functions as F
+
+    payloads = frames.with_payloads("replay").payloads.dropDuplicates(["msg_id"])
+    content = payloads.selectExpr(
+        "msg_id", "cause_id", "address AS exchange", "routing_key", "headers_json", "properties_json", "body"
+    )
+    events = frames.events.where("msg_id > 0")
+    picked = (
+        events.join(content, "msg_id")
+        .where(options.where)
+        .groupBy("msg_id")
+        .agg(F.max("lsn").alias("source_lsn"), F.first("vhost").alias("vhost"), F.first("cause_id").alias("cause_id"))
+    )
+    for _ in range(GENERATIONS_MAX):
+        if picked.where("cause_id > 0").isEmpty():
+            break
+        causes = content.selectExpr("msg_id AS id", "cause_id AS of_cause")
+        picked = picked.join(causes, F.expr("cause_id > 0 AND id = cause_id"), "left").selectExpr(
+            "coalesce(id, msg_id) AS msg_id", "source_lsn", "vhost", "coalesce(of_cause, 0) AS cause_id"
+        )
+    once = picked.groupBy("msg_id").agg(F.max("source_lsn").alias("source_lsn"), F.first("vhost").alias("vhost"))
+    if log is not None:
+        sent = log.where((F.col("replay_id") == options.replay_id) & (F.col("sent") == 1)).select("msg_id")
+        once = once.join(sent, "msg_id", "left_anti")
+    headers = F.from_json("headers_json", "map<string,string>")
+    replays = F.coalesce(headers[COUNT_HEADER].cast("int"), F.lit(0))
+    is_ours = F.coalesce(headers[ID_HEADER] == options.replay_id, F.lit(False))
+    mark = F.udf(lambda text: marked(text, options.replay_id), "string")
+    found = once.join(content.drop("cause_id"), "msg_id").where(~is_ours & (replays < options.replays_max))
+    return found.withColumn("headers_json", mark("headers_json")).orderBy("source_lsn")
+
+
+def marked(headers_json: str, replay_id: str) -> str:
+    """Headers of the message that is sent."""
+    headers = {name: value for name, value in json.loads(headers_json or "{}").items() if name not in OF_BEFORE}
+    headers[COUNT_HEADER] = int(headers.get(COUNT_HEADER, 0)) + 1
+    headers[ID_HEADER] = replay_id
+    return json.dumps(headers)
+
+
+def send(rows: Any, options: ReplayOptions, url: str) -> None:
+    """Through the sink, by one task, so that order and rate are kept."""
+    columns = rows.select("body", "exchange", "routing_key", "headers_json", "properties_json").coalesce(1)
+    columns.write.format(NAME).option("url", url).option("rate", str(options.rate)).mode("append").save()
+
+
+def log_of(rows: Any, options: ReplayOptions, sent: int) -> Any:
+    """`REPLAY_LOG`."""
+    from pyspark.sql import functions as F
+
+    told = rows.selectExpr("msg_id", "source_lsn", "exchange AS address", "current_timestamp() AS ts")
+    return conform(told.withColumn("replay_id", F.lit(options.replay_id)).withColumn("sent", F.lit(sent)), REPLAY_LOG)

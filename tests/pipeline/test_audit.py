@@ -1,0 +1,73 @@
+"""The audit finds what was planted, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from told_events import told
+
+pytest.importorskip("pyspark", reason="needs leveret[spark]")
+from leveret.pipeline.jobs.audit import audit, fates
+from leveret.pipeline.jobs.lives import lives
+
+pytestmark = pytest.mark.spark
+
+GOOD = (
+    "1 0 published 1", "2 0 enqueued 1 q", "3 0 published 2", "4 0 enqueued 2 q", "5 1 delivered 1 q attempt=1",
+    "6 2 acked 1 q", "7 3 published 3", "8 3 enqueued 3 q", "9 3 enqueued 3 r", "14 9 dropped 9 q flags=0",
+)  # fmt: skip
+HELD = {(10, 13): {"q": [2, 3], "r": [3]}}
+
+
+def faults(frames: Any) -> list[tuple[str, int, str]]:
+    return sorted((row.fault, row.msg_id, row.queue) for row in audit(frames, lives(frames.events)).collect())
+
+
+def without(*gone: int) -> list[str]:
+    return [line for line in GOOD if int(line.split()[0]) not in gone]
+
+
+@pytest.mark.parametrize(
+    "lines, held, expected",
+    [
+        (GOOD, HELD, []),
+        (without(6), HELD, [("lost", 1, "q")]),  # an ack is missing: the message should be in the queue
+        (without(2), HELD, [("lost", 1, "q")]),  # never enqueued, though delivered and acked
+        (GOOD, {(10, 13): {"q": [3], "r": [3]}}, [("lost", 2, "q")]),
+        (GOOD, {(10, 13): {"q": [1, 2, 3], "r": [3]}}, [("unexpected", 1, "q")]),
+        (GOOD, {(10, 13): {"q": [2, 3, 77], "r": [3]}}, [("unexpected", 77, "q")]),
+        ([*GOOD, "15 9 enqueued 2 q"], HELD, [("duplicate", 2, "q"), ("reordered", 2, "q")]),
+        ([*GOOD, "15 9 acked 1 q"], HELD, [("duplicate", 1, "q")]),
+        ([*GOOD, "15 9 delivered 1 q attempt=2"], HELD, [("reordered", 1, "q")]),
+        ([*without(2), "7 3 enqueued 1 q"], HELD, [("reordered", 1, "q"), ("reordered", 1, "q")]),
+        ([*GOOD, "15 9 acked 2 q flags=2", "16 9 acked 2 q flags=2"], HELD, []),  # kept: a stream's acks
+        ([*GOOD, "11 9 acked 2 q"], {(10, 13): {"q": [3], "r": [3]}}, []),  # it went while the checkpoint was written
+        ([*GOOD, "11 9 acked 2 q"], HELD, []),
+    ],
+)
+def test_planted_faults(spark: Any, lines: list[str], held: Any, expected: list[tuple[str, int, str]]) -> None:
+    """Each planted fault is found, with its message and queue; a sound journal has none."""
+    assert faults(told(spark, *lines, snapshots=held)) == expected
+
+
+def test_messages_of_before_the_lake(spark: Any) -> None:
+    """A lake that begins in the middle of a journal does not take older messages for lost."""
+    frames = told(spark, "100 0 acked 3 q", "101 0 published 9", "102 0 enqueued 9 q", base_lsn=90)
+    assert faults(frames) == []
+    frames = told(spark, "100 0 acked 3 q", "101 0 published 9", "103 0 acked 9 q", base_lsn=90)
+    assert faults(frames) == [("lost", 9, "q")]
+
+
+def test_fates(spark: Any) -> None:
+    """Transient messages end with the broker; all others are open until a terminal event."""
+    frames = told(
+        spark,
+        *GOOD,
+        "16 0 published 10 flags=0",
+        "17 0 enqueued 10 q flags=0",
+        "18 1 settings_changed 0 vhost= reason={}",
+    )
+    found = {(row.msg_id, row.queue): row.fate for row in fates(frames, lives(frames.events)).collect()}
+    expected = {(1, "q"): "acked", (2, "q"): "open", (3, "q"): "open", (3, "r"): "open"}
+    assert found == {**expected, (9, "q"): "dropped", (10, "q"): "ended"}

@@ -1,0 +1,139 @@
+"""trace, deadletters and replay: planted stories; replay through the sink into a real broker."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from broker_process import leveret_serve
+from told_events import at, told
+
+pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
+from leveret.pipeline.jobs.frames import Frames, NotRecorded
+from leveret.pipeline.jobs.replay import ReplayOptions, chosen, log_of, marked, send
+from leveret.pipeline.jobs.report import lines, write_report
+from leveret.pipeline.jobs.story import deadletters, trace
+from leveret.pipeline.jobs.whatif import whatif
+from leveret.pipeline.progress import Progress
+
+pytestmark = pytest.mark.spark
+
+#: Message 1 dies in q and goes on as 2 to the dead-letter queue; 3 is of nobody's concern; 4 was replayed often.
+STORY = (
+    "1 0 published 1 address=x", "2 0 enqueued 1 q", "3 5 delivered 1 q attempt=1 consumer=c",
+    "4 9 dead_lettered 1 q reason=rejected address=dlx", "5 9 published 2 address=dlx", "6 9 enqueued 2 dead",
+    "7 10 published 3 address=x", "8 10 enqueued 3 q", "9 11 published 4 address=x", "10 11 enqueued 4 q",
+    "11 12 killed 4 q reason=delivery_limit",
+)  # fmt: skip
+
+
+def content(msg_id: int, lsn: int, cause_id: int = 0, headers: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "lsn": lsn,
+        "ts": at(0),
+        "msg_id": msg_id,
+        "cause_id": cause_id,
+        "vhost": "/",
+        "address": "dlx" if cause_id else "",
+        "routing_key": "again",
+        "headers_json": json.dumps(headers or {}),
+        "properties_json": json.dumps({"message_id": f"m{msg_id}", "correlation_id": f"c{msg_id}", "priority": 3}),
+        "body": b"body %d" % msg_id,
+        "segment": "s1",
+    }
+
+
+def story(spark: Any) -> Frames:
+    payloads = [
+        content(1, 1, headers={"order": "77"}),
+        content(2, 5, 1, {"x-death": [{"count": 1}]}),
+        content(3, 7),
+        content(4, 9, headers={"x-replay-count": 3, "x-replay-id": "long ago"}),
+    ]
+    return told(spark, *STORY, payloads=payloads)
+
+
+def test_trace(spark: Any) -> None:
+    """By id, correlation id or header; a copy brings its original along, and the other way round."""
+    frames = story(spark)
+    whole = ["published", "enqueued", "delivered", "dead_lettered", "published", "enqueued"]
+    for message in ("1", "2", "c1", "m2", "order=77"):
+        assert [row.kind for row in trace(frames, message).collect()] == whole, message
+    assert trace(frames, "order=78").collect() == []
+    with pytest.raises(NotRecorded, match="--payloads"):
+        trace(told(spark, *STORY), "order=77")
+
+
+def test_deadletters(spark: Any) -> None:
+    """Why, from where to where, how many, and whose they were last."""
+    found = {row.kind: row for row in deadletters(story(spark)).collect()}
+    assert set(found) == {"dead_lettered", "killed"}
+    dead = found["dead_lettered"]
+    assert (dead.queue, dead.reason, dead.target, dead.n, dead.samples) == ("q", "rejected", "dlx", 1, [1])
+    assert (dead.last_consumer, dead.attempts_max) == ("c", 1)
+
+
+def test_what_replay_chooses(spark: Any) -> None:
+    """A dead letter's copy is replayed as its original; what was replayed too often, or by this id, is left out."""
+    frames = story(spark)
+    first = ReplayOptions("r1", "kind = 'enqueued'")
+    rows = chosen(frames, first).collect()  # in the order of what was chosen: 1's copy was enqueued before 3
+    assert [(row.msg_id, row.exchange, row.routing_key) for row in rows] == [(1, "", "again"), (3, "", "again")]
+    assert {row.msg_id for row in chosen(frames, ReplayOptions("r1", "queue = 'dead'")).collect()} == {1}
+    assert {row.msg_id for row in chosen(frames, ReplayOptions("r1", "true", replays_max=4)).collect()} == {1, 3, 4}
+    assert chosen(frames, ReplayOptions("long ago", "msg_id = 4", replays_max=9)).collect() == []
+    log = log_of(chosen(frames, first), first, 1)
+    assert chosen(frames, first, log).collect() == []
+    assert len(chosen(frames, ReplayOptions("r2", first.where), log).collect()) == 2
+
+
+def test_marks() -> None:
+    """What a broker wrote of a former life goes; the count of replays rises."""
+    headers = json.loads(marked('{"x-death": [], "a": 1, "x-replay-count": "1"}', "r"))
+    assert headers == {"a": 1, "x-replay-count": 2, "x-replay-id": "r"}
+
+
+def test_replay_into_a_broker(spark: Any, tmp_path: Path) -> None:
+    """Bodies, properties and headers as they were, in order, confirmed."""
+    with leveret_serve(tmp_path) as broker:
+        url = broker.url
+        connection = pika.BlockingConnection(pika.URLParameters(url))
+        channel = connection.channel()
+        channel.queue_declare("again")
+        options = ReplayOptions("r1", "kind = 'enqueued'", rate=0)
+        send(chosen(story(spark), options), options, url)
+        got = [channel.basic_get("again", auto_ack=True) for _ in range(3)]
+        assert {body for _, _, body in got} == {b"body 1", b"body 3", None}
+        for _, properties, body in got:
+            if body:
+                assert properties.headers["x-replay-id"] == "r1" and "x-death" not in properties.headers
+                assert (properties.message_id, properties.priority) == (f"m{body.decode()[-1]}", 3)
+        lost = spark.createDataFrame([(b"x", "nowhere")], "body binary, routing_key string")
+        with pytest.raises(Exception, match="(?i)deliver|return"):  # mandatory: no queue takes it
+            lost.write.format("amqp").option("url", url).mode("append").save()
+        connection.close()
+
+
+def test_report(spark: Any, tmp_path: Path) -> None:
+    """One page, nothing from elsewhere; names are text whatever they hold; a journal without deliveries says so."""
+    path = tmp_path / "report.html"
+    evil = told(spark, *(line.replace(" q", " <script>q") for line in STORY))
+    write_report(evil, str(path), 60, Progress("report"))
+    page = path.read_text()
+    assert page.count("<svg") >= 4 and "&lt;script&gt;q" in page
+    assert "<script" not in page and "http" not in page and "src=" not in page
+    write_report(told(spark, *STORY, scope="durable"), str(path), 60, Progress("report"))
+    assert path.read_text().count("not recorded") == 2
+    assert "Nothing" in lines({})
+
+
+def test_what_if(spark: Any) -> None:
+    """Four came while nobody consumed; a ring of two would have kept the last two, of which one is taken."""
+    came = [f"{n} {n} enqueued {n} q" for n in range(1, 5)]
+    frames = told(spark, *came, "9 100 delivered 1 q attempt=1", "10 150 acked 1 q")
+    ring = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 2\n'
+    found = {row.what: (row.was, row.would_be) for row in whatif(frames, ring).collect()}
+    assert (found["acknowledged"], found["replaced"], found["open"]) == ((1, 1), (0, 2), (3, 1))

@@ -1,0 +1,62 @@
+"""Events written as lines, made into the frames that jobs read.
+
+    frames = told(spark, "1 0 published 1", "2 0 enqueued 1 q", "3 40 delivered 1 q attempt=1 consumer=c")
+
+A line: LSN, milliseconds, kind, message, queue; then columns by name. Durable unless flags say otherwise.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from leveret.pipeline.jobs.frames import Frames
+from leveret.pipeline.schemas import TABLES, ddl
+
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def at(ms: float) -> datetime:
+    return BEGIN + timedelta(milliseconds=ms)
+
+
+def _event(line: str) -> dict[str, Any]:
+    lsn, ms, kind, msg_id, *rest = line.split()
+    queue = rest.pop(0) if rest and "=" not in rest[0] else ""
+    row: dict[str, Any] = {
+        "lsn": int(lsn), "ts": at(float(ms)), "kind": kind, "msg_id": int(msg_id), "vhost": "/", "address": "",
+        "queue": queue, "consumer": None, "conn_id": 0, "attempt": 0, "flags": 1, "priority": 0, "reason": None,
+        "arg_ms": None, "size_bytes": 10 if kind in ("published", "enqueued") else 0, "segment": "s1",
+    }  # fmt: skip
+    for word in rest:
+        name, value = word.split("=", 1)
+        row[name] = int(value) if name in ("conn_id", "attempt", "flags", "priority", "arg_ms", "size_bytes") else value
+    return row
+
+
+def told(
+    spark: Any,
+    *lines: str,
+    snapshots: dict[tuple[int, int], dict[str, list[int]]] | None = None,
+    payloads: list[dict[str, Any]] | None = None,
+    scope: str = "all",
+    base_lsn: int = 1,
+) -> Frames:
+    """`snapshots`: (begin, end) LSN of a checkpoint -> queue -> messages; the snapshot's own LSN is begin."""
+    events = [_event(line) for line in lines]
+    held = snapshots or {}
+    rows: dict[str, list[dict[str, Any]]] = {
+        "events": events,
+        "payloads": payloads or [],
+        "snapshots": [
+            {"lsn": span[0], "ts": BEGIN, "queue": queue, "vhost": "/", "msg_id": id_}
+            for span, queues in held.items()
+            for queue, ids in queues.items()
+            for id_ in ids
+        ],
+        "checkpoints": [{"begin_lsn": begin, "end_lsn": end, "ts": BEGIN} for begin, end in held],
+        "segments": [
+            {"segment": "s1", "base_lsn": base_lsn, "ts": BEGIN, "scope": scope, "fsync": "commit", "program": "test"}
+        ],
+    }
+    return Frames(*(spark.createDataFrame(rows[name], ddl(columns)) for name, columns in TABLES.items()))
