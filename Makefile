@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test lint types check-python peers bench bench-quick bench-queues bench-deep clients fuzz soak crash clean
+.PHONY: serve test lint types check-python peers bench bench-quick bench-queues bench-deep clients interop fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -73,6 +73,15 @@ peers:
 # Five clients' own test suites against RabbitMQ and Leveret; `make clients ARGS="--only amqp"`.
 clients: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.clients $(ARGS)
+
+# Scenarios by real clients in seven languages, those that this machine has toolchains for, against the brokers that it
+# has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.
+$(VENV)/.interop: pyproject.toml | $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
+	@touch $@
+
+interop: $(VENV)/.interop
+	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard)
 
 # Coverage-guided fuzzing of the frame reader.
 FUZZ_SECONDS ?= 60
