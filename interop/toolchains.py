@@ -109,4 +109,20 @@ def _python(client: str, file: str, *modules: str) -> Toolchain:
     return Toolchain(client, "python", ("{python}", f"{{folder}}/{file}"), modules=modules)
 
 
-CLIENTS = {chain.client: chain for chain in (_python("pika", "pika_driver.py", "pika"),)}
+GO = (("go", "build", "-mod=readonly", "-trimpath", "-o", "driver", "."),)
+NPM = (("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),)
+
+
+def _node(client: str, file: str) -> Toolchain:
+    return Toolchain(client, "node", ("node", f"{{folder}}/{file}"), programs=("node", "npm"), build=NPM)
+
+
+CLIENTS = {
+    chain.client: chain
+    for chain in (
+        _python("pika", "pika_driver.py", "pika"),
+        _node("amqplib", "amqplib_driver.js"),
+        _node("rabbitmq-client", "rabbitmq_client_driver.js"),
+        Toolchain("amqp091-go", "go", ("{folder}/driver",), programs=("go",), build=GO),
+    )
+}

@@ -62,6 +62,8 @@ class Driver:
         print(json.dumps(self.hello()), flush=True)
         for line in sys.stdin:
             request = json.loads(line)
+            if request["do"] == "connection.open":
+                self.events = [one for one in self.events if one["connection"] != request["connection"]]
             try:
                 answer: dict[str, Any] = {
                     "ok": getattr(self, request["do"].replace(".", "_").replace("-", "_"))(request) or {}
