@@ -110,6 +110,8 @@ def _python(client: str, file: str, *modules: str) -> Toolchain:
 
 
 GO = (("go", "build", "-mod=readonly", "-trimpath", "-o", "driver", "."),)
+MAVEN = (("mvn", "--batch-mode", "--quiet", "compile"),)
+JAVA = ("java", "-cp", "{folder}/target/classes:{folder}/target/dependency/*", "Driver")
 NPM = (("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),)
 
 
@@ -123,6 +125,7 @@ CLIENTS = {
         _python("pika", "pika_driver.py", "pika"),
         _node("amqplib", "amqplib_driver.js"),
         _node("rabbitmq-client", "rabbitmq_client_driver.js"),
+        Toolchain("amqp-client", "java", JAVA, programs=("java", "mvn"), build=MAVEN),
         Toolchain("amqp091-go", "go", ("{folder}/driver",), programs=("go",), build=GO),
     )
 }
