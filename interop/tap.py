@@ -6,10 +6,12 @@ line, or keep it open and let nothing through.
 
 from __future__ import annotations
 
+import select
 import selectors
 import socket
 import struct
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -20,6 +22,7 @@ METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_HEAD = struct.Struct(">BHI")
 PROTOCOL_HEADER_SIZE = 8
 READ_SIZE = 1 << 18
+BROKER_SECONDS_MAX, RETRY_SECONDS = 30.0, 0.05
 
 
 @dataclass(slots=True)
@@ -128,9 +131,10 @@ class Tap:
                 for key, _ in self._selector.select():
                     if key.fileobj is self._stopped:
                         return
+                    pair = self._connect() if key.fileobj is self._listener else None
                     with self._changed:
-                        if key.fileobj is self._listener:
-                            self._accept()
+                        if pair is not None:
+                            self._join(*pair)
                         elif key.fileobj in self._pairs:
                             assert isinstance(key.fileobj, socket.socket)
                             self._pass_on(key.fileobj)
@@ -140,13 +144,20 @@ class Tap:
                 one.close()
             self._selector.close()
 
-    def _accept(self) -> None:
+    def _connect(self) -> tuple[socket.socket, socket.socket] | None:
+        """Client and broker; a broker that is starting again is waited for, as a client would who was refused."""
         client, _ = self._listener.accept()
-        try:
-            broker = socket.create_connection(self._target, timeout=10)
-        except OSError:
-            client.close()
-            return
+        deadline = time.monotonic() + BROKER_SECONDS_MAX
+        while True:
+            try:
+                return client, socket.create_connection(self._target, timeout=10)
+            except OSError:
+                stopped = select.select([self._stopped], [], [], RETRY_SECONDS)[0]
+                if stopped or time.monotonic() > deadline:
+                    client.close()
+                    return None
+
+    def _join(self, client: socket.socket, broker: socket.socket) -> None:
         self.connections += 1
         for one in (client, broker):
             one.settimeout(20)

@@ -112,6 +112,7 @@ def _python(client: str, file: str, *modules: str) -> Toolchain:
 GO = (("go", "build", "-mod=readonly", "-trimpath", "-o", "driver", "."),)
 MAVEN = (("mvn", "--batch-mode", "--quiet", "compile"),)
 JAVA = ("java", "-cp", "{folder}/target/classes:{folder}/target/dependency/*", "Driver")
+BUNNY = ((("ruby", "-e", "require 'bunny'"), "no bunny for ruby (Debian: apt install ruby-bunny)"),)
 NPM = (("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),)
 
 
@@ -125,6 +126,7 @@ CLIENTS = {
         _python("pika", "pika_driver.py", "pika"),
         _node("amqplib", "amqplib_driver.js"),
         _node("rabbitmq-client", "rabbitmq_client_driver.js"),
+        Toolchain("bunny", "ruby", ("ruby", "{folder}/bunny_driver.rb"), programs=("ruby",), checks=BUNNY),
         Toolchain("amqp-client", "java", JAVA, programs=("java", "mvn"), build=MAVEN),
         Toolchain("amqp091-go", "go", ("{folder}/driver",), programs=("go",), build=GO),
     )
