@@ -134,7 +134,8 @@ class Run:
     def _operation(self, step: Step, arguments: dict[str, Any]) -> dict[str, Any]:
         lacks = self._clients[step.role].hello.lacks
         unknown = [key.removeprefix("type:") for key in lacks if key.startswith("type:")]
-        leave_out = unknown if arguments.pop("as_far_as_known", False) else ()
+        unread = {letter for client in self._clients.values() for letter in client.hello.reads_not}
+        leave_out = {*unknown, *unread} if arguments.pop("as_far_as_known", False) else ()
         for part in ("arguments", "headers"):
             if part in arguments:
                 arguments[part] = typed_table(arguments[part], leave_out)
@@ -307,7 +308,7 @@ class Run:
                 for key in client.hello.lacks
                 if key.startswith("type:") and len(self._clients) > 1
             }
-            leave_out = unwritten | hello.reads_not
+            leave_out = unwritten.union(*(client.hello.reads_not for client in self._clients.values()))
             result["headers"] = {k: plain(v) for k, v in typed_table(result["headers"], leave_out).items()}
         return result
 

@@ -113,6 +113,7 @@ GO = (("go", "build", "-mod=readonly", "-trimpath", "-o", "driver", "."),)
 MAVEN = (("mvn", "--batch-mode", "--quiet", "compile"),)
 JAVA = ("java", "-cp", "{folder}/target/classes:{folder}/target/dependency/*", "Driver")
 BUNNY = ((("ruby", "-e", "require 'bunny'"), "no bunny for ruby (Debian: apt install ruby-bunny)"),)
+CARGO = (("cargo", "build", "--release", "--locked"),)
 NPM = (("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),)
 
 
@@ -124,8 +125,10 @@ CLIENTS = {
     chain.client: chain
     for chain in (
         _python("pika", "pika_driver.py", "pika"),
+        _python("amqp", "amqp_driver.py", "amqp"),
         _node("amqplib", "amqplib_driver.js"),
         _node("rabbitmq-client", "rabbitmq_client_driver.js"),
+        Toolchain("lapin", "rust", ("{folder}/target/release/driver",), programs=("cargo",), build=CARGO),
         Toolchain("bunny", "ruby", ("ruby", "{folder}/bunny_driver.rb"), programs=("ruby",), checks=BUNNY),
         Toolchain("amqp-client", "java", JAVA, programs=("java", "mvn"), build=MAVEN),
         Toolchain("amqp091-go", "go", ("{folder}/driver",), programs=("go",), build=GO),
