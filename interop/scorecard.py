@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ class Column:
     clients: list[Hello]
     skipped: dict[str, str]
     results: list[Result]
+    date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
 
 
 def expected_to_pass(column: Column, scorecard: bool) -> bool:
@@ -35,49 +36,57 @@ def expected_to_pass(column: Column, scorecard: bool) -> bool:
 
 
 def write(stem: Path, features: list[Feature], columns: list[Column]) -> None:
-    """STEM.md and STEM.json."""
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    stem.with_suffix(".json").write_text(json.dumps(as_data(date, columns), indent=1, sort_keys=True) + "\n")
-    stem.with_suffix(".md").write_text(page(date, features, columns))
+    """STEM.md and STEM.json; brokers that are in the file and were not asked now keep their columns."""
+    file, asked = stem.with_suffix(".json"), {column.broker for column in columns}
+    kept = [_column(data) for data in json.loads(file.read_text())["brokers"]] if file.exists() else []
+    columns = sorted([*columns, *(one for one in kept if one.broker not in asked)], key=_place)
+    data = {"brokers": [_broker_data(column) for column in columns]}
+    file.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+    stem.with_suffix(".md").write_text(page(features, columns))
 
 
-def as_data(date: str, columns: list[Column]) -> dict[str, Any]:
-    """What scorecard.json holds: every result that is not `passed` with its reason, and who passed what."""
-    return {"date": date, "brokers": [_broker_data(column) for column in columns]}
+def _place(column: Column) -> tuple[bool, str]:
+    return column.broker not in MUST_PASS, column.broker
 
 
 def _broker_data(column: Column) -> dict[str, Any]:
-    passed: dict[str, list[str]] = {}
+    """A column for machines: who passed what, and every other result with its reason."""
+    passed: dict[str, list[list[str]]] = {}
     for result in column.results:
         if result.verdict == PASSED:
-            passed.setdefault(result.scenario, []).append(" -> ".join(result.clients))
+            passed.setdefault(result.scenario, []).append(list(result.clients))
     others = [asdict(result) for result in column.results if result.verdict != PASSED]
     for one in others:
         del one["seconds"]
-    return {
-        "broker": column.broker,
-        "version": column.version,
-        "clients": [{"client": c.client, "version": c.version, "language": c.language} for c in column.clients],
-        "skipped": column.skipped,
-        "passed": passed,
-        "others": others,
-    }
+    clients = [{**asdict(hello), "reads_not": sorted(hello.reads_not)} for hello in column.clients]
+    facts = {"broker": column.broker, "version": column.version, "date": column.date, "skipped": column.skipped}
+    return {**facts, "clients": clients, "passed": passed, "others": others}
 
 
-def page(date: str, features: list[Feature], columns: list[Column]) -> str:
+def _column(data: dict[str, Any]) -> Column:
+    """What `_broker_data` was made of."""
+    results = [Result(one["scenario"], tuple(one["clients"]), one["verdict"], one["reason"]) for one in data["others"]]
+    for scenario, casts in data["passed"].items():
+        results += [Result(scenario, tuple(clients), PASSED) for clients in casts]
+    hellos = [Hello(**{**one, "reads_not": frozenset(one["reads_not"])}) for one in data["clients"]]
+    return Column(data["broker"], data["version"], hellos, data["skipped"], results, data["date"])
+
+
+def page(features: list[Feature], columns: list[Column]) -> str:
     """The page: a table of features, then each failure with a link to its scenario."""
     scenarios = {scenario.name: scenario for feature in features for scenario in feature.scenarios}
     total = len(scenarios)
     hellos = {hello.client: hello for column in columns for hello in column.clients}
+    heads = [f"{column.broker} {column.version}, {column.date}" for column in columns]
     lines = [
         "# Scorecard",
         "",
-        f"Written by `make interop` on {date}: {total} scenarios, each by {len(hellos)} clients "
+        f"Written by `make interop`: {total} scenarios, each by {len(hellos)} clients "
         "(those of two roles by every pair). A cell says how many runs passed of those that the client has calls for; "
         "what each scenario does: [interop/scenarios](../interop/scenarios). For machines: "
         "[scorecard.json](scorecard.json).",
         "",
-        "| feature | scenarios | " + " | ".join(f"{column.broker} {column.version}" for column in columns) + " |",
+        "| feature | scenarios | " + " | ".join(heads) + " |",
         "|---" * (2 + len(columns)) + "|",
     ]
     for feature in features:

@@ -16,6 +16,8 @@ from .driver import Driver, DriverFailed, Hello
 from .run import FAILED, LACKS, NOT_RUN, Client, Result, Run, lacking
 from .scenario import Scenario
 
+FRAIL_SECONDS_MAX = 3.0  # what a broker of which many scenarios fail gets for each answer
+
 
 class Driven:
     """A client with its driver; one that ended or hung is started anew for the next question."""
@@ -96,7 +98,7 @@ class Suite:
                 if len(scenario.roles) == 1:
                     self._side_by_side(scenario, pool)
                 else:
-                    self._matrix(scenario)
+                    self._matrix(scenario, pool)
         return self.results
 
     def _side_by_side(self, scenario: Scenario, pool: ThreadPoolExecutor) -> None:
@@ -108,11 +110,21 @@ class Suite:
         gate = Gate(self.broker.controls, len(able))
         self._note_all(list(pool.map(lambda cast: self._one(scenario, cast, gate), able.values())))
 
-    def _matrix(self, scenario: Scenario) -> None:
-        for combination in itertools.product(self.clients.values(), repeat=len(scenario.roles)):
-            cast = dict(zip(scenario.roles, combination, strict=True))
-            if not self._is_left_out(scenario, cast):
-                self._note_all([self._one(scenario, cast, Gate(self.broker.controls, 1))])
+    def _matrix(self, scenario: Scenario, pool: ThreadPoolExecutor) -> None:
+        """Every combination of clients; those that have no client in common side by side."""
+        combinations = itertools.product(self.clients.values(), repeat=len(scenario.roles))
+        casts = [dict(zip(scenario.roles, combination, strict=True)) for combination in combinations]
+        left = [cast for cast in casts if not self._is_left_out(scenario, cast)]
+        while left:
+            batch, busy = [], set[int]()
+            for cast in left:
+                if not busy & {id(client) for client in cast.values()}:
+                    batch.append(cast)
+                    busy |= {id(client) for client in cast.values()}
+            left = [cast for cast in left if cast not in batch]
+            gate = Gate(self.broker.controls, len(batch))
+            results = pool.map(self._one, itertools.repeat(scenario), batch, itertools.repeat(gate))
+            self._note_all(list(results))
 
     def _is_left_out(self, scenario: Scenario, cast: Mapping[str, Client]) -> bool:
         names = tuple(client.hello.client for client in cast.values())
@@ -125,9 +137,10 @@ class Suite:
         return True
 
     def _one(self, scenario: Scenario, cast: Mapping[str, Client], gate: Gate) -> Result:
+        seconds = min(self.seconds, FRAIL_SECONDS_MAX) if self.broker.is_frail else self.seconds
         names = tuple(client.hello.client for client in cast.values())
         try:
-            return Run(scenario, cast, self.broker, gate.control, self.seconds).result()
+            return Run(scenario, cast, self.broker, gate.control, seconds).result()
         except Exception as error:  # the runner's own fault, told as a failure of this one, not of the run
             return Result(scenario.name, names, FAILED, f"{type(error).__name__}: {error}")
         finally:

@@ -19,7 +19,8 @@ class PyAmqp(Driver):
         "exchange.declare:internal": "no such argument",
         "recover": "kombu connects again, and its user declares again",
         "event:blocked": "told to a callback of the transport only",
-        **{f"type:{letter}": "not written" for letter in "uiLf"},
+        "type:l": "written as L, which half of the other clients cannot read",
+        **{f"type:{letter}": "not written" for letter in "bBsuiLfx"},
     }
 
     def connection_open(self, request: dict[str, Any]) -> None:

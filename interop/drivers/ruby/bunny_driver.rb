@@ -52,7 +52,7 @@ class Driver
 
   def serve
     $stdout.sync = true
-    puts({ client: 'bunny', version: Bunny::VERSION, language: "Ruby #{RUBY_VERSION}", lacks: LACKS, reads_not: [] }.to_json)
+    puts({ client: 'bunny', version: Bunny::VERSION, language: "Ruby #{RUBY_VERSION}", lacks: LACKS, reads_not: %w[B I u i L] }.to_json)
     $stdin.each_line do |line|
       request = JSON.parse(line)
       puts(answer(request).to_json)
@@ -228,6 +228,9 @@ class Driver
   def queue_declare(request)
     options = { passive: request['passive'], durable: request['durable'], exclusive: request['exclusive'],
                 auto_delete: request['auto_delete'], arguments: table(request['arguments']) }
+    # Only what is declared by its queue objects is declared again by its recovery.
+    recovers = @connections[request['connection']].automatically_recover? && !request['passive']
+    channel(request).queue(request['queue'], options) if recovers
     ok = channel(request).queue_declare(request['queue'], options)
     { queue: ok.queue, message_count: ok.message_count, consumer_count: ok.consumer_count }
   end
