@@ -48,7 +48,7 @@ class Direction:
         rest = self._rest
         rest += data
         if not self._begun:
-            if rest[:4] == b"AMQP":
+            if rest[:4] == b"AMQP"[: len(rest)]:
                 if len(rest) < PROTOCOL_HEADER_SIZE:
                     return
                 del rest[:PROTOCOL_HEADER_SIZE]

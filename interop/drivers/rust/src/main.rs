@@ -492,6 +492,7 @@ fn main() {
     let lacks = json!({
         "basic.qos:prefetch_size": "fixed to 0",
         "recover": "declares nothing again by itself",
+        "scenario:durable-a-restart-is-told": "tells of the reason or of the broken line, whichever it sees first",
         "type:L": "not written",
     });
     let language = concat!("Rust ", env!("DRIVER_RUSTC"));
