@@ -25,6 +25,7 @@ from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is for a busy one
+STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
 
 # The script itself, not Debian's wrapper in /usr/sbin, which insists on being root or rabbitmq and changes user.
@@ -109,7 +110,7 @@ class Restarts:
     def restart(self, number: signal.Signals) -> None:
         """Send the signal, wait for the end, start again. The process stays unreaped until its group is killed."""
         os.kill(self.process.pid, number)
-        deadline = time.monotonic() + START_SECONDS_MAX
+        deadline = time.monotonic() + STOP_SECONDS_MAX
         while not self.has_ended():
             if time.monotonic() > deadline:
                 raise PeerFailed(f"{self.process.args!r} did not end after {number.name}")

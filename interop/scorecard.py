@@ -15,6 +15,7 @@ from .scenario import Feature, Scenario
 MUST_PASS = ("leveret", "rabbitmq")
 FAILURES_A_SCENARIO_MAX = 4
 FOLDER = "../interop/scenarios"
+ARROW = " -> "
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,10 +52,10 @@ def _place(column: Column) -> tuple[bool, str]:
 
 def _broker_data(column: Column) -> dict[str, Any]:
     """A column for machines: who passed what, and every other result with its reason."""
-    passed: dict[str, list[list[str]]] = {}
+    passed: dict[str, list[str]] = {}
     for result in column.results:
         if result.verdict == PASSED:
-            passed.setdefault(result.scenario, []).append(list(result.clients))
+            passed.setdefault(result.scenario, []).append(ARROW.join(result.clients))
     others = [asdict(result) for result in column.results if result.verdict != PASSED]
     for one in others:
         del one["seconds"]
@@ -67,7 +68,7 @@ def _column(data: dict[str, Any]) -> Column:
     """What `_broker_data` was made of."""
     results = [Result(one["scenario"], tuple(one["clients"]), one["verdict"], one["reason"]) for one in data["others"]]
     for scenario, casts in data["passed"].items():
-        results += [Result(scenario, tuple(clients), PASSED) for clients in casts]
+        results += [Result(scenario, tuple(clients.split(ARROW)), PASSED) for clients in casts]
     hellos = [Hello(**{**one, "reads_not": frozenset(one["reads_not"])}) for one in data["clients"]]
     return Column(data["broker"], data["version"], hellos, data["skipped"], results, data["date"])
 
@@ -77,11 +78,11 @@ def page(features: list[Feature], columns: list[Column]) -> str:
     scenarios = {scenario.name: scenario for feature in features for scenario in feature.scenarios}
     total = len(scenarios)
     hellos = {hello.client: hello for column in columns for hello in column.clients}
-    heads = [f"{column.broker} {column.version}, {column.date}" for column in columns]
+    heads = [f"{one.broker} {one.version}, {one.date}, {len(one.clients)} clients" for one in columns]
     lines = [
         "# Scorecard",
         "",
-        f"Written by `make interop`: {total} scenarios, each by {len(hellos)} clients "
+        f"Written by `make interop`: {total} scenarios, each by every client "
         "(those of two roles by every pair). A cell says how many runs passed of those that the client has calls for; "
         "what each scenario does: [interop/scenarios](../interop/scenarios). For machines: "
         "[scorecard.json](scorecard.json).",
@@ -127,7 +128,7 @@ def _failures(column: Column, scenarios: dict[str, Scenario]) -> list[str]:
         return []
     lines = ["", f"## {column.broker} {column.version}: what failed", ""]
     for name, results in failed.items():
-        who = ", ".join(" -> ".join(result.clients) for result in results[:FAILURES_A_SCENARIO_MAX])
+        who = ", ".join(ARROW.join(result.clients) for result in results[:FAILURES_A_SCENARIO_MAX])
         more = len(results) - FAILURES_A_SCENARIO_MAX
         reason = results[0].reason.splitlines()[0][:300].replace("|", "\\|")
         lines.append(f"- {_link(scenarios[name])} ({who}{f' and {more} more' if more > 0 else ''}): {reason}")
