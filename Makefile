@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients workers fuzz soak crash clean
+.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop workers fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -100,6 +100,15 @@ clients: $(VENV)/.dev
 # Real workers of task frameworks against RabbitMQ and Leveret; `make workers ARGS="--only celery -k retries"`.
 workers: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.workers $(ARGS)
+
+# Scenarios by real clients in seven languages, those that this machine has toolchains for, against the brokers that it
+# has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.
+$(VENV)/.interop: pyproject.toml | $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
+	@touch $@
+
+interop: $(VENV)/.interop
+	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard)
 
 # Coverage-guided fuzzing of the frame reader.
 FUZZ_SECONDS ?= 60

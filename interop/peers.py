@@ -19,12 +19,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is for a busy one
+STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
 
 # The script itself, not Debian's wrapper in /usr/sbin, which insists on being root or rabbitmq and changes user.
@@ -34,6 +35,21 @@ RABBITMQ_PLACES = (
     "/usr/local/sbin/rabbitmq-server",
 )
 WITHOUT_RABBITMQ = "no rabbitmq-server on this machine (make peers)"
+WITHOUT_GARAGEMQ = "no garagemq on this machine (make peers)"
+# As Debian's own file has it, but for ports and directory; the password is the MD5 of guest.
+GARAGEMQ_CONFIG = """\
+proto: amqp-rabbit
+users:
+  - username: guest
+    password: 084e0343a0486ff05530df6c705c8bb4
+tcp: {{ip: 127.0.0.1, port: {port}, nodelay: false, readBufSize: 196608, writeBufSize: 196608}}
+admin: {{ip: 127.0.0.1, port: {admin}}}
+queue: {{shardSize: 8192, maxMessagesInRam: 131072}}
+db: {{defaultPath: {data}, engine: badger}}
+vhost: {{defaultPath: /}}
+security: {{passwordCheck: md5}}
+connection: {{channelsMax: 4096, frameMaxSize: 65536}}
+"""
 READY_LINE = re.compile(r"^leveret ready amqp://127\.0\.0\.1:(\d+)/", re.MULTILINE)
 
 
@@ -51,8 +67,15 @@ class Peer:
     directory: Path
     log: Path
     environment: Mapping[str, str] = field(default_factory=dict, repr=False)
-    restart: Callable[[], None] | None = field(default=None, repr=False)
-    """Kill the broker (SIGKILL) and start it on the same port and files; `pid` stays the first one's."""
+    processes: Restarts | None = field(default=None, repr=False)
+
+    def restart(self, *, kill: bool = False) -> None:
+        """End it (SIGTERM; SIGKILL with `kill`) and start it again on the same port and directory; `pid` is old then.
+
+        Raises: PeerFailed: it did not end or did not come up.
+        """
+        assert self.processes is not None
+        self.processes.restart(signal.SIGKILL if kill else signal.SIGTERM)
 
     @property
     def url(self) -> str:
@@ -62,6 +85,47 @@ class Peer:
 
 class PeerFailed(Exception):
     """The broker ended, or did not answer in time; the message carries the end of its log."""
+
+
+class Restarts:
+    """A broker's process, and the next one in its place; the last one is killed at the end of the block."""
+
+    def __init__(
+        self, run: Callable[[], AbstractContextManager[subprocess.Popen[bytes]]], ready: Callable[[], bool], log: Path
+    ) -> None:
+        self._run, self._ready, self._log = run, ready, log
+        self._running = ExitStack()
+        self.process: subprocess.Popen[bytes]
+
+    def __enter__(self) -> Restarts:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._running.close()
+
+    def start(self) -> None:
+        self.process = self._running.enter_context(self._run())
+        _wait(self._ready, self.process, self._log)
+
+    def restart(self, number: signal.Signals) -> None:
+        """Send the signal, wait for the end, start again. The process stays unreaped until its group is killed."""
+        os.kill(self.process.pid, number)
+        deadline = time.monotonic() + STOP_SECONDS_MAX
+        while not self.has_ended():
+            if time.monotonic() > deadline:
+                raise PeerFailed(f"{self.process.args!r} did not end after {number.name}")
+            time.sleep(POLL_SECONDS)
+        self.start_again()
+
+    def has_ended(self) -> bool:
+        """Whether the process is over, by whatever cause."""
+        return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+    def start_again(self) -> None:
+        """In the place of one that has ended, or hangs."""
+        self._running.close()
+        self._running = ExitStack()
+        self.start()
 
 
 def find_rabbitmq() -> Path | None:
@@ -98,44 +162,65 @@ def rabbitmq(port: int = 0, *, config: str = "", advanced: str = "", plugins: Se
         # In the foreground and ours: one that Erlang starts by itself becomes a daemon and outlives the test.
         with (
             _process([mapper, "-address", LOOPBACK, "-port", str(epmd)], environment, log, directory) as daemon,
-            ExitStack() as running,
+            Restarts(
+                lambda: _process([str(script)], environment, log, directory), lambda: _answers_amqp(amqp), log
+            ) as processes,
         ):
             _wait(lambda: _listens(epmd), daemon, log)
+            processes.start()
+            yield Peer("rabbitmq", amqp, processes.process.pid, directory, log, environment, processes)
 
-            def start() -> int:
-                running.close()  # kills the one before, if there is one
-                process = running.enter_context(_process([str(script)], environment, log, directory))
-                _wait(lambda: _answers_amqp(amqp), process, log)
-                return process.pid
 
-            yield Peer("rabbitmq", amqp, start(), directory, log, environment, restart=lambda: (start(), None)[1])
+@contextmanager
+def durable_leveret(*options: str, log_level: str = "warning") -> Iterator[Peer]:
+    """Run a fresh `leveret serve` that keeps what is durable and can be restarted; `options` follow its own.
+
+    Raises: PeerFailed: it did not come up.
+    """
+    with _directory("leveret") as directory:
+        log = directory / "output"
+        (port,) = _free_ports(1)
+        place = ("--data", str(directory / "data"), "--listen", f"{LOOPBACK}:{port}")
+        command = [sys.executable, "-m", "leveret", "serve", *place, "--log-level", log_level, *options]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        with Restarts(lambda: _process(command, environment, log), lambda: _answers_amqp(port), log) as processes:
+            processes.start()
+            yield Peer("leveret", port, processes.process.pid, directory, log, processes=processes)
+
+
+@contextmanager
+def garagemq() -> Iterator[Peer]:
+    """Run a fresh garagemq, which can be restarted.
+
+    Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
+    """
+    program = shutil.which("garagemq")
+    if program is None:
+        raise FileNotFoundError(WITHOUT_GARAGEMQ)
+    with _directory("garagemq") as directory:
+        log = directory / "output"
+        port, admin = _free_ports(2)
+        config = directory / "config.yaml"
+        config.write_text(GARAGEMQ_CONFIG.format(port=port, admin=admin, data=directory / "data"))
+        command = [program, "--config", str(config)]
+        with Restarts(
+            lambda: _process(command, os.environ, log, directory), lambda: _answers_amqp(port), log
+        ) as processes:
+            processes.start()
+            yield Peer("garagemq", port, processes.process.pid, directory, log, processes=processes)
 
 
 @contextmanager
 def leveret(
-    *options: str, python: str = sys.executable, environment: Mapping[str, str] | None = None, durable: bool = False
+    *options: str, python: str = sys.executable, environment: Mapping[str, str] | None = None
 ) -> Iterator[Peer]:
-    """Run a fresh `leveret serve`, `durable` with a journal or else all in memory; `options` follow its own.
+    """Run a fresh `leveret serve`, all in memory; `options` follow its own. See also `durable_leveret`.
 
     Raises: PeerFailed: it did not say within the time that it is ready.
     """
     merged = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
     with _directory("leveret") as directory:
         log = directory / "output"
-        if durable:
-            port = _free_ports(1)[0]
-            data = ("--data", str(directory / "data"))
-            command = [python, "-m", "leveret", "serve", *data, "--listen", f"{LOOPBACK}:{port}", *options]
-            with ExitStack() as running:
-
-                def start() -> int:
-                    running.close()  # kills the one before, if there is one
-                    process = running.enter_context(_process(command, merged, log))
-                    _wait(lambda: _answers_amqp(port), process, log)
-                    return process.pid
-
-                yield Peer("leveret", port, start(), directory, log, restart=lambda: (start(), None)[1])
-            return
         command = [python, "-m", "leveret", "serve", "--memory", "--listen", f"{LOOPBACK}:0", *options]
         with _process(command, merged, log) as process:
             _wait(lambda: READY_LINE.search(_text(log)) is not None, process, log)

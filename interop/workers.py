@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .peers import WITHOUT_RABBITMQ, Peer, PeerFailed, find_rabbitmq, leveret, rabbitmq
+from .peers import WITHOUT_RABBITMQ, Peer, PeerFailed, find_rabbitmq, rabbitmq
 
 HERE = Path(__file__).parent
 BROKERS = ("rabbitmq", "leveret")
@@ -110,7 +110,7 @@ def run(name: str, python: Path | str, broker: str, scenarios: str = "") -> Run:
 
     Raises: PeerFailed: the broker did not come up. subprocess.CalledProcessError: the application did not run.
     """
-    with rabbitmq() if broker == "rabbitmq" else leveret(durable=True) as peer:
+    with rabbitmq() if broker == "rabbitmq" else durable_leveret() as peer:
         return run_on(peer, name, python, scenarios)
 
 
@@ -130,8 +130,7 @@ def run_on(peer: Peer, name: str, python: Path | str, scenarios: str = "") -> Ru
             for line in process.stdout:
                 said = json.loads(line)
                 if "restart" in said:
-                    assert peer.restart is not None
-                    peer.restart()
+                    peer.restart(kill=True)
                     print("back", file=process.stdin, flush=True)
                 elif "versions" in said:
                     found.versions = said["versions"]

@@ -160,6 +160,8 @@ def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
             for path in (clone / room).glob("*")
             if path.suffix in (".py", ".json", ".toml") or path.name == "py.typed"
         }
+    data = [*(clone / "interop/scenarios").glob("*.toml"), *(clone / "interop/drivers").rglob("*")]
+    expected |= {f"leveret/{path.relative_to(clone)}" for path in data if path.is_file()}
     assert packed == expected
 
 

@@ -1,0 +1,172 @@
+"""Scenarios by real clients against a broker.
+
+    python -m leveret.interop --url amqp://guest:guest@localhost:5672/ [--client pika,amqplib] [--only 'queue-*']
+    python -m leveret.interop --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard
+
+With --url the broker is somebody's, who has it running; with --broker a fresh one is started here. Clients whose
+toolchain is not on this machine are skipped, and the end says which and why. Exit code 1: a scenario failed (with
+--scorecard: on RabbitMQ or Leveret). 2: it could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, nullcontext
+from pathlib import Path
+
+from .brokers import OWN, Broker, NoBroker, external, own
+from .driver import DriverFailed
+from .peers import PeerFailed
+from .run import FAILED, LACKS, NOT_RUN, PASSED, Result
+from .scenario import Feature, Scenario, ScenarioError, read_features
+from .scorecard import Column, expected_to_pass, write
+from .suite import Driven, Suite
+from .toolchains import CLIENTS, NotHere
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: brokers and drivers end too
+    try:
+        features = read_features()
+        scenarios = _chosen(features, options.only)
+        if options.list:
+            for scenario in scenarios:
+                print(f"{scenario.name}: {scenario.says}")
+            return 0
+        with ExitStack() as stack:
+            clients, skipped = _clients(options.client, options.work, stack)
+            columns = []
+            for name in _names(options):
+                with _broker(name, options) as broker:
+                    columns.append(_column(broker, clients, skipped, scenarios, options))
+    except (ScenarioError, NoBroker, PeerFailed, ValueError, FileNotFoundError) as error:
+        print(f"leveret.interop: {error}", file=sys.stderr)
+        return 2
+    if options.scorecard:
+        write(options.scorecard, features, columns)
+    _summary(columns, skipped)
+    return 1 if any(expected_to_pass(column, bool(options.scorecard)) for column in columns) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m leveret.interop",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--url", help="a running broker")
+    target.add_argument("--broker", help=f"fresh ones, by comma: {', '.join(OWN)}")
+    target.add_argument("--list", action="store_true", help="say what scenarios there are")
+    parser.add_argument("--client", help=f"by comma: {', '.join(CLIENTS)} (default: all)")
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="names of scenarios; repeatable")
+    parser.add_argument("--work", type=Path, default=Path(".peers/drivers"), help="where drivers are built")
+    parser.add_argument("--seconds", type=float, default=15.0, help="what an answer may take (default: 15)")
+    parser.add_argument("--scorecard", type=Path, metavar="STEM", help="write STEM.md and STEM.json")
+    parser.add_argument("--quiet", action="store_true", help="only failures and the summary")
+    parser.add_argument("--tls-port", type=int, default=0, help="with --url: its port with TLS")
+    parser.add_argument("--ca", type=Path, help="with --tls-port: whose certificate it has (for localhost)")
+    parser.add_argument("--restart", default="", metavar="COMMAND", help="with --url: restarts it, ready at the end")
+    parser.add_argument("--alarm-on", default="", metavar="COMMAND", help="with --url: makes it block publishers")
+    parser.add_argument("--alarm-off", default="", metavar="COMMAND", help="with --url: ends that")
+    return parser
+
+
+def _chosen(features: list[Feature], globs: list[str]) -> list[Scenario]:
+    """Raises: ScenarioError: nothing has such a name."""
+    chosen = [
+        scenario
+        for feature in features
+        for scenario in feature.scenarios
+        if not globs or any(fnmatch.fnmatch(scenario.name, glob) for glob in globs)
+    ]
+    if not chosen:
+        raise ScenarioError(f"no scenario is called {' or '.join(globs)}")
+    return chosen
+
+
+def _names(options: argparse.Namespace) -> list[str]:
+    """Raises: ValueError: there is no such broker."""
+    if options.url:
+        return [options.url]
+    names = str(options.broker).split(",")
+    unknown = [name for name in names if name not in OWN]
+    if unknown:
+        raise ValueError(f"no such broker: {', '.join(unknown)} (there are {', '.join(OWN)})")
+    return names
+
+
+@contextmanager
+def _broker(name: str, options: argparse.Namespace) -> Iterator[Broker]:
+    if options.url:
+        alarm = options.alarm_on, options.alarm_off
+        given = external(options.url, tls_port=options.tls_port, ca=options.ca, restart=options.restart, alarm=alarm)
+    with nullcontext(given) if options.url else own(name) as broker:
+        yield broker
+
+
+def _clients(named: str | None, work: Path, stack: ExitStack) -> tuple[dict[str, Driven], dict[str, str]]:
+    """Drivers that run, and for the others why they do not.
+
+    Raises: ValueError: no such client, or none of those asked for can be driven here.
+    """
+    names = named.split(",") if named else list(CLIENTS)
+    unknown = [name for name in names if name not in CLIENTS]
+    if unknown:
+        raise ValueError(f"no such client: {', '.join(unknown)} (there are {', '.join(CLIENTS)})")
+    clients, skipped = {}, {}
+    work.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        try:
+            command = CLIENTS[name].prepare(work, lambda text: print(text, flush=True))
+            clients[name] = Driven(command, work / f"{name}.log")
+            stack.callback(clients[name].end)
+        except (NotHere, DriverFailed) as error:
+            skipped[name] = str(error)
+    if not clients:
+        raise ValueError("; ".join(f"{name}: {why}" for name, why in skipped.items()))
+    return clients, skipped
+
+
+def _column(
+    broker: Broker,
+    clients: dict[str, Driven],
+    skipped: dict[str, str],
+    scenarios: list[Scenario],
+    options: argparse.Namespace,
+) -> Column:
+    def tell(result: Result) -> None:
+        if result.verdict == FAILED or not options.quiet:
+            who, why = " -> ".join(result.clients), f": {result.reason}" if result.reason else ""
+            print(f"{broker.name} {result.scenario} {who}: {result.verdict}{why}", flush=True)
+
+    print(f"{broker.name} {broker.version} with {', '.join(clients)}", flush=True)
+    suite = Suite(broker, clients, options.seconds, tell)
+    return Column(
+        broker.name, broker.version, [client.hello for client in clients.values()], dict(skipped), suite.run(scenarios)
+    )
+
+
+def _summary(columns: list[Column], skipped: dict[str, str]) -> None:
+    for column in columns:
+        counts = {
+            verdict: sum(result.verdict == verdict for result in column.results)
+            for verdict in (PASSED, FAILED, LACKS, NOT_RUN)
+        }
+        print(
+            f"{column.broker} {column.version}: {counts[PASSED]} passed, {counts[FAILED]} failed, "
+            f"{counts[LACKS]} that the client has no call for, {counts[NOT_RUN]} not run"
+        )
+        for reason in sorted({result.reason for result in column.results if result.verdict == NOT_RUN}):
+            print(f"  not run: {reason}")
+    for name, why in skipped.items():
+        print(f"skipped {name}: {why}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

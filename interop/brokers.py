@@ -1,0 +1,241 @@
+"""The brokers that scenarios run against: one that somebody else runs, by its URL, or a fresh one of our own."""
+
+from __future__ import annotations
+
+import shlex
+import socket
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from urllib.parse import unquote, urlsplit
+
+from pamqp import commands, frame
+
+from .peers import LOOPBACK, Peer, Restarts, durable_leveret, garagemq, rabbitmq, rabbitmqctl
+
+PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
+#: What an alarm does: RabbitMQ takes anything above this share of the memory for too much; the second is its default.
+MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where to connect, and what may be done to the broker itself: `controls` by name (restart, crash, alarm-on, ...).
+
+    `offers` are the needs of scenarios that it meets; `withholds` says for others why not. `is_ours`: it is gone after
+    the run, and nothing needs to be cleaned up.
+    """
+
+    name: str
+    version: str
+    host: str
+    port: int
+    user: str = "guest"
+    password: str = "guest"
+    vhost: str = "/"
+    tls_port: int = 0
+    ca: Path | None = None
+    is_ours: bool = False
+    controls: Mapping[str, Callable[[], object]] = field(default_factory=dict, repr=False)
+    withholds: Mapping[str, str] = field(default_factory=dict)
+    processes: Restarts | None = field(default=None, repr=False)
+    is_frail: bool = False  # a failure may leave it hanging: then it is started anew, for the sake of what follows
+
+    def revive(self) -> bool:
+        """After a failure: start one of ours again that has crashed (or is frail); whether it had crashed."""
+        if self.processes is None:
+            return False
+        crashed = self.processes.has_ended()
+        if crashed or self.is_frail:
+            self.processes.start_again()
+        return crashed
+
+    def lacking(self, needs: frozenset[str]) -> str:
+        """Why a scenario with these needs cannot run here, or ""."""
+        offered = {
+            "restart": "restart" in self.controls,
+            "alarm": "alarm-on" in self.controls,
+            "tls": self.tls_port > 0,
+        }
+        missing = sorted(need for need in needs if not offered.get(need))
+        return "; ".join(self.withholds.get(need, REASONS.get(need, need)) for need in missing)
+
+
+REASONS = {
+    "restart": "the broker is not ours to restart (--restart COMMAND)",
+    "alarm": "no way to raise its memory alarm (--alarm-on COMMAND --alarm-off COMMAND)",
+    "tls": "no port with TLS (--tls-port PORT --ca FILE)",
+}
+
+
+class NoBroker(Exception):
+    """Nothing at the URL that speaks AMQP 0-9-1; the message says what it did instead."""
+
+
+def external(
+    url: str,
+    *,
+    tls_port: int = 0,
+    ca: Path | None = None,
+    restart: str = "",
+    alarm: tuple[str, str] = ("", ""),
+) -> Broker:
+    """A broker that somebody runs; `restart` and `alarm` (on, off) are commands.
+
+    Raises: ValueError: no amqp URL. NoBroker: it does not answer.
+    """
+    parts = urlsplit(url)
+    if parts.scheme != "amqp" or not parts.hostname:
+        raise ValueError(f"{url}: amqp://USER:PASSWORD@HOST:PORT/VHOST is needed; TLS is --tls-port")
+    port = parts.port or DEFAULT_PORTS[parts.scheme]
+    properties = server_properties(parts.hostname, port)
+    said = {"restart": restart, "crash": restart, "alarm-on": alarm[0], "alarm-off": alarm[1]}
+    controls = {name: _command(command) for name, command in said.items() if command}
+    return Broker(
+        properties.get("product", "?").lower(),
+        properties.get("version", "?"),
+        parts.hostname,
+        port,
+        unquote(parts.username or "guest"),
+        unquote(parts.password or "guest"),
+        unquote(parts.path[1:]) or "/",
+        tls_port,
+        ca,
+        controls=controls,
+    )
+
+
+def _command(line: str) -> Callable[[], object]:
+    return lambda: subprocess.run(shlex.split(line), check=True)
+
+
+def server_properties(host: str, port: int) -> dict[str, str]:
+    """The texts among the properties with which a broker greets. Raises: NoBroker."""
+    data = b""
+    try:
+        with socket.create_connection((host, port), timeout=10) as connection:
+            connection.sendall(PROTOCOL_HEADER)
+            while len(data) < 7 or len(data) < 8 + int.from_bytes(data[3:7], "big"):
+                part = connection.recv(65536)
+                if not part or data[:1] not in (b"", b"\x01"):
+                    raise NoBroker(f"{host}:{port} answered {data + part!r}")
+                data += part
+    except OSError as error:
+        raise NoBroker(f"{host}:{port}: {error}") from error
+    start = frame.unmarshal(data)[2]
+    if not isinstance(start, commands.Connection.Start):
+        raise NoBroker(f"{host}:{port} answered {start!r}")
+    return {key: value for key, value in start.server_properties.items() if isinstance(value, str)}
+
+
+@contextmanager
+def own(name: str) -> Iterator[Broker]:
+    """A fresh broker by its name: leveret, rabbitmq, garagemq.
+
+    Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not come up.
+    """
+    with OWN[name]() as broker:
+        yield broker
+
+
+@contextmanager
+def _rabbitmq() -> Iterator[Broker]:
+    with _certificates() as (directory, ca), ExitStack() as stack:
+        port = _free_port()
+        config = "\n".join(
+            [
+                f"listeners.ssl.1 = {LOOPBACK}:{port}",
+                f"ssl_options.cacertfile = {ca}",
+                f"ssl_options.certfile = {directory / 'server.pem'}",
+                f"ssl_options.keyfile = {directory / 'server.key'}",
+                "",
+            ]
+        )
+        peer = stack.enter_context(rabbitmq(config=config))
+
+        def watermark(share: str) -> Callable[[], object]:
+            return lambda: rabbitmqctl(peer, "set_vm_memory_high_watermark", share)
+
+        alarms = {"alarm-on": watermark(MEMORY_LOW), "alarm-off": watermark(MEMORY_USUAL)}
+        yield _of(peer, tls_port=port, ca=ca, controls={**_restarts(peer), **alarms})
+
+
+@contextmanager
+def _leveret() -> Iterator[Broker]:
+    with _certificates() as (directory, ca), ExitStack() as stack:
+        port = _free_port()
+        config = directory / "leveret.toml"
+        config.write_text('[tls]\ncertificate = "server.pem"\nkey = "server.key"\n')
+        options = ("--config", str(config), "--listen", f"amqps://{LOOPBACK}:{port}")
+        peer = stack.enter_context(durable_leveret(*options))
+        why = {"alarm": "Leveret has no memory alarm"}
+        yield _of(peer, tls_port=port, ca=ca, controls=_restarts(peer), withholds=why)
+
+
+@contextmanager
+def _garagemq() -> Iterator[Broker]:
+    with garagemq() as peer:
+        why = {"tls": "garagemq has no TLS", "alarm": "garagemq has no memory alarm"}
+        yield _of(peer, controls=_restarts(peer), withholds=why, is_frail=True)
+
+
+OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq}
+
+
+def _of(
+    peer: Peer,
+    *,
+    controls: Mapping[str, Callable[[], object]],
+    tls_port: int = 0,
+    ca: Path | None = None,
+    withholds: Mapping[str, str] | None = None,
+    is_frail: bool = False,
+) -> Broker:
+    said = server_properties(LOOPBACK, peer.port).get("version", "?")
+    version = metadata.version("leveret") if peer.name == "leveret" else said  # to clients it calls itself a RabbitMQ
+    return Broker(
+        peer.name,
+        version,
+        LOOPBACK,
+        peer.port,
+        tls_port=tls_port,
+        ca=ca,
+        is_ours=True,
+        controls=controls,
+        withholds=withholds or {},
+        processes=peer.processes,
+        is_frail=is_frail,
+    )
+
+
+def _restarts(peer: Peer) -> dict[str, Callable[[], object]]:
+    return {"restart": peer.restart, "crash": lambda: peer.restart(kill=True)}
+
+
+@contextmanager
+def _certificates() -> Iterator[tuple[Path, Path]]:
+    """A directory with server.pem and server.key for localhost, and the file of their authority."""
+    import trustme  # an extra: only who starts brokers needs it
+
+    with TemporaryDirectory(prefix="leveret-certificates-") as name:
+        directory = Path(name)
+        authority = trustme.CA()
+        ca = directory / "ca.pem"
+        authority.cert_pem.write_to_path(ca)
+        leaf = authority.issue_cert("localhost", LOOPBACK)
+        (directory / "server.pem").write_bytes(b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
+        key = directory / "server.key"
+        key.touch(mode=0o600)
+        leaf.private_key_pem.write_to_path(key)
+        yield directory, ca
+
+
+def _free_port() -> int:
+    with socket.socket() as holder:
+        holder.bind((LOOPBACK, 0))
+        return int(holder.getsockname()[1])

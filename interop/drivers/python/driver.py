@@ -1,0 +1,181 @@
+"""What the Python drivers share: operations as lines of JSON on stdin, observations on stdout (see drivers/README.md).
+
+A driver is a subclass with a method for each operation, `queue.declare` being `queue_declare(request)`, which returns
+the observation as a table, or raises `Closed` for what the broker refused. What comes unasked goes to `happened`.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import platform
+import sys
+import time
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal
+from importlib.metadata import version
+from typing import Any
+
+PROPERTIES = (
+    *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to"),
+    *("expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id"),
+)
+BROKEN_OFF = "lost"  # the scope of a connection that ended without a word
+
+
+class Closed(Exception):
+    """The broker closed a channel or connection (scope: channel, connection), or it broke off (lost)."""
+
+    def __init__(self, scope: str, code: int = 0, text: str = "") -> None:
+        super().__init__(f"{scope} {code} {text}")
+        self.answer = {"scope": scope, "code": code, "text": text}
+
+
+class Lacks(Exception):
+    """The client has no way to do this."""
+
+
+class Driver:
+    """Reads operations, calls the method for each, answers what it returned or raised."""
+
+    client = ""
+    lacks: Mapping[str, str] = {}  # operation, operation:argument, type:LETTER, event:NAME or recover -> why
+    reads_not: tuple[str, ...] = ()  # letters of table types that the client cannot read
+
+    def __init__(self) -> None:
+        self.connections: dict[str, Any] = {}
+        self.channels: dict[tuple[str, str], Any] = {}
+        self.events: list[dict[str, Any]] = []
+
+    def hello(self) -> dict[str, Any]:
+        return {
+            "client": self.client,
+            "version": version(self.client),
+            "language": f"Python {platform.python_version()}",
+            "lacks": dict(self.lacks),
+            "reads_not": list(self.reads_not),
+        }
+
+    def serve(self) -> None:
+        """Until stdin ends."""
+        print(json.dumps(self.hello()), flush=True)
+        for line in sys.stdin:
+            request = json.loads(line)
+            if request["do"] == "connection.open":
+                self.events = [one for one in self.events if one["connection"] != request["connection"]]
+            try:
+                answer: dict[str, Any] = {
+                    "ok": getattr(self, request["do"].replace(".", "_").replace("-", "_"))(request) or {}
+                }
+            except Closed as error:
+                answer = {"error": error.answer}
+            except Lacks as error:
+                answer = {"lacks": str(error)}
+            except Exception as error:
+                answer = {"error": {"scope": "client", "code": 0, "text": f"{type(error).__name__}: {error}"}}
+            print(json.dumps({"id": request["id"], **answer}), flush=True)
+
+    def pump(self, request: dict[str, Any], seconds: float) -> None:
+        """Let the client read for at most that long; what happens goes to `happened`."""
+        raise NotImplementedError
+
+    def close_all(self) -> None:
+        """Close what is open, whatever state it is in."""
+        raise NotImplementedError
+
+    def happened(self, event: str, connection: str, channel: str | None = None, **what: Any) -> None:
+        self.events.append({"event": event, "connection": connection, "channel": channel, **what})
+
+    def wait(self, request: dict[str, Any]) -> dict[str, Any]:
+        """The first `count` events of a kind on a channel, or fewer when the time is over."""
+        deadline = time.monotonic() + request["seconds"]
+        while True:
+            matching = [event for event in self.events if self._is_asked_for(event, request)][: request["count"]]
+            left = deadline - time.monotonic()
+            if len(matching) >= request["count"] or left <= 0:
+                break
+            self.pump(request, min(left, 0.05))
+        for event in matching:
+            self.events.remove(event)
+        return {"events": matching}
+
+    @staticmethod
+    def _is_asked_for(event: dict[str, Any], request: dict[str, Any]) -> bool:
+        return (
+            event["event"] == request["event"]
+            and event["connection"] == request["connection"]
+            and event["channel"] in (None, request["channel"])
+        )
+
+    def reset(self, request: dict[str, Any]) -> None:
+        self.close_all()
+        self.connections.clear()
+        self.channels.clear()
+        self.events.clear()
+
+    def channel(self, request: dict[str, Any]) -> Any:
+        return self.channels[request["connection"], request["channel"]]
+
+
+def where(request: Mapping[str, Any]) -> tuple[str, str]:
+    """Names of the connection and channel that an operation is for."""
+    return request["connection"], request["channel"]
+
+
+def body_of(request: Mapping[str, Any]) -> bytes:
+    return base64.b64decode(request["body"])
+
+
+def native(value: Mapping[str, Any]) -> Any:
+    """A typed value as Python clients take it."""
+    ((kind, inner),) = value.items()
+    if kind == "F":
+        return {key: native(item) for key, item in inner.items()}
+    if kind == "A":
+        return [native(item) for item in inner]
+    if kind == "x":
+        return base64.b64decode(inner)
+    if kind == "T":
+        return datetime.fromtimestamp(inner, UTC)
+    if kind == "D":
+        scale, number = inner
+        return Decimal(number).scaleb(-scale)
+    return inner
+
+
+def table(request: Mapping[str, Any], name: str = "arguments") -> dict[str, Any]:
+    return {key: native(value) for key, value in request.get(name, {}).items()}
+
+
+def plain(value: Any) -> Any:
+    """A value as a client gave it, for the answer."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes | bytearray | memoryview):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return {"x": base64.b64encode(value).decode()}
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=UTC)
+        return {"T": round(aware.timestamp())}
+    if isinstance(value, Decimal):
+        sign, digits, exponent = value.as_tuple()
+        number = int("".join(map(str, digits))) * (-1 if sign else 1)
+        return {"D": [-int(exponent), number]}
+    return value
+
+
+def content(body: bytes, properties: Mapping[str, Any], headers: Mapping[str, Any] | None) -> dict[str, Any]:
+    """Body, properties and headers as they are answered; properties that are not there are left out."""
+    said = {name: plain(properties[name]) for name in PROPERTIES if properties.get(name) is not None}
+    if isinstance(said.get("timestamp"), dict):
+        said["timestamp"] = said["timestamp"]["T"]
+    return {
+        "body": base64.b64encode(body).decode(),
+        "properties": said,
+        "headers": plain(dict(headers)) if headers is not None else None,
+    }

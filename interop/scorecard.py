@@ -1,0 +1,143 @@
+"""The scorecard: a feature a row, a broker a column, with date and versions; as a page and for machines."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .driver import Hello
+from .run import FAILED, NOT_RUN, PASSED, Result
+from .scenario import Feature, Scenario
+
+MUST_PASS = ("leveret", "rabbitmq")
+FAILURES_A_SCENARIO_MAX = 4
+FOLDER = "../interop/scenarios"
+ARROW = " -> "
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A broker, who asked it, and what came of it."""
+
+    broker: str
+    version: str
+    clients: list[Hello]
+    skipped: dict[str, str]
+    results: list[Result]
+    date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
+
+
+def expected_to_pass(column: Column, scorecard: bool) -> bool:
+    """Whether something failed that counts: on a scorecard the other brokers' columns are only measured."""
+    counts = column.broker in MUST_PASS or not scorecard
+    return counts and any(result.verdict == FAILED for result in column.results)
+
+
+def write(stem: Path, features: list[Feature], columns: list[Column]) -> None:
+    """STEM.md and STEM.json; brokers that are in the file and were not asked now keep their columns."""
+    file, asked = stem.with_suffix(".json"), {column.broker for column in columns}
+    kept = [_column(data) for data in json.loads(file.read_text())["brokers"]] if file.exists() else []
+    columns = sorted([*columns, *(one for one in kept if one.broker not in asked)], key=_place)
+    data = {"brokers": [_broker_data(column) for column in columns]}
+    file.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+    stem.with_suffix(".md").write_text(page(features, columns))
+
+
+def _place(column: Column) -> tuple[bool, str]:
+    return column.broker not in MUST_PASS, column.broker
+
+
+def _broker_data(column: Column) -> dict[str, Any]:
+    """A column for machines: who passed what, and every other result with its reason."""
+    passed: dict[str, list[str]] = {}
+    for result in column.results:
+        if result.verdict == PASSED:
+            passed.setdefault(result.scenario, []).append(ARROW.join(result.clients))
+    others = [asdict(result) for result in column.results if result.verdict != PASSED]
+    for one in others:
+        del one["seconds"]
+    clients = [{**asdict(hello), "reads_not": sorted(hello.reads_not)} for hello in column.clients]
+    facts = {"broker": column.broker, "version": column.version, "date": column.date, "skipped": column.skipped}
+    return {**facts, "clients": clients, "passed": passed, "others": others}
+
+
+def _column(data: dict[str, Any]) -> Column:
+    """What `_broker_data` was made of."""
+    results = [Result(one["scenario"], tuple(one["clients"]), one["verdict"], one["reason"]) for one in data["others"]]
+    for scenario, casts in data["passed"].items():
+        results += [Result(scenario, tuple(clients.split(ARROW)), PASSED) for clients in casts]
+    hellos = [Hello(**{**one, "reads_not": frozenset(one["reads_not"])}) for one in data["clients"]]
+    return Column(data["broker"], data["version"], hellos, data["skipped"], results, data["date"])
+
+
+def page(features: list[Feature], columns: list[Column]) -> str:
+    """The page: a table of features, then each failure with a link to its scenario."""
+    scenarios = {scenario.name: scenario for feature in features for scenario in feature.scenarios}
+    total = len(scenarios)
+    hellos = {hello.client: hello for column in columns for hello in column.clients}
+    heads = [f"{one.broker} {one.version}, {one.date}, {len(one.clients)} clients" for one in columns]
+    lines = [
+        "# Scorecard",
+        "",
+        f"Written by `make interop`: {total} scenarios, each by every client "
+        "(those of two roles by every pair). A cell says how many runs passed of those that the client has calls for; "
+        "what each scenario does: [interop/scenarios](../interop/scenarios). For machines: "
+        "[scorecard.json](scorecard.json).",
+        "",
+        "| feature | scenarios | " + " | ".join(heads) + " |",
+        "|---" * (2 + len(columns)) + "|",
+    ]
+    for feature in features:
+        cells = [_cell(feature, column) for column in columns]
+        link = f"[{feature.title}]({FOLDER}/{feature.name}.toml)"
+        lines.append(f"| {link} | {len(feature.scenarios)} | " + " | ".join(cells) + " |")
+    lines += ["", "## Clients", "", "| client | version | language | has no call for |", "|---|---|---|---|"]
+    for hello in hellos.values():
+        lacks = ", ".join(f"`{key}`" for key in sorted(hello.lacks)) or ""
+        lines.append(f"| {hello.client} | {hello.version} | {hello.language} | {lacks} |")
+    for client, why in {client: why for column in columns for client, why in column.skipped.items()}.items():
+        lines.append(f"| {client} | skipped | | {why.splitlines()[0]} |")
+    for column in columns:
+        lines += _failures(column, scenarios)
+        lines += _not_run(column, scenarios)
+    return "\n".join(lines) + "\n"
+
+
+def _cell(feature: Feature, column: Column) -> str:
+    names = {scenario.name for scenario in feature.scenarios}
+    verdicts = [result.verdict for result in column.results if result.scenario in names]
+    passed, failed = verdicts.count(PASSED), verdicts.count(FAILED)
+    if not passed + failed:
+        return "not run" if NOT_RUN in verdicts else "-"
+    return f"{passed} of {passed + failed}" if failed else f"all {passed}"
+
+
+def _link(scenario: Scenario) -> str:
+    return f"[{scenario.name}]({FOLDER}/{scenario.file}#L{scenario.line})"
+
+
+def _failures(column: Column, scenarios: dict[str, Scenario]) -> list[str]:
+    failed: dict[str, list[Result]] = {}
+    for result in column.results:
+        if result.verdict == FAILED:
+            failed.setdefault(result.scenario, []).append(result)
+    if not failed:
+        return []
+    lines = ["", f"## {column.broker} {column.version}: what failed", ""]
+    for name, results in failed.items():
+        who = ", ".join(ARROW.join(result.clients) for result in results[:FAILURES_A_SCENARIO_MAX])
+        more = len(results) - FAILURES_A_SCENARIO_MAX
+        reason = results[0].reason.splitlines()[0][:300].replace("|", "\\|")
+        lines.append(f"- {_link(scenarios[name])} ({who}{f' and {more} more' if more > 0 else ''}): {reason}")
+    return lines
+
+
+def _not_run(column: Column, scenarios: dict[str, Scenario]) -> list[str]:
+    left_out = {result.scenario: result.reason for result in column.results if result.verdict == NOT_RUN}
+    if not left_out:
+        return []
+    lines = ["", f"## {column.broker} {column.version}: not run", ""]
+    return lines + [f"- {_link(scenarios[name])}: {why}" for name, why in left_out.items()]

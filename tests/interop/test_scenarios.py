@@ -1,0 +1,145 @@
+"""The scenarios by real clients against a real `leveret serve`, and what is said when something is not right."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from leveret.interop import scenario as scenarios
+from leveret.interop.__main__ import main
+from leveret.interop.brokers import Broker, own
+from leveret.interop.run import FAILED, NOT_RUN, PASSED
+from leveret.interop.scenario import ScenarioError, read_features
+from leveret.interop.suite import Driven, Suite
+from leveret.interop.toolchains import CLIENTS
+
+AT_LEAST = 60
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[Broker]:
+    with own("leveret") as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def pika_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driven]:
+    work = tmp_path_factory.mktemp("drivers")
+    driven = Driven(CLIENTS["pika"].prepare(work, print), work / "pika.log")
+    yield driven
+    driven.end()
+
+
+@pytest.mark.parametrize("feature", [feature.name for feature in read_features()])
+def test_scenarios_pass_with_pika(broker: Broker, pika_driver: Driven, feature: str) -> None:
+    """Every scenario of every feature, but for what pika has no call for."""
+    (chosen,) = (one for one in read_features() if one.name == feature)
+    results = Suite(broker, {"pika": pika_driver}, seconds=30).run(chosen.scenarios)
+    assert {(r.scenario, r.reason) for r in results if r.verdict == FAILED} == set()
+    assert {r.reason for r in results if r.verdict == NOT_RUN} <= {"Leveret has no memory alarm"}
+    assert [r for r in results if r.verdict == PASSED]
+
+
+def test_there_are_enough_and_their_names_are_unique() -> None:
+    """read_features refuses a name that is there twice."""
+    assert len({step.what for _, step in scenarios.steps_of(read_features()) if step.kind == "do"}) == len(
+        scenarios.OPERATIONS
+    ), "every operation is in some scenario"
+    assert sum(len(feature.scenarios) for feature in read_features()) >= AT_LEAST
+
+
+WRONG = [
+    ('{ do = "basic.get", queue = "@q", ok = { body = "x" } }', "step 2 (basic.get): body: missing"),
+    ('{ do = "basic.get", queue = "@none", ok = { empty = true } }', "step 2 (basic.get): refused"),
+    ('{ do = "queue.purge", queue = "@q", ok = { message_count = 1 } }', "message_count: 0 instead of 1"),
+    ('{ do = "queue.purge", queue = "@q", error = { code = 404 } }', "nothing was refused"),
+    ('{ do = "queue.purge", queue = "@none", error = { code = 406 } }', "code: 404 instead of 406"),
+    ('{ do = "queue.purge", queue = "@q", until = { message_count = 1 } }', "message_count: 0 instead of 1"),
+    ('{ wait = "delivery", count = 1 }', "0 of 1 came"),
+    ('{ ended = "broker" }', "the broker did not end the connection"),
+    ('{ frames = "heartbeat", from = "client" }', "no heartbeat from the client"),
+]
+
+
+@pytest.mark.parametrize(("step", "reason"), WRONG)
+def test_what_is_not_right_is_told(broker: Broker, pika_driver: Driven, tmp_path: Path, step: str, reason: str) -> None:
+    """A scenario that says otherwise than the broker does fails at its step, with what came instead."""
+    declare = '{ do = "queue.declare", queue = "@q", exclusive = true }'
+    (tmp_path / "wrong.toml").write_text(
+        f'title = "t"\n[[scenario]]\nname = "wrong"\nsays = "s"\nsteps = [{declare}, {step}]\n'
+    )
+    (feature,) = read_features(tmp_path)
+    (result,) = Suite(broker, {"pika": pika_driver}, seconds=0.5).run(feature.scenarios)
+    assert result.verdict == FAILED
+    assert reason in result.reason
+
+
+def test_other_octets_are_told(broker: Broker, pika_driver: Driven, tmp_path: Path) -> None:
+    """`same = "content"` compares what went over the line, not what the clients made of it."""
+    publish = '{ do = "basic.publish", routing_key = "@q", body = "x", headers = { a = 1 } }'
+    get = '{ do = "basic.get", queue = "@q", by = "reader", no_ack = true, until = { body = "x" } }'
+    other = publish.replace("a = 1", "a = 2")
+    (tmp_path / "wrong.toml").write_text(
+        'title = "t"\n[[scenario]]\nname = "wrong"\nsays = "s"\nroles = ["writer", "reader"]\n'
+        f'steps = [{{ do = "queue.declare", queue = "@q", auto_delete = true }}, {publish}, {get}, {other}, '
+        '{ same = "content" }]\n'
+    )
+    (feature,) = read_features(tmp_path)
+    (result,) = Suite(broker, {"pika": pika_driver}, seconds=5).run(feature.scenarios)
+    assert "the content header differs" in result.reason
+
+
+@pytest.mark.parametrize(
+    ("steps", "fault"),
+    [
+        ('[{ do = "queue.eat" }]', "there is no do 'queue.eat'"),
+        ('[{ wait = "delivery", cuont = 1 }]', "what is cuont"),
+        ('[{ do = "basic.get", wait = "delivery" }]', "a step is one of"),
+        ('[{ do = "basic.get", by = "nobody" }]', "there is no role"),
+        ('[{ do = "basic.get", ok = {}, error = {} }]', "one of ok, error, until"),
+        ("[{", "Invalid"),
+    ],
+)
+def test_a_faulty_scenario_is_told(tmp_path: Path, steps: str, fault: str) -> None:
+    """By file and name, before anything runs."""
+    (tmp_path / "faulty.toml").write_text(f'title = "t"\n[[scenario]]\nname = "n"\nsays = "s"\nsteps = {steps}\n')
+    with pytest.raises(ScenarioError, match="faulty.toml") as told:
+        read_features(tmp_path)
+    assert fault in str(told.value)
+
+
+def test_the_command_line(broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A broker that somebody runs, by its URL: what passed, what was not run and why, and the scorecard."""
+    url = f"amqp://guest:guest@127.0.0.1:{broker.port}/"
+    options = ["--client", "pika", "--work", str(tmp_path), "--scorecard", str(tmp_path / "card")]
+    assert main(["--url", url, *options, "--only", "tx-*", "--only", "tls-*", "--only", "durable-*"]) == 0
+    out = capsys.readouterr().out
+    assert "tx-commit pika: passed" in out
+    assert "not ours to restart" in out and "--tls-port" in out
+    card = json.loads((tmp_path / "card.json").read_text())
+    assert card["brokers"][0]["passed"]["tx-commit"] == ["pika"]
+    page = (tmp_path / "card.md").read_text()
+    assert "| [Transactions](../interop/scenarios/transactions.toml) | 6 | all 6 |" in page
+    assert main(["--url", url, *options, "--only", "tx-*", "--only", "tls-*", "--only", "durable-*"]) == 0
+    assert (tmp_path / "card.md").read_text() == page, "the same again takes the same column's place"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["--url", "http://127.0.0.1:1/"], "amqp://USER:PASSWORD@HOST:PORT/VHOST is needed"),
+        (["--url", "amqp://127.0.0.1:1/"], "refused"),
+        (["--broker", "hare"], "no such broker: hare"),
+        (["--broker", "leveret", "--client", "telepathy"], "no such client: telepathy"),
+        (["--broker", "leveret", "--only", "nothing-like-it"], "no scenario is called nothing-like-it"),
+    ],
+)
+def test_what_cannot_be_run_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], fault: str
+) -> None:
+    """Exit code 2 and one line."""
+    if "--client" not in arguments:
+        arguments = [*arguments, "--client", "pika"]
+    assert main([*arguments, "--work", str(tmp_path)]) == 2
+    assert fault in capsys.readouterr().err
