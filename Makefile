@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test lint types check-python peers bench bench-quick bench-queues bench-deep clients fuzz soak crash clean
+.PHONY: serve test lint types check-python peers bench bench-quick bench-queues bench-deep clients differential fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -73,6 +73,11 @@ peers:
 # Five clients' own test suites against RabbitMQ and Leveret; `make clients ARGS="--only amqp"`.
 clients: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.clients $(ARGS)
+
+# Generated programs against RabbitMQ and Leveret at once; OPERATIONS=200000 SEED=7.
+OPERATIONS ?= 20000
+differential: $(VENV)/.dev
+	@$(BIN)/python -m leveret.interop.differential --operations $(OPERATIONS) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
 # Coverage-guided fuzzing of the frame reader.
 FUZZ_SECONDS ?= 60

@@ -408,6 +408,7 @@ class Queue:
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])
         if self.expiring:
+            expire(self)
             arm(self)
 
     def pop(self) -> Message | None:
@@ -419,6 +420,7 @@ class Queue:
             deep.load(self)
         message = self.ready.popleft() if self.ready else None
         if self.expiring:
+            expire(self)  # what stood behind it
             arm(self)
         return message
 
