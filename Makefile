@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop workers fuzz soak crash clean
+.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop differential workers fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -109,6 +109,11 @@ $(VENV)/.interop: pyproject.toml | $(VENV)/.dev
 
 interop: $(VENV)/.interop
 	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard)
+
+# Generated programs against RabbitMQ and Leveret at once; OPERATIONS=200000 SEED=7.
+OPERATIONS ?= 20000
+differential: $(VENV)/.dev
+	@$(BIN)/python -m leveret.interop.differential --operations $(OPERATIONS) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
 # Coverage-guided fuzzing of the frame reader.
 FUZZ_SECONDS ?= 60

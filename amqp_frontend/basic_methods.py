@@ -27,6 +27,7 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     if method.queue == REPLY_TO:
         _consume_replies(session, channel, method)
         return
+    channel.session.check_tag(method.consumer_tag or "")
     queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     limit = session.options.consumers_per_channel_max

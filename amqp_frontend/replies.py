@@ -270,7 +270,7 @@ REPLY: dict[type[Exception], Row] = {
         "Invalid x-match field value {value_term}; expected all, any, all-with-x, or any-with-x",
     ),
     engine.InvalidHeadersMatchType: Row(
-        406, CHANNEL, "Invalid x-match field type {type} (value {value}); expected longstr"
+        406, CHANNEL, "Invalid x-match field type {type} (value {field_term}); expected longstr"
     ),
     engine.InvalidWeight: Row(406, CHANNEL, "{weight_fault}"),
     engine.HashesContradict: Row(406, CHANNEL, "hash-header and hash-property are mutually exclusive"),
@@ -472,9 +472,30 @@ def _described(field: object) -> str:
 
 
 def _value(field: Field) -> str:
-    if isinstance(field.value, bytes):
-        return field.text
-    return str(field.value).lower() if isinstance(field.value, bool) else str(field.value)
+    return field.text if isinstance(field.value, bytes) else _term_of(field)
+
+
+def _term_of(field: Field) -> str:
+    """A value as Erlang writes it; without its line breaks, which come where a text is long."""
+    match field.value:
+        case bytes():
+            return term(field.value)
+        case bool():
+            return str(field.value).lower()
+        case float():
+            mantissa, _, exponent = repr(field.value).partition("e")
+            return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent)}" if exponent else mantissa
+        case tuple():
+            return f"{{{field.value[0]},{field.value[1]}}}"
+        case list():
+            return f"[{','.join(f'{{{item.type_name},{_term_of(item)}}}' for item in field.value)}]"
+        case dict():
+            items = (f"{{{term(k.encode())},{v.type_name},{_term_of(v)}}}" for k, v in field.value.items())
+            return f"[{','.join(items)}]"
+        case None:
+            return "undefined"
+        case number:
+            return str(number)
 
 
 def _reason(facts: _Facts) -> str:
@@ -505,6 +526,12 @@ def _value_term(facts: _Facts) -> str:
     return term(_bytes(facts["value"]))
 
 
+def _field_term(facts: _Facts) -> str:
+    field = facts["field"]
+    assert isinstance(field, Field)
+    return _term_of(field)
+
+
 def _weight_fault(facts: _Facts) -> str:
     if facts["is_integer"]:
         return "The binding key must be greater than 0"
@@ -522,6 +549,7 @@ _DERIVED = {
     "octets": _octets,
     "octets_term": _arguments_term,
     "value_term": _value_term,
+    "field_term": _field_term,
     "weight_fault": _weight_fault,
 }
 

@@ -141,7 +141,7 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     """Check a publish and find its way; remembered until the topology changes.
 
     Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
-        TopicRefused, InvalidExpiration, UserIdMismatch.
+        TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
     """
     channel = event.channel
     arguments = session.connection.arguments_of(event.method_frame)
@@ -152,10 +152,12 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     client = session.client
     assert client is not None
     route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
-    check_expiration(event.facts.expiration)
+    if event.facts.is_marked:
+        channel.session.check_reply_to(channel.framing, event.blobs[0])
     user_id = event.facts.user_id
     if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
         raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
+    check_expiration(event.facts.expiration)
     known = channel.routes.get((event.method_frame, event.facts))
     envelope = (
         known.envelope

@@ -1,6 +1,7 @@
 """Queue and consumer arguments: which are known, what values they take, when two declarations agree.
 
-One row an argument. Reasons are facts; their wording is the frontend's.
+One row an argument, in the order in which RabbitMQ 3.10 looks at them: of several faults it tells the first. Reasons
+are facts; their wording is the frontend's.
 Source: behaviour page 2.4.1, 3.1.
 """
 
@@ -135,10 +136,6 @@ class Argument:
 _C, _Q, _S = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM})
 
 ARGUMENTS: dict[str, Argument] = {
-    "x-queue-type": Argument(
-        QUEUE_TYPES,
-        _one_of((b"classic", b"quorum", b"stream"), lambda text: Reason("text", f"unsupported queue type '{text}'")),
-    ),
     "x-expires": Argument(_C | _Q, _integer(1, TEN_YEARS_MS)),
     "x-message-ttl": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-dead-letter-exchange": Argument(_C | _Q, _anything),
@@ -158,6 +155,10 @@ ARGUMENTS: dict[str, Argument] = {
     ),
     "x-queue-version": Argument(_C, _version),
     "x-single-active-consumer": Argument(_C | _Q, _boolean),
+    "x-queue-type": Argument(
+        QUEUE_TYPES,
+        _one_of((b"classic", b"quorum", b"stream"), lambda text: Reason("text", f"unsupported queue type '{text}'")),
+    ),
     "x-queue-master-locator": Argument(
         _C,
         _one_of((b"min-masters", b"client-local", b"random"), lambda _: Reason("atom", "invalid_queue_locator_arg")),
@@ -229,23 +230,29 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
             type=exchange.type_name, key="x-dead-letter-exchange", kind="queue", name=name, vhost=vhost
         )
     queue_type = queue_type_of(arguments)
-    for key, argument in ARGUMENTS.items():
+    # The type, then the values of what it knows, then what only other types know, in the order in which it was sent.
+    for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
-        if field is None:
+        if field is None or queue_type not in argument.types:
             continue
-        if queue_type not in argument.types:
-            raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
         reason = argument.check(field)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
             reason = Reason("atom", "routing_key_but_no_dlx_defined")
         if reason is not None:
             raise InvalidArgument(key=key, name=name, vhost=vhost, reason=reason)
+    for key in arguments:
+        if key in ARGUMENTS and queue_type not in ARGUMENTS[key].types:
+            raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
 
 
 def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
-    """Refuse a redeclaration whose known arguments differ. Raises: InequivalentArgument."""
+    """Refuse a redeclaration whose arguments, of those that the queue's type knows, differ.
+
+    Raises: InequivalentArgument.
+    """
+    queue_type = queue_type_of(current)
     for key, argument in ARGUMENTS.items():
-        if argument.compared:
+        if argument.compared and queue_type in argument.types:
             _check_same(key, current.get(key), received.get(key), "queue", name, vhost)
 
 

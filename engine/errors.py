@@ -125,7 +125,7 @@ class InvalidHeadersMatch(PreconditionFailed):
 
 
 class InvalidHeadersMatchType(PreconditionFailed):
-    """x-match that is no string. Facts: type, value."""
+    """x-match that is no string. Facts: type, field."""
 
 
 class InvalidWeight(PreconditionFailed):

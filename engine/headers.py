@@ -70,7 +70,7 @@ def check_headers_match(arguments: FieldTable) -> bytes:
     if field is None:
         return b"all"
     if field.tag != "S":
-        raise InvalidHeadersMatchType(type=field.type_name, value=field.value)
+        raise InvalidHeadersMatchType(type=field.type_name, field=field)
     assert isinstance(field.value, bytes)
     if field.value not in _MATCHES:
         raise InvalidHeadersMatch(value=field.value)

@@ -47,6 +47,8 @@ def admit(
         return []
     ttl_ms = _time_to_live_ms(rules, envelope)
     expires_ns = 0 if ttl_ms is None else queue.broker.clock.monotonic_ns() + ttl_ms * MS
+    if expires_ns:
+        queue.expiring = True  # also of what a consumer takes at once: it may come back
     refused: list[int] = []
     for offset, blob in enumerate(blobs):
         message = message_for(queue, first_id + offset, blob, envelope)
@@ -58,8 +60,7 @@ def admit(
         elif (
             rules.has_limit
             and rules.overflow != DROP_HEAD
-            and _would_overflow(queue, message)
-            and (queue.has_ready or not rota.has_waiting(queue))
+            and _would_overflow(queue, message)  # whoever waits for it, as in RabbitMQ
         ):
             refused.append(offset)
             if rules.overflow == REJECT_PUBLISH_DLX:
@@ -69,8 +70,8 @@ def admit(
         elif due_ns is not None:
             queue.take_in_waiting(message, due_ns)
         elif not queue.take_in(message):
-            if ttl_ms == 0:
-                queue.lose([message], EXPIRED)  # nobody took it at once
+            if ttl_ms == 0 and (rules.message_ttl_ms == 0 or not queue.ready_count):
+                queue.lose([message], EXPIRED)  # nobody took it at once; behind others it waits for its turn
             else:
                 _append(queue, message)
     if due_ns is not None:
@@ -103,8 +104,6 @@ def _time_to_live_ms(rules: QueueRules, envelope: Envelope) -> int | None:
 def _append(queue: "Queue", message: Message) -> None:
     """Into the ready list; what has no room there any more goes."""
     rules, ready = queue.rules, queue.ready
-    if message.expires_ns:
-        queue.expiring = True
     if isinstance(ready, LastValueReady) and (older := ready.supersede(message)) is not None:
         queue.replaced(older)
         return

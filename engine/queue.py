@@ -474,6 +474,7 @@ class Queue:
         if self.tail is not None:
             deep.feed(self)
         if self.expiring:
+            expire(self)
             arm(self)
 
     def pop(self) -> Message | None:
@@ -488,6 +489,7 @@ class Queue:
                 break
         message = self.ready.popleft() if self.ready else None
         if self.expiring:
+            expire(self)  # what stood behind it
             arm(self)
         return message
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from .access import require_topic
 from .confirms import Confirms
 from .consumer import Consumer, Holder
+from .content import REPLY_TO_ME, Framing, decode_properties
 from .deaths import REJECTED
 from .errors import (
     ConfirmAfterTx,
@@ -20,6 +21,7 @@ from .errors import (
     NotTransactional,
     PartialCommit,
     ReplyConsumerAcknowledges,
+    ReplyConsumerMissing,
     ReplyConsumerTaken,
     ResourceLocked,
     TxAfterConfirm,
@@ -132,6 +134,14 @@ class Session:
         if self.confirms is None:
             self.confirms = Confirms()
 
+    def check_reply_to(self, framing: Framing, blob: bytes) -> None:
+        """Refuse a message that asks for direct replies of a session which has no consumer for them.
+
+        Raises: ReplyConsumerMissing.
+        """
+        if self.replies is None and decode_properties(framing.split(blob)[0]).get("reply_to") == REPLY_TO_ME:
+            raise ReplyConsumerMissing
+
     # -- consuming --------------------------------------------------------------------------------------------------
 
     def consume(self, queue: "Queue", tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable) -> Consumer:
@@ -141,8 +151,7 @@ class Session:
             GlobalPrefetchNotSupported, NoAckNotSupported, PrefetchMissing.
         """
         self.check_access(queue)
-        if tag in self.consumers:
-            raise ConsumerTagInUse(tag=tag)
+        self.check_tag(tag)
         check_consume(queue, no_ack=no_ack, prefetch=self.prefetch, prefetch_total=self.prefetch_total)
         consumer = Consumer(
             queue, self, tag, no_ack=no_ack, exclusive=exclusive, prefetch=self.prefetch, arguments=arguments
@@ -153,13 +162,21 @@ class Session:
             self.client.broker.acknowledgements.watch(consumer)
         return consumer
 
+    def check_tag(self, tag: str) -> None:
+        """Refuse a consumer tag that is in use here; RabbitMQ does it before it looks at anything else.
+
+        Raises: ConsumerTagInUse.
+        """
+        if tag in self.consumers:
+            raise ConsumerTagInUse(tag=tag)
+
     def consume_replies(self, tag: str, address: str, *, no_ack: bool) -> Consumer:
         """Subscribe to direct replies, which are sent to the queue name `address` that nobody can guess.
 
         Raises: ConsumerTagInUse, ReplyConsumerAcknowledges, ReplyConsumerTaken.
         """
-        if tag in self.consumers:
-            raise ConsumerTagInUse(tag=tag)
+        if self.replies is None or tag != self.replies.tag:
+            self.check_tag(tag)
         if not no_ack:
             raise ReplyConsumerAcknowledges
         if self.replies is not None:
@@ -228,12 +245,18 @@ class Session:
             raise ResourceLocked(name=queue.name, vhost=queue.vhost.name)
 
     def limit(self, count: int, *, total: bool) -> None:
-        """Prefetch: for each consumer to come, or (`total`) shared by all consumers from now on. 0 = unlimited."""
+        """Prefetch: for each consumer to come, or (`total`) shared by all consumers from now on. 0 = unlimited.
+
+        The former ends the latter, as in RabbitMQ: only a limit that is shared later stands beside it.
+        """
         if total and self.client.broker.options.has_shared_prefetch:
             self.prefetch_total = count
             self.mark_queues()
         else:
             self.prefetch = count
+            if self.prefetch_total:
+                self.prefetch_total = 0
+                self.mark_queues()
 
     def set_flowing(self, flowing: bool) -> None:
         """The peer wants deliveries, or none for now."""

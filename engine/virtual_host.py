@@ -224,8 +224,9 @@ class VirtualHost:
             PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached.
         """
         self._check_binding(client, QUEUE, queue_name, source, routing_key)
-        exchange = self.exchange(source)
-        self._bind(exchange, self._accessible(queue_name, client), routing_key, arguments, client)
+        exchange, queue = self.exchange(source), self.queue(queue_name)
+        exchange.check(routing_key, arguments)  # before the queue's owner is looked at, as RabbitMQ does
+        self._bind(exchange, self._accessible(queue.name, client), routing_key, arguments, client)
 
     def unbind_queue(
         self, queue_name: str, source: str, routing_key: str, arguments: FieldTable, client: Client | None = None
@@ -346,8 +347,8 @@ class VirtualHost:
         arguments = arguments or {}
         durable = durable and not exclusive  # an exclusive queue is gone before a restart could find it
         current = self.queues.get(name)
-        if current is None and name.startswith("amq.") and not server_named:
-            raise ReservedName(kind="queue", name=name)
+        if name.startswith("amq.") and not server_named and (current is None or client is not None):
+            raise ReservedName(kind="queue", name=name)  # also when it is there: only passively
         require(client, CONFIGURE, QUEUE, name)
         if current is not None:
             self._check_same_queue(current, client, durable, exclusive, auto_delete, arguments)
@@ -538,7 +539,7 @@ class VirtualHost:
             self._sharing[queue.address].remove(queue)
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue, None)
-        for consumer in list(queue.consumers):
+        for consumer in sorted(queue.consumers, key=lambda one: one.tag):  # RabbitMQ's order
             consumer.session.consumer_cancelled(consumer)
             queue.remove_consumer(consumer)
             consumer.client.put(ConsumerCancelled(consumer), 0)

@@ -139,10 +139,13 @@ def find_rabbitmq() -> Path | None:
 
 
 @contextmanager
-def rabbitmq(port: int = 0, *, config: str = "", advanced: str = "", plugins: Sequence[str] = ()) -> Iterator[Peer]:
+def rabbitmq(
+    port: int = 0, *, config: str = "", advanced: str = "", plugins: Sequence[str] = (), erlang: str = ""
+) -> Iterator[Peer]:
     """Run a fresh RabbitMQ; port 0 takes a free one.
 
-    `config` is text in rabbitmq.conf's format, `advanced` in that of advanced.config.
+    `config` is text in rabbitmq.conf's format, `advanced` in that of advanced.config; `erlang`: more arguments
+    of the VM.
 
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
     """
@@ -154,6 +157,7 @@ def rabbitmq(port: int = 0, *, config: str = "", advanced: str = "", plugins: Se
         taken = _free_ports(3)
         amqp, distribution, epmd = port or taken[0], taken[1], taken[2]
         environment = _rabbitmq_environment(directory, amqp, distribution, epmd, config, plugins)
+        environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += f" {erlang}"
         if advanced:
             (directory / "advanced.config").write_text(advanced)
         mapper = shutil.which("epmd")

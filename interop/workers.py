@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .peers import WITHOUT_RABBITMQ, Peer, PeerFailed, find_rabbitmq, rabbitmq
+from .peers import WITHOUT_RABBITMQ, Peer, PeerFailed, durable_leveret, find_rabbitmq, rabbitmq
 
 HERE = Path(__file__).parent
 BROKERS = ("rabbitmq", "leveret")

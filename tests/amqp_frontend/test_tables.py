@@ -126,6 +126,7 @@ FACTS: dict[str, object] = {
     "limit": 131064,
     "end": 0,
     "count": 2,
+    "field": Field("I", 5),
     "tag": 99,
     "type": 8,
 }

@@ -10,8 +10,10 @@ import time
 from typing import Any
 
 import pytest
-from rawclient import BODY, HEADER, HEARTBEAT, Client, arguments_of, frame, header_payload, properties_of
+from rawclient import Client
 from spec_broker import SpecBroker, close_of, expect_channel_close, expect_connection_close
+
+from leveret.interop.raw_codec import BODY, HEADER, HEARTBEAT, arguments_of, frame, header_payload, properties_of
 
 TRAPS = range(1, 87)
 HTTP = "wants the HTTP API, which this version does not have"

@@ -6,8 +6,20 @@ from functools import partial
 from typing import Any
 
 from error_rows import Rows
-from rawclient import BODY, HEADER, HEARTBEAT, METHOD, Client, arguments_of, frame, header_payload, method_frame, table
+from rawclient import Client
 from spec_broker import SpecBroker
+
+from leveret.interop.raw_codec import (
+    BODY,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    arguments_of,
+    frame,
+    header_payload,
+    method_frame,
+    table,
+)
 
 ROWS = Rows()
 row, one, octets, ids = ROWS.row, ROWS.one, ROWS.octets, ROWS.ids

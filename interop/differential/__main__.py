@@ -1,0 +1,126 @@
+"""The command: python -m leveret.interop.differential --operations N --seed S [--peer URL] [--subject URL]."""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import random
+import sys
+import time
+from multiprocessing.queues import Queue
+from pathlib import Path
+from typing import Any
+
+from . import brokers, regressions
+from .comparison import Tally
+from .regressions import Regression
+from .search import Found, Search
+from .side import Side
+
+Message = tuple[int, str, Any]
+
+
+def main() -> int:
+    """0: no difference that is not known; 1: there was one, and it is saved; 2: there is no reference."""
+    options = _options()
+    print(f"seed {options.seed}", flush=True)
+    try:
+        with (
+            brokers.reference(options.peer, options.lanes) as reference,
+            brokers.subject(options.subject, options.lanes) as subject,
+        ):
+            tally, found = _run(options, list(zip(reference, subject)))
+    except FileNotFoundError as absent:
+        print(f"{absent}; or name one with --peer", file=sys.stderr)
+        return 2
+    print(report(tally))
+    for index, one in enumerate(found):
+        path = Path(options.out) / f"seed-{options.seed}-{index}.json"
+        regressions.save(path, Regression(f"found with seed {one.seed}", "RabbitMQ", one.program, one.expected))
+        print(f"saved {path}")
+    return 1 if found else 0
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m leveret.interop.differential", description=__doc__)
+    parser.add_argument("--operations", type=int, default=10_000, help="how many to compare (default: 10000)")
+    parser.add_argument("--seed", type=int, default=None, help="which programs (default: any; it is printed)")
+    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, whatever was compared")
+    parser.add_argument("--peer", metavar="URL", help="the reference (default: a RabbitMQ of our own)")
+    parser.add_argument("--subject", metavar="URL", help="the broker under test (default: a leveret of our own)")
+    parser.add_argument("--lanes", type=int, default=4, help="virtual hosts at once; 1 with a URL (default: 4)")
+    parser.add_argument("--out", default=".", metavar="DIR", help="where differences are saved (default: here)")
+    options = parser.parse_args()
+    if options.seed is None:
+        options.seed = random.SystemRandom().randrange(1_000_000)
+    if options.peer or options.subject:
+        options.lanes = 1
+    return options
+
+
+def _run(options: argparse.Namespace, lanes: list[tuple[str, str]]) -> tuple[Tally, list[Found]]:
+    """Each lane is a process, because each is as fast as its own round trips."""
+    messages: Queue[Message] = multiprocessing.Queue()
+    share = -(-options.operations // len(lanes))
+    processes = [
+        multiprocessing.Process(
+            target=_lane,
+            args=(lane, urls, share, options.minutes * 60, options.seed * 100 + lane, messages),
+            daemon=True,
+        )
+        for lane, urls in enumerate(lanes)
+    ]
+    for process in processes:
+        process.start()
+    tally, found, progress, running = Tally(), [], dict.fromkeys(range(len(lanes)), 0), len(lanes)
+    began, told = time.monotonic(), 0.0
+    while running:
+        lane, kind, value = messages.get()
+        if kind == "progress":
+            progress[lane] = value
+        elif kind == "found":
+            print(value, flush=True)
+        elif kind == "failed":
+            raise RuntimeError(f"lane {lane}: {value}")
+        else:
+            running -= 1
+            tally.add(value[0])
+            found += value[1]
+        if time.monotonic() - told > 10:
+            told = time.monotonic()
+            print(f"{sum(progress.values())} operations after {told - began:.0f} s", flush=True)
+    for process in processes:
+        process.join()
+    return tally, found
+
+
+def _lane(
+    lane: int, urls: tuple[str, str], operations: int, seconds: float, seed: int, messages: Queue[Message]
+) -> None:
+    search = Search(Side(urls[0]), Side(urls[1]))
+    try:
+        search.until(operations, seed, lambda kind, value: messages.put((lane, kind, value)), seconds)
+    except Exception as failure:
+        messages.put((lane, "failed", repr(failure)))
+        raise
+    messages.put((lane, "done", (search.tally, search.found)))
+
+
+def report(tally: Tally) -> str:
+    """The figures of a run, as text."""
+    lines = [
+        f"{tally.operations} operations in {tally.programs} programs sent to both brokers and compared",
+        f"differed only until given time (races of a broker with itself): {tally.races} programs",
+        "known differences met: " + (_counts(tally.known) or "none"),
+        "operations: " + _counts(tally.methods),
+        "errors answered by both: " + _counts(tally.errors),
+    ]
+    return "\n".join(lines)
+
+
+def _counts(counts: dict[str, int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,68 @@
+"""The two brokers of a run, with one virtual host a lane, alike on both."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from .. import peers
+
+PROFILE = "rabbitmq-3.10"
+#: Schedulers that spin while they wait take the processor from the other broker and from us.
+ERLANG = "+sbwt none +sbwtdcpu none +sbwtdio none"
+
+
+def lane_vhost(lane: int) -> str:
+    """The virtual host of a lane."""
+    return f"lane{lane}"
+
+
+@contextmanager
+def reference(url: str | None, lanes: int) -> Iterator[list[str]]:
+    """URLs of the lanes of the reference: the broker at `url` (one lane, its virtual host), or a RabbitMQ of our own.
+
+    Raises: FileNotFoundError: there is none on this machine.
+    """
+    if url is not None:
+        yield [url]
+        return
+    with ExitStack() as stack:
+        config = f"load_definitions = {stack.enter_context(_definitions(lanes))}\n"
+        peer = stack.enter_context(peers.rabbitmq(config=config, erlang=ERLANG))
+        yield [peer.url + lane_vhost(lane) for lane in range(lanes)]
+
+
+@contextmanager
+def subject(url: str | None, lanes: int, profile: str = PROFILE) -> Iterator[list[str]]:
+    """URLs of the lanes of the broker under test: the one at `url`, or a leveret of our own in RabbitMQ's profile."""
+    if url is not None:
+        yield [url]
+        return
+    with ExitStack() as stack:
+        definitions = stack.enter_context(_definitions(lanes))
+        file = definitions.with_name("leveret.toml")
+        file.write_text(f"[broker]\ndefinitions = '{definitions}'\nprofile = '{profile}'\n")
+        peer = stack.enter_context(peers.leveret("--config", str(file)))
+        yield [peer.url + lane_vhost(lane) for lane in range(lanes)]
+
+
+@contextmanager
+def _definitions(lanes: int) -> Iterator[Path]:
+    """A file that both brokers read."""
+    names = ["/", *(lane_vhost(lane) for lane in range(lanes))]
+    permissions = {"user": "guest", "configure": ".*", "write": ".*", "read": ".*"}
+    user = {"name": "guest", "password": "guest", "tags": "administrator", "limits": {}}
+    text = json.dumps(
+        {
+            "users": [user],
+            "vhosts": [{"name": name} for name in names],
+            "permissions": [permissions | {"vhost": name} for name in names],
+        }
+    )
+    with tempfile.TemporaryDirectory(prefix="leveret-differential-") as directory:
+        path = Path(directory) / "definitions.json"
+        path.write_text(text)
+        yield path

@@ -1,0 +1,174 @@
+"""One program on two brokers, step by step, and the differences that are known."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from .side import Observation, Operation, Side
+
+KNOWN_FILE = Path(__file__).with_name("known.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A difference that is meant: `reference` and `subject` are to be found in what the two brokers said, as JSON.
+
+    `deviation` begins its line in docs/DEVIATIONS.md. With `ends` the two went separate ways, and the rest of the
+    program is not run.
+    """
+
+    name: str
+    deviation: str
+    reference: re.Pattern[str]
+    subject: re.Pattern[str]
+    operation: re.Pattern[str]
+    ends: bool
+
+    def explains(self, operation: Operation, expected: Observation, got: Observation) -> bool:
+        """Whether this is it."""
+        return (
+            self.operation.search(_text(operation)) is not None
+            and self.reference.search(_text(expected)) is not None
+            and self.subject.search(_text(got)) is not None
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What the two brokers said to operation `step` of a program."""
+
+    step: int
+    operation: Operation
+    expected: Observation
+    got: Observation
+
+    def __str__(self) -> str:
+        lines = [f"operation {self.step}: {_text(self.operation)}"]
+        for key in dict.fromkeys([*self.expected, *self.got]):
+            expected, got = self.expected.get(key), self.got.get(key)
+            if expected != got:
+                lines += [f"  {key}", f"    reference  {_text(expected)}", f"    subject    {_text(got)}"]
+        return "\n".join(lines)
+
+
+@dataclass(slots=True)
+class Tally:
+    """What was run: operations sent to both brokers and compared, and what became of the programs."""
+
+    operations: int = 0
+    programs: int = 0
+    methods: Counter[str] = field(default_factory=Counter)
+    errors: Counter[str] = field(default_factory=Counter)
+    known: Counter[str] = field(default_factory=Counter)
+    races: int = 0  # programs that differed only until they were given time
+
+    def add(self, other: Tally) -> None:
+        """Take in the figures of another run."""
+        self.operations += other.operations
+        self.programs += other.programs
+        self.races += other.races
+        for mine, theirs in ((self.methods, other.methods), (self.errors, other.errors), (self.known, other.known)):
+            mine.update(theirs)
+
+
+@cache
+def known_differences(path: Path = KNOWN_FILE) -> tuple[Known, ...]:
+    """The list. Raises KeyError, re.error: the file is not as it is to be."""
+    return tuple(
+        Known(
+            entry["name"],
+            entry["deviation"],
+            re.compile(entry["reference"]),
+            re.compile(entry["subject"]),
+            re.compile(entry.get("operation", "")),
+            entry["ends"],
+        )
+        for entry in tomllib.loads(path.read_text()).get("known", [])
+    )
+
+
+def run(
+    program: Sequence[Operation], reference: Side, subject: Side, tally: Tally, *, patient: bool = False
+) -> Difference | None:
+    """Run a program on both; the first difference that nobody explained, or None."""
+    try:
+        for step, operation in enumerate(program):
+            expected, got = _both(
+                reference.perform(operation, step, patient=patient), subject.perform(operation, step, patient=patient)
+            )
+            tally.operations += operation.get("count", 1)
+            tally.methods[operation["op"]] += operation.get("count", 1)
+            _count_errors(expected, tally)
+            verdict = judge(operation, expected, got)
+            if isinstance(verdict, Known):
+                tally.known[verdict.name] += 1
+                if verdict.ends:
+                    return None
+            elif verdict:
+                return Difference(step, operation, expected, got)
+        return None
+    finally:
+        tally.programs += 1
+        reference.clean_up()
+        subject.clean_up()
+
+
+def judge(operation: Operation, expected: Observation, got: Observation) -> Known | bool:
+    """False: the same. True: another one. Known: the difference that is known."""
+    if expected == got:
+        return False
+    for known in known_differences():
+        if known.explains(operation, expected, got):
+            return known
+    return True
+
+
+def _both(reference: Iterator[None], subject: Iterator[None]) -> tuple[Observation, Observation]:
+    """Let two brokers work at once: whichever has sent waits while the other sends."""
+    results: dict[int, Any] = {}
+    sides = {0: reference, 1: subject}
+    while len(results) < 2:
+        for index, side in sides.items():
+            if index not in results:
+                try:
+                    next(side)
+                except StopIteration as stop:
+                    results[index] = stop.value
+    return results[0], results[1]
+
+
+def replay(program: Sequence[Operation], side: Side) -> list[Observation]:
+    """What one broker says to each operation."""
+    observations: list[Observation] = []
+    try:
+        for step, operation in enumerate(program):
+            steps = side.perform(operation, step)
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as stop:
+                    observations.append(stop.value)
+                    break
+    finally:
+        side.clean_up()
+    return observations
+
+
+def _count_errors(observation: Mapping[str, Any], tally: Tally) -> None:
+    for told in observation.values():
+        if isinstance(told, dict):
+            for answer in told.get("answers", ()):
+                if answer[0] in ("channel.close", "connection.close"):
+                    tally.errors[f"{answer[0].split('.')[0]} {answer[1]['reply_code']}"] += 1
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)

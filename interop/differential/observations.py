@@ -1,0 +1,86 @@
+"""What a broker said, as plain data of JSON, without what no two brokers agree upon: generated names and times."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from typing import Any
+
+from ..raw_codec import Method
+
+BODY_CHARACTERS_MAX = 64  # longer bodies are told by size and checksum
+#: Names that the broker makes: queues, consumer tags, reply addresses.
+GENERATED = re.compile(r"amq\.(gen|ctag|rabbitmq\.reply-to)[-.][A-Za-z0-9+/=_@.<>-]+")
+_MEANINGLESS = ("ticket", "reserved_1", "reserved_2")
+
+
+class Names:
+    """The names that one broker generated, numbered in the order in which they were seen."""
+
+    def __init__(self) -> None:
+        self._alias: dict[str, str] = {}
+        self._real: dict[str, list[str]] = {}
+
+    def alias(self, text: str) -> str:
+        """`text` with each generated name replaced by its kind and number."""
+        return GENERATED.sub(self._of, text) if "amq." in text else text
+
+    def latest(self, kind: str) -> str | None:
+        """The newest generated name of a kind ("gen", "ctag", "rabbitmq.reply-to")."""
+        names = self._real.get(kind)
+        return names[-1] if names else None
+
+    def _of(self, found: re.Match[str]) -> str:
+        real, kind = found[0], found[1]
+        if real not in self._alias:
+            names = self._real.setdefault(kind, [])
+            names.append(real)
+            self._alias[real] = f"amq.{kind}-{len(names)}"
+        return self._alias[real]
+
+
+def describe(method: Method, names: Names) -> list[Any]:
+    """[name, arguments] or, with a content, [name, arguments, properties, body]."""
+    arguments = {
+        name: names.alias(value) if isinstance(value, str) else value
+        for name, value in method.arguments.items()
+        if name not in _MEANINGLESS
+    }
+    if method.content is None:
+        return [method.name, arguments]
+    return [method.name, arguments, _properties(method.content.properties, names), _body(method.content.body)]
+
+
+def _properties(properties: dict[str, Any], names: Names) -> dict[str, Any]:
+    described: dict[str, Any] = {}
+    for name, value in properties.items():
+        if name == "headers":
+            # A list, because the order of the headers travels, too.
+            headers = [[key, *_tagged(tagged, names, within=key)] for key, tagged in value.items()]
+            if "x-death" in value:  # RabbitMQ sorts the headers that it adds to
+                headers.sort(key=lambda header: str(header[0]))
+            described[name] = headers
+        else:
+            described[name] = names.alias(value) if isinstance(value, str) else value
+    return described
+
+
+def _tagged(tagged: Any, names: Names, within: str) -> list[Any]:
+    tag, value = tagged
+    if tag == "F":
+        return [tag, [[key, *_tagged(inner, names, within=f"{within}.{key}")] for key, inner in value.items()]]
+    if tag == "A":
+        return [tag, [_tagged(inner, names, within) for inner in value]]
+    if isinstance(value, bytes):
+        return [tag, names.alias(value.decode("latin-1"))]
+    if tag == "L":
+        tag = "l"  # the same type; RabbitMQ writes `l` into headers that it changes
+    if within == "x-death.time":
+        return [tag, "a time" if value else 0]
+    return [tag, list(value) if isinstance(value, tuple) else value]
+
+
+def _body(body: bytes) -> str:
+    if len(body) > BODY_CHARACTERS_MAX:
+        return f"{len(body)} octets, crc {zlib.crc32(body):08x}"
+    return body.decode("latin-1")

@@ -1,0 +1,78 @@
+"""Programs that once showed a difference, as files: what is done, and what the reference said to it.
+
+    {"title": ..., "reference": "RabbitMQ 3.10.8", "operations": [...], "expected": [...]}
+
+`expected` are the reference's observations, so that a replay needs the subject alone. A file about a difference that is
+meant has `subject` as well: what the subject is to say instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .comparison import Difference, replay
+from .side import Observation, Operation, Side
+
+
+@dataclass(frozen=True, slots=True)
+class Regression:
+    """A recorded program."""
+
+    title: str
+    reference: str
+    operations: Sequence[Operation]
+    expected: Sequence[Observation]
+    subject: Sequence[Observation] | None = None
+
+    def check(self, side: Side) -> Difference | None:
+        """Replay on the subject: what differs from what is to be."""
+        return _first_difference(self.operations, self.expected if self.subject is None else self.subject, side)
+
+    def check_reference(self, side: Side) -> Difference | None:
+        """Replay on the reference: what it says otherwise than when it was recorded."""
+        return _first_difference(self.operations, self.expected, side)
+
+
+def load(path: Path) -> Regression:
+    """Raises: KeyError, json.JSONDecodeError: no such file as `save` writes."""
+    stored = json.loads(path.read_text())
+    return Regression(
+        stored["title"], stored["reference"], stored["operations"], stored["expected"], stored.get("subject")
+    )
+
+
+def save(path: Path, regression: Regression) -> None:
+    """Write the file; an operation and an observation a line."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    parts = [f' "title": {_line(regression.title)}', f' "reference": {_line(regression.reference)}']
+    lists: list[tuple[str, Sequence[Any] | None]] = [
+        ("operations", regression.operations),
+        ("expected", regression.expected),
+        ("subject", regression.subject),
+    ]
+    for name, items in lists:
+        if items is not None:
+            parts.append(f' "{name}": [\n  ' + ",\n  ".join(map(_line, items)) + "\n ]")
+    path.write_text("{\n" + ",\n".join(parts) + "\n}\n")
+
+
+def record(title: str, version: str, program: Sequence[Operation], reference: Side) -> Regression:
+    """Run a program on the reference and keep what it says."""
+    return Regression(title, version, list(program), replay(program, reference))
+
+
+def _first_difference(
+    operations: Sequence[Operation], expected: Sequence[Observation], side: Side
+) -> Difference | None:
+    for step, (wanted, got) in enumerate(zip(expected, replay(operations, side), strict=True)):
+        if json.loads(json.dumps(got)) != wanted:
+            return Difference(step, operations[step], wanted, got)
+    return None
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,111 @@
+"""Generate programs until so many operations were compared; shrink what differs."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from .comparison import Difference, Tally, replay, run
+from .programs import EXCHANGES, QUEUES, Seeded, program
+from .side import Observation, Operation, Side
+
+FOUND_MAX = 5
+SHRINKING_RUNS_MAX = 400
+#: Fields without which an operation means nothing.
+NEEDED = {"op", "c", "ch", "unopened", "active", "consumer_tag", "delivery_tag", "queue", "exchange"}
+
+
+@dataclass(slots=True)
+class Found:
+    """A minimal program, the seed of the program that it was made of, and what was seen."""
+
+    program: Sequence[Operation]
+    seed: int
+    difference: Difference
+    expected: Sequence[Observation] = ()  # what the reference says to each operation
+
+
+@dataclass(slots=True)
+class Search:
+    """One lane: a connection to a virtual host of each broker, used for one program after the other."""
+
+    reference: Side
+    subject: Side
+    tally: Tally = field(default_factory=Tally)
+    shrinking: Tally = field(default_factory=Tally)  # what was run again to find the minimal program: not counted
+    found: list[Found] = field(default_factory=list)
+    found_max: int = FOUND_MAX
+    shrinks: bool = True
+
+    def until(
+        self,
+        operations: int,
+        seed: int,
+        tell: Callable[[str, Any], None] = lambda kind, value: None,
+        seconds: float = math.inf,
+    ) -> None:
+        """Run programs until `operations` were compared, `found_max` differences found, or `seconds` are over.
+
+        The programs are those of the seeds seed * 1,000,003 and following, so that a lane can be run again.
+        """
+        for side in (self.reference, self.subject):
+            side.clean_up(QUEUES, EXCHANGES)
+        number = seed * 1_000_003
+        deadline = time.monotonic() + seconds
+        while self.tally.operations < operations and len(self.found) < self.found_max and time.monotonic() < deadline:
+            found = self.examine(Seeded(number))
+            if found is not None:
+                self.found.append(found)
+                tell("found", f"seed {number}, {found.difference}")
+            number += 1
+            if number % 10 == 0:
+                tell("progress", self.tally.operations)
+
+    def examine(self, choices: Seeded) -> Found | None:
+        """Run the program of these choices; what differs comes back as small as it can be made."""
+        operations = program(choices)
+        difference = self.differs(operations, self.tally)
+        if difference is None:
+            return None
+        found = Found(operations[: difference.step + 1], choices.seed, difference)
+        if self.shrinks:
+            found = self._shrink(found)
+        found.expected = replay(found.program, self.reference)
+        return found
+
+    def _shrink(self, found: Found) -> Found:
+        """Take away operations, half of them at once, then fewer, then fields; what still differs stays."""
+        last_run = self.shrinking.programs + SHRINKING_RUNS_MAX
+        step = max(1, len(found.program) // 2)
+        while self.shrinking.programs < last_run:
+            before = found.program
+            for at in range(len(found.program) - step, -step, -step):
+                found = self._smaller(found, [*found.program[: max(0, at)], *found.program[at + step :]])
+            if step == 1 and len(found.program) == len(before):
+                break
+            step = max(1, step // 2)
+        for at in range(len(found.program)):
+            for key in [key for key in found.program[at] if key not in NEEDED]:
+                fewer = {name: value for name, value in found.program[at].items() if name != key}
+                if self.shrinking.programs < last_run:
+                    found = self._smaller(found, [*found.program[:at], fewer, *found.program[at + 1 :]])
+        return found
+
+    def _smaller(self, found: Found, candidate: Sequence[Operation]) -> Found:
+        difference = run(candidate, self.reference, self.subject, self.shrinking) if candidate else None
+        if difference is None:
+            return found
+        return Found(candidate[: difference.step + 1], found.seed, difference)
+
+    def differs(self, program: Sequence[Operation], tally: Tally) -> Difference | None:
+        """Run; what differs is run again with time for everything, and is a race when it does not differ then."""
+        difference = run(program, self.reference, self.subject, tally)
+        if difference is None:
+            return None
+        slowly = run(program, self.reference, self.subject, self.shrinking, patient=True)
+        if slowly is None:
+            tally.races += 1
+        return slowly

@@ -1,0 +1,73 @@
+"""The differential mode itself: it finds what differs, makes it small, and says nothing where nothing differs."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from leveret.interop.differential import brokers
+from leveret.interop.differential.programs import Seeded, program
+from leveret.interop.differential.regressions import Regression, load, save
+from leveret.interop.differential.search import Search
+from leveret.interop.differential.side import Side
+
+
+def test_a_broker_does_not_differ_from_its_like(subject_url: str) -> None:
+    """Operations of all kinds, good and bad, against two brokers of the same kind."""
+    with brokers.subject(None, 1) as urls:
+        search = Search(Side(urls[0]), Side(subject_url))
+        search.until(800, 1)
+    assert not search.found, search.found[0].difference
+    assert search.tally.operations >= 800 and search.tally.races == 0
+    assert len(search.tally.methods) > 20 and len(search.tally.errors) > 4
+
+
+def test_what_differs_is_found_made_small_and_saved(subject_url: str, tmp_path: Path) -> None:
+    """Leveret's own profile honours channel.flow where RabbitMQ's answers 540: of a whole program that is what is
+    left, and the saved file replays."""
+    seed = next(
+        seed
+        for seed in itertools.count()
+        if any(op["op"] == "channel.flow" and not op["active"] for op in program(Seeded(seed))[20:])
+    )
+    with brokers.subject(None, 1, profile="leveret") as urls:
+        found = Search(Side(subject_url), Side(urls[0])).examine(Seeded(seed))
+        assert found is not None
+        assert [(op["op"], op["active"]) for op in found.program] == [("channel.flow", False)]
+        file = tmp_path / "found.json"
+        save(file, Regression("flow", "leveret", found.program, found.expected))
+        assert load(file).check(Side(subject_url)) is None
+        difference = load(file).check(Side(urls[0]))
+        assert difference is not None and "540" in str(difference) and "channel.flow-ok" in str(difference)
+
+
+def test_programs_follow_from_their_seed() -> None:
+    """The printed seed is enough to run the same again."""
+    assert program(Seeded(5)) == program(Seeded(5)) != program(Seeded(6))
+
+
+def test_without_a_reference_the_command_says_so() -> None:
+    """One sentence, exit code 2."""
+    ended = subprocess.run(
+        [sys.executable, "-m", "leveret.interop.differential", "--operations", "1", "--seed", "4"],
+        env={**os.environ, "RABBITMQ_SERVER": "/nonexistent"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert (ended.returncode, ended.stdout) == (2, "seed 4\n")
+    assert ended.stderr == "no rabbitmq-server on this machine (make peers); or name one with --peer\n"
+
+
+@pytest.mark.peer
+def test_leveret_and_rabbitmq_agree(subject_url: str, reference_url: str) -> None:
+    """A scaled run; `make differential` runs more."""
+    search = Search(Side(reference_url), Side(subject_url), shrinks=False)
+    search.until(1_500, 7)
+    assert not search.found, "\n".join(str(found.difference) for found in search.found)
+    assert search.tally.operations >= 1_500
