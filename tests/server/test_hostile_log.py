@@ -9,8 +9,10 @@ import pika
 import pytest
 from broker_process import BrokerProcess, leveret_serve
 from pika.exceptions import AMQPError
-from rawclient import BODY, Client, Eof, arguments_of, frame, header_payload, longstr, method_frame
+from rawclient import Client, Eof
 from siege import siege
+
+from leveret.interop.raw_codec import BODY, arguments_of, frame, header_payload, longstr, method_frame
 
 SECRET = "s3cr3t-Xq7-Vd2-Zp5"
 BODY_TEXT = b"b0dy-Kw9-Jt4-Qh8"
