@@ -20,7 +20,10 @@ Job = Callable[[Any, argparse.Namespace], tuple[dict[str, Any], int]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code."""
-    options = parser().parse_args(arguments)
+    try:
+        options = parser().parse_args(arguments)
+    except SystemExit as end:  # 2 is what argparse says of a faulty command line; here that is an audit's word
+        return EXIT_FAILED if end.code else EXIT_OK
     _end_with_parent()
     signal.signal(signal.SIGTERM, _interrupt)
     try:

@@ -55,7 +55,7 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
     frames = Frames.of_lake(spark, lake)
     folded = lives(frames.events)
     assert audit(frames, folded).collect() == []
-    assert frames.checkpoints.count() > 1
+    assert frames.checkpoints.count() >= 1
     bodies = frames.payloads.selectExpr("msg_id", "CAST(CAST(body AS string) AS int) AS number")
     fate = {
         (row.queue, row.number): row.fate
