@@ -348,6 +348,7 @@ class QueueMachine(RuleBasedStateMachine):
         if prefetch is not None:
             session.limit(prefetch, total=False)
             model.prefetch = prefetch
+            model.total = 0
         tag = f"c{next(self.tags)}"
         session.consume(self.vhost.queue(name), tag, no_ack=no_ack, exclusive=False, arguments={})
         model.consumers[tag] = consumer = ModelConsumer(model, queue, tag, no_ack, model.prefetch)
