@@ -67,11 +67,26 @@ def _config() -> dict[str, Any]:
     return {"AMQP_URI": os.environ["BROKER_URL"]}
 
 
+def _is_there(cluster: Any, service: str) -> bool:
+    """Whether a service has bound its queue: it says that it is connected before that."""
+    from nameko.exceptions import UnknownService
+
+    try:
+        cluster[service].nothing()
+    except UnknownService:
+        return False
+    except Exception:
+        pass  # there is no such method, says the service
+    return True
+
+
 def remote_calls(trial: Trial) -> dict[str, Any]:
     """RPC from outside and between services, an error that comes back, 100 calls"""
     from nameko.standalone.rpc import ClusterRpcProxy
 
     with trial.worker(), ClusterRpcProxy(_config(), timeout=60) as cluster:
+        for service in ("greeting_service", "listener_service"):
+            wait_for(lambda name=service: _is_there(cluster, name), service)
         hello = cluster.greeting_service.hello("hare")
         other = cluster.greeting_service.ask_other(21)
         try:
