@@ -453,12 +453,13 @@ def is_durable(event: Event) -> bool:
     """Whether a change of topology is one that survives restarts."""
     assert event.detail is not None
     what = event.detail["what"] if event.kind in (EventKind.DECLARED, EventKind.UNDECLARED) else "binding"
-    if what == "vhost":
-        return True
-    subject: Any = event.detail[str(what)]
     if what == "binding":
-        return bool(subject.source.durable and subject.destination.durable)
-    return bool(subject.durable)
+        binding: Any = event.detail["binding"]
+        return bool(binding.source.durable and binding.destination.durable)
+    if what in ("queue", "exchange"):
+        subject: Any = event.detail[str(what)]
+        return bool(subject.durable)
+    return True  # what operators set
 
 
 def is_declared(exchange: Exchange) -> bool:

@@ -3,7 +3,10 @@
 from durable_desk import DurableDesk
 from simulated_files import SimulatedFiles
 
+from leveret.engine import User
+from leveret.engine.durability import UNTIL_STATED
 from leveret.journal import WriterState
+from leveret.journal.checkpoint import checkpoint
 
 
 def test_confirms_wait_for_the_disk() -> None:
@@ -59,3 +62,45 @@ def test_a_restart_finds_what_was_confirmed() -> None:
     desk.settle()
     again = DurableDesk(files.power_cut())
     assert again.all() == "safe"
+
+
+def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
+    """Users, policies, durable queues: nobody hears that they are safe before a checkpoint has them."""
+    files = SimulatedFiles()
+    desk = DurableDesk(files)
+    desk.declare()
+    broker, recorder = desk.pair.broker, desk.recorder
+    recorder.take_barrier()
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(28, "No space left on device")
+
+    files.fault = fail
+    desk.publish("A", delivery_mode=2)
+    desk.settle()
+    assert desk.journal.state is WriterState.FULL and recorder.is_behind
+    vhost = broker.virtual_hosts["/"]
+    vhost.declare_queue("passing", client=None)
+    assert recorder.take_barrier() == 0
+    for act in (
+        lambda: broker.replace_user(User("late")),
+        lambda: vhost.declare_queue("late", client=None, durable=True),
+        lambda: vhost.bind_queue("late", "amq.topic", "#", {}),
+        lambda: broker.create_virtual_host("late"),
+    ):
+        act()
+        assert recorder.take_barrier() == UNTIL_STATED
+    files.fault = lambda operation, path: None
+    desk.journal.retry()
+    desk.journal.wait(desk.journal.next_lsn)
+    recorder.recover()
+    assert recorder.is_behind and recorder.safe_lsn < desk.journal.committed_lsn
+    for _ in checkpoint(broker, desk.journal, recorder):
+        desk.journal.commit()
+    desk.settle()
+    recorder.all_is_stated()
+    assert recorder.safe_lsn == desk.journal.committed_lsn
+    again = DurableDesk(files.power_cut()).pair.broker
+    assert {"late", "/"} <= set(again.virtual_hosts) and again.users.find("late") is not None
+    assert "late" in again.virtual_hosts["/"].queues and "passing" not in again.virtual_hosts["/"].queues
