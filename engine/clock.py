@@ -30,6 +30,10 @@ class ManualClock:
         """See `Clock`."""
         return self._wall_start_ms + self._now_ns // 1_000_000
 
+    def jump_wall_ms(self, delta_ms: int) -> None:
+        """Somebody sets the wall clock; what is monotonic goes on as before."""
+        self._wall_start_ms += delta_ms
+
     def advance_ns(self, delta_ns: int) -> int:
         """Move forward; returns the new monotonic reading."""
         assert delta_ns >= 0
