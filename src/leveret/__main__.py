@@ -194,7 +194,7 @@ def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
                 # Where there are no such modes, nothing is known against the file.
                 is_private[name] = os.name != "posix" or not os.fstat(file.fileno()).st_mode & 0o077
         except OSError as error:
-            unreadable.append(f"{name}:1: FILE: cannot be read: {error.strerror}")
+            unreadable.append(f"{name}: cannot be read: {error.strerror}")
         except UnicodeDecodeError:
             unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
     configuration, faults = load_configuration(texts)
@@ -213,7 +213,7 @@ def _load_definitions(configuration: Configuration) -> tuple[object, list[str]]:
         with open(name, encoding="utf-8") as file:
             document = json.load(file)
     except OSError as error:
-        return None, [f"{name}:1: FILE: cannot be read: {error.strerror}"]
+        return None, [f"{name}: cannot be read: {error.strerror}"]
     except (ValueError, RecursionError):
         return None, [f"{name}:1: FILE: is not JSON"]
     return document, [f"{name}:1: {fault}" for fault in faults_of_definitions(configuration, document)]
@@ -296,16 +296,32 @@ def _as_text(result: Any, command: str) -> str:
     if command == "explain":
         return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
     if isinstance(result, list):
-        return "\n".join(
-            " ".join(f"{key}={value}" for key, value in row.items() if key != "counters") for row in result
-        )
+        return _as_table(result)
     if isinstance(result, dict):
         return "\n".join(f"{key}: {_value_text(value)}" for key, value in result.items())
     return str(result)
 
 
+def _as_table(rows: list[Any]) -> str:
+    """A line a row under the names of the columns that say anything."""
+    if not all(isinstance(row, dict) for row in rows):
+        return "\n".join(map(str, rows))
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "counters" and _cell(row[name])))
+    lines = [names, *([_cell(row.get(name)) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == {} or value == []:
+        return ""
+    return json.dumps(value) if isinstance(value, bool | dict | list) else str(value)
+
+
 def _value_text(value: Any) -> str:
-    """A list, of lines for people, stands below its name."""
+    """A list, of lines for people, stands below its name, and so does a table of numbers."""
+    if isinstance(value, dict):
+        return "".join(f"\n  {key}: {one}" for key, one in value.items())
     return "".join(f"\n  {line}" for line in value) if isinstance(value, list) else str(value)
 
 

@@ -22,7 +22,7 @@ from .amqp_frontend.wire import (
     content_frames,
 )
 from .control import EXCHANGE
-from .engine.content import encode_header
+from .engine.content import REPLY_TO_ME, encode_header
 from .engine.field_table import Field
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
@@ -103,12 +103,11 @@ class _Exchange:
         self._expect(commands.Connection.OpenOk)
         self._send(1, commands.Channel.Open, "")
         self._expect(commands.Channel.OpenOk)
-        self._send(1, commands.Queue.Declare, 0, "", False, False, True, False, False, {})
-        queue = self._expect(commands.Queue.DeclareOk).queue  # type: ignore[attr-defined]
-        self._send(1, commands.Basic.Consume, 0, queue, "", False, True, False, False, {})
+        # Direct reply-to: no queue of ours stands among those that are listed.
+        self._send(1, commands.Basic.Consume, 0, REPLY_TO_ME.decode(), "", False, True, False, False, {})
         self._expect(commands.Basic.ConsumeOk)
         body = json.dumps({"command": command, "arguments": arguments}).encode()
-        header = encode_header(len(body), {"reply_to": queue.encode()})
+        header = encode_header(len(body), {"reply_to": REPLY_TO_ME})
         self._send(1, commands.Basic.Publish, 0, EXCHANGE, "", False, False)
         self._socket.sendall(content_frames(1, header, body, _FRAME_MAX))
         self._expect(commands.Basic.Deliver)

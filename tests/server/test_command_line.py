@@ -145,7 +145,9 @@ def test_ctl_status_queues_and_reload(tmp_path: Path) -> None:
         assert status["connections"] == 2  # pika and ctl itself
         queues = json.loads(leveret("ctl", "--url", broker.url, "--json", "queues").stdout)
         assert {queue["name"]: queue["ready"] for queue in queues}["work"] == 1
-        assert "name=work" in leveret("ctl", "--url", broker.url, "queues", "vhost=/").stdout
+        head, work = leveret("ctl", "--url", broker.url, "queues", "vhost=/").stdout.splitlines()
+        table = dict(zip(head.split(), work.split()))
+        assert (table["name"], table["ready"], table["exclusive"]) == ("work", "1", "false")
         assert leveret("ctl", "--url", broker.url, "reload").returncode == 0
         (tmp_path / "leveret.toml").write_text("[broker]\nheartbeat = '7s'\n")
         assert leveret("ctl", "--url", broker.url, "reload").returncode == 0
