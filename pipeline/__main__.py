@@ -44,6 +44,12 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--max-bytes", type=int, default=None, metavar="N", help="octets of journal a micro-batch")
     add_spark_options(one)
     one.set_defaults(run=_ingest)
+    one = jobs.add_parser(
+        "forget", help="of a lake that is no longer wanted: its journal keeps nothing for it any more"
+    )
+    one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
+    one.add_argument("--lake", required=True, metavar="DIR", help="the lake, there or not; or URI")
+    one.set_defaults(run=None, conf=[])
     for name, text in JOBS.items():
         one = jobs.add_parser(name, help=text)
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
@@ -110,7 +116,29 @@ def add_spark_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's own")
 
 
+def _forget(options: argparse.Namespace) -> int:
+    """Needs no Spark."""
+    from ..journal import JournalError, forget_reader, reader_offsets
+    from ..journal.directory import find_journal, read_identity
+    from .lake import reader_prefix
+
+    try:
+        directory = find_journal(options.journal)
+        read_identity(directory)
+        gone = [name for name in reader_offsets(directory) if name.startswith(reader_prefix(options.lake))]
+        for name in gone:
+            forget_reader(directory, name)
+    except (JournalError, OSError) as error:
+        return _fail(options.job, str(error))
+    if not gone:
+        return _fail(options.job, f"{directory} keeps nothing for a lake {options.lake}")
+    print(json.dumps({"forgotten": gone}))
+    return EXIT_OK
+
+
 def _run(options: argparse.Namespace) -> int:
+    if options.job == "forget":
+        return _forget(options)
     for setting in options.conf:
         if "=" not in setting:
             return _fail(options.job, f"--conf {setting}: expected NAME=VALUE")

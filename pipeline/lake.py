@@ -38,7 +38,12 @@ def checkpoint_path(lake: str, table: str) -> str:
 
 def reader_name(lake: str, table: str) -> str:
     """By what name the ingest of a table is known to the journal: it keeps what is still to be read."""
-    return f"lake-{sha256(absolute(lake).encode()).hexdigest()[:12]}-{table}"
+    return f"{reader_prefix(lake)}{table}"
+
+
+def reader_prefix(lake: str) -> str:
+    """How the names of all of a lake's readers begin."""
+    return f"lake-{sha256(absolute(lake).encode()).hexdigest()[:12]}-"
 
 
 def absolute(lake: str) -> str:

@@ -44,6 +44,7 @@ class Truth:
         self.next_number = 1
         self.sure: set[int] = set()  # confirmed
         self.sent: set[int] = set()  # published
+        self.been: dict[str, set[int]] = {queue: set() for queue in QUEUES}  # confirmed, or seen in the queue, ever
         self.acked: dict[str, set[int]] = {queue: set() for queue in QUEUES}  # an ack was sent
         self.gone: dict[str, set[int]] = {queue: set() for queue in QUEUES}  # that ack is durable
 
@@ -59,11 +60,12 @@ class Truth:
             raise Broken(f"{queue}: {len(back)} acknowledged messages are back, such as {sorted(back)[:5]}")
         if strange := there - self.sent:
             raise Broken(f"{queue}: {sorted(strange)[:5]} were never published")
+        self.been[queue] |= there
         self.gone[queue] |= self.sent - there
         self.acked[queue] = self.sent - there
 
     def all_seen(self) -> None:
-        """After a look at every queue: whatever is there is durable now."""
+        """After a look at every queue: whatever is there is durable now, and what never arrived counts as gone."""
         self.sure = set(self.sent)
 
 
@@ -163,7 +165,10 @@ class Client(RawClient):
     def _confirmed(self, tag: int, *, multiple: bool) -> None:
         done = [one for one in self._numbers if one <= tag] if multiple else [tag]
         for one in done:
-            self._truth.sure.add(self._numbers.pop(one))
+            number = self._numbers.pop(one)
+            self._truth.sure.add(number)
+            for queue in QUEUES:
+                self._truth.been[queue].add(number)
         for one in [one for one in self._acks_before if one <= max(done)]:  # recorded before this publish
             for queue, number in self._acks_before.pop(one):
                 self._truth.gone[queue].add(number)

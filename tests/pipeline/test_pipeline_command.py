@@ -13,7 +13,9 @@ pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 
 from recorded_broker import RecordedBroker
 
+from leveret.journal import reader_offsets, register_reader
 from leveret.pipeline.java import NoJava, find_java
+from leveret.pipeline.lake import reader_name
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 LEVERET = [sys.executable, "-m", "leveret", "pipeline"]
@@ -34,6 +36,24 @@ def test_what_is_wrong_is_said_before_spark_starts(tmp_path: Path) -> None:
     assert done.returncode == 1 and "--journal" in done.stderr
     done = subprocess.run([*LEVERET, "--help"], capture_output=True, text=True)
     assert done.returncode == 0 and "ingest" in done.stdout
+
+
+def test_forget(tmp_path: Path) -> None:
+    """The journal keeps nothing for that lake any more; other readers stay; twice, or no journal, is an error."""
+    journal, lake = str(tmp_path / "journal"), str(tmp_path / "lake")
+    RecordedBroker(tmp_path / "journal").close()
+    for name in (reader_name(lake, "events"), reader_name(lake, "payloads"), reader_name(lake + "2", "events"), "x"):
+        register_reader(journal, name, 1)
+    command = [*LEVERET, "forget", "--journal", journal, "--lake", lake]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert set(reader_offsets(journal)) == {reader_name(lake + "2", "events"), "x"}
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "keeps nothing" in done.stderr
+    command[command.index(journal)] = str(tmp_path)
+    (tmp_path / "journal").rename(tmp_path / "elsewhere")
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1 and "no journal here" in done.stderr
 
 
 def descendants(pid: int) -> set[int]:
