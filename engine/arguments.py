@@ -263,7 +263,8 @@ def check_same_alternate(current: FieldTable, received: FieldTable, *, name: str
 
 
 def _check_same(key: str, old: Field | None, new: Field | None, kind: str, name: str, vhost: str) -> None:
-    if key == "x-queue-type":
+    if key == "x-queue-type" and (old is None or new is None):
+        # An explicit classic is the same as none; beside another type it is told as it was sent.
         old, new = (None if field is not None and field.value == b"classic" else field for field in (old, new))
     if (old is None) != (new is None) or (old is not None and new is not None and _differ(old, new)):
         raise InequivalentArgument(key=key, kind=kind, name=name, vhost=vhost, received=new, current=old)

@@ -233,12 +233,16 @@ class VirtualHost:
     ) -> None:
         """What is missing (binding, queue, exchange) is fine.
 
-        Raises: DefaultExchangeRefused, PermissionRefused, TopicRefused.
+        Raises: DefaultExchangeRefused, ResourceLocked (of a binding that is there), PermissionRefused, TopicRefused.
         """
         self._check_binding(client, QUEUE, queue_name, source, routing_key)
         exchange, queue = self.exchanges.get(source), self.queues.get(queue_name)
-        if exchange is not None and queue is not None and (queue.owner is None or queue.owner is client):
-            self._unbind(Binding(exchange, queue, routing_key, arguments))
+        if exchange is None or queue is None:
+            return
+        binding = Binding(exchange, queue, routing_key, arguments)
+        if binding.identity in exchange.bindings:
+            self._accessible(queue_name, client)
+            self._unbind(binding)
 
     def bind_exchange(
         self, destination: str, source: str, routing_key: str, arguments: FieldTable, client: Client | None = None

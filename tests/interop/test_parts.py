@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from leveret.interop.differential.comparison import Known, judge
 from leveret.interop.driver import Driver, DriverFailed
 from leveret.interop.suite import Gate
 from leveret.interop.tap import HEARTBEAT, Direction
@@ -154,3 +155,16 @@ def test_a_driver_that_fails_says_why(tmp_path: Path, program: str, reason: str)
     """With the end of what it wrote."""
     with pytest.raises(DriverFailed, match=reason):
         Driver(["sh", "-c", program], tmp_path / "log")
+
+
+def test_last_deliveries_excuse_nothing_else() -> None:
+    """Deliveries to the connection that ended are left out; another connection's, or other counts, are a difference."""
+    close = {"answers": [["connection.close", {"reply_code": 530}]]}
+    delivered = {"deliveries": [["basic.deliver", {"consumer_tag": "t1"}, {}, "1.0"]]}
+    operation = {"op": "basic.consume"}
+    got = {"1/0": close, "ended": [1], "queues": {"q0": [1, 0]}}
+    known = judge(operation, got | {"1/2": delivered}, got)
+    assert isinstance(known, Known) and known.name == "last-deliveries"
+    assert judge(operation, got | {"0/2": delivered}, got) is True
+    assert judge(operation, got | {"1/2": delivered, "queues": {"q0": [0, 0]}}, got) is True
+    assert judge(operation, got | {"1/2": delivered | {"answers": [["basic.cancel", {}]]}}, got) is True
