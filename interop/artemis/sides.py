@@ -138,19 +138,14 @@ class Artemis:
 
     def _settle(self, link: _Link, taken: Taken, state: Any) -> None:
         taken.token.update(state)
-        # Settled once the broker has said so: then what follows comes after it.
-        link.connection.wait(lambda: taken.token.settled or taken.token.remote_state == state)
         taken.token.settle()
         if link.may_fill:
             link.receiver.link.flow(1)
         self._turn(link)
 
     def _turn(self, link: _Link) -> None:
-        """Let what is to be sent go out."""
-        try:
-            link.connection.wait(lambda: False, timeout=POLL_SECONDS)
-        except proton.Timeout:
-            pass
+        """Return once the broker has read what was sent: what is answered after it."""
+        link.connection.create_sender("activemq.management").close()
 
     def close(self, name: str) -> None:
         link = self._links.pop(name)
