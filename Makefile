@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop differential workers fuzz soak crash clean
+.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop artemis differential workers fuzz soak crash clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -109,6 +109,14 @@ $(VENV)/.interop: pyproject.toml | $(VENV)/.dev
 
 interop: $(VENV)/.interop
 	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard)
+
+# Ring and redelivery scenarios against a real Artemis (from Maven Central, once) and Leveret; writes docs/artemis.md.
+$(VENV)/.artemis: pyproject.toml | $(VENV)/.dev
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[artemis]'
+	@touch $@
+
+artemis: $(VENV)/.artemis
+	@$(BIN)/python -m leveret.interop.artemis $(if $(ARGS),$(ARGS),--write docs/artemis.md)
 
 # Generated programs against RabbitMQ and Leveret at once; OPERATIONS=200000 SEED=7.
 OPERATIONS ?= 20000

@@ -1,0 +1,72 @@
+"""Ring and redelivery scenarios against a real Artemis and a real leveret.
+
+    python -m leveret.interop.artemis [--only 'ring-*'] [--write docs/artemis.md]
+
+Artemis is fetched from Maven Central once; Java and Maven are needed. Exit code 1: a broker showed something else than
+the table says. 2: it could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import signal
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..peers import PeerFailed, durable_leveret
+from .distribution import NoArtemis, artemis, fetch
+from .page import page
+from .run import Shown, run
+from .sides import Artemis, Leveret
+from .table import BROKERS, Scenario, TableError, broker_xml, read_table
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m leveret.interop.artemis", description=__doc__.splitlines()[0])
+    parser.add_argument("--broker", default=",".join(BROKERS), help="by comma (default: both)")
+    parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="names of scenarios; repeatable")
+    parser.add_argument("--work", type=Path, default=Path(".peers/artemis"), help="where Artemis is kept")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the page of what both showed")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: the brokers end too
+    try:
+        scenarios = [
+            scenario
+            for scenario in read_table()
+            if not options.only or any(fnmatch.fnmatch(scenario.name, glob) for glob in options.only)
+        ]
+        results = [shown for name in options.broker.split(",") for shown in _run(name, scenarios, options.work)]
+    except (NoArtemis, PeerFailed, TableError, KeyError) as error:
+        print(f"leveret.interop.artemis: {error}", file=sys.stderr)
+        return 2
+    failed = [shown for shown in results if shown.faults]
+    print(f"{len(results)} runs of {len(scenarios)} scenarios, {len(failed)} not as the table says")
+    if options.write:
+        options.write.write_text(page(scenarios, results))
+    return 1 if failed else 0
+
+
+def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
+    """Every scenario on a fresh broker of that name, with the same broker.xml."""
+    configuration = broker_xml(scenarios)
+    if name == "artemis":
+        with artemis(fetch(work.resolve()), configuration) as peer:
+            return run(peer, Artemis, scenarios, _tell)
+    if name != "leveret":
+        raise TableError(f"there is no broker {name}")
+    with tempfile.TemporaryDirectory(prefix="leveret-artemis-") as directory:
+        file = Path(directory) / "broker.xml"
+        file.write_text(configuration)
+        with durable_leveret("--config", str(file)) as peer:
+            return run(peer, Leveret, scenarios, _tell)
+
+
+def _tell(shown: Shown) -> None:
+    print(f"{shown.broker:8} {shown.scenario}: {'; '.join(shown.faults) or 'as the table says'}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

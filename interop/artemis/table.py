@@ -1,0 +1,151 @@
+"""The table of scenarios: read from TOML, and turned into the broker.xml that both brokers load.
+
+A scenario has `queues` (attributes of the queue element by name) and `settings` (address-setting elements by address);
+names and values that begin with @ are names of the scenario's own. Its steps:
+
+    { publish = "ABC", to = QUEUE, ttl = MS, delay = MS, priority = N }   one message a letter, each answered
+    { consume = NAME, from = QUEUE, credit = N }       at most N deliveries unsettled
+    { stop = NAME }                                    no more credit; what is out stays out
+    { take = NAME, expect = "AB", after = MS }         what comes next, and not before so long after the last settlement
+    { failures = NAME, expect = [0, 1] }               earlier failed attempts, as told with what was taken last
+    { none = NAME, ms = MS }                           nothing comes for so long
+    { ack | nack | reject = NAME, of = "AB" }          in this order, one by one; nack: it failed, and may come again
+    { release = NAME }                                 all that is out, not counted as failed
+    { close = NAME }, { drop = NAME }                  consumer and session closed; the connection is lost
+    { rest = QUEUE, expect = "AB" }                    all that is ready, in order, acknowledged
+    { counts = QUEUE, expect = { ready = 2, ... } }    ready, unacked, scheduled, expired, killed
+    { pause = MS }                                     of real time
+    { restart = "stop" | "kill" }                      of the broker
+
+`expect` is what both show. `artemis` or `leveret` beside it is what that one shows instead: a listed difference, and
+the scenario says `why`.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from xml.sax.saxutils import escape, quoteattr
+
+FILE = Path(__file__).with_name("scenarios.toml")
+VERBS: Mapping[str, frozenset[str]] = {
+    "publish": frozenset({"to", "ttl", "delay", "priority"}),
+    "consume": frozenset({"from", "credit"}),
+    "take": frozenset({"after"}),
+    **dict.fromkeys(("ack", "nack", "reject"), frozenset({"of"})),
+    "none": frozenset({"ms"}),
+    **dict.fromkeys(
+        ("stop", "release", "close", "drop", "rest", "counts", "failures", "pause", "restart"), frozenset()
+    ),
+}
+OBSERVED = frozenset({"take", "rest", "counts", "failures"})
+BROKERS = ("artemis", "leveret")
+TEMPLATE = """\
+<configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
+  <name>interop</name>
+  <persistence-enabled>true</persistence-enabled>
+  <security-enabled>false</security-enabled>
+  <journal-type>NIO</journal-type>
+  <message-expiry-scan-period>50</message-expiry-scan-period>
+  <acceptors><acceptor name="amqp">tcp://127.0.0.1:{{port}}?protocols=AMQP</acceptor></acceptors>
+  <address-settings>
+{settings}
+  </address-settings>
+  <addresses>
+{addresses}
+  </addresses>
+</core></configuration>
+"""
+
+
+class TableError(Exception):
+    """A scenario that cannot be run as written."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One line: the verb, whom or what it is about, and the rest as written."""
+
+    verb: str
+    what: Any
+    arguments: Mapping[str, Any]
+
+    def expected(self, broker: str) -> Any:
+        """What this broker has to show."""
+        return self.arguments.get(broker, self.arguments["expect"])
+
+    @property
+    def differs(self) -> bool:
+        return any(broker in self.arguments for broker in BROKERS)
+
+
+@dataclass(frozen=True, slots=True)
+class Scenario:
+    """What is done and what has to be seen; `why` the brokers differ, or ""."""
+
+    name: str
+    says: str
+    queues: Mapping[str, Mapping[str, Any]]
+    steps: tuple[Step, ...]
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    source: str = ""
+    why: str = ""
+
+    def own(self, name: str) -> str:
+        """The name of a queue or address, as the brokers know it."""
+        return f"{self.name}.{name}"
+
+
+def read_table(file: Path = FILE) -> list[Scenario]:
+    """All scenarios as written. Raises: TableError: names the scenario and what is wrong with it."""
+    scenarios: list[Scenario] = []
+    for table in tomllib.loads(file.read_text())["scenario"]:
+        try:
+            steps = tuple(_step(step) for step in table.pop("steps"))
+            scenario = Scenario(steps=steps, **table)
+            if any(step.differs for step in steps) != bool(scenario.why):
+                raise TableError("`why` goes with a difference")
+        except (TableError, KeyError, TypeError) as error:
+            raise TableError(f"{table.get('name')}: {error}") from error
+        if scenario.name in {one.name for one in scenarios}:
+            raise TableError(f"{scenario.name} is there twice")
+        scenarios.append(scenario)
+    return scenarios
+
+
+def _step(table: Mapping[str, Any]) -> Step:
+    rest = dict(table)
+    verbs = [verb for verb in VERBS if verb in rest]
+    if len(verbs) != 1:
+        raise TableError(f"a step is one of {', '.join(VERBS)}: {table}")
+    (verb,) = verbs
+    what = rest.pop(verb)
+    allowed = VERBS[verb] | ({"expect", *BROKERS} if verb in OBSERVED else set())
+    if not rest.keys() <= allowed or (verb in OBSERVED and "expect" not in rest):
+        raise TableError(f"{table}: expected {', '.join(sorted(allowed))}")
+    return Step(verb, what, rest)
+
+
+def broker_xml(scenarios: list[Scenario]) -> str:
+    """The configuration that both load: every scenario's queues and settings."""
+    settings, addresses = [], []
+    for scenario in scenarios:
+        for address, said in scenario.settings.items():
+            elements = "".join(f"<{key}>{escape(_text(scenario, value))}</{key}>" for key, value in said.items())
+            match = quoteattr(scenario.own(address))
+            settings.append(f"    <address-setting match={match}>{elements}</address-setting>")
+        for queue, attributes in scenario.queues.items():
+            name = quoteattr(scenario.own(queue))
+            more = "".join(f" {key}={quoteattr(_text(scenario, value))}" for key, value in attributes.items())
+            addresses.append(f"    <address name={name}><anycast><queue name={name}{more}/></anycast></address>")
+    return TEMPLATE.format(settings="\n".join(settings), addresses="\n".join(addresses))
+
+
+def _text(scenario: Scenario, value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    text = str(value)
+    return scenario.own(text[1:]) if text.startswith("@") else text
