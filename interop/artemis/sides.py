@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +18,6 @@ from typing import Any, Protocol
 import pika
 import proton
 import proton.utils
-
-from leveret.control_client import request
 
 from ..peers import LOOPBACK, Peer
 
@@ -261,7 +261,9 @@ class Leveret:
         _cut(consumer.connection._impl._transport._sock.fileno())
 
     def counts(self, queue: str) -> dict[str, int]:
-        (said,) = (one for one in request(self._url, "queues", {"vhost": "/"}) if one["name"] == queue)
+        command = [sys.executable, "-m", "leveret", "ctl", "--json", "--url", self._url, "queues", "vhost=/"]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        (said,) = (one for one in found if one["name"] == queue)
         counters = {name: said["counters"].get(name, 0) for name in ("expired", "killed")}
         return {name: said[name] for name in ("ready", "unacked", "scheduled")} | counters
 
