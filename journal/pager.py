@@ -71,6 +71,11 @@ class JournalPager:
         assert self._spool is not None
         self._spool.release(place, octets)
 
+    def close(self) -> None:
+        """The spool goes."""
+        if self._spool is not None:
+            self._spool.close()
+
     def _alike(self, run: ContentRun) -> Iterator[tuple[Envelope, Sequence[bytes]]]:
         """Its contents in parts that have the same properties. Raises: Damaged."""
         length, properties = b"", b""

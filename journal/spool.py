@@ -34,6 +34,7 @@ class Spool:
         self._directory = directory
         self._chunk_size = chunk_size
         self._chunk: Chunk | None = None
+        self._open: set[Chunk] = set()
         self._has_failed = False
 
     def put(self, blobs: Sequence[bytes]) -> Place | None:
@@ -44,6 +45,7 @@ class Spool:
             if chunk is None or chunk.size >= self._chunk_size:
                 self._leave(chunk)
                 chunk = self._chunk = Chunk(self._directory)
+                self._open.add(chunk)
             chunk.file.seek(chunk.size)
             view = memoryview(octets)
             while view:
@@ -61,6 +63,8 @@ class Spool:
 
     def get(self, place: Place, octets: int) -> bytes:
         """Raises: OSError."""
+        if not octets:
+            return b""
         chunk = place.chunk
         assert isinstance(chunk, Chunk)
         chunk.file.seek(place.offset)
@@ -75,8 +79,18 @@ class Spool:
         assert isinstance(chunk, Chunk)
         chunk.live -= octets
         if not chunk.live and chunk is not self._chunk:
-            chunk.file.close()
+            self._close(chunk)
+
+    def close(self) -> None:
+        """All of it goes."""
+        for chunk in list(self._open):
+            self._close(chunk)
+        self._chunk = None
 
     def _leave(self, chunk: Chunk | None) -> None:
         if chunk is not None and not chunk.live:
-            chunk.file.close()
+            self._close(chunk)
+
+    def _close(self, chunk: Chunk) -> None:
+        chunk.file.close()
+        self._open.discard(chunk)

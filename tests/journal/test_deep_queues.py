@@ -103,6 +103,13 @@ class World:
         return PLAIN.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key
 
     def end_turn(self) -> None:
+        """Until there is nothing to do now, what is due already included."""
+        self._end_turn()
+        while (due := self.broker.next_deadline_ns()) is not None and due <= self.clock.monotonic_ns():
+            self.broker.advance()
+            self._end_turn()
+
+    def _end_turn(self) -> None:
         while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
             self.journal.commit()
         self.journal.commit()
@@ -123,6 +130,12 @@ class World:
             self.broker.advance()
             self.end_turn()
         self.clock.advance_ns(until - self.clock.monotonic_ns())
+
+    def close(self) -> None:
+        self.journal.close()
+        if isinstance(self.broker.pager, JournalPager):
+            self.broker.pager.close()
+            self.spool.cleanup()
 
     def facts(self) -> object:
         statistics = [queue.statistics() for queue in self.client.vhost.queues.values()]
@@ -264,7 +277,7 @@ class DepthMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         for world in getattr(self, "worlds", ()):
-            world.journal.close()
+            world.close()
 
 
 class TestDepth(DepthMachine.TestCase):  # type: ignore[misc,name-defined]
@@ -298,6 +311,7 @@ def test_what_expires_behind_an_evicted_head(is_deep: bool) -> None:
     world.end_turn()
     world.advance(1)
     counters = world.queue.statistics().counters
+    world.close()
     assert (world.queue.ready_count, counters["replaced"], counters["expired"]) == (1, 1, 3)
 
 
@@ -314,6 +328,7 @@ def test_a_consumer_comes_when_gets_took_all_that_was_in_memory(count: int) -> N
     world.sessions[0].consume(world.queue, "late", no_ack=True, exclusive=False, arguments={})
     world.end_turn()
     assert len(world.seen["late"]) == 24 - count
+    world.close()
 
 
 @pytest.mark.parametrize("is_deep", [False, True])
@@ -333,4 +348,5 @@ def test_groups_survive_a_restart(is_deep: bool) -> None:
             session.ack_each(list(session.unacked))
             world.end_turn()
     bodies = {tag: [content[0].partition(b".")[0] for _, content in seen] for tag, seen in world.seen.items()}
+    world.close()
     assert bodies == {"one": [b"97"] * 6, "two": [b"98"] * 6}

@@ -28,6 +28,8 @@ def test_what_is_put_comes_back(
         spool.release(place, len(octets))
     chunks = {id(place.chunk): place.chunk for place, _ in held}.values()
     assert sum(not chunk.file.closed for chunk in chunks) <= 1  # type: ignore[attr-defined]
+    spool.close()
+    assert all(chunk.file.closed for chunk in chunks)  # type: ignore[attr-defined]
 
 
 def test_files_have_no_names(tmp_path: Path) -> None:
@@ -35,6 +37,7 @@ def test_files_have_no_names(tmp_path: Path) -> None:
     spool = Spool(str(tmp_path))
     assert spool.put([b"x"]) is not None
     assert not os.listdir(tmp_path)
+    spool.close()
 
 
 def test_no_room(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -53,3 +56,4 @@ def test_a_spool_that_was_cut(tmp_path: Path) -> None:
     place.chunk.file.truncate(4)  # type: ignore[attr-defined]
     with pytest.raises(OSError, match="4 of 10 octets"):
         spool.get(place, 10)
+    spool.close()
