@@ -47,7 +47,7 @@ spark-cluster: $(VENV)/.spark
 	@LEVERET_SPARK_CLUSTER=1 $(BIN)/pytest tests/pipeline/test_cluster.py $(ARGS)
 
 # Ten million events into a lake, a streaming query killed over a living broker; some 2 GB of disk.
-PIPELINE_DIR ?= /tmp/leveret-pipeline
+PIPELINE_DIR ?= .bench-pipeline
 bench-pipeline: $(VENV)/.spark
 	@rm -rf $(PIPELINE_DIR)/journal
 	@$(BIN)/python benchmarks/pipeline.py journal $(PIPELINE_DIR)/journal --events 10000000
