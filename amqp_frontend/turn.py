@@ -105,7 +105,7 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
     if known is None or known.route.version != vhost.topology_version or event.oversized:
         known = _find_route(session, event)
     engine_session = channel.session
-    if event.facts.persistent and session.journal_refuses and _must_wait(engine_session, known):
+    if session.journal_refuses and _must_wait(engine_session, known):
         session.block(event)
         return
     if event.facts.is_marked:
@@ -121,8 +121,10 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
 def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
     """Whether persistent messages would get lost without a word: nobody listens for a nack, nor has committed yet."""
     queues = known.route.queues
-    is_durable = queues is None or any(queue.durable for queue in queues)
-    return is_durable and engine_session.confirms is None and engine_session.transaction is None
+    is_stored = (
+        known.envelope.facts.persistent if queues is None else any(queue.stores(known.envelope) for queue in queues)
+    )
+    return is_stored and engine_session.confirms is None and engine_session.transaction is None
 
 
 def _publish_each(session: AmqpSession, event: PublishReceived, known: KnownRoute) -> None:
@@ -188,12 +190,15 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
     if type(event.method) is commands.Tx.Commit and session.journal_refuses:
         session.block(event)
         return
-    HANDLERS[type(event.method)](session, event.channel, event.method)
     durability = session.broker.durability
-    if durability is not None and type(event.method) in ANSWERED_WHEN_SAFE:
-        barrier = durability.take_barrier()
-        if barrier:
-            session.hold_output(barrier)
+    if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:
+        HANDLERS[type(event.method)](session, event.channel, event.method)
+        return
+    durability.take_barrier()  # what was recorded before, for whomever, holds no answer up
+    HANDLERS[type(event.method)](session, event.channel, event.method)
+    barrier = durability.take_barrier()
+    if barrier:
+        session.hold_output(barrier)
 
 
 #: Their answers wait until what they did is in the journal (issue on the journal, "Confirms").

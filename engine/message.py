@@ -22,6 +22,7 @@ class Envelope:
     """
 
     __slots__ = (
+        "_persisted",
         "_plain",
         "cause_id",  # of the message of which this is a dead letter; 0: none
         "copies",  # more routing keys, of CC and BCC
@@ -54,6 +55,7 @@ class Envelope:
         self.copies: tuple[str, ...] = ()
         self.cause_id = 0
         self._plain: Envelope | None = None
+        self._persisted: Envelope | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -69,6 +71,22 @@ class Envelope:
         settled.copies = self.copies
         settled.cause_id = self.cause_id
         return settled
+
+    def persisted(self) -> "Envelope":
+        """The same for a queue that stores whatever comes; always the same object. The property stays as published."""
+        if self.facts.persistent:
+            return self
+        if self._persisted is None:
+            changed = Envelope(
+                self.exchange, self.routing_key, self.facts._replace(persistent=True), self.framing, self.opaque
+            )
+            changed.expiration_ms = self.expiration_ms
+            changed.expiry_is_settled = self.expiry_is_settled
+            changed.is_plain = self.is_plain
+            changed.copies = self.copies
+            changed.cause_id = self.cause_id
+            self._persisted = changed
+        return self._persisted
 
     def plain(self) -> "Envelope":
         """The same for blobs of the engine's own framing that have a headers table now; always the same object."""

@@ -20,7 +20,7 @@ from ..settings import (
     ResolvedSettings,
 )
 from . import deep, rota
-from .arguments import queue_type_of
+from .arguments import CLASSIC, queue_type_of
 from .consumer import Consumer
 from .deadlines import Deadline
 from .deaths import EXPIRED, MAXLEN
@@ -105,6 +105,7 @@ class Queue:
         "rules",
         "scheduled",
         "start_deadline",
+        "stores_all",
         "tail",
         "takes_plainly",
         "type",
@@ -136,6 +137,7 @@ class Queue:
         self.auto_delete = auto_delete
         self.arguments = arguments
         self.type = queue_type_of(arguments)  # classic, quorum or stream
+        self.stores_all = durable and self.type != CLASSIC  # whatever the delivery mode (behaviour page 3.6, 3.7)
         self.address = address
         self.own_settings = own_settings(arguments)
         self.policy = policy  # that holds for it
@@ -245,6 +247,10 @@ class Queue:
         """How many are ready, wherever they are."""
         return len(self.ready) if self.tail is None else len(self.ready) + len(self.tail)
 
+    def stores(self, envelope: Envelope) -> bool:
+        """Whether messages of this kind survive a restart in this queue."""
+        return self.durable and (envelope.facts.persistent or self.stores_all)
+
     @property
     def has_ready(self) -> bool:
         """Whether any is ready, wherever it is."""
@@ -289,6 +295,8 @@ class Queue:
         `due_ns`: they are to wait until then (monotonic).
         Returns: the offsets of messages that a limit refused (behaviour page 3.3, reject-publish).
         """
+        if self.stores_all:
+            envelope = envelope.persisted()
         if not (self.takes_plainly and envelope.is_plain):
             return admit(self, first_id, envelope, blobs, due_ns)
         count = len(blobs)

@@ -81,6 +81,8 @@ class StreamQueue(NonDestructiveQueue):
         self, first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
     ) -> Sequence[int]:
         """Take a run at the end of the log, or when it is due. Nothing is ever refused."""
+        if self.stores_all:
+            envelope = envelope.persisted()
         if due_ns is not None:
             for offset, blob in enumerate(blobs):
                 self.take_in_waiting(Message(first_id + offset, blob, envelope), due_ns)

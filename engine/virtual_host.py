@@ -5,7 +5,7 @@ Source: behaviour page 2.1 to 2.6.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
@@ -704,8 +704,8 @@ class VirtualHost:
             broker.emit_published(self, envelope, range(first_id, first_id + count), blobs, queues)
         if queues:
             counters.routed += count
-            if broker.durability is not None and broker.durability.has_failed and envelope.facts.persistent:
-                return self._publish_unsafely(envelope, blobs, first_id, queues)
+            if broker.durability is not None and broker.durability.has_failed:
+                return self._publish_unsafely(envelope, blobs, first_id, queues, due_ns)
             if len(queues) == 1:
                 refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
                 return Outcome((), refused) if refused else ALL_WELL
@@ -718,17 +718,22 @@ class VirtualHost:
         return Outcome(blobs, ())
 
     def _publish_unsafely(
-        self, envelope: Envelope, blobs: Sequence[bytes], first_id: int, queues: Sequence[Queue]
+        self,
+        envelope: Envelope,
+        blobs: Sequence[bytes],
+        first_id: int,
+        queues: Iterable[Queue],
+        due_ns: int | None,
     ) -> Outcome:
-        """The journal takes nothing: durable queues refuse persistent messages, the others go on."""
-        durable = 0
+        """The journal takes nothing: queues refuse what they would have to store, the rest goes on."""
+        refused: set[int] = set()
         for queue in queues:
-            if queue.durable:
-                durable += 1
+            if queue.stores(envelope):
+                refused.update(range(len(blobs)))
                 queue.counters.dropped += len(blobs)
             else:
-                queue.enqueue(first_id, envelope, blobs)
-        return Outcome((), range(len(blobs))) if durable else ALL_WELL
+                refused.update(queue.enqueue(first_id, envelope, blobs, due_ns))
+        return Outcome((), sorted(refused)) if refused else ALL_WELL
 
     def _publish_each(
         self, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
@@ -743,7 +748,11 @@ class VirtualHost:
                 self.broker.emit_published(self, envelope, (first_id + offset,), (blob,), queues)
             if queues:
                 counters.routed += 1
-                outcomes = [queue.enqueue(first_id + offset, envelope, (blob,), due_ns) for queue in queues]
+                if self.broker.durability is not None and self.broker.durability.has_failed:
+                    outcome = self._publish_unsafely(envelope, (blob,), first_id + offset, queues, due_ns)
+                    outcomes: list[Sequence[int]] = [outcome[1]]
+                else:
+                    outcomes = [queue.enqueue(first_id + offset, envelope, (blob,), due_ns) for queue in queues]
                 if any(outcomes):
                     refused.append(offset)
             else:

@@ -26,11 +26,13 @@ from .record import (
     SETTINGS_CHANGED,
     Record,
 )
-from .recorder import Recorder, persistent_ids
+from .recorder import Recorder, is_persistent, persistent_ids
 
 
 class FullRecorder(Recorder):
     """A listener like `Recorder`; what that one writes, this one writes in the same order with more said of it."""
+
+    takes_transient = True
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -73,7 +75,7 @@ class FullRecorder(Recorder):
         assert isinstance(envelope, Envelope) and detail is not None
         self._run_count = 0
         queues: Sequence[Queue] = detail["queues"]  # type: ignore[assignment]
-        durable = envelope.facts.persistent and any(queue.durable for queue in queues)
+        durable = any(queue.stores(envelope) for queue in queues)
         self._write_published(event, envelope, detail, [self._queue_id(queue) for queue in queues], durable)
         if not queues and not self._is_service(event.vhost, envelope.exchange):
             self._journal.happened(
@@ -87,7 +89,7 @@ class FullRecorder(Recorder):
         return isinstance(self._broker.virtual_hosts[vhost].exchanges.get(exchange), ServiceExchange)
 
     def _write_enqueued(self, event: Event, queue_id: int, offset: int, durable: bool = True) -> None:
-        super()._write_enqueued(event, queue_id, offset, queue_id in self._durable_ids and _is_persistent(event))
+        super()._write_enqueued(event, queue_id, offset, queue_id in self._durable_ids and is_persistent(event))
 
     def _settled(self, event: Event) -> None:
         """What is durable as the other recorder has it; the rest, and what only says that something was, as history."""
@@ -286,13 +288,6 @@ class FullRecorder(Recorder):
         if not (binding.source.durable and binding.destination.durable):
             source_id = self._exchange_id(event.vhost, binding.source.name)
             write(source_id, self._bound_of(event.vhost, binding), durable=False)
-
-
-def _is_persistent(event: Event) -> bool:
-    """Whether the run, or the one message, that was enqueued is persistent."""
-    if isinstance(event.of, Envelope):
-        return event.of.facts.persistent
-    return event.of is not None and event.of[0].envelope.facts.persistent
 
 
 def _holder_of(message: Message) -> Any:

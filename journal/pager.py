@@ -99,7 +99,7 @@ class JournalPager:
         if facts is None:
             if len(self._facts) >= MEMORY_MAX:
                 self._facts.clear()
-            facts = self._facts[properties] = scan_properties(properties)
+            facts = self._facts[properties] = scan_properties(properties)._replace(persistent=True)
         key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0)
         envelope = self._envelopes.get(key)
         if envelope is None:

@@ -7,7 +7,7 @@ the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 
 
 from collections.abc import Callable, Container, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, ClassVar
 
 from ..engine import Broker, Envelope, Message, Queue
 from ..engine.durability import UNTIL_STATED
@@ -31,6 +31,9 @@ AUTO_CREATED, ADDRESS = "leveret auto-created", "leveret address"
 
 class Recorder:
     """`persists_deliveries`: write counts at each delivery. `counts_max`: larger ones are not written; -1: all are."""
+
+    #: Whether messages that no restart brings back are recorded, too.
+    takes_transient: ClassVar[bool] = False
 
     def __init__(
         self, broker: Broker, journal: Journal, *, persists_deliveries: bool = False, counts_max: int = 10
@@ -79,6 +82,7 @@ class Recorder:
         """The journal takes nothing now, or ever again."""
         if not self.is_behind:
             self._safe_before = self._journal.committed_lsn
+        self._has_recorded = False  # by publishers who wait for nothing
         self.has_failed = self.is_behind = True
         self.is_lost = for_good
 
@@ -116,10 +120,8 @@ class Recorder:
         envelope, detail = event.of, event.detail
         assert isinstance(envelope, Envelope) and detail is not None
         self._run_count = 0
-        if not envelope.facts.persistent:
-            return
         queues: Sequence[Queue] = detail["queues"]  # type: ignore[assignment]
-        queue_ids = [self._queue_id(queue) for queue in queues if queue.durable]
+        queue_ids = [self._queue_id(queue) for queue in queues if queue.stores(envelope)]
         if queue_ids:
             self._write_published(event, envelope, detail, queue_ids)
 
@@ -150,7 +152,7 @@ class Recorder:
 
     def _enqueued(self, event: Event) -> None:
         offset = event.messages[0] - self._run_first
-        if not 0 <= offset < self._run_count:
+        if not 0 <= offset < self._run_count or not (self.takes_transient or is_persistent(event)):
             return  # transient, or its content is not here
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is not None:
@@ -288,7 +290,7 @@ class Recorder:
         """A durable queue or exchange is there."""
         if subject.durable:
             self._write_object(subject, restated)
-            self._has_recorded = True
+            self._has_recorded |= not restated
 
     def _write_object(self, subject: Any, restated: bool) -> None:
         durable = IS_DURABLE if subject.durable else 0
@@ -343,7 +345,7 @@ class Recorder:
             self._journal.bound(
                 self._exchange_id(vhost, source.name), self._bound_of(vhost, binding), restated=restated
             )
-            self._has_recorded = True
+            self._has_recorded |= not restated
 
     def _unbound(self, event: Event) -> None:
         assert event.detail is not None
@@ -382,7 +384,7 @@ class Recorder:
         vhost = self._broker.virtual_hosts.get(name)
         limits = limits_octets(vhost.limits) if vhost is not None else b""
         self._journal.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
-        self._has_recorded = True
+        self._has_recorded |= not restated
 
     def state_user(self, user: Any, *, restated: bool) -> None:
         """A user is so; one of the configuration is kept there, not here."""
@@ -391,7 +393,7 @@ class Recorder:
             return
         id_ = self._journal.define(USER, 0, user.name)
         self._journal.declared(id_, Declared(USER, IS_DURABLE, "", user_octets(user)), restated=restated)
-        self._has_recorded = True
+        self._has_recorded |= not restated
 
     def state_policy(self, policy: Any, *, restated: bool) -> None:
         """A policy is so; one of the configuration is kept there, not here."""
@@ -401,7 +403,7 @@ class Recorder:
         what = OPERATOR_POLICY if policy.is_operator else POLICY
         id_ = self._journal.define(what, self._vhost_id(policy.vhost), policy.name)
         self._journal.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
-        self._has_recorded = True
+        self._has_recorded |= not restated
 
     def _forget_policy(self, policy: Any) -> None:
         what = OPERATOR_POLICY if policy.is_operator else POLICY
@@ -466,6 +468,13 @@ def is_declared(exchange: Exchange) -> bool:
     """Whether somebody declared it: not one that every virtual host has."""
     is_given = not exchange.name or exchange.name.startswith("amq.") or isinstance(exchange, ServiceExchange)
     return exchange.durable and not is_given
+
+
+def is_persistent(event: Event) -> bool:
+    """Whether the messages, which are alike, are to be stored."""
+    if isinstance(event.of, Envelope):
+        return event.of.facts.persistent
+    return event.of is not None and event.of[0].envelope.facts.persistent
 
 
 def persistent_ids(event: Event) -> Sequence[int]:

@@ -177,7 +177,7 @@ class _Filling:
         journal = self._journal
         record, content = journal.contents.read_message(one.content_lsn)
         header, _ = PLAIN.split(content.content)
-        facts = scan_properties(header[12:])
+        facts = scan_properties(header[12:])._replace(persistent=True)  # a quorum queue stores the others, too
         key = (record.address_id, content.routing_key, facts, content.cause_id > 0)
         envelope = self._envelopes.get(key)
         if envelope is None:

@@ -46,10 +46,11 @@ def journal_options(configuration: Configuration) -> JournalOptions:
 class Keeper:
     """Made by `open`. `commit` ends each turn; `tend` is a task for as long as the broker runs."""
 
-    def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
+    def __init__(self, broker: Broker, journal: Journal, recorder: Recorder, pager: JournalPager) -> None:
         self.broker = broker
         self.journal = journal
         self.recorder = recorder
+        self._pager = pager
         self._wake = trio.Event()
         self._checkpoint: Iterator[None] | None = None
         self._is_to_state = False
@@ -67,7 +68,7 @@ class Keeper:
             persists_deliveries=configuration.value("broker", "persist-delivery-count-before-delivery"),
             counts_max=configuration.value("broker", "max-redelivery-records"),
         )
-        broker.pager = JournalPager(broker, journal, recorder, configuration.value("limits", "memory"), path)
+        broker.pager = pager = JournalPager(broker, journal, recorder, configuration.value("limits", "memory"), path)
         found = journal.recovered
         try:
             count = restore(broker, journal, recorder)
@@ -77,7 +78,7 @@ class Keeper:
         if found.torn_bytes:
             logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
         logger.info("%s: %d messages, %d objects restored", path, count, len(found.objects))
-        return cls(broker, journal, recorder)
+        return cls(broker, journal, recorder, pager)
 
     def commit(self) -> None:
         """The turn is over: what it recorded is written."""
@@ -212,5 +213,6 @@ class Keeper:
                     self.journal.commit()
                 self.journal.commit()
             self.journal.close()
+            self._pager.close()
         except JournalError as error:
             logger.error("closing the journal: %s", error)

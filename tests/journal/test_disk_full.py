@@ -1,6 +1,9 @@
 """A disk that is full, or fails, under a broker: publishers hear it, consumers go on, nothing confirmed is lost."""
 
+from desk import GETS
 from durable_desk import DurableDesk
+from pair import method
+from pamqp import commands
 from simulated_files import SimulatedFiles
 
 from leveret.engine import User
@@ -104,3 +107,22 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     again = DurableDesk(files.power_cut()).pair.broker
     assert {"late", "/"} <= set(again.virtual_hosts) and again.users.find("late") is not None
     assert "late" in again.virtual_hosts["/"].queues and "passing" not in again.virtual_hosts["/"].queues
+
+
+def test_what_others_recorded_holds_no_answer_up() -> None:
+    """An acknowledgement, a checkpoint: neither is what the next declaration's answer is about."""
+    files = SimulatedFiles()
+    desk = DurableDesk(files)
+    desk.declare()
+    desk.publish("A", delivery_mode=2)
+    desk.settle()
+    desk.confirms()
+    for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
+        desk.journal.commit()
+    assert desk.recorder.take_barrier() == 0
+    got = desk.get()
+    assert got is not None
+    desk.ack(got)  # not written yet
+    assert desk.peer.take() == []
+    desk.peer.send(method(GETS, commands.Queue.Declare, queue="q", passive=True))
+    assert [type(one.frame) for one in desk.peer.take()] == [commands.Queue.DeclareOk]

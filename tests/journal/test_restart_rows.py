@@ -1,5 +1,6 @@
 """The rows of address-settings page 8 that restart the broker. `cut`: kill -9 and a power cut at once."""
 
+import pytest
 from durable_desk import DurableDesk
 from simulated_files import SimulatedFiles
 from toml_text import settings
@@ -116,3 +117,21 @@ def test_deaths_go_on_after_a_restart() -> None:
     last = cut(again, text)
     last.reject(last.must_get(), requeue=False)
     assert [death["queue"] for death in last.must_get("D").headers["x-death"]] == ["q"]
+
+
+@pytest.mark.parametrize("kind", ["quorum", "stream"])
+def test_these_types_store_whatever_the_delivery_mode(kind: str) -> None:
+    """Classic: what was transient is gone; quorum and stream have it still, with the property as published."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.exchange("both")
+    for queue, arguments in (("kept", {"x_queue_type": kind}), ("classic", {})):
+        desk.declare(queue, **arguments)
+        desk.bind(queue, "both")
+    desk.publish(*"AB", exchange="both", delivery_mode=1)
+    desk.publish("C", exchange="both")
+    desk.publish("D", exchange="both", delivery_mode=2)
+    again = cut(desk)
+    assert (again.declare("classic", passive=True), again.declare("kept", passive=True)) == (1, 4)
+    if kind == "quorum":
+        got = [again.must_get("kept") for _ in range(4)]
+        assert [(one.body, one.properties.delivery_mode) for one in got] == [("A", 1), ("B", 1), ("C", None), ("D", 2)]
