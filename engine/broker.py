@@ -13,7 +13,6 @@ from operator import length_hint
 from types import MappingProxyType
 
 from ..settings import NO_POLICIES, NO_SETTINGS, Divert, Policies, Policy, SettingsRepository
-from . import deep
 from .access import User, Users
 from .acknowledgement_timeout import AcknowledgementWatch
 from .auto_created import Reaper, targets_of
@@ -270,10 +269,10 @@ class Broker:
         if not self.hungry:
             return False
         queue, _ = self.hungry.popitem()
-        if deep.is_hungry(queue):
-            deep.load(queue)
+        if not queue.deleted and queue.is_hungry():
+            queue.load()
             self.mark(queue)
-            if deep.is_hungry(queue):
+            if queue.is_hungry():
                 self.hungry[queue] = None
             return True
         return bool(self.hungry)

@@ -42,7 +42,7 @@ from .rules import (
     own_settings,
     plain_arguments,
 )
-from .tail import Tail
+from .tail import Part, Tail
 
 if TYPE_CHECKING:
     from .client import Client
@@ -246,6 +246,32 @@ class Queue:
     def ready_count(self) -> int:
         """How many are ready, wherever they are."""
         return len(self.ready) if self.tail is None else len(self.ready) + len(self.tail)
+
+    @property
+    def is_deep(self) -> bool:
+        """Whether messages are elsewhere, with only their places in memory."""
+        return self.tail is not None
+
+    def paged_parts(self) -> list[Part | Message]:
+        """What is elsewhere. It stays so while others append and take."""
+        return [] if self.tail is None else self.tail.parts()
+
+    @property
+    def first_paged_id(self) -> int | None:
+        """Of what is elsewhere, the first."""
+        return self.tail.first_id if self.tail is not None and len(self.tail) else None
+
+    def drop_paged(self, kind: EventKind) -> int:
+        """All that is elsewhere is gone (purged, deleted); the listeners are told. Returns how many messages."""
+        return deep.drop_tail(self, kind)
+
+    def is_hungry(self) -> bool:
+        """Whether more of what is elsewhere should be in memory."""
+        return deep.is_hungry(self)
+
+    def load(self) -> None:
+        """Bring a slice into memory; reads files."""
+        deep.load(self)
 
     def stores(self, envelope: Envelope) -> bool:
         """Whether messages of this kind survive a restart in this queue."""
@@ -523,7 +549,7 @@ class Queue:
 
     def purge(self) -> int:
         """Drop all ready and scheduled messages; returns how many. The memory is given back in slices."""
-        paged = deep.drop_tail(self, EventKind.PURGED)
+        paged = self.drop_paged(EventKind.PURGED)
         self.counters.purged += paged
         gone = self.take_ready()
         gone.extend(self.scheduled.take_all())

@@ -1,12 +1,13 @@
 """Streams: a log that consumers read from where they say, without taking anything out of it.
 
 Built on the non-destructive queue; what consumers do with deliveries gives them room for more and nothing else.
-Messages carry their offset as a header from the moment they arrive. In memory for now.
-Source: behaviour page 3.7.
+Messages carry their offset as a header from the moment they arrive. With a journal only the newest ones stay in memory;
+a consumer that reads further back has a window of its own, which is filled between turns (`Broker.feed`).
+Source: behaviour page 3.7; queues page, section F.
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from . import rota
 from .consumer import Consumer
@@ -17,11 +18,28 @@ from .message import Envelope, Message
 from .non_destructive import NonDestructiveQueue, copy_of
 from .ready import Ready
 from .rules import effective_arguments, plain_arguments
-from .stream_log import SEGMENT_OCTETS_DEFAULT, StreamLog
+from .stream_log import SEGMENT_OCTETS_DEFAULT, StreamLog, tell_offset
 from .stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, OFFSET, age_ms, start_of
+from .tail import IN_JOURNAL, Part
 
 #: Where nobody says how large a segment is, a bounded stream has at least so many: nearer to its bound than RabbitMQ.
 SEGMENTS_MIN = 8
+#: Octets of new messages after which memory is looked at, ...
+LOOK_OCTETS = 1024 * 1024
+#: ... and what a window takes from the journal at once.
+WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
+
+
+class Window(NamedTuple):
+    """Messages from `offset` on, read back for a consumer."""
+
+    offset: int
+    messages: list[Message]
+
+    def read(self, offset: int, count: int) -> list[Message]:
+        """Up to `count` from there on; none when it is outside."""
+        start = offset - self.offset
+        return self.messages[start : start + count] if start >= 0 else []
 
 
 class StreamQueue(NonDestructiveQueue):
@@ -30,11 +48,14 @@ class StreamQueue(NonDestructiveQueue):
     `_seen` is, for each consumer, the offset of what it gets next.
     """
 
-    __slots__ = ("_chunk_offset", "_max_age_ms", "_max_octets")
+    __slots__ = ("_chunk_offset", "_looked_at", "_max_age_ms", "_max_octets", "_starved", "_windows")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._chunk_offset = 0  # where the last run of messages begins
+        self._looked_at = 0  # octets in memory when they were last compared with their share
+        self._windows: dict[Consumer, Window] = {}
+        self._starved: dict[Consumer, None] = {}  # want what is in no window
         self._read_limits()
 
     def _read_limits(self) -> None:
@@ -60,9 +81,93 @@ class StreamQueue(NonDestructiveQueue):
     def take_ready(self) -> Ready:
         """See `Queue`; offsets go on."""
         gone = self._log
-        self.ready = StreamLog(gone.next_offset)
-        self._log.segment_octets_max = gone.segment_octets_max
+        self._start_log(gone.next_offset)
         return gone
+
+    def _start_log(self, offset: int) -> None:
+        before = self._log.segment_octets_max
+        self.ready = StreamLog(offset)
+        self._log.segment_octets_max = before
+        self._looked_at = 0
+        self._windows.clear()
+
+    def restore(
+        self, first_offset: int, runs: Sequence[tuple[int, Sequence[int]]], time_of: Callable[[int], int]
+    ) -> None:
+        """After a restart: runs of messages, which the journal has, as (first id, sizes); `time_of(id)`: wall ms."""
+        self._start_log(first_offset)
+        for first_id, sizes in runs:
+            self._log.restore(first_id, sizes)
+        self._log.restored(time_of)
+        self._chunk_offset = max(self._log.next_offset - 1, first_offset)
+
+    @property
+    def first_offset(self) -> int:
+        """Of the oldest message that is there, or of the next one."""
+        return self._log.first_offset
+
+    # -- what only the journal has ------------------------------------------------------------------------------------
+
+    @property
+    def is_deep(self) -> bool:
+        """See `Queue`."""
+        return self._log.memory_offset > self._log.first_offset
+
+    def paged_parts(self) -> list[Part | Message]:
+        """See `Queue`."""
+        return self._log.parts()
+
+    @property
+    def first_paged_id(self) -> int | None:
+        """See `Queue`."""
+        return self._log.id_at(self._log.first_offset) if self.is_deep else None
+
+    def drop_paged(self, kind: EventKind) -> int:
+        """See `Queue`."""
+        gone = self._log.drop_paged()
+        self._tell_gone(kind, gone)
+        return sum(map(len, gone))
+
+    def _tell_gone(self, kind: EventKind, gone: list[range], **detail: object) -> None:
+        if self.broker.listeners:
+            for ids in gone:
+                self.broker.emit_run(kind, self, ids, IN_JOURNAL, **detail)
+
+    def _page(self) -> None:
+        """More came into memory than its share: old messages leave it."""
+        pager, log = self.broker.pager, self._log
+        self._looked_at = log.memory_octets
+        if pager is None or not self.durable:
+            return
+        share = pager.budget() // 2  # the other half is for windows
+        if log.memory_octets > share:
+            log.page_out(share // 2)
+            self._looked_at = log.memory_octets
+
+    def is_hungry(self) -> bool:
+        """See `Queue`."""
+        return bool(self._starved)
+
+    def load(self) -> None:
+        """See `Queue`: the next window of the consumer that waits longest."""
+        consumer = next(iter(self._starved))
+        del self._starved[consumer]
+        offset = self._position(consumer)
+        log, pager = self._log, self.broker.pager
+        if consumer not in self._seen or offset >= log.memory_offset:
+            return
+        for window in self._windows.values():
+            if window.read(offset, 1):
+                self._windows[consumer] = window
+                return
+        assert pager is not None
+        octets = min(WINDOW_OCTETS, pager.budget() // 2 // (len(self._windows) + 1))
+        messages: list[Message] = []
+        for ids in log.paged(offset, WINDOW_MESSAGES, octets):
+            messages += pager.load(ids)
+        for at, message in enumerate(messages):
+            tell_offset(message, offset + at)
+        self._windows[consumer] = Window(offset, messages)
 
     def settings_changed(self) -> None:
         """Addresses' settings are for other queues."""
@@ -93,20 +198,26 @@ class StreamQueue(NonDestructiveQueue):
         if self.broker.listeners:
             self.broker.emit_run(EventKind.ENQUEUED, self, range(first_id, first_id + count), envelope)
         self._chunk_offset = self._log.next_offset
+        wall_ms = self.broker.clock.wall_ms()
         for offset, blob in enumerate(blobs):
-            self._append(first_id + offset, envelope, blob)
+            self.append(Message(first_id + offset, blob, envelope), wall_ms)
         self.broker.mark(self)
         return ()
 
     def place_due(self, messages: list[Message]) -> None:
         """Delayed messages arrive when they are due."""
         self._chunk_offset = self._log.next_offset
+        wall_ms = self.broker.clock.wall_ms()
         for message in messages:
-            self._append(message.id, message.envelope, message.blob)
+            self.append(Message(message.id, message.blob, message.envelope), wall_ms)
 
-    def _append(self, id_: int, envelope: Envelope, blob: bytes) -> None:
-        if self._log.add(Message(id_, blob, envelope), self.broker.clock.wall_ms()):
+    def append(self, message: Message, wall_ms: int) -> None:
+        """A message that came at that time."""
+        log = self._log
+        if log.add(message, wall_ms):
             self._retain()
+        if log.memory_octets - self._looked_at >= LOOK_OCTETS:
+            self._page()
 
     def _retain(self) -> None:
         """A segment is full: those that are too old or too many go."""
@@ -114,17 +225,15 @@ class StreamQueue(NonDestructiveQueue):
         now_ms = self.broker.clock.wall_ms()
         while (oldest := log.oldest()) is not None:
             if self._max_octets is not None and log.octets > self._max_octets:
-                gone = log.drop_oldest()
-                self.counters.dropped += len(gone)
+                self.counters.dropped += oldest.count
                 kind = EventKind.DROPPED
             elif self._max_age_ms is not None and oldest.last_ms < now_ms - self._max_age_ms:
-                gone = log.drop_oldest()
-                self.counters.expired += len(gone)
+                self.counters.expired += oldest.count
                 kind = EventKind.EXPIRED
             else:
                 break
-            if self.broker.listeners:
-                self.broker.emit(kind, self, gone, reason=MAXLEN if kind is EventKind.DROPPED else EXPIRED)
+            self._tell_gone(kind, log.drop_oldest(), reason=MAXLEN if kind is EventKind.DROPPED else EXPIRED)
+            self._looked_at = min(self._looked_at, log.memory_octets)
 
     # -- back -------------------------------------------------------------------------------------------------------
 
@@ -135,13 +244,16 @@ class StreamQueue(NonDestructiveQueue):
 
     # -- out --------------------------------------------------------------------------------------------------------
 
+    def _position(self, consumer: Consumer) -> int:
+        return max(self._seen.get(consumer, 0), self._log.first_offset)
+
     def _next_for(self, consumer: Consumer, count: int) -> list[Message]:
         if count <= 0:
             return []
-        offset = max(self._seen[consumer], self._log.first_offset)
-        room = consumer.client.room()
+        offset = self._position(consumer)
         copies: list[Message] = []
-        for message in self._log.read(offset, count):
+        room = consumer.client.room()
+        for message in self._read(consumer, offset, count):
             copies.append(copy_of(message))
             room -= len(message.blob)
             if room <= 0:
@@ -150,11 +262,30 @@ class StreamQueue(NonDestructiveQueue):
             self._seen[consumer] = offset + len(copies)
         return copies
 
+    def _read(self, consumer: Consumer, offset: int, count: int) -> list[Message]:
+        """From memory or the consumer's window; none, and it will be asked again, where the journal has to be read."""
+        if offset >= self._log.memory_offset:
+            self._windows.pop(consumer, None)
+            return self._log.read(offset, count)
+        window = self._windows.get(consumer)
+        found = window.read(offset, count) if window is not None else []
+        if not found:
+            self._windows.pop(consumer, None)
+            self._starved[consumer] = None
+            self.broker.hungry[self] = None
+        return found
+
     def add_consumer(self, consumer: Consumer) -> None:
         """It begins where its argument says; that it wants to be exclusive is passed over. Raises: nothing."""
         consumer.exclusive = False
         rota.join(self, consumer)
         self._seen[consumer] = self._start(consumer)
+
+    def remove_consumer(self, consumer: Consumer) -> None:
+        """Its place is forgotten."""
+        self._windows.pop(consumer, None)
+        self._starved.pop(consumer, None)
+        super().remove_consumer(consumer)
 
     def _start(self, consumer: Consumer) -> int:
         start, log = start_of(consumer.arguments.get(OFFSET)), self._log

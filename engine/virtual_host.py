@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
-from . import deep, hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
+from . import hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
 from .access import may, require, require_for_arguments, require_topic
 from .arguments import (
     CLASSIC,
@@ -548,7 +548,7 @@ class VirtualHost:
             queue.remove_consumer(consumer)
             consumer.client.put(ConsumerCancelled(consumer), 0)
         self._unbind_all(queue)
-        paged = deep.drop_tail(queue, EventKind.DELETED)
+        paged = queue.drop_paged(EventKind.DELETED)
         ready = queue.take_ready()
         ready.extend(queue.scheduled.take_all())
         queue.forget_deadlines()

@@ -53,7 +53,7 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
     due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
     held = [*queue.messages(), *(() if queue.keeps else broker.unacked_of(queue))]
     tail: list[Part] = []
-    for part in () if queue.tail is None else queue.tail.parts():
+    for part in queue.paged_parts():
         if isinstance(part, Message):
             held.append(part)
         elif part.place is None:
@@ -99,9 +99,10 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> None:
         alive.extend(message.id for message in queue.messages())
         if not queue.keeps:
             alive.extend(message.id for message in broker.unacked_of(queue))
-        if queue.tail is not None and len(queue.tail):
-            tails += len(queue.tail)
-            alive.append(queue.tail.first_id)
+        first_paged = queue.first_paged_id
+        if first_paged is not None:
+            tails += 1
+            alive.append(first_paged)
     recorder.contents.forget_before(min(alive, default=broker.next_id))
     if not tails and len(recorder.contents) > 2 * len(alive) + 10_000:
         recorder.contents.keep_only(sorted(set(alive)))

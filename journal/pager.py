@@ -36,9 +36,7 @@ class JournalPager:
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
-        deep = sum(
-            queue.tail is not None for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values()
-        )
+        deep = sum(queue.is_deep for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values())
         return self._memory // (deep + 1)
 
     def load(self, ids: range) -> list[Message]:

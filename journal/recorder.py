@@ -5,6 +5,7 @@ queues, exchanges and bindings, and what operators set; full_recorder.py has the
 the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
+from bisect import bisect_right
 from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from typing import Any, ClassVar
@@ -15,6 +16,7 @@ from ..engine.events import TERMINAL, Event, EventKind
 from ..engine.exchange import Exchange
 from ..engine.field_table import Field, FieldTable, encode_table
 from ..engine.service import ServiceExchange
+from ..engine.stream_queue import StreamQueue
 from .access_records import limits_octets, policy_octets, user_octets
 from .content_index import ContentIndex
 from .heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
@@ -26,7 +28,9 @@ MS = 1_000_000
 #: Changes of what there is.
 TOPOLOGY = frozenset({EventKind.DECLARED, EventKind.UNDECLARED, EventKind.BOUND, EventKind.UNBOUND})
 #: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
-AUTO_CREATED, ADDRESS = "leveret auto-created", "leveret address"
+AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address", "leveret first-offset"
+#: Where a stream begins is stated anew after these, in the same block.
+FROM_THE_HEAD = frozenset({EventKind.DROPPED, EventKind.EXPIRED, EventKind.PURGED})
 
 
 class Recorder:
@@ -183,6 +187,10 @@ class Recorder:
         ids = persistent_ids(event)
         if ids:
             self._write_settled(event, queue_id, ids, str(detail.get("reason", "")))
+            if event.kind in FROM_THE_HEAD:
+                queue = self._broker.virtual_hosts[event.vhost].queues.get(event.subject)
+                if isinstance(queue, StreamQueue):
+                    self.state_object(queue, restated=True)
 
     def _write_settled(
         self, event: Event, queue_id: int, ids: Sequence[int], reason: str, consumer_id: int = 0, conn_id: int = 0
@@ -300,6 +308,8 @@ class Recorder:
                 arguments[AUTO_CREATED] = Field("t", True)
             if subject.address != subject.name and "x-address" not in arguments:
                 arguments[ADDRESS] = Field("S", subject.address.encode())
+            if isinstance(subject, StreamQueue) and subject.first_offset:
+                arguments[FIRST_OFFSET] = Field("l", subject.first_offset)
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             declared = Declared(QUEUE, properties, "", encode_table(arguments))
             self._journal.declared(self._queue_id(subject), declared, restated=restated)
@@ -437,18 +447,40 @@ class Recorder:
         else:
             self._exchange_id(self._vhost_of(queue_or_exchange), queue_or_exchange.name)
 
-    def queue_ids_by_message(self) -> dict[int, tuple[int, ...]]:
-        """Message id -> ids of the durable queues that it is in. O(messages)."""
+    def whereabouts(self) -> Callable[[int], tuple[int, ...]]:
+        """Message id -> ids of the durable queues that it is in now.
+
+        O(messages in memory + runs); asking, O(queues log runs).
+        """
         where: dict[int, tuple[int, ...]] = {}
+        paged: list[tuple[int, list[range]]] = []
         for vhost in self._broker.virtual_hosts.values():
             for queue in vhost.queues.values():
-                if queue.durable:
-                    id_ = self._queue_id(queue)
-                    out = () if queue.keeps else self._broker.unacked_of(queue)
-                    for message in (*queue.messages(), *out):
-                        if message.envelope.facts.persistent:
-                            where[message.id] = (*where.get(message.id, ()), id_)
-        return where
+                if not queue.durable:
+                    continue
+                id_ = self._queue_id(queue)
+                parts = queue.paged_parts()
+                runs = [part.ids for part in parts if not isinstance(part, Message) and part.place is None]
+                paged.append((id_, sorted(runs, key=_start)))
+                out = () if queue.keeps else self._broker.unacked_of(queue)
+                aside = (part for part in parts if isinstance(part, Message))
+                for message in (*queue.messages(), *out, *aside):
+                    if message.envelope.facts.persistent:
+                        where[message.id] = (*where.get(message.id, ()), id_)
+
+        def queues_of(id_: int) -> tuple[int, ...]:
+            found = where.get(id_, ())
+            for queue_id, runs in paged:
+                at = bisect_right(runs, id_, key=_start) - 1
+                if at >= 0 and id_ in runs[at]:
+                    found = (*found, queue_id)
+            return found
+
+        return queues_of
+
+
+def _start(ids: range) -> int:
+    return ids.start
 
 
 def is_durable(event: Event) -> bool:

@@ -5,17 +5,18 @@ from heapq import merge
 
 from ..engine import Broker, Envelope, Message, Queue, deep
 from ..engine.content import PLAIN, scan_properties
-from ..engine.field_table import FieldTable, decode_table
+from ..engine.field_table import FieldTable, decode_table, integer_of
 from ..engine.group_id import message_for
 from ..engine.limits import MS, trim
 from ..engine.returns import tell_count, trim_ring
+from ..engine.stream_queue import StreamQueue
 from ..engine.tail import Tail
 from ..settings import Policy
 from .access_records import limits_of, policy_of, user_of
 from .heap import IS_AUTO_DELETE, IS_INTERNAL
 from .journal import Journal
 from .record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
-from .recorder import ADDRESS, AUTO_CREATED, Recorder
+from .recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, Recorder
 from .recovered import RecoveredMessage, RecoveredQueue
 from .recovery import Recovered
 
@@ -30,6 +31,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     found = journal.recovered
     _restore_what_operators_set(broker, found)
     queues: list[tuple[int, Queue]] = []
+    first_offsets: dict[int, int] = {}
     for id_, declared in found.objects.items():
         name = found.names.text(id_)
         if declared.what not in (EXCHANGE, QUEUE):
@@ -49,6 +51,8 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
         elif declared.what == QUEUE:
             address = arguments.pop(ADDRESS, None)
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
+            first_offsets[id_] = integer_of(arguments, FIRST_OFFSET) or 0
+            arguments.pop(FIRST_OFFSET, None)
             queue = vhost.restore_queue(
                 name,
                 auto_delete=bool(declared.properties & IS_AUTO_DELETE),
@@ -67,10 +71,12 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.next_id = max(broker.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
     count = 0
-    filling = _Filling(broker, journal)
+    filling = _Filling(broker, journal, recorder)
     for id_, queue in queues:
         messages = found.queues.get(id_)
-        if messages is not None:
+        if isinstance(queue, StreamQueue):
+            count += filling.fill_stream(queue, messages or RecoveredQueue(), first_offsets[id_])
+        elif messages is not None:
             count += filling.fill(queue, messages)
     found.queues.clear()
     recorder.begin(found.objects)
@@ -112,8 +118,9 @@ def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
 class _Filling:
     """Puts messages back into queues. `memory`: octets that those which could stay in the journal may take."""
 
-    def __init__(self, broker: Broker, journal: Journal) -> None:
+    def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
         self._journal = journal
+        self._recorder = recorder
         self._now_ns, self._wall_ms = broker.clock.monotonic_ns(), broker.clock.wall_ms()
         self._envelopes: dict[tuple[int, bytes, object, bool], Envelope] = {}
         self._memory = broker.pager.budget() // 2 if broker.pager is not None else 0
@@ -134,6 +141,28 @@ class _Filling:
                     queue.ready.append(message)
         queue.counters.enqueued += count
         return count
+
+    def fill_stream(self, queue: StreamQueue, recovered: RecoveredQueue, first_offset: int) -> int:
+        """A stream's messages with the offsets that they had. Returns how many."""
+        waiting = {id_ for id_, state in recovered.states.items() if state.due_ms > self._wall_ms}
+        if self._pages and not waiting:
+            _, _, sizes, _ = recovered.columns()
+            runs = [(first, sizes[start : start + count]) for start, first, _, count in recovered.runs()]
+            queue.restore(first_offset, runs, self._time_ms)
+        else:
+            queue.restore(first_offset, (), self._time_ms)
+            for one in recovered.messages():
+                message = self._restored(queue, one)
+                if message is not None:
+                    queue.append(message, self._time_ms(one.id))
+        queue.counters.enqueued += len(recovered)
+        return len(recovered)
+
+    def _time_ms(self, id_: int) -> int:
+        """When the journal got a message, in wall ms."""
+        lsn = self._recorder.contents.lsn_of(id_)
+        assert lsn is not None
+        return self._journal.contents.read_message(lsn)[0].ts_us // 1000
 
     def _fill_tail(self, queue: Queue, recovered: RecoveredQueue) -> None:
         """By place only, but for messages that something happened to."""

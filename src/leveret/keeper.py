@@ -195,15 +195,15 @@ class Keeper:
 
     async def _empty(self, base_lsn: int) -> None:
         """Move what is alive in an old segment forward, so that the segment can go."""
-        where = self.recorder.queue_ids_by_message()
+        whereabouts = self.recorder.whereabouts()
 
         def queues_of(id_: int) -> tuple[int, ...]:
-            return where.get(id_, ())
+            return whereabouts(id_)
 
         for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
             self.journal.commit()
             await trio.lowlevel.checkpoint()
-            where = self.recorder.queue_ids_by_message()
+            whereabouts = self.recorder.whereabouts()
 
     def close(self) -> None:
         """Write what waits, then a last checkpoint so that the next start is quick."""

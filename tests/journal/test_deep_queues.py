@@ -262,9 +262,9 @@ class DepthMachine(RuleBasedStateMachine):
             world.journal.reclaim()
             base_lsn = world.journal.ledger.to_empty()
             if base_lsn is not None:
-                where = world.recorder.queue_ids_by_message()
+                queues_of = world.recorder.whereabouts()
                 move = world.recorder.contents.move
-                for _ in world.journal.move_forward(base_lsn, lambda id_: where.get(id_, ()), move):
+                for _ in world.journal.move_forward(base_lsn, queues_of, move):
                     world.journal.commit()
 
         self.both(act)

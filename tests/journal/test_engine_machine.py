@@ -202,8 +202,8 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal.reclaim()
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None:
-            where = self.recorder.queue_ids_by_message()
-            for _ in self.journal.move_forward(base_lsn, lambda id_: where.get(id_, ()), self.recorder.contents.move):
+            queues_of = self.recorder.whereabouts()
+            for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
             self.journal.commit()
 

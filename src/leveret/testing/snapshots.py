@@ -157,14 +157,12 @@ def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
 
 def _only_on_disk(queue: Queue) -> Iterator[Message]:
     """What stands behind the ready list of a queue that is deeper than memory."""
-    if queue.tail is None:
-        return
-    pager = queue.broker.pager
-    assert pager is not None
-    for part in queue.tail.parts():
+    for part in queue.paged_parts():
         if isinstance(part, Message):
             yield part
         else:
+            pager = queue.broker.pager
+            assert pager is not None
             yield from pager.load(part[0])
 
 
