@@ -17,10 +17,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..peers import PeerFailed, durable_leveret
-from .distribution import NoArtemis, artemis, fetch
+from .artemis_side import Artemis
+from .distribution import NoArtemis, artemis, configuration_file, fetch
+from .leveret_side import LeveretProcess
 from .page import page
 from .run import Shown, run
-from .sides import Artemis, Leveret
 from .table import BROKERS, Scenario, TableError, broker_xml, read_table
 
 
@@ -54,14 +55,15 @@ def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
     configuration = broker_xml(scenarios)
     if name == "artemis":
         with artemis(fetch(work.resolve()), configuration) as peer:
-            return run(peer, Artemis, scenarios, _tell)
+            file = configuration_file(peer.directory)
+            return run(name, lambda: Artemis(peer, file), scenarios, _tell)
     if name != "leveret":
         raise TableError(f"there is no broker {name}")
     with tempfile.TemporaryDirectory(prefix="leveret-artemis-") as directory:
         file = Path(directory) / "broker.xml"
         file.write_text(configuration)
         with durable_leveret("--config", str(file)) as peer:
-            return run(peer, Leveret, scenarios, _tell)
+            return run(name, lambda: LeveretProcess(peer, file), scenarios, _tell)
 
 
 def _tell(shown: Shown) -> None:
