@@ -17,7 +17,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..peers import PeerFailed, durable_leveret
-from .artemis_side import Artemis
 from .distribution import NoArtemis, artemis, configuration_file, fetch
 from .leveret_side import LeveretProcess
 from .page import page
@@ -39,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for scenario in read_table()
             if not options.only or any(fnmatch.fnmatch(scenario.name, glob) for glob in options.only)
         ]
+        if not scenarios:
+            raise TableError(f"no scenario is called {' or '.join(options.only)}")
         results = [shown for name in options.broker.split(",") for shown in _run(name, scenarios, options.work)]
     except (NoArtemis, PeerFailed, TableError, KeyError) as error:
         print(f"leveret.interop.artemis: {error}", file=sys.stderr)
@@ -54,7 +55,12 @@ def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
     """Every scenario on a fresh broker of that name, with the same broker.xml."""
     configuration = broker_xml(scenarios)
     if name == "artemis":
-        with artemis(fetch(work.resolve()), configuration) as peer:
+        home = fetch(work.resolve())
+        try:
+            from .artemis_side import Artemis
+        except ImportError as error:
+            raise NoArtemis(f"{error} (pip install leveret[artemis])") from error
+        with artemis(home, configuration) as peer:
             file = configuration_file(peer.directory)
             return run(name, lambda: Artemis(peer, file), scenarios, _tell)
     if name != "leveret":

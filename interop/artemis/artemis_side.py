@@ -138,6 +138,10 @@ class Artemis(Side):
         said["ready"] = said.pop("all") - said["unacked"] - said["scheduled"]
         return said
 
+    def has(self, queue: str) -> bool:
+        names: list[str] = self._ask("broker", attribute="queueNames")
+        return queue.rpartition("::")[2] in names
+
     def _ask(self, resource: str, **what: str) -> Any:
         """An `attribute` of a resource, or what its `operation` says."""
         properties = {"_AMQ_ResourceName": resource, **{QUESTIONS[key]: value for key, value in what.items()}}

@@ -37,14 +37,23 @@ def cached(work: Path) -> Path | None:
     return home if (home / "bin" / "artemis").exists() else None
 
 
+def java_version() -> str:
+    """As the machine's Java says it, or "" where there is none."""
+    if shutil.which("java") is None:
+        return ""
+    said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
+    found = re.search(r'version "([^"]+)', said)
+    return found[1] if found is not None else ""
+
+
 def without_java() -> str:
     """Why Artemis cannot run here, or ""."""
-    if shutil.which("java") is None:
+    here = java_version()
+    major = re.match(r"\d+", here)
+    if major is None:
         return f"no Java on this machine (Artemis {VERSION} needs {JAVA_VERSION_MIN} or newer)"
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    found = re.search(r'version "(\d+)', said)
-    if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        return f"Artemis {VERSION} needs Java {JAVA_VERSION_MIN} or newer; here is: {said.strip()[:200]}"
+    if int(major[0]) < JAVA_VERSION_MIN:
+        return f"Artemis {VERSION} needs Java {JAVA_VERSION_MIN} or newer, here is {here}"
     return ""
 
 
@@ -76,23 +85,24 @@ def fetch(work: Path) -> Path:
         raise NoArtemis(f"Maven took more than {DOWNLOAD_SECONDS_MAX} s to get {ARTIFACT}") from None
     if done.returncode != 0:
         raise NoArtemis(f"Maven could not get {ARTIFACT}:\n{(done.stdout + done.stderr)[-1000:]}")
-    return _unpacked(work)
+    return unpack(work)
 
 
-def _unpacked(work: Path) -> Path:
-    """From the archive that is there."""
+def unpack(work: Path) -> Path:
+    """Unpack the archive in `work`; of several that do so at once one wins. Raises: NoArtemis: it is damaged."""
     home = work / f"apache-artemis-{VERSION}"
+    file = work / f"{home.name}-bin.zip"
     unpacking = work / f"unpacking-{os.getpid()}"
-    with zipfile.ZipFile(work / f"apache-artemis-{VERSION}-bin.zip") as archive:
-        archive.extractall(unpacking)
-    script = unpacking / home.name / "bin" / "artemis"
-    script.chmod(0o755)
     try:
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(unpacking)
+        (unpacking / home.name / "bin" / "artemis").chmod(0o755)
         (unpacking / home.name).rename(home)
-    except OSError:
-        if not (home / "bin" / "artemis").exists():  # else another run was faster
-            raise
-    shutil.rmtree(unpacking, ignore_errors=True)
+    except (zipfile.BadZipFile, OSError) as error:
+        if cached(work) is None:  # else another run was faster
+            raise NoArtemis(f"{file} cannot be unpacked ({error}); delete it to have it fetched again") from error
+    finally:
+        shutil.rmtree(unpacking, ignore_errors=True)
     return home
 
 

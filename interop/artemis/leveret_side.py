@@ -112,6 +112,9 @@ class Leveret(Side):
         counters = {name: said["counters"].get(name, 0) for name in ("expired", "killed")}
         return {name: said[name] for name in ("ready", "unacked", "scheduled")} | counters
 
+    def has(self, queue: str) -> bool:
+        return any(one["name"] == _queue(queue) for one in self._ask("queues", vhost="/"))
+
     def _ask(self, command: str, **arguments: Any) -> Any:
         """What `leveret ctl` asks, without the milliseconds that a process of its own takes: delays run meanwhile."""
         answers: list[bytes] = []

@@ -27,19 +27,26 @@ class Shown:
 def run(
     broker: str, make: Callable[[], Side], scenarios: Sequence[Scenario], tell: Callable[[Shown], None]
 ) -> list[Shown]:
-    """Every scenario in turn on one broker; `make`: a side of it without any connection open."""
+    """Every scenario in turn on one broker; `make`: connects to it."""
     results = []
     for scenario in scenarios:
-        side = make()
-        try:
-            faults = Trial(broker, side, scenario, scenarios).run()
-        except Exception as error:  # a client library's, of whatever kind: this scenario failed, the next may not
-            faults = (f"{type(error).__name__}: {error}",)
-        finally:
-            side.end()
-        results.append(Shown(scenario.name, broker, faults))
+        results.append(Shown(scenario.name, broker, _faults(broker, make, scenario, scenarios)))
         tell(results[-1])
     return results
+
+
+def _faults(
+    broker: str, make: Callable[[], Side], scenario: Scenario, scenarios: Sequence[Scenario]
+) -> tuple[str, ...]:
+    """Of one scenario, on connections of its own."""
+    try:
+        side = make()
+        try:
+            return Trial(broker, side, scenario, scenarios).run()
+        finally:
+            side.end()
+    except Exception as error:  # a client library's, of whatever kind: this scenario failed, the next may not
+        return (f"{type(error).__name__}: {error}",)
 
 
 class Trial:
@@ -89,7 +96,7 @@ class Trial:
 
     def _origin(self, step: Step) -> str:
         own = self._scenario.own("")
-        return step.fault(self._broker, "".join(one.origin.removeprefix(own) for one in self._last[step.what]))
+        return step.fault(self._broker, [one.origin.removeprefix(own) for one in self._last[step.what]])
 
     def _none(self, step: Step) -> str:
         taken = self._side.receive(step.what, 1, step.arguments.get("ms", 200) / 1000)
@@ -149,6 +156,14 @@ class Trial:
             if not fault or self._side.now() > deadline:
                 return fault
             self._side.wait(POLL_SECONDS)
+
+    def _gone(self, step: Step) -> str:
+        deadline = self._side.now() + LATE_SECONDS
+        while self._side.has(self._scenario.own(step.what)):
+            if self._side.now() > deadline:
+                return "it is still there"
+            self._side.wait(POLL_SECONDS)
+        return ""
 
     def _pause(self, step: Step) -> None:
         self._side.wait(step.what / 1000)

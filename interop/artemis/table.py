@@ -1,14 +1,15 @@
 """The table of scenarios: read from TOML, and turned into the broker.xml that both brokers load.
 
-A scenario has `queues` (attributes of the queue element by name) and `settings` (address-setting elements by address).
-All names are its own; in other names, as in values, @ stands for what makes them so: DLQ.@q. Its steps:
+A scenario has `queues` (attributes of the queue element by name; `multicast-of`: one of the queues of that address) and
+`settings` (address-setting elements by address). All names are its own; in other names, as in values, @ stands for what
+makes them so: DLQ.@q. Its steps:
 
     { publish = "ABC", to = QUEUE, ttl = MS, delay = MS, priority = N, headers = { ... } }   one a letter, each answered
     { consume = NAME, from = QUEUE, credit = N }       at most N deliveries unsettled; QUEUE may be @ADDRESS::QUEUE
     { stop = NAME }                                    no more credit; what is out stays out
     { take = NAME, expect = "AB", after = MS }         what comes next, and not before so long after the last settlement
     { failures = NAME, expect = [0, 1] }               earlier failed attempts, as told with what was taken last
-    { origin = NAME, expect = "QUEUE" }                where all that was taken last died or expired
+    { origin = NAME, expect = ["QUEUE", ...] }         where what was taken last had died or expired
     { none = NAME, ms = MS }                           nothing comes for so long
     { ack | nack | reject = NAME, of = "AB" }          in this order, one by one; nack: it failed, and may come again
     { fail = NAME, of = "A", times = N }               taken and nacked so often
@@ -16,13 +17,14 @@ All names are its own; in other names, as in values, @ stands for what makes the
     { close = NAME }, { drop = NAME }                  consumer and session closed; the connection is lost
     { rest = QUEUE, expect = "AB" }                    all that is ready, in order, acknowledged
     { counts = QUEUE, expect = { ready = 2, ... } }    ready, unacked, scheduled, expired, killed
-    { pause = MS }                                     of real time
+    { gone = QUEUE }                                   it is not there any more
+    { pause = MS }                                     on the broker's clock
     { restart = "stop" | "kill" }                      of the broker
     { configure = { queues = ..., settings = ... } }   other ones from now on, loaded by the running broker
 
-With `any-order` only what comes counts, in take and rest. `expect` is what both show. `artemis` or `leveret` beside it is
-what that one shows instead: a listed difference, and the scenario says `why`. `artemis-one-of` lists what it shows by
-chance.
+With `any-order` only what comes counts, in take and rest. `expect` is what both show. `artemis` or `leveret` beside it
+is what that one shows instead: a listed difference, and the scenario says `why`. `artemis-one-of` lists what it shows
+by chance.
 """
 
 from __future__ import annotations
@@ -44,13 +46,14 @@ VERBS: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(("ack", "nack", "reject"), frozenset({"of"})),
     "none": frozenset({"ms"}),
     **dict.fromkeys(
-        ("stop", "release", "close", "drop", "counts", "failures", "origin", "pause", "restart", "configure"),
+        ("stop", "release", "close", "drop", "counts", "failures", "origin", "gone", "pause", "restart", "configure"),
         frozenset(),
     ),
 }
 OBSERVED = frozenset({"take", "rest", "counts", "failures", "origin"})
 BROKERS = ("artemis", "leveret")
 ONE_OF = "-one-of"
+MULTICAST = "multicast-of"
 TEMPLATE = """\
 <configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
   <name>interop</name>
@@ -58,6 +61,7 @@ TEMPLATE = """\
   <security-enabled>false</security-enabled>
   <journal-type>NIO</journal-type>
   <message-expiry-scan-period>50</message-expiry-scan-period>
+  <address-queue-scan-period>200</address-queue-scan-period>
   <acceptors><acceptor name="amqp">tcp://127.0.0.1:{{port}}?protocols=AMQP</acceptor></acceptors>
   <address-settings>
 {settings}
@@ -85,9 +89,14 @@ class Step:
         """What this broker has to show."""
         return self.arguments.get(broker, self.arguments["expect"])
 
+    def allowed(self, broker: str) -> list[Any]:
+        """What this broker may show."""
+        alternatives: list[Any] = self.arguments.get(broker + ONE_OF, [self.expected(broker)])
+        return alternatives
+
     def fault(self, broker: str, seen: Any) -> str:
         """What is wrong with what this broker showed, or ""."""
-        allowed = self.arguments.get(broker + ONE_OF, [self.expected(broker)])
+        allowed = self.allowed(broker)
         return "" if seen in allowed else f"{seen!r} instead of {' or '.join(map(repr, allowed))}"
 
     @property
@@ -151,17 +160,24 @@ def _step(table: Mapping[str, Any]) -> Step:
 
 def broker_xml(scenarios: list[Scenario]) -> str:
     """The configuration that both load: every scenario's queues and settings."""
-    settings, addresses = [], []
+    settings: list[str] = []
+    addresses: dict[tuple[str, str], list[str]] = {}  # by name and routing type
     for scenario in scenarios:
         for address, said in scenario.settings.items():
             elements = "".join(f"<{key}>{escape(_text(scenario, value))}</{key}>" for key, value in said.items())
             match = quoteattr(scenario.own(address))
             settings.append(f"    <address-setting match={match}>{elements}</address-setting>")
         for queue, attributes in scenario.queues.items():
-            name = quoteattr(scenario.own(queue))
-            more = "".join(f" {key}={quoteattr(_text(scenario, value))}" for key, value in attributes.items())
-            addresses.append(f"    <address name={name}><anycast><queue name={name}{more}/></anycast></address>")
-    return TEMPLATE.format(settings="\n".join(settings), addresses="\n".join(addresses))
+            multicast = attributes.get(MULTICAST)
+            place = (scenario.own(multicast or queue), "multicast" if multicast else "anycast")
+            more = {key: _text(scenario, value) for key, value in attributes.items() if key != MULTICAST}
+            text = "".join(f" {key}={quoteattr(value)}" for key, value in {"name": scenario.own(queue), **more}.items())
+            addresses.setdefault(place, []).append(f"<queue{text}/>")
+    written = (
+        f"    <address name={quoteattr(name)}><{kind}>{''.join(queues)}</{kind}></address>"
+        for (name, kind), queues in addresses.items()
+    )
+    return TEMPLATE.format(settings="\n".join(settings), addresses="\n".join(written))
 
 
 def _text(scenario: Scenario, value: Any) -> str:
