@@ -121,9 +121,9 @@ class Scenario:
         return name.replace("@", f"{self.name}.") if "@" in name else f"{self.name}.{name}"
 
     @property
-    def needs_a_process(self) -> bool:
-        """Whether the broker is started or configured anew on the way."""
-        return any(step.verb in ("restart", "configure") for step in self.steps)
+    def restarts(self) -> bool:
+        """Whether the broker is started anew on the way."""
+        return any(step.verb == "restart" for step in self.steps)
 
 
 def read_table(file: Path = FILE) -> list[Scenario]:
