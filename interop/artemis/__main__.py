@@ -17,10 +17,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ..peers import PeerFailed, durable_leveret
-from .distribution import NoArtemis, artemis, fetch
+from .distribution import NoArtemis, artemis, configuration_file, fetch
+from .leveret_side import LeveretProcess
 from .page import page
 from .run import Shown, run
-from .sides import Artemis, Leveret
 from .table import BROKERS, Scenario, TableError, broker_xml, read_table
 
 
@@ -38,6 +38,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for scenario in read_table()
             if not options.only or any(fnmatch.fnmatch(scenario.name, glob) for glob in options.only)
         ]
+        if not scenarios:
+            raise TableError(f"no scenario is called {' or '.join(options.only)}")
         results = [shown for name in options.broker.split(",") for shown in _run(name, scenarios, options.work)]
     except (NoArtemis, PeerFailed, TableError, KeyError) as error:
         print(f"leveret.interop.artemis: {error}", file=sys.stderr)
@@ -53,15 +55,21 @@ def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
     """Every scenario on a fresh broker of that name, with the same broker.xml."""
     configuration = broker_xml(scenarios)
     if name == "artemis":
-        with artemis(fetch(work.resolve()), configuration) as peer:
-            return run(peer, Artemis, scenarios, _tell)
+        home = fetch(work.resolve())
+        try:
+            from .artemis_side import Artemis
+        except ImportError as error:
+            raise NoArtemis(f"{error} (pip install leveret[artemis])") from error
+        with artemis(home, configuration) as peer:
+            file = configuration_file(peer.directory)
+            return run(name, lambda: Artemis(peer, file), scenarios, _tell)
     if name != "leveret":
         raise TableError(f"there is no broker {name}")
     with tempfile.TemporaryDirectory(prefix="leveret-artemis-") as directory:
         file = Path(directory) / "broker.xml"
         file.write_text(configuration)
         with durable_leveret("--config", str(file)) as peer:
-            return run(peer, Leveret, scenarios, _tell)
+            return run(name, lambda: LeveretProcess(peer, file), scenarios, _tell)
 
 
 def _tell(shown: Shown) -> None:

@@ -8,15 +8,18 @@ import shutil
 import subprocess
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from ..peers import LOOPBACK, Peer, Restarts, _directory, _free_ports, _listens, _process
+from ..peers import LOOPBACK, Peer, Restarts, _directory, _free_ports, _process, _text
 
 VERSION = "2.40.0"
 ARTIFACT = f"org.apache.activemq:apache-artemis:{VERSION}:zip:bin"
 DOWNLOAD_SECONDS_MAX = 600
+CREATE_SECONDS_MAX = 120
 JAVA_VERSION_MIN = 11
+#: What it logs once its acceptors listen. A port that answers may be somebody else's.
+IS_ACTIVE = "AMQ221007"
 # What an instance is made with: only what AMQP 1.0 needs, no web console, files without libaio.
 CREATE = (
     *("--silent", "--user", "guest", "--password", "guest", "--allow-anonymous", "--host", LOOPBACK, "--nio"),
@@ -28,15 +31,29 @@ class NoArtemis(Exception):
     """None can be run on this machine; the message says why."""
 
 
-def missing() -> str:
-    """What Artemis needs and this machine has not, or ""."""
-    for program, remark in (("java", "no Java (11 or newer)"), ("mvn", "no Maven to fetch Artemis with")):
-        if shutil.which(program) is None:
-            return remark
+def cached(work: Path) -> Path | None:
+    """The distribution that `fetch` unpacked in `work`, or None."""
+    home = work / f"apache-artemis-{VERSION}"
+    return home if (home / "bin" / "artemis").exists() else None
+
+
+def java_version() -> str:
+    """As the machine's Java says it, or "" where there is none."""
+    if shutil.which("java") is None:
+        return ""
     said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    found = re.search(r'version "(\d+)', said)
-    if found is None or int(found[1]) < JAVA_VERSION_MIN:
-        return f"Artemis {VERSION} needs Java {JAVA_VERSION_MIN} or newer"
+    found = re.search(r'version "([^"]+)', said)
+    return found[1] if found is not None else ""
+
+
+def without_java() -> str:
+    """Why Artemis cannot run here, or ""."""
+    here = java_version()
+    major = re.match(r"\d+", here)
+    if major is None:
+        return f"no Java on this machine (Artemis {VERSION} needs {JAVA_VERSION_MIN} or newer)"
+    if int(major[0]) < JAVA_VERSION_MIN:
+        return f"Artemis {VERSION} needs Java {JAVA_VERSION_MIN} or newer, here is {here}"
     return ""
 
 
@@ -45,12 +62,14 @@ def fetch(work: Path) -> Path:
 
     Raises: NoArtemis: Java or Maven is missing, or Maven could not get it.
     """
-    remark = missing()
+    remark = without_java()
     if remark:
         raise NoArtemis(remark)
-    home = work / f"apache-artemis-{VERSION}"
-    if (home / "bin" / "artemis").exists():
+    home = cached(work)
+    if home is not None:
         return home
+    if shutil.which("mvn") is None:
+        raise NoArtemis(f"no Maven to fetch Artemis with; or unpack apache-artemis-{VERSION}-bin.zip in {work}")
     work.mkdir(parents=True, exist_ok=True)
     command = ["mvn", "--batch-mode", "--quiet", "dependency:copy", f"-Dartifact={ARTIFACT}"]
     try:
@@ -63,20 +82,27 @@ def fetch(work: Path) -> Path:
             timeout=DOWNLOAD_SECONDS_MAX,
         )
     except subprocess.TimeoutExpired:
-        raise NoArtemis(f"Maven took more than {DOWNLOAD_SECONDS_MAX} s") from None
+        raise NoArtemis(f"Maven took more than {DOWNLOAD_SECONDS_MAX} s to get {ARTIFACT}") from None
     if done.returncode != 0:
         raise NoArtemis(f"Maven could not get {ARTIFACT}:\n{(done.stdout + done.stderr)[-1000:]}")
+    return unpack(work)
+
+
+def unpack(work: Path) -> Path:
+    """Unpack the archive in `work`; of several that do so at once one wins. Raises: NoArtemis: it is damaged."""
+    home = work / f"apache-artemis-{VERSION}"
+    file = work / f"{home.name}-bin.zip"
     unpacking = work / f"unpacking-{os.getpid()}"
-    with zipfile.ZipFile(work / f"apache-artemis-{VERSION}-bin.zip") as archive:
-        archive.extractall(unpacking)
-    script = unpacking / home.name / "bin" / "artemis"
-    script.chmod(0o755)
     try:
+        with zipfile.ZipFile(file) as archive:
+            archive.extractall(unpacking)
+        (unpacking / home.name / "bin" / "artemis").chmod(0o755)
         (unpacking / home.name).rename(home)
-    except OSError:
-        if not (home / "bin" / "artemis").exists():  # else another run was faster
-            raise
-    shutil.rmtree(unpacking, ignore_errors=True)
+    except (zipfile.BadZipFile, OSError) as error:
+        if cached(work) is None:  # else another run was faster
+            raise NoArtemis(f"{file} cannot be unpacked ({error}); delete it to have it fetched again") from error
+    finally:
+        shutil.rmtree(unpacking, ignore_errors=True)
     return home
 
 
@@ -88,14 +114,36 @@ def artemis(home: Path, configuration: str) -> Iterator[Peer]:
     """
     with _directory("artemis") as directory:
         instance, log = directory / "instance", directory / "output"
-        create = [str(home / "bin" / "artemis"), "create", str(instance), *CREATE]
-        done = subprocess.run(create, stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        if done.returncode != 0:
-            raise NoArtemis(f"artemis create: {(done.stdout + done.stderr)[-1000:]}")
+        _create(home, instance)
         (port,) = _free_ports(1)
-        (instance / "etc" / "broker.xml").write_text(configuration.replace("{port}", str(port)))
+        configuration_file(directory).write_text(configuration.replace("{port}", str(port)))
         environment = {**os.environ, "JAVA_ARGS": "-Xms128M -Xmx512M -Dlog4j2.disableJmx=true"}
         command = [str(instance / "bin" / "artemis"), "run"]
-        with Restarts(lambda: _process(command, environment, log, directory), lambda: _listens(port), log) as processes:
+        starts = 0
+
+        def start() -> AbstractContextManager[subprocess.Popen[bytes]]:
+            nonlocal starts
+            starts += 1
+            return _process(command, environment, log, directory)
+
+        with Restarts(start, lambda: _text(log).count(IS_ACTIVE) >= starts, log) as processes:
             processes.start()
             yield Peer("artemis", port, processes.process.pid, directory, log, processes=processes)
+
+
+def _create(home: Path, instance: Path) -> None:
+    """Raises: NoArtemis."""
+    command = [str(home / "bin" / "artemis"), "create", str(instance), *CREATE]
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=CREATE_SECONDS_MAX
+        )
+    except subprocess.TimeoutExpired:
+        raise NoArtemis(f"artemis create took more than {CREATE_SECONDS_MAX} s") from None
+    if done.returncode != 0:
+        raise NoArtemis(f"artemis create: {(done.stdout + done.stderr)[-1000:]}")
+
+
+def configuration_file(directory: Path) -> Path:
+    """The broker.xml of the instance in a peer's directory."""
+    return directory / "instance" / "etc" / "broker.xml"

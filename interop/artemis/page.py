@@ -6,16 +6,17 @@ import platform
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
+from typing import Any
 
-from .distribution import VERSION
+from .distribution import VERSION, java_version
 from .run import Shown
-from .table import Scenario
+from .table import BROKERS, Scenario
 
 HEAD = """\
 # Beside a real Artemis
 
-Written by `make artemis` on {date}: Apache Artemis {artemis} through AMQP 1.0 (python-qpid-proton {proton}), Leveret
-{leveret} through AMQP 0-9-1 (pika {pika}), Python {python}. Both load the same `broker.xml`, in real
+Written by `make artemis` on {date}: Apache Artemis {artemis} (Java {java}) through AMQP 1.0 (qpid-proton {proton}),
+Leveret {leveret} (Python {python}) through AMQP 0-9-1 (pika {pika}). Both load the same `broker.xml`, in real
 time; order, counts and "not before" are compared, not exact times. The table:
 [scenarios.toml](../interop/artemis/scenarios.toml).
 
@@ -24,40 +25,69 @@ A failed attempt is `modified` with `delivery-failed` there and `basic.nack` wit
 
 {agree} scenarios of {count} agree, {differ} differ as listed, {wrong} did something else.
 
-| scenario | what holds | |
+## What differs
+
+| scenario | what it is about | |
 |---|---|---|
+{differences}
+
+## What agrees
+
+| scenario | what holds |
+|---|---|
+{agreements}
 """
 
 
 def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
     """Markdown; a scenario that was not run on a broker counts as one that did something else."""
     faults = {(shown.scenario, shown.broker): shown.faults for shown in results}
-    lines, agree, wrong = [], 0, 0
+    differences, agreements, wrong = [], [], 0
     for scenario in scenarios:
         what = [
             f"{broker}: {'; '.join(faults.get((scenario.name, broker), ('not run',)))}"
-            for broker in ("artemis", "leveret")
+            for broker in BROKERS
             if faults.get((scenario.name, broker), ("not run",))
         ]
+        row = f"| {scenario.name} | {scenario.says} |"
         if what:
             wrong += 1
             verdict = f"**other than the table says**: {' / '.join(what)}".replace("|", "\\|")
+            differences.append(f"{row} {verdict} |")
         elif scenario.why:
-            verdict = f"differ: {scenario.why}"
+            differences.append(f"{row} {scenario.why}. {_shown(scenario)} |")
         else:
-            agree += 1
-            verdict = "agree"
-        lines.append(f"| {scenario.name} | {scenario.says} | {verdict} |")
-    head = HEAD.format(
+            agreements.append(row)
+    return HEAD.format(
         date=datetime.now(UTC).date(),
         artemis=VERSION,
         proton=version("python-qpid-proton"),
         leveret=version("leveret"),
         pika=version("pika"),
         python=platform.python_version(),
-        agree=agree,
-        differ=len(scenarios) - agree - wrong,
+        java=java_version(),
+        agree=len(agreements),
+        differ=len(differences) - wrong,
         wrong=wrong,
         count=len(scenarios),
+        differences="\n".join(differences),
+        agreements="\n".join(agreements),
     )
-    return head + "\n".join(lines) + "\n"
+
+
+def _shown(scenario: Scenario) -> str:
+    """What the two showed where they differ, as in the table."""
+    told = []
+    for step in scenario.steps:
+        if step.differs:
+            theirs = " or ".join(_text(value) for value in step.allowed("artemis"))
+            told.append(f"{step.verb} {step.what}: Artemis {theirs}, Leveret {_text(step.expected('leveret'))}")
+    return "; ".join(told)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {count}" for key, count in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(str, value))
+    return value or "nothing"

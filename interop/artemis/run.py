@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
 
-from ..peers import Peer
-from .sides import Side, Taken
-from .table import Scenario, Step
+from .side import Letter, Side, Taken
+from .table import Scenario, Step, broker_xml
 
 LATE_SECONDS = 5.0  # what has to come, comes within that
 QUIET_SECONDS = 0.2  # nothing more comes for that long: it is all
 SLACK_SECONDS = 0.02  # the other side's clock began before we looked at ours
+POLL_SECONDS = 0.01
 CREDIT_OF_REST = 1000
 
 
@@ -27,32 +25,38 @@ class Shown:
 
 
 def run(
-    peer: Peer, make: Callable[[Peer], Side], scenarios: Sequence[Scenario], tell: Callable[[Shown], None]
+    broker: str, make: Callable[[], Side], scenarios: Sequence[Scenario], tell: Callable[[Shown], None]
 ) -> list[Shown]:
-    """Every scenario in turn. `peer` may be restarted by one."""
+    """Every scenario in turn on one broker; `make`: connects to it."""
     results = []
     for scenario in scenarios:
-        trial = Trial(peer, make, scenario)
-        try:
-            faults = trial.run()
-        except Exception as error:  # a client library's, of whatever kind: this scenario failed, the next may not
-            faults = (f"{type(error).__name__}: {error}",)
-        finally:
-            trial.side.end()
-        results.append(Shown(scenario.name, peer.name, faults))
+        results.append(Shown(scenario.name, broker, _faults(broker, make, scenario, scenarios)))
         tell(results[-1])
     return results
 
 
-class Trial:
-    """One scenario on one broker."""
+def _faults(
+    broker: str, make: Callable[[], Side], scenario: Scenario, scenarios: Sequence[Scenario]
+) -> tuple[str, ...]:
+    """Of one scenario, on connections of its own."""
+    try:
+        side = make()
+        try:
+            return Trial(broker, side, scenario, scenarios).run()
+        finally:
+            side.end()
+    except Exception as error:  # a client library's, of whatever kind: this scenario failed, the next may not
+        return (f"{type(error).__name__}: {error}",)
 
-    def __init__(self, peer: Peer, make: Callable[[Peer], Side], scenario: Scenario) -> None:
-        self.side = make(peer)
-        self._peer, self._make, self._scenario = peer, make, scenario
+
+class Trial:
+    """One scenario on one broker, which is configured for all `scenarios`."""
+
+    def __init__(self, broker: str, side: Side, scenario: Scenario, scenarios: Sequence[Scenario]) -> None:
+        self._broker, self._side, self._scenario, self._scenarios = broker, side, scenario, scenarios
         self._taken: dict[str, list[Taken]] = {}  # by consumer, unsettled
         self._last: dict[str, list[Taken]] = {}
-        self._settled_at = time.monotonic()
+        self._settled_at = side.now()
 
     def run(self) -> tuple[str, ...]:
         """What was not as expected."""
@@ -64,35 +68,38 @@ class Trial:
         return tuple(faults)
 
     def _publish(self, step: Step) -> None:
-        options = {key: step.arguments[key] for key in ("ttl", "delay", "priority") if key in step.arguments}
+        options = {key: value for key, value in step.arguments.items() if key != "to"}
         for body in step.what:
-            self.side.publish(self._scenario.own(step.arguments["to"]), body, **options)
-        self._settled_at = time.monotonic()
+            self._side.publish(self._scenario.own(step.arguments["to"]), Letter(body, **options))
+        self._settled_at = self._side.now()
 
     def _consume(self, step: Step) -> None:
         self._taken[step.what] = []
-        self.side.consume(step.what, self._scenario.own(step.arguments["from"]), step.arguments.get("credit", 10))
+        self._side.consume(step.what, self._scenario.own(step.arguments["from"]), step.arguments.get("credit", 10))
 
     def _stop(self, step: Step) -> None:
-        self.side.stop(step.what)
+        self._side.stop(step.what)
 
     def _take(self, step: Step) -> str:
-        expected = step.expected(self._peer.name)
-        taken = self.side.receive(step.what, len(expected), LATE_SECONDS)
-        waited = time.monotonic() - self._settled_at
+        expected = step.expected(self._broker)
+        taken = self._side.receive(step.what, len(expected), LATE_SECONDS)
+        waited = self._side.now() - self._settled_at
         self._taken[step.what] += taken
         self._last[step.what] = taken
-        bodies = "".join(one.body for one in taken)
         least = step.arguments.get("after", 0) / 1000
-        if bodies == expected and waited + SLACK_SECONDS < least:
+        if len(taken) == len(expected) and waited + SLACK_SECONDS < least:
             return f"after {waited * 1000:.0f} ms already"
-        return _compared(bodies, expected)
+        return step.fault(self._broker, _bodies(step, taken))
 
     def _failures(self, step: Step) -> str:
-        return _compared([one.failures for one in self._last[step.what]], step.expected(self._peer.name))
+        return step.fault(self._broker, [one.failures for one in self._last[step.what]])
+
+    def _origin(self, step: Step) -> str:
+        own = self._scenario.own("")
+        return step.fault(self._broker, [one.origin.removeprefix(own) for one in self._last[step.what]])
 
     def _none(self, step: Step) -> str:
-        taken = self.side.receive(step.what, 1, step.arguments.get("ms", 200) / 1000)
+        taken = self._side.receive(step.what, 1, step.arguments.get("ms", 200) / 1000)
         self._taken[step.what] += taken
         return f"{taken[0].body} came" if taken else ""
 
@@ -101,52 +108,75 @@ class Trial:
             held = self._taken[step.what]
             (taken,) = (one for one in held if one.body == body)
             held.remove(taken)
-            self._settled_at = time.monotonic()
-            self.side.settle(step.what, step.verb, taken)
+            self._settled_at = self._side.now()
+            self._side.settle(step.what, step.verb, taken)
 
     _nack = _reject = _ack
 
+    def _fail(self, step: Step) -> str:
+        for attempt in range(step.arguments["times"]):
+            for body in step.arguments["of"]:
+                taken = self._side.receive(step.what, 1, LATE_SECONDS)
+                if [one.body for one in taken] != [body]:
+                    return f"{[one.body for one in taken]} instead of {body} at attempt {attempt + 1}"
+                self._settled_at = self._side.now()
+                self._side.settle(step.what, "nack", taken[0])
+        return ""
+
     def _release(self, step: Step) -> None:
-        self._settled_at = time.monotonic()
-        self.side.release(step.what, self._taken[step.what])
+        self._settled_at = self._side.now()
+        self._side.release(step.what, self._taken[step.what])
         self._taken[step.what] = []
 
     def _close(self, step: Step) -> None:
-        self._settled_at = time.monotonic()
-        self.side.close(step.what)
+        self._settled_at = self._side.now()
+        self._side.close(step.what)
 
     def _drop(self, step: Step) -> None:
-        self._settled_at = time.monotonic()
-        self.side.drop(step.what)
+        self._settled_at = self._side.now()
+        self._side.drop(step.what)
 
     def _rest(self, step: Step) -> str:
-        expected = step.expected(self._peer.name)
-        self.side.consume("rest", self._scenario.own(step.what), CREDIT_OF_REST)
-        taken = self.side.receive("rest", len(expected), LATE_SECONDS) if expected else []
-        taken += self.side.receive("rest", CREDIT_OF_REST, QUIET_SECONDS)
+        expected = step.expected(self._broker)
+        self._side.consume("rest", self._scenario.own(step.what), CREDIT_OF_REST)
+        taken = self._side.receive("rest", len(expected), LATE_SECONDS) if expected else []
+        taken += self._side.receive("rest", CREDIT_OF_REST, QUIET_SECONDS)
         for one in taken:
-            self.side.settle("rest", "ack", one)
-        self.side.close("rest")
-        return _compared("".join(one.body for one in taken), expected)
+            self._side.settle("rest", "ack", one)
+        self._side.close("rest")
+        return step.fault(self._broker, _bodies(step, taken))
 
     def _counts(self, step: Step) -> str:
-        expected = step.expected(self._peer.name)
-        deadline = time.monotonic() + LATE_SECONDS
+        expected = step.expected(self._broker)
+        deadline = self._side.now() + LATE_SECONDS
         while True:
-            said = self.side.counts(self._scenario.own(step.what))
+            said = self._side.counts(self._scenario.own(step.what))
             seen = {key: said[key] for key in expected}
-            if seen == expected or time.monotonic() > deadline:
-                return _compared(seen, expected)
+            fault = step.fault(self._broker, seen)
+            if not fault or self._side.now() > deadline:
+                return fault
+            self._side.wait(POLL_SECONDS)
+
+    def _gone(self, step: Step) -> str:
+        deadline = self._side.now() + LATE_SECONDS
+        while self._side.has(self._scenario.own(step.what)):
+            if self._side.now() > deadline:
+                return "it is still there"
+            self._side.wait(POLL_SECONDS)
+        return ""
 
     def _pause(self, step: Step) -> None:
-        time.sleep(step.what / 1000)
+        self._side.wait(step.what / 1000)
 
     def _restart(self, step: Step) -> None:
-        self.side.end()
         self._taken.clear()
-        self._peer.restart(kill=step.what == "kill")
-        self.side = self._make(self._peer)
+        self._side.restart(kill=step.what == "kill")
+
+    def _configure(self, step: Step) -> None:
+        changed = replace(self._scenario, **step.what)
+        self._side.configure(broker_xml([changed if one is self._scenario else one for one in self._scenarios]))
 
 
-def _compared(seen: Any, expected: Any) -> str:
-    return "" if seen == expected else f"{seen!r} instead of {expected!r}"
+def _bodies(step: Step, taken: Sequence[Taken]) -> str:
+    bodies = [one.body for one in taken]
+    return "".join(sorted(bodies) if step.arguments.get("any-order") else bodies)

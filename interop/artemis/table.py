@@ -1,24 +1,30 @@
 """The table of scenarios: read from TOML, and turned into the broker.xml that both brokers load.
 
-A scenario has `queues` (attributes of the queue element by name) and `settings` (address-setting elements by address);
-names and values that begin with @ are names of the scenario's own. Its steps:
+A scenario has `queues` (attributes of the queue element by name; `multicast-of`: one of the queues of that address) and
+`settings` (address-setting elements by address). All names are its own; in other names, as in values, @ stands for what
+makes them so: DLQ.@q. Its steps:
 
-    { publish = "ABC", to = QUEUE, ttl = MS, delay = MS, priority = N }   one message a letter, each answered
-    { consume = NAME, from = QUEUE, credit = N }       at most N deliveries unsettled
+    { publish = "ABC", to = QUEUE, ttl = MS, delay = MS, priority = N, headers = { ... } }   one a letter, each answered
+    { consume = NAME, from = QUEUE, credit = N }       at most N deliveries unsettled; QUEUE may be @ADDRESS::QUEUE
     { stop = NAME }                                    no more credit; what is out stays out
     { take = NAME, expect = "AB", after = MS }         what comes next, and not before so long after the last settlement
     { failures = NAME, expect = [0, 1] }               earlier failed attempts, as told with what was taken last
+    { origin = NAME, expect = ["QUEUE", ...] }         where what was taken last had died or expired
     { none = NAME, ms = MS }                           nothing comes for so long
     { ack | nack | reject = NAME, of = "AB" }          in this order, one by one; nack: it failed, and may come again
+    { fail = NAME, of = "A", times = N }               taken and nacked so often
     { release = NAME }                                 all that is out, not counted as failed
     { close = NAME }, { drop = NAME }                  consumer and session closed; the connection is lost
     { rest = QUEUE, expect = "AB" }                    all that is ready, in order, acknowledged
     { counts = QUEUE, expect = { ready = 2, ... } }    ready, unacked, scheduled, expired, killed
-    { pause = MS }                                     of real time
+    { gone = QUEUE }                                   it is not there any more
+    { pause = MS }                                     on the broker's clock
     { restart = "stop" | "kill" }                      of the broker
+    { configure = { queues = ..., settings = ... } }   other ones from now on, loaded by the running broker
 
-`expect` is what both show. `artemis` or `leveret` beside it is what that one shows instead: a listed difference, and
-the scenario says `why`.
+With `any-order` only what comes counts, in take and rest. `expect` is what both show. `artemis` or `leveret` beside it
+is what that one shows instead: a listed difference, and the scenario says `why`. `artemis-one-of` lists what it shows
+by chance.
 """
 
 from __future__ import annotations
@@ -32,17 +38,22 @@ from xml.sax.saxutils import escape, quoteattr
 
 FILE = Path(__file__).with_name("scenarios.toml")
 VERBS: Mapping[str, frozenset[str]] = {
-    "publish": frozenset({"to", "ttl", "delay", "priority"}),
+    "publish": frozenset({"to", "ttl", "delay", "priority", "headers"}),
     "consume": frozenset({"from", "credit"}),
-    "take": frozenset({"after"}),
+    "take": frozenset({"after", "any-order"}),
+    "rest": frozenset({"any-order"}),
+    "fail": frozenset({"of", "times"}),
     **dict.fromkeys(("ack", "nack", "reject"), frozenset({"of"})),
     "none": frozenset({"ms"}),
     **dict.fromkeys(
-        ("stop", "release", "close", "drop", "rest", "counts", "failures", "pause", "restart"), frozenset()
+        ("stop", "release", "close", "drop", "counts", "failures", "origin", "gone", "pause", "restart", "configure"),
+        frozenset(),
     ),
 }
-OBSERVED = frozenset({"take", "rest", "counts", "failures"})
+OBSERVED = frozenset({"take", "rest", "counts", "failures", "origin"})
 BROKERS = ("artemis", "leveret")
+ONE_OF = "-one-of"
+MULTICAST = "multicast-of"
 TEMPLATE = """\
 <configuration xmlns="urn:activemq"><core xmlns="urn:activemq:core">
   <name>interop</name>
@@ -50,6 +61,7 @@ TEMPLATE = """\
   <security-enabled>false</security-enabled>
   <journal-type>NIO</journal-type>
   <message-expiry-scan-period>50</message-expiry-scan-period>
+  <address-queue-scan-period>200</address-queue-scan-period>
   <acceptors><acceptor name="amqp">tcp://127.0.0.1:{{port}}?protocols=AMQP</acceptor></acceptors>
   <address-settings>
 {settings}
@@ -77,9 +89,19 @@ class Step:
         """What this broker has to show."""
         return self.arguments.get(broker, self.arguments["expect"])
 
+    def allowed(self, broker: str) -> list[Any]:
+        """What this broker may show."""
+        alternatives: list[Any] = self.arguments.get(broker + ONE_OF, [self.expected(broker)])
+        return alternatives
+
+    def fault(self, broker: str, seen: Any) -> str:
+        """What is wrong with what this broker showed, or ""."""
+        allowed = self.allowed(broker)
+        return "" if seen in allowed else f"{seen!r} instead of {' or '.join(map(repr, allowed))}"
+
     @property
     def differs(self) -> bool:
-        return any(broker in self.arguments for broker in BROKERS)
+        return any(broker in self.arguments or broker + ONE_OF in self.arguments for broker in BROKERS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +118,12 @@ class Scenario:
 
     def own(self, name: str) -> str:
         """The name of a queue or address, as the brokers know it."""
-        return f"{self.name}.{name}"
+        return name.replace("@", f"{self.name}.") if "@" in name else f"{self.name}.{name}"
+
+    @property
+    def restarts(self) -> bool:
+        """Whether the broker is started anew on the way."""
+        return any(step.verb == "restart" for step in self.steps)
 
 
 def read_table(file: Path = FILE) -> list[Scenario]:
@@ -123,7 +150,9 @@ def _step(table: Mapping[str, Any]) -> Step:
         raise TableError(f"a step is one of {', '.join(VERBS)}: {table}")
     (verb,) = verbs
     what = rest.pop(verb)
-    allowed = VERBS[verb] | ({"expect", *BROKERS} if verb in OBSERVED else set())
+    allowed = VERBS[verb] | (
+        {"expect", *BROKERS, *(broker + ONE_OF for broker in BROKERS)} if verb in OBSERVED else set()
+    )
     if not rest.keys() <= allowed or (verb in OBSERVED and "expect" not in rest):
         raise TableError(f"{table}: expected {', '.join(sorted(allowed))}")
     return Step(verb, what, rest)
@@ -131,21 +160,27 @@ def _step(table: Mapping[str, Any]) -> Step:
 
 def broker_xml(scenarios: list[Scenario]) -> str:
     """The configuration that both load: every scenario's queues and settings."""
-    settings, addresses = [], []
+    settings: list[str] = []
+    addresses: dict[tuple[str, str], list[str]] = {}  # by name and routing type
     for scenario in scenarios:
         for address, said in scenario.settings.items():
             elements = "".join(f"<{key}>{escape(_text(scenario, value))}</{key}>" for key, value in said.items())
             match = quoteattr(scenario.own(address))
             settings.append(f"    <address-setting match={match}>{elements}</address-setting>")
         for queue, attributes in scenario.queues.items():
-            name = quoteattr(scenario.own(queue))
-            more = "".join(f" {key}={quoteattr(_text(scenario, value))}" for key, value in attributes.items())
-            addresses.append(f"    <address name={name}><anycast><queue name={name}{more}/></anycast></address>")
-    return TEMPLATE.format(settings="\n".join(settings), addresses="\n".join(addresses))
+            multicast = attributes.get(MULTICAST)
+            place = (scenario.own(multicast or queue), "multicast" if multicast else "anycast")
+            more = {key: _text(scenario, value) for key, value in attributes.items() if key != MULTICAST}
+            text = "".join(f" {key}={quoteattr(value)}" for key, value in {"name": scenario.own(queue), **more}.items())
+            addresses.setdefault(place, []).append(f"<queue{text}/>")
+    written = (
+        f"    <address name={quoteattr(name)}><{kind}>{''.join(queues)}</{kind}></address>"
+        for (name, kind), queues in addresses.items()
+    )
+    return TEMPLATE.format(settings="\n".join(settings), addresses="\n".join(written))
 
 
 def _text(scenario: Scenario, value: Any) -> str:
     if isinstance(value, bool):
         return str(value).lower()
-    text = str(value)
-    return scenario.own(text[1:]) if text.startswith("@") else text
+    return str(value).replace("@", f"{scenario.name}.")

@@ -1,0 +1,173 @@
+"""Leveret through AMQP 0-9-1 (pika)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pika
+
+from ..peers import Peer
+from .side import ANSWER_SECONDS_MAX, Letter, Side, Taken, cut
+
+POLL_SECONDS = 0.01
+CONTROL = "leveret.control"
+REPLY_TO = "amq.rabbitmq.reply-to"
+
+
+@dataclass(slots=True)
+class _Consumer:
+    connection: Any
+    channel: Any
+    tag: str
+    incoming: list[Taken] = field(default_factory=list)
+
+
+class Leveret(Side):
+    """nack is basic.nack with requeue, reject is basic.reject without, release is basic.recover."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._consumers: dict[str, _Consumer] = {}
+        self._open()
+
+    def _open(self) -> None:
+        self._publishing = self._connect()
+        self._channel = self._publishing.channel()
+        self._channel.confirm_delivery()
+
+    def _connect(self) -> Any:
+        return pika.BlockingConnection(pika.URLParameters(f"{self._url}?heartbeat=0"))
+
+    def publish(self, queue: str, letter: Letter) -> None:
+        headers: Mapping[str, Any] = {**letter.headers, **({"x-delay": letter.delay} if letter.delay else {})}
+        properties = pika.BasicProperties(
+            delivery_mode=2,
+            priority=letter.priority,
+            expiration=str(letter.ttl) if letter.ttl else None,
+            headers=dict(headers),
+        )
+        try:
+            self._channel.basic_publish("", queue, letter.body.encode(), properties)
+        except pika.exceptions.NackError:
+            pass  # refused: what is there afterwards says so
+
+    def consume(self, name: str, queue: str, credit: int) -> None:
+        connection = self._connect()
+        channel = connection.channel()
+        channel.basic_qos(prefetch_count=credit)
+        consumer = _Consumer(connection, channel, "")
+
+        def came(_: Any, method: Any, properties: Any, body: bytes) -> None:
+            headers = properties.headers or {}
+            failures, origin = headers.get("x-delivery-count", 0), headers.get("_AMQ_ORIG_QUEUE", "")
+            consumer.incoming.append(Taken(body.decode(), failures, origin, method.delivery_tag))
+
+        consumer.tag = channel.basic_consume(_queue(queue), came)
+        self._consumers[name] = consumer
+
+    def stop(self, name: str) -> None:
+        consumer = self._consumers[name]
+        consumer.channel.basic_cancel(consumer.tag)
+
+    def receive(self, name: str, count: int, seconds: float) -> list[Taken]:
+        consumer = self._consumers[name]
+        deadline = self.now() + seconds
+        while len(consumer.incoming) < count and self.now() < deadline:
+            self._look(consumer.connection, deadline)
+        taken, consumer.incoming[:count] = consumer.incoming[:count], []
+        return taken
+
+    def _look(self, connection: Any, deadline: float) -> None:
+        """Read what has come, or let a little time pass when nothing has."""
+        connection.process_data_events(max(0.0, min(deadline - self.now(), POLL_SECONDS)))
+
+    def settle(self, name: str, how: str, taken: Taken) -> None:
+        channel = self._consumers[name].channel
+        if how == "ack":
+            channel.basic_ack(taken.token)
+        elif how == "nack":
+            channel.basic_nack(taken.token, requeue=True)
+        else:
+            channel.basic_reject(taken.token, requeue=False)
+        channel.basic_qos(prefetch_count=0, global_qos=True)  # answered after it: it has been heeded
+
+    def release(self, name: str, taken: Sequence[Taken]) -> None:
+        self._consumers[name].channel.basic_recover(requeue=True)
+
+    def close(self, name: str) -> None:
+        consumer = self._consumers.pop(name)
+        consumer.channel.close()
+        consumer.connection.close()
+
+    def drop(self, name: str) -> None:
+        consumer = self._consumers.pop(name)
+        cut(consumer.connection._impl._transport._sock.fileno())
+
+    def counts(self, queue: str) -> dict[str, int]:
+        (said,) = (one for one in self._ask("queues", vhost="/") if one["name"] == _queue(queue))
+        counters = {name: said["counters"].get(name, 0) for name in ("expired", "killed")}
+        return {name: said[name] for name in ("ready", "unacked", "scheduled")} | counters
+
+    def has(self, queue: str) -> bool:
+        return any(one["name"] == _queue(queue) for one in self._ask("queues", vhost="/"))
+
+    def _ask(self, command: str, **arguments: Any) -> Any:
+        """What `leveret ctl` asks, without the milliseconds that a process of its own takes: delays run meanwhile."""
+        answers: list[bytes] = []
+        channel = self._publishing.channel()
+        channel.basic_consume(REPLY_TO, lambda _, method, properties, body: answers.append(body), auto_ack=True)
+        question = json.dumps({"command": command, "arguments": arguments}).encode()
+        channel.basic_publish(CONTROL, "", question, pika.BasicProperties(reply_to=REPLY_TO))
+        self._until(lambda: bool(answers))
+        channel.close()
+        answer = json.loads(answers[0])
+        if not answer["ok"]:
+            raise RuntimeError(f"{command}: {answer['error']}")
+        return answer["result"]
+
+    def _until(self, fact: Callable[[], bool]) -> None:
+        deadline = self.now() + ANSWER_SECONDS_MAX
+        while not fact():
+            if self.now() > deadline:
+                raise RuntimeError("no answer")
+            self._publishing.process_data_events(POLL_SECONDS)
+
+    def restart(self, *, kill: bool) -> None:
+        raise NotImplementedError("a broker in a process of its own can")
+
+    def configure(self, configuration: str) -> None:
+        raise NotImplementedError("a broker with a file of its own can")
+
+    def end(self) -> None:
+        for connection in (self._publishing, *(consumer.connection for consumer in self._consumers.values())):
+            try:
+                connection.close()
+            except (pika.exceptions.AMQPError, OSError):
+                pass  # the broker may be gone
+        self._consumers.clear()
+
+
+class LeveretProcess(Leveret):
+    """One that can be restarted, and that reads `file`."""
+
+    def __init__(self, peer: Peer, file: Path) -> None:
+        self._peer, self._file = peer, file
+        super().__init__(peer.url)
+
+    def restart(self, *, kill: bool) -> None:
+        self.end()
+        self._peer.restart(kill=kill)
+        self._open()
+
+    def configure(self, configuration: str) -> None:
+        self._file.write_text(configuration)
+        self._ask("reload")
+
+
+def _queue(name: str) -> str:
+    """The queue's own name: here an address does not stand before it."""
+    return name.rpartition("::")[2]
