@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from ..engine import Broker, Message, Queue
 from ..engine.tail import Part
 from .journal import Journal
-from .recorder import Recorder, is_declared
+from .object_recorder import is_declared
+from .recorder import Recorder
 from .recovered import RecoveredMessage
 from .snapshot import PART_MESSAGES, run_record
 

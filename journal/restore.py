@@ -15,8 +15,9 @@ from ..settings import Policy
 from .access_records import limits_of, policy_of, user_of
 from .heap import IS_AUTO_DELETE, IS_INTERNAL
 from .journal import Journal
+from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET
 from .record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
-from .recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, Recorder
+from .recorder import Recorder
 from .recovered import RecoveredMessage, RecoveredQueue
 from .recovery import Recovered
 
