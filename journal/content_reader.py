@@ -42,6 +42,7 @@ class ContentReader:
     """Contents by the LSN of their `published` or `moved` record. For one thread at a time.
 
     `open_segment`: the one that is being written, by the writer's own account (None: what is on the disk is all).
+    `unwritten(lsn)`: the block with a record that could not be written yet.
     `ahead`: whether runs are read ahead by a thread.
     """
 
@@ -51,11 +52,13 @@ class ContentReader:
         files: Files = REAL,
         *,
         open_segment: Callable[[], Segment | None] = lambda: None,
+        unwritten: Callable[[int], Block | None] = lambda lsn: None,
         ahead: bool = False,
     ) -> None:
         self._directory = directory
         self._files = files
         self._open_segment = open_segment
+        self._unwritten = unwritten
         self._ahead = ahead
         self._bases: list[int] = []
         self._handles: OrderedDict[int, tuple[int, Segment]] = OrderedDict()
@@ -140,6 +143,9 @@ class ContentReader:
                 if found is not None:
                     return found
         self._read_elsewhere()
+        block = self._unwritten(lsn)
+        if block is not None:
+            return block, lsn - block.header.base_lsn
         segment = self._segment_of(lsn)
         handle, facts = self._opened(segment)
         base_lsn, offset = facts.block_before(lsn)

@@ -131,7 +131,11 @@ class Journal:
             preallocate_size=options.preallocate_size,
         )
         self.contents = ContentReader(
-            directory.path, self._files, open_segment=lambda: self.writer.segment, ahead=threaded
+            directory.path,
+            self._files,
+            open_segment=lambda: self.writer.segment,
+            unwritten=self.writer.unwritten,
+            ahead=threaded,
         )
 
     # -- life ---------------------------------------------------------------------------------------------------------

@@ -193,6 +193,18 @@ class Writer:
         """LSN of the next record to be appended."""
         return self._open.next_lsn
 
+    def unwritten(self, lsn: int) -> Block | None:
+        """The block with this record, if it is only in memory: what the disk had no room for. Encoded each time."""
+        if lsn < self.written_lsn:
+            return None
+        with self._lock:
+            jobs = (*self._taken, *self._jobs, self._open)
+        for job in jobs:
+            block = job.head if isinstance(job, Roll) else job
+            if isinstance(block, BlockBuilder) and block.base_lsn <= lsn < block.next_lsn:
+                return _as_block(block.encode(self._flags, self.durable_lsn), 0)
+        return None
+
     @property
     def backlog_bytes(self) -> int:
         """Octets that were appended and are not yet written."""

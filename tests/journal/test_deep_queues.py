@@ -350,3 +350,33 @@ def test_groups_survive_a_restart(is_deep: bool) -> None:
     bodies = {tag: [content[0].partition(b".")[0] for _, content in seen] for tag, seen in world.seen.items()}
     world.close()
     assert bodies == {"one": [b"97"] * 6, "two": [b"98"] * 6}
+
+
+@pytest.mark.parametrize("recovers", [False, True])
+def test_a_full_disk_under_a_deep_queue(recovers: bool) -> None:
+    """What was taken before anybody heard that the disk is full is nowhere but in memory; consumers get it."""
+    world = World(FieldTable(), {}, is_deep=True)
+    world.publish([3] * 7, {"delivery_mode": 2}, 0)
+    world.end_turn()
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(28, "No space left on device")
+
+    world.files.fault = fault
+    world.publish([3] * 6, {"delivery_mode": 2}, 1)
+    world.broker.end_turn()
+    world.journal.commit()
+    assert not world.journal.wait(world.journal.next_lsn)
+    world.recorder.fail(for_good=False)
+    world.sessions[0].consume(world.queue, "t", no_ack=True, exclusive=False, arguments={})
+    while world.broker.end_turn() or world.broker.feed() or world.broker.hungry:
+        pass
+    expected = [b"%d.%d" % (run, at) for run, count in ((0, 7), (1, 6)) for at in range(count)]
+    assert [body[:3] for _, (body, *_) in world.seen["t"]] == expected
+    world.files.fault = lambda operation, path: None
+    if recovers:
+        world.journal.retry()
+        world.recorder.recover()
+        world.end_turn()
+    world.close()
