@@ -20,6 +20,10 @@ RUN_MAX = 250_000
 IN_JOURNAL = Envelope("", "", PropertyFacts(persistent=True))
 
 
+class Unreadable(Exception):
+    """What a deep queue holds elsewhere cannot be read; the text is a sentence for an operator."""
+
+
 class Place(NamedTuple):
     """Where blobs lie in the spool, one behind the other."""
 
@@ -31,7 +35,7 @@ class Pager(Protocol):
     """What gives a tail's messages back. `load` and `unspool` read files: not within a turn's budget."""
 
     def load(self, ids: range) -> list[Message]:
-        """The messages with these consecutive ids, as they were published, from the journal."""
+        """The messages with these consecutive ids, as they were published, from the journal. Raises: Unreadable."""
 
     def budget(self) -> int:
         """Octets that one more deep queue may keep in memory."""
@@ -40,7 +44,7 @@ class Pager(Protocol):
         """Put transient messages aside until the broker stops; None: there is no room."""
 
     def unspool(self, place: Place, octets: int) -> bytes:
-        """The octets of blobs that were put there."""
+        """The octets of blobs that were put there. Raises: Unreadable."""
 
     def release(self, place: Place, octets: int) -> None:
         """Nobody will ask for them again."""

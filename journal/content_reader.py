@@ -150,10 +150,12 @@ class ContentReader:
         handle, facts = self._opened(segment)
         base_lsn, offset = facts.block_before(lsn)
         read_size = AHEAD_READ_SIZE if ahead else READ_SIZE
-        blocks = iter(Scan(self._files, handle, base_lsn, offset=offset, size=facts.size, window_size=read_size))
-        self._segment, self._blocks = segment, ReadAhead(blocks) if ahead else blocks
+        scan = Scan(self._files, handle, base_lsn, offset=offset, size=facts.size, window_size=read_size)
+        self._segment, self._blocks = segment, ReadAhead(iter(scan)) if ahead else iter(scan)
         found = self._search(lsn)
         if found is None:
+            if scan.position < facts.size and not scan.sealed:
+                raise Damaged(segment_name(segment), scan.position, f"a bad block; record {lsn} is in it or behind it")
             raise NotInJournal(f"record {lsn} is not in the journal")
         return found
 

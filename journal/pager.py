@@ -3,13 +3,14 @@
 Source: queues page, section F; rulings 5 and 23.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 
 from ..engine import Broker, Envelope, Message
 from ..engine.content import PLAIN, PropertyFacts, scan_properties
-from ..engine.tail import Place
+from ..engine.tail import Place, Unreadable
 from .content_reader import ContentRun
+from .errors import JournalError
 from .journal import Journal
 from .recorder import Recorder
 from .spool import Spool
@@ -31,6 +32,8 @@ class JournalPager:
         self._contents = recorder.contents
         self._memory = memory
         self._spool = None if directory is None else Spool(directory)
+        #: Told of each failure before it is raised: whoever asked may be a connection, and the others must hear too.
+        self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
         self._facts: dict[bytes, PropertyFacts] = {}
         self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool], Envelope] = {}
 
@@ -40,7 +43,18 @@ class JournalPager:
         return self._memory // (deep + 1)
 
     def load(self, ids: range) -> list[Message]:
-        """See `Pager`. Raises: NotInJournal, Damaged, OSError."""
+        """See `Pager`."""
+        try:
+            return self._load(ids)
+        except (JournalError, OSError) as error:
+            raise self._unreadable(f"messages {ids[0]} to {ids[-1]} cannot be read back: {error}") from error
+
+    def _unreadable(self, text: str) -> Unreadable:
+        error = Unreadable(text)
+        self.on_unreadable(error)
+        return error
+
+    def _load(self, ids: range) -> list[Message]:
         journal, contents = self._journal, self._contents
         last = contents.lsn_of(ids[-1])
         assert last is not None
@@ -60,9 +74,12 @@ class JournalPager:
         return None if self._spool is None else self._spool.put(blobs)
 
     def unspool(self, place: Place, octets: int) -> bytes:
-        """See `Pager`. Raises: OSError."""
+        """See `Pager`."""
         assert self._spool is not None
-        return self._spool.get(place, octets)
+        try:
+            return self._spool.get(place, octets)
+        except OSError as error:
+            raise self._unreadable(f"the spool cannot be read back: {error}") from error
 
     def release(self, place: Place, octets: int) -> None:
         """See `Pager`."""

@@ -20,6 +20,7 @@ from .configured import ConfiguredObjects, Report, broker_options
 from .configured_users import DEFAULT_GUEST
 from .control import EXCHANGE, ControlTable
 from .engine import Broker, Users
+from .engine.tail import Unreadable
 from .file_watch import FileWatch, marks_of
 from .log_budget import set_budget
 from .runtime import Runtime, SystemClock
@@ -129,7 +130,10 @@ def _open_journal(path: str, broker: Broker, configuration: Configuration) -> "K
 
 
 def serve(options: ServeOptions) -> int:
-    """Run a broker until SIGTERM or SIGINT. Returns the exit code: 0, or 1 when an address is taken."""
+    """Run a broker until SIGTERM or SIGINT.
+
+    Returns the exit code: 0, or 1 when an address is taken, or the data directory cannot be used (any more).
+    """
     try:
         frontend = find_frontend("amqp")
     except FrontendMissing as error:
@@ -149,14 +153,26 @@ def serve(options: ServeOptions) -> int:
     gc.collect()
     gc.freeze()
     gc.set_threshold(100_000, 50, 100)
+    errors: list[BaseException] = []
     try:
         trio.run(_serve, options, frontend, listeners)
-    except (DataUnusable, OSError) as error:
-        for listener in listeners:
-            listener.close()
-        print(f"leveret: {error}", file=sys.stderr)
-        return 1
-    return 0
+    except* (DataUnusable, OSError) as group:
+        errors += leaves(group)
+    except* Unreadable as group:
+        errors += leaves(group)
+        logger.critical("%s; the broker stops. `leveret journal verify` tells what is wrong", errors[-1])
+    for listener in listeners if errors else ():
+        listener.close()
+    for text in {str(error): None for error in errors}:
+        print(f"leveret: {text}", file=sys.stderr)
+    return 1 if errors else 0
+
+
+def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    """The errors in a group, however deep."""
+    return [
+        leaf for one in group.exceptions for leaf in (leaves(one) if isinstance(one, BaseExceptionGroup) else [one])
+    ]
 
 
 async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[socket.socket]) -> None:

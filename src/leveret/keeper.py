@@ -11,6 +11,7 @@ import trio
 
 from .engine import Broker
 from .engine.clock import Clock
+from .engine.tail import Unreadable
 from .journal import Journal, JournalError, JournalFull, JournalOptions, WriterState
 from .journal.checkpoint import checkpoint
 from .journal.full_recorder import FullRecorder
@@ -51,6 +52,8 @@ class Keeper:
         self.journal = journal
         self.recorder = recorder
         self._pager = pager
+        pager.on_unreadable = self._lost
+        self._unreadable: Unreadable | None = None
         self._wake = trio.Event()
         self._checkpoint: Iterator[None] | None = None
         self._is_to_state = False
@@ -88,7 +91,10 @@ class Keeper:
             self._wake.set()
 
     async def tend(self) -> None:
-        """Listen to the journal's thread, make checkpoints, reclaim. Ends by being cancelled."""
+        """Listen to the journal's thread, make checkpoints, reclaim. Ends by being cancelled.
+
+        Raises: Unreadable, when what only the disk has could not be read: the broker must not go on without it.
+        """
         token = trio.lowlevel.current_trio_token()
 
         def tell(action: object) -> None:
@@ -107,6 +113,8 @@ class Keeper:
         while True:
             await self._wake.wait()
             self._wake = trio.Event()
+            if self._unreadable is not None:
+                raise self._unreadable
             if self._checkpoint is not None:
                 await self._make_checkpoint(self._checkpoint)
                 self._checkpoint = None
@@ -119,6 +127,10 @@ class Keeper:
                 else:
                     self._is_to_state = True
                 self._checkpoint = None
+
+    def _lost(self, error: Unreadable) -> None:
+        self._unreadable = error
+        self._wake.set()
 
     def _more_is_safe(self) -> None:
         recorder = self.recorder
