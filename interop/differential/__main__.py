@@ -9,6 +9,7 @@ import sys
 import time
 from multiprocessing.queues import Queue
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 from . import brokers, regressions
@@ -18,10 +19,16 @@ from .search import Found, Search
 from .side import Side
 
 Message = tuple[int, str, Any]
+LANE_SILENT_SECONDS_MAX = 600.0  # making a program small may take minutes
+
+
+class LaneFailed(Exception):
+    """A lane ended by an exception: a broker is gone, or says what is no AMQP."""
 
 
 def main() -> int:
-    """0: no difference that is not known; 1: there was one, and it is saved; 2: there is no reference."""
+    """0: no difference that is not known; 1: there was one, and it is saved; 2: there is no reference; 3: a broker
+    could not be spoken to any more."""
     options = _options()
     print(f"seed {options.seed}", flush=True)
     try:
@@ -29,7 +36,12 @@ def main() -> int:
             brokers.reference(options.peer, options.lanes) as reference,
             brokers.subject(options.subject, options.lanes) as subject,
         ):
-            tally, found = _run(options, list(zip(reference, subject)))
+            try:
+                tally, found = _run(options, list(zip(reference.urls, subject.urls)))
+            except LaneFailed as failed:
+                for words in (str(failed), reference.last_words(), subject.last_words()):
+                    print(words, file=sys.stderr)
+                return 3
     except FileNotFoundError as absent:
         print(f"{absent}; or name one with --peer", file=sys.stderr)
         return 2
@@ -75,13 +87,16 @@ def _run(options: argparse.Namespace, lanes: list[tuple[str, str]]) -> tuple[Tal
     tally, found, progress, running = Tally(), [], dict.fromkeys(range(len(lanes)), 0), len(lanes)
     began, told = time.monotonic(), 0.0
     while running:
-        lane, kind, value = messages.get()
+        try:
+            lane, kind, value = messages.get(timeout=LANE_SILENT_SECONDS_MAX)
+        except Empty:
+            raise LaneFailed(f"no lane said anything for {LANE_SILENT_SECONDS_MAX} s") from None
         if kind == "progress":
             progress[lane] = value
         elif kind == "found":
             print(value, flush=True)
         elif kind == "failed":
-            raise RuntimeError(f"lane {lane}: {value}")
+            raise LaneFailed(f"lane {lane} after {sum(progress.values())} operations: {value}")
         else:
             running -= 1
             tally.add(value[0])
@@ -101,7 +116,7 @@ def _lane(
     try:
         search.until(operations, seed, lambda kind, value: messages.put((lane, kind, value)), seconds)
     except Exception as failure:
-        messages.put((lane, "failed", repr(failure)))
+        messages.put((lane, "failed", f"{failure!r} in the program of seed {search.number}"))
         raise
     messages.put((lane, "done", (search.tally, search.found)))
 

@@ -39,6 +39,7 @@ class Search:
     found: list[Found] = field(default_factory=list)
     found_max: int = FOUND_MAX
     shrinks: bool = True
+    number: int = 0  # the seed of the program that is run
 
     def until(
         self,
@@ -51,16 +52,16 @@ class Search:
 
         The programs are those of the seeds seed * 1,000,003 and following, so that a lane can be run again.
         """
+        self.number = number = seed * 1_000_003
         for side in (self.reference, self.subject):
             side.clean_up(QUEUES, EXCHANGES)
-        number = seed * 1_000_003
         deadline = time.monotonic() + seconds
         while self.tally.operations < operations and len(self.found) < self.found_max and time.monotonic() < deadline:
             found = self.examine(Seeded(number))
             if found is not None:
                 self.found.append(found)
                 tell("found", f"seed {number}, {found.difference}")
-            number += 1
+            self.number = number = number + 1
             if number % 10 == 0:
                 tell("progress", self.tally.operations)
 
