@@ -46,11 +46,15 @@ def main() -> int:
         print(f"{absent}; or name one with --peer", file=sys.stderr)
         return 2
     print(report(tally))
-    for index, one in enumerate(found):
-        path = Path(options.out) / f"seed-{options.seed}-{index}.json"
-        regressions.save(path, Regression(f"found with seed {one.seed}", "RabbitMQ", one.program, one.expected))
-        print(f"saved {path}")
     return 1 if found else 0
+
+
+def _save(one: Found, directory: Path) -> None:
+    """At once, so that a run that is cut short keeps what it found."""
+    print(f"seed {one.seed}, {one.difference}")
+    path = directory / f"seed-{one.seed}.json"
+    regressions.save(path, Regression(f"found with seed {one.seed}", "RabbitMQ", one.program, one.expected))
+    print(f"saved {path}", flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -84,7 +88,18 @@ def _run(options: argparse.Namespace, lanes: list[tuple[str, str]]) -> tuple[Tal
     ]
     for process in processes:
         process.start()
-    tally, found, progress, running = Tally(), [], dict.fromkeys(range(len(lanes)), 0), len(lanes)
+    try:
+        return _gather(messages, len(lanes), Path(options.out))
+    finally:
+        for process in processes:
+            process.terminate()  # before the brokers go: a lane that finds none would hide why another one failed
+            process.join()
+
+
+def _gather(messages: Queue[Message], running: int, out: Path) -> tuple[Tally, list[Found]]:
+    """What the lanes report, until all are done. Raises: LaneFailed."""
+    found: list[Found] = []
+    tally, progress = Tally(), dict.fromkeys(range(running), 0)
     began, told = time.monotonic(), 0.0
     while running:
         try:
@@ -94,18 +109,16 @@ def _run(options: argparse.Namespace, lanes: list[tuple[str, str]]) -> tuple[Tal
         if kind == "progress":
             progress[lane] = value
         elif kind == "found":
-            print(value, flush=True)
+            _save(value, out)
+            found.append(value)
         elif kind == "failed":
             raise LaneFailed(f"lane {lane} after {sum(progress.values())} operations: {value}")
         else:
             running -= 1
-            tally.add(value[0])
-            found += value[1]
+            tally.add(value)
         if time.monotonic() - told > 10:
             told = time.monotonic()
             print(f"{sum(progress.values())} operations after {told - began:.0f} s", flush=True)
-    for process in processes:
-        process.join()
     return tally, found
 
 
@@ -118,13 +131,14 @@ def _lane(
     except Exception as failure:
         messages.put((lane, "failed", f"{failure!r} in the program of seed {search.number}"))
         raise
-    messages.put((lane, "done", (search.tally, search.found)))
+    messages.put((lane, "done", search.tally))
 
 
 def report(tally: Tally) -> str:
     """The figures of a run, as text."""
     lines = [
         f"{tally.operations} operations in {tally.programs} programs sent to both brokers and compared",
+        f"steps of several operations without waiting: {tally.batches}",
         f"differed only until given time (races of a broker with itself): {tally.races} programs",
         "known differences met: " + (_counts(tally.known) or "none"),
         "operations: " + _counts(tally.methods),

@@ -15,9 +15,13 @@ _MEANINGLESS = ("ticket", "reserved_1", "reserved_2")
 
 
 class Names:
-    """The names that one broker generated, numbered in the order in which they were seen."""
+    """The names that one broker generated, numbered in the order in which they were seen.
+
+    `counts`: there are quorum queues, whose messages may say an x-delivery-count of 0, or none, which is the same.
+    """
 
     def __init__(self) -> None:
+        self.counts = False
         self._alias: dict[str, str] = {}
         self._real: dict[str, list[str]] = {}
 
@@ -57,9 +61,12 @@ def _properties(properties: dict[str, Any], names: Names) -> dict[str, Any]:
         if name == "headers":
             # A list, because the order of the headers travels, too.
             headers = [[key, *_tagged(tagged, names, within=key)] for key, tagged in value.items()]
-            if "x-death" in value:  # RabbitMQ sorts the headers that it adds to
+            if names.counts:
+                headers = [header for header in headers if header[0] != "x-delivery-count" or header[2]]
+            if "x-death" in value or names.counts:  # RabbitMQ sorts the headers that it adds to
                 headers.sort(key=lambda header: str(header[0]))
-            described[name] = headers
+            if headers or not names.counts:
+                described[name] = headers
         else:
             described[name] = names.alias(value) if isinstance(value, str) else value
     return described
@@ -68,7 +75,10 @@ def _properties(properties: dict[str, Any], names: Names) -> dict[str, Any]:
 def _tagged(tagged: Any, names: Names, within: str) -> list[Any]:
     tag, value = tagged
     if tag == "F":
-        return [tag, [[key, *_tagged(inner, names, within=f"{within}.{key}")] for key, inner in value.items()]]
+        fields = [[key, *_tagged(inner, names, within=f"{within}.{key}")] for key, inner in value.items()]
+        if within == "x-death" and value.get("count", ("l", 1))[1] > 1:
+            fields.sort(key=lambda field: str(field[0]))  # as RabbitMQ does when it counts a death again
+        return [tag, fields]
     if tag == "A":
         return [tag, [_tagged(inner, names, within) for inner in value]]
     if isinstance(value, bytes):

@@ -8,6 +8,7 @@ whatever the queues had sent is here); rounds are repeated until they find nothi
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
@@ -15,6 +16,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ..raw_codec import METHODS, Method, frame, header_payload, method_frame, properties_of
+from .frames import MISPLACED
 from .link import DEADLINE_SECONDS, Link, Silent
 from .observations import Names, describe
 
@@ -27,11 +29,14 @@ ROUNDS_MAX = 60
 #: After these the broker may go on by itself for a while: two quiet rounds, because RabbitMQ's queues answer a passive
 #: declare ahead of publishes that wait in the same mailbox. After all others one quiet round will do.
 RESTLESS = {
+    "batch",
     *("basic.publish", "basic.ack", "basic.nack", "basic.reject", "basic.recover", "basic.recover-async"),
     *("basic.cancel", "basic.consume", "basic.qos", "tx.commit", "tx.rollback", "queue.delete", "queue.purge"),
     *("channel.close", "connection.close", "drop", "basic.get"),
 }
 PATIENT_SECONDS = 0.01
+#: What RabbitMQ's queues tell behind the channel's back, so that nothing of it is sent once the channel has failed.
+FROM_QUEUES = ("basic.consume-ok", "basic.cancel-ok", "basic.cancel", "basic.deliver", "basic.ack", "basic.nack")
 
 
 @dataclass(slots=True)
@@ -39,6 +44,8 @@ class _ChannelState:
     """What a careful client knows of its channel."""
 
     outstanding: list[int] = field(default_factory=list)
+    tags: set[str] = field(default_factory=set)  # of its consumers
+    transacts: bool = False
     no_ack_tags: set[str] = field(default_factory=set)
     hears: bool = False  # a consumer was made, or confirms are on: something may come unasked
     published: int = 0  # since confirm.select
@@ -53,6 +60,7 @@ class _Probe:
     channel: int
     owner: int | None = None
     counts: list[int] | int | None = None  # [ready, consumers], a reply code, or None: it is not there
+    slow: bool = False  # a quorum queue, which does its work behind the answers
 
     def hear(self, answer: Method) -> bool:
         """Take the answer; whether it says something new. 405 is what a queue says whose connection is ending."""
@@ -79,6 +87,7 @@ class Side:
 
     def _begin(self) -> None:
         self.names = Names()
+        self.sent: Counter[str] = Counter()  # operations of the last step that were sent, by name
         self._links: dict[int, Link] = {}
         self._states: dict[tuple[int, int], _ChannelState] = {}
         self._probes: dict[str, _Probe] = {}
@@ -112,62 +121,102 @@ class Side:
             self._states[connection, channel] = _ChannelState()
         seen: list[tuple[int, Method]] = []
         silent: list[str] = []
+        self.sent.clear()
         yield from self._say(operation, number, link, seen, silent)
         yield from self._settle(name in RESTLESS, patient, seen, silent)
-        return self._observe(seen, silent)
+        return self._observe(seen, silent, batched=name == "batch")
 
     def _say(
         self, operation: Operation, number: int, link: Link, seen: list[tuple[int, Method]], silent: list[str]
     ) -> Iterator[None]:
         """Send the operation and read its own answer."""
         name, connection, channel = operation["op"], operation.get("c", 0), operation.get("ch", 0)
-        if name == "drop":
-            link.drop(reset=operation.get("reset", False))
+        if name in ("drop", "frames"):
+            self.sent[name] += 1
+            if name == "drop":
+                link.drop(reset=operation.get("reset", False))
+            else:
+                link.send(MISPLACED[operation["what"]](channel))
+                self._states[connection, channel].tags.clear()
             yield
+            if name == "frames":
+                self._read(link, connection, [("connection.close", 0)], seen, silent)
             return
         state = self._states.setdefault((connection, channel), _ChannelState())
-        link.send(self._encode(operation, number, link, state))
+        octets, expected = b"", []
+        sent: list[Operation] = []
+        for index, one in enumerate(operation.get("operations", (operation,))):
+            if one.get("careful") and _is_pointless(one, state):
+                continue
+            if name == "batch" and one["op"] == "basic.get" and state.tags:
+                continue  # it would take its tag from the same counter as deliveries that come unasked
+            if name == "batch" and "delivery_tag" in one and not state.outstanding:
+                continue
+            if one["op"] == "basic.cancel" and any(one["consumer_tag"] == other.get("consumer_tag") for other in sent):
+                continue  # RabbitMQ may end the connection with 541 when its consume-ok comes behind the cancel
+            octets += self._encode(one, str(number) if name != "batch" else f"{number}-{index}", link, state)
+            sent.append(one)
+            self.sent[one["op"]] += one.get("count", 1)
+            if f"{one['op']}-ok" in METHODS and one["op"] != "basic.get" and not one.get("nowait"):
+                expected.append((f"{one['op']}-ok", channel))
+        link.send(octets)
         if name == "channel.open":
             if channel not in link.channels:
                 self._states[connection, channel] = _ChannelState()
-            link.channels.add(channel)
-        expected = []
-        if f"{name}-ok" in METHODS and name != "basic.get" and not operation.get("nowait"):
-            expected.append((f"{name}-ok", channel))
+            link.expect_open(channel)
         if operation.get("unopened"):
             expected = [("connection.close", 0)]
         ends = name == "connection.close"
         if not ends and name not in ("channel.close", "tx.commit"):  # a commit may not be followed before it is done
             link.send_barrier(channel)
         yield
+        answers = self._read(link, connection, None if ends else expected, seen, silent)
+        self._learn(sent, connection, answers)
+
+    def _read(
+        self,
+        link: Link,
+        connection: int,
+        expected: list[tuple[str, int]] | None,
+        seen: list[tuple[int, Method]],
+        silent: list[str],
+    ) -> list[Method]:
+        """What came with the answers that are expected; None: everything up to the end of the connection."""
         try:
-            answers = link.drain() if ends else link.collect(*expected)
-        except Silent:
-            silent.append(name)
+            answers = link.drain() if expected is None else link.collect(*expected)
+        except Silent as silence:
+            silent.append(str(silence))
             answers = []
         seen += [(connection, method) for method in answers]
-        if name == "queue.declare":
-            self._learn(operation, connection, answers)
-        elif name == "exchange.declare":
-            self._exchanges.add(operation.get("exchange", ""))
+        return answers
 
-    def _learn(self, operation: Operation, connection: int, answers: list[Method]) -> None:
-        """A queue may be there now."""
-        names = [method["queue"] for method in answers if method.name == "queue.declare-ok"]
-        queue = names[0] if names else self._resolve(operation.get("queue", ""))
-        if not queue or operation.get("passive") and not names:
+    def _learn(self, sent: Sequence[Operation], connection: int, answers: list[Method]) -> None:
+        """There may be queues and exchanges now that there were not before."""
+        declared = iter([method["queue"] for method in answers if method.name == "queue.declare-ok"])
+        for operation in sent:
+            if operation["op"] == "exchange.declare":
+                self._exchanges.add(operation.get("exchange", ""))
+            elif operation["op"] == "queue.declare":
+                self._learn_queue(operation, connection, None if operation.get("nowait") else next(declared, None))
+
+    def _learn_queue(self, operation: Operation, connection: int, answered: str | None) -> None:
+        queue = answered or self._resolve(operation.get("queue", ""))
+        if not queue or operation.get("passive") and answered is None:
             return
         self.names.alias(queue)
         probe = self._probes.setdefault(queue, _Probe(PROBE + len(self._probes)))
+        if operation.get("arguments", {}).get("x-queue-type") == ["S", "quorum"]:
+            self.names.counts = probe.slow = True
         if probe.counts is None or probe.counts == 404:
             probe.counts = [-1, -1]
-            probe.owner = connection if operation.get("exclusive") and names else None
+            probe.owner = connection if operation.get("exclusive") and answered is not None else None
 
     # waiting until it is quiet
 
     def _settle(
         self, restless: bool, patient: bool, seen: list[tuple[int, Method]], silent: list[str]
     ) -> Iterator[None]:
+        patient = patient or any(probe.slow for probe in self._probes.values())
         quiet, rounds, wanted = 0, 0, (3 if patient else 2 if restless else 1)
         deadline = time.monotonic() + DEADLINE_SECONDS
         while rounds < ROUNDS_MAX and time.monotonic() < deadline:
@@ -193,7 +242,7 @@ class Side:
             link = self._probing_link(probe)
             octets = method_frame(probe.channel, "queue.declare", queue=queue, passive=True)
             if probe.channel not in link.channels:
-                link.channels.add(probe.channel)
+                link.expect_open(probe.channel)
                 octets = method_frame(probe.channel, "channel.open") + octets
             link.send(octets)
             asked[probe.owner, probe.channel] = probe
@@ -241,14 +290,19 @@ class Side:
 
     # what was seen
 
-    def _observe(self, seen: list[tuple[int, Method]], silent: list[str]) -> Observation:
+    def _observe(self, seen: list[tuple[int, Method]], silent: list[str], *, batched: bool) -> Observation:
         observation: Observation = {}
         by_channel: dict[tuple[int, int], list[Method]] = {}
         for connection, method in seen:
             by_channel.setdefault((connection, method.channel), []).append(method)
         for (connection, channel), methods in sorted(by_channel.items()):
+            if batched and channel and channel not in self._links[connection].channels:
+                methods = [method for method in methods if method.name not in FROM_QUEUES]
             told = self._tell(methods, self._states.setdefault((connection, channel), _ChannelState()))
-            observation[f"{connection}/{channel}"] = told
+            if batched:
+                told = _in_no_order(told)
+            if told:
+                observation[f"{connection}/{channel}"] = told
         ended = [connection for connection, link in self._links.items() if not link.open]
         if ended:
             observation["ended"] = ended
@@ -297,7 +351,7 @@ class Side:
 
     # putting an operation into octets
 
-    def _encode(self, operation: Operation, number: int, link: Link, state: _ChannelState) -> bytes:
+    def _encode(self, operation: Operation, number: str, link: Link, state: _ChannelState) -> bytes:
         name, channel = operation["op"], operation.get("ch", 0)
         fields = {field_name for field_name, _ in METHODS[name][2]}
         values = {key: self._value(key, value, state) for key, value in operation.items() if key in fields}
@@ -312,7 +366,12 @@ class Side:
             state.hears = True
         if name == "confirm.select":
             state.confirms = True
+        elif name == "tx.select":
+            state.transacts = True
+        elif name == "basic.cancel":
+            state.tags.discard(values["consumer_tag"])
         elif name == "basic.consume":
+            state.tags.add(values["consumer_tag"])
             (state.no_ack_tags.add if values.get("no_ack") else state.no_ack_tags.discard)(values["consumer_tag"])
         elif name == "basic.get":
             (state.no_ack_tags.add if values.get("no_ack") else state.no_ack_tags.discard)("get no_ack")
@@ -324,7 +383,7 @@ class Side:
             state.outstanding.clear()
 
     def _publish(
-        self, operation: Operation, number: int, link: Link, state: _ChannelState, values: dict[str, Any]
+        self, operation: Operation, number: str, link: Link, state: _ChannelState, values: dict[str, Any]
     ) -> bytes:
         properties = {key: self._value(key, value, state) for key, value in operation.get("properties", {}).items()}
         octets = b""
@@ -411,6 +470,37 @@ def _with_sorted_cancels(answers: list[Any]) -> list[Any]:
     for is_cancel, run in groupby(answers, lambda answer: answer[0] == "basic.cancel"):
         together += sorted(run, key=lambda answer: str(answer[1]["consumer_tag"])) if is_cancel else run  # noqa: B031
     return together
+
+
+def _in_no_order(told: dict[str, Any]) -> dict[str, Any]:
+    """Of a batch: RabbitMQ's queues answer basic.consume and basic.cancel behind the channel's back, so behind the
+    answers to what was sent later, and count their messages ahead of publishes that wait in the same mailbox. Which of
+    several publishes was confirmed before another's return is not to be seen."""
+    told.pop("confirmed before the return", None)
+    answers = told.get("answers", [])
+    consuming = sorted((answer for answer in answers if answer[0] in FROM_QUEUES), key=str)
+    others = [_uncounted(answer) for answer in answers if answer not in consuming]
+    return {kind: what for kind, what in {**told, "answers": others, "consuming": consuming}.items() if what}
+
+
+def _uncounted(answer: list[Any]) -> list[Any]:
+    return [answer[0], {"queue": answer[1]["queue"]}] if answer[0] == "queue.declare-ok" else answer
+
+
+def _is_pointless(operation: Operation, state: _ChannelState) -> bool:
+    """Whether a careful client would not send it on this channel."""
+    name = operation["op"]
+    if name in ("basic.ack", "basic.nack", "basic.reject"):
+        return not state.outstanding
+    if name == "basic.consume":
+        return operation["consumer_tag"] in state.tags
+    if name in ("tx.commit", "tx.rollback"):
+        return not state.transacts
+    if name == "tx.select":
+        return state.confirms
+    if name == "confirm.select":
+        return state.transacts
+    return False
 
 
 def _covered(method: Method, unconfirmed: set[int]) -> set[int]:

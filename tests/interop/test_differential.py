@@ -13,7 +13,8 @@ import pytest
 
 from leveret.interop import peers
 from leveret.interop.differential import brokers
-from leveret.interop.differential.programs import Seeded, program
+from leveret.interop.differential.choices import Seeded
+from leveret.interop.differential.programs import program
 from leveret.interop.differential.regressions import Regression, load, save
 from leveret.interop.differential.search import Search
 from leveret.interop.differential.side import Side
@@ -23,10 +24,11 @@ def test_a_broker_does_not_differ_from_its_like(subject_url: str) -> None:
     """Operations of all kinds, good and bad, against two brokers of the same kind."""
     with brokers.subject(None, 1) as lanes:
         search = Search(Side(lanes.urls[0]), Side(subject_url))
-        search.until(800, 1)
+        search.until(1_200, 1)
     assert not search.found, search.found[0].difference
-    assert search.tally.operations >= 800 and search.tally.races == 0
-    assert len(search.tally.methods) > 20 and len(search.tally.errors) > 4
+    assert search.tally.operations >= 1_200 and search.tally.races == 0
+    assert len(search.tally.methods) > 20 and len(search.tally.errors) > 3
+    assert search.tally.batches > 10
 
 
 def test_what_differs_is_found_made_small_and_saved(subject_url: str, tmp_path: Path) -> None:
