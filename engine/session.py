@@ -34,7 +34,8 @@ from .marked import prepared
 from .message import Delivered, Envelope, Message
 from .permissions import WRITE
 from .queue_types import check_consume, check_get, check_reject
-from .transaction import Transaction
+from .routing import ChosenRoute, choose
+from .transaction import Publication, Transaction
 
 if TYPE_CHECKING:
     from .client import Client
@@ -97,7 +98,7 @@ class Session:
     def publish(self, route: "Route", envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
         """Publish a run. Returns what must go back to the publisher: nothing unless `mandatory`.
 
-        In a transaction nothing happens before the commit; routes are looked up again then. Marked messages may be
+        In a transaction nothing happens before the commit but the choice of the queues. Marked messages may be
         refused each for itself: whoever wants to know which one publishes them one by one.
         Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
             TransactionTooLarge.
@@ -113,7 +114,8 @@ class Session:
                 require_topic(self.client, WRITE, route.exchange, key)
         if self.transaction is not None:
             limit = self.client.broker.options.transaction_size_max
-            self.transaction.add(envelope, blobs, mandatory=mandatory, limit=limit)
+            for names, run in choose(route, envelope, blobs, self.client.vhost):
+                self.transaction.add(Publication(route, names, envelope, run, mandatory), limit=limit)
             return []
         vhost = self.client.vhost
         unroutable, refused = vhost.publish(route, envelope, blobs)
@@ -488,8 +490,8 @@ class Session:
         returned: list[Returned] = []
         vhost = self.client.vhost
         is_partial = False
-        for envelope, blobs, mandatory in transaction.publishes:
-            unroutable, refused = vhost.publish_by_name(envelope, blobs)
+        for route, names, envelope, blobs, mandatory in transaction.publishes:
+            unroutable, refused = vhost.publish(ChosenRoute(route, names, vhost), envelope, blobs)
             is_partial = is_partial or bool(refused)
             if mandatory and unroutable:
                 returned.append((envelope, unroutable))

@@ -838,7 +838,7 @@ class VirtualHost:
             broker.counters.unroutable += 1
 
     def publish_by_name(self, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
-        """Publish a run with a look-up of its own: for commits. An exchange that is gone takes nothing."""
+        """Publish a run with a look-up of its own. An exchange that is gone takes nothing."""
         exchange = self.exchanges.get(envelope.exchange)
         if exchange is None:
             return Outcome(blobs, ())
