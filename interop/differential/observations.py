@@ -76,8 +76,8 @@ def _tagged(tagged: Any, names: Names, within: str) -> list[Any]:
     tag, value = tagged
     if tag == "F":
         fields = [[key, *_tagged(inner, names, within=f"{within}.{key}")] for key, inner in value.items()]
-        if within == "x-death" and value.get("count", ("l", 1))[1] > 1:
-            fields.sort(key=lambda field: str(field[0]))  # as RabbitMQ does when it counts a death again
+        if within == "x-death":
+            fields.sort(key=lambda field: str(field[0]))  # as RabbitMQ does with those that were there before
         return [tag, fields]
     if tag == "A":
         return [tag, [_tagged(inner, names, within) for inner in value]]

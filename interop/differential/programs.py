@@ -202,6 +202,8 @@ def publish(choose: Chooser, plan: Plan) -> Operation:
         operation["count"] = choose.one(2, 3, 5, 8)
     if choose.rarely(12):
         operation["size"] = choose.one(0, 12, 5_000, 140_000)
+        if operation["size"] > 5_000:
+            operation.pop("count", None)  # several of them come in several reads, and dead letters in between
     return operation
 
 
@@ -338,6 +340,8 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
             continue  # RabbitMQ takes consumers over to it, as to another mirror
         if operation["op"] == "basic.consume":
             operation["queue"] = plan.queues[at["c"] * 2 + at["ch"] - 1]
+        if operation.get("size", 0) > 5_000:
+            del operation["size"]
         operation.pop("global_", None)  # it counts what it finds delivered, or still on its way
         if operation.get("queue") == "" and operation["op"] != "queue.declare":
             operation["queue"] = "missing"  # RabbitMQ looks for the last declared queue also when the channel failed

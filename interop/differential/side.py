@@ -479,7 +479,10 @@ def _in_no_order(told: dict[str, Any]) -> dict[str, Any]:
     told.pop("confirmed before the return", None)
     answers = told.get("answers", [])
     consuming = sorted((answer for answer in answers if answer[0] in FROM_QUEUES), key=str)
-    others = [_uncounted(answer) for answer in answers if answer not in consuming]
+    for answer in [answer for answer in consuming if answer[0] == "basic.cancel"]:
+        if ["basic.cancel-ok", {"consumer_tag": answer[1]["consumer_tag"]}] in consuming:
+            consuming.remove(answer)  # the queue went, and the client cancelled: one of the two may come, or both
+    others = [_uncounted(answer) for answer in answers if answer[0] not in FROM_QUEUES]
     return {kind: what for kind, what in {**told, "answers": others, "consuming": consuming}.items() if what}
 
 
