@@ -13,7 +13,6 @@ order of their tags).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from .choices import (
@@ -27,6 +26,7 @@ from .choices import (
     quorum_arguments,
 )
 from .frames import MISPLACED
+from .plans import Plan, choose_plan
 
 Operation = dict[str, Any]
 OPERATIONS_MEAN = 40
@@ -36,33 +36,6 @@ KEYS = ("a", "a.b", "a.b.c", "b", "", "q0", "q1", "q2", "q3", ".", "a.", "a..b")
 PATTERNS = (*KEYS, "#", "*", "a.*", "a.#", "#.b", "*.b", "a.#.b", "*.#", "#.#")
 REPLY_CHANNEL = 3  # only direct replies are consumed there
 NEVER_OPEN = 9
-
-
-@dataclass(slots=True)
-class Plan:
-    """What holds for a whole program: the queue of each channel's consumers, and whether there are prefetch limits.
-
-    With limits each queue has one consumer at most: RabbitMQ moves a consumer that had no credit to the end of its
-    queue's rota, Leveret doesn't. And then no message is got with an acknowledgement to come: RabbitMQ counts those
-    that are out when a shared limit is set, and never discounts them.
-
-    `careful`: most operations are ones that are not refused, so that channels live long. `quorum`: the queues of that
-    type. What goes back to those has to find them empty, because RabbitMQ has it at their tails: each has one consumer
-    at most, without limit, that gives back everything or nothing and ends with its channel, and whatever is got is
-    acknowledged.
-    """
-
-    queues: tuple[str, ...]
-    limits: bool = False
-    careful: bool = False
-    quorum: tuple[str, ...] = ()
-    declared: dict[str, Operation] = field(default_factory=dict)  # how queues and exchanges are to be declared again
-    generated: set[tuple[int, int]] = field(default_factory=set)  # channels with a consumer of a generated tag
-
-    @property
-    def single(self) -> bool:
-        """Whether each queue has one consumer at most."""
-        return self.limits or bool(self.quorum)
 
 
 def _queue(choose: Chooser, plan: Plan) -> str:
@@ -385,7 +358,7 @@ _DECK = [builder for builder, weight in WEIGHTS.items() for _ in range(weight)]
 
 def program(choose: Chooser) -> list[Operation]:
     """Some fifty operations; to begin with, most of the queues and exchanges are declared and bound somehow."""
-    plan = _plan(choose)
+    plan = choose_plan(choose)
     operations = []
     if plan.careful or choose.rarely(2):
         for name in (*QUEUES, *EXCHANGES):
@@ -402,13 +375,3 @@ def program(choose: Chooser) -> list[Operation]:
         for operation in [inner for one in operations for inner in one.get("operations", (one,))]:
             operation["careful"] = True
     return operations
-
-
-def _plan(choose: Chooser) -> Plan:
-    several = tuple(choose.one(*QUEUES) for _ in range(4))
-    kind = choose.below(12)
-    if kind == 0:
-        return Plan(QUEUES, careful=not choose.rarely(4), quorum=tuple(q for q in QUEUES if not choose.rarely(4)))
-    if kind < 6:
-        return Plan(QUEUES, limits=True, careful=choose.rarely(2))
-    return Plan(several, careful=choose.rarely(2))

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from .channel_state import Operation
 from .choices import QUEUES, Seeded
 from .comparison import Difference, Tally, replay, run
 from .programs import EXCHANGES, program
-from .side import Observation, Operation, Side
+from .side import Observation, Side
 
 FOUND_MAX = 5
 SHRINKING_RUNS_MAX = 400

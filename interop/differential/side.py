@@ -9,18 +9,18 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ..raw_codec import METHODS, Method, frame, header_payload, method_frame, properties_of
+from ..raw_codec import METHODS, Method, method_frame
+from .channel_state import ChannelState, Operation
+from .encoding import encode, resolve
 from .frames import MISPLACED
 from .link import DEADLINE_SECONDS, Link, Silent
-from .observations import Names, describe
+from .observations import FROM_QUEUES, Names, in_no_order, tell
 
-Operation = Mapping[str, Any]
 Observation = dict[str, Any]
 Steps = Generator[None, None, Observation]
 
@@ -35,22 +35,6 @@ RESTLESS = {
     *("channel.close", "connection.close", "drop", "basic.get"),
 }
 PATIENT_SECONDS = 0.01
-#: What RabbitMQ's queues tell behind the channel's back, so that nothing of it is sent once the channel has failed.
-FROM_QUEUES = ("basic.consume-ok", "basic.cancel-ok", "basic.cancel", "basic.deliver", "basic.ack", "basic.nack")
-
-
-@dataclass(slots=True)
-class _ChannelState:
-    """What a careful client knows of its channel."""
-
-    outstanding: list[int] = field(default_factory=list)
-    tags: set[str] = field(default_factory=set)  # of its consumers
-    transacts: bool = False
-    no_ack_tags: set[str] = field(default_factory=set)
-    hears: bool = False  # a consumer was made, or confirms are on: something may come unasked
-    published: int = 0  # since confirm.select
-    confirms: bool = False
-    unconfirmed: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -89,7 +73,7 @@ class Side:
         self.names = Names()
         self.sent: Counter[str] = Counter()  # operations of the last step that were sent, by name
         self._links: dict[int, Link] = {}
-        self._states: dict[tuple[int, int], _ChannelState] = {}
+        self._states: dict[tuple[int, int], ChannelState] = {}
         self._probes: dict[str, _Probe] = {}
         self._exchanges: set[str] = set()
 
@@ -118,7 +102,7 @@ class Side:
                 del self._states[key]
         if channel and name != "channel.open" and not operation.get("unopened") and channel not in link.channels:
             link.open_channel(channel)
-            self._states[connection, channel] = _ChannelState()
+            self._states[connection, channel] = ChannelState()
         seen: list[tuple[int, Method]] = []
         silent: list[str] = []
         self.sent.clear()
@@ -142,19 +126,16 @@ class Side:
             if name == "frames":
                 self._read(link, connection, [("connection.close", 0)], seen, silent)
             return
-        state = self._states.setdefault((connection, channel), _ChannelState())
+        state = self._states.setdefault((connection, channel), ChannelState())
         octets, expected = b"", []
         sent: list[Operation] = []
         for index, one in enumerate(operation.get("operations", (operation,))):
-            if one.get("careful") and _is_pointless(one, state):
+            if one.get("careful") and state.finds_pointless(one):
                 continue
-            if name == "batch" and one["op"] == "basic.get" and state.tags:
-                continue  # it would take its tag from the same counter as deliveries that come unasked
-            if name == "batch" and "delivery_tag" in one and not state.outstanding:
+            if name == "batch" and state.cannot_follow(one, sent):
                 continue
-            if one["op"] == "basic.cancel" and any(one["consumer_tag"] == other.get("consumer_tag") for other in sent):
-                continue  # RabbitMQ may end the connection with 541 when its consume-ok comes behind the cancel
-            octets += self._encode(one, str(number) if name != "batch" else f"{number}-{index}", link, state)
+            body = f"{number}-{index}" if name == "batch" else str(number)
+            octets += encode(one, body, state, self.names, link.frame_max)
             sent.append(one)
             self.sent[one["op"]] += one.get("count", 1)
             if f"{one['op']}-ok" in METHODS and one["op"] != "basic.get" and not one.get("nowait"):
@@ -162,7 +143,7 @@ class Side:
         link.send(octets)
         if name == "channel.open":
             if channel not in link.channels:
-                self._states[connection, channel] = _ChannelState()
+                self._states[connection, channel] = ChannelState()
             link.expect_open(channel)
         if operation.get("unopened"):
             expected = [("connection.close", 0)]
@@ -200,7 +181,7 @@ class Side:
                 self._learn_queue(operation, connection, None if operation.get("nowait") else next(declared, None))
 
     def _learn_queue(self, operation: Operation, connection: int, answered: str | None) -> None:
-        queue = answered or self._resolve(operation.get("queue", ""))
+        queue = answered or resolve(operation.get("queue", ""), self.names)
         if not queue or operation.get("passive") and answered is None:
             return
         self.names.alias(queue)
@@ -281,7 +262,7 @@ class Side:
             if method.name in ("basic.ack", "basic.nack"):
                 state = self._states[connection, method.channel]
                 tags = confirmed.setdefault((connection, method.channel), set())
-                tags |= _covered(method, state.unconfirmed)
+                tags |= state.covered(method)
         for (connection, channel), state in self._states.items():
             link = self._links.get(connection)
             if state.unconfirmed - confirmed.get((connection, channel), set()) and link is not None:
@@ -298,9 +279,9 @@ class Side:
         for (connection, channel), methods in sorted(by_channel.items()):
             if batched and channel and channel not in self._links[connection].channels:
                 methods = [method for method in methods if method.name not in FROM_QUEUES]
-            told = self._tell(methods, self._states.setdefault((connection, channel), _ChannelState()))
+            told = tell(methods, self._states.setdefault((connection, channel), ChannelState()), self.names)
             if batched:
-                told = _in_no_order(told)
+                told = in_no_order(told)
             if told:
                 observation[f"{connection}/{channel}"] = told
         ended = [connection for connection, link in self._links.items() if not link.open]
@@ -312,114 +293,6 @@ class Side:
         if silent:
             observation["silent"] = True
         return observation
-
-    def _tell(self, methods: list[Method], state: _ChannelState) -> dict[str, Any]:
-        """Answers, deliveries and confirms each in their order; how they mix on the wire is no promise, but that
-        nothing is delivered to a consumer before its consume-ok, and nothing confirmed before it is returned."""
-        told: dict[str, Any] = {}
-        known = state.no_ack_tags
-        confirmed: dict[str, set[int]] = {}
-        returned = 0
-        for method in methods:
-            if method.name in ("basic.ack", "basic.nack"):
-                tags = _covered(method, state.unconfirmed)
-                state.unconfirmed -= tags
-                confirmed.setdefault(method.name, set()).update(tags)
-                continue
-            if method.name == "basic.return" and sum(map(len, confirmed.values())) > returned:
-                told["confirmed before the return"] = True
-            returned += method.name == "basic.return"
-            if method.name == "basic.deliver":
-                if not told.get("answers") and any(
-                    m.name == "basic.consume-ok" and m["consumer_tag"] == method["consumer_tag"] for m in methods
-                ):
-                    told["delivered before consume-ok"] = True
-                told.setdefault("deliveries", []).append(describe(method, self.names))
-                if method["consumer_tag"] not in known:
-                    state.outstanding.append(method["delivery_tag"])
-                continue
-            if method.name == "basic.get-ok" and "get no_ack" not in known:
-                state.outstanding.append(method["delivery_tag"])
-            told.setdefault("answers", []).append(describe(method, self.names))
-        # RabbitMQ cancels a deleted queue's consumers by their tags, which it generates at random.
-        told.get("answers", []).sort(
-            key=lambda answer: answer[1]["consumer_tag"] if answer[0] == "basic.cancel" else ""
-        )
-        for name, confirms in confirmed.items():
-            told[name] = sorted(confirms)
-        return told
-
-    # putting an operation into octets
-
-    def _encode(self, operation: Operation, number: str, link: Link, state: _ChannelState) -> bytes:
-        name, channel = operation["op"], operation.get("ch", 0)
-        fields = {field_name for field_name, _ in METHODS[name][2]}
-        values = {key: self._value(key, value, state) for key, value in operation.items() if key in fields}
-        if name == "basic.publish":
-            return self._publish(operation, number, link, state, values)
-        self._note(name, values, state)
-        return method_frame(channel, name, **values)
-
-    def _note(self, name: str, values: dict[str, Any], state: _ChannelState) -> None:
-        """Remember what the client itself would."""
-        if name in ("confirm.select", "basic.consume"):
-            state.hears = True
-        if name == "confirm.select":
-            state.confirms = True
-        elif name == "tx.select":
-            state.transacts = True
-        elif name == "basic.cancel":
-            state.tags.discard(values["consumer_tag"])
-        elif name == "basic.consume":
-            state.tags.add(values["consumer_tag"])
-            (state.no_ack_tags.add if values.get("no_ack") else state.no_ack_tags.discard)(values["consumer_tag"])
-        elif name == "basic.get":
-            (state.no_ack_tags.add if values.get("no_ack") else state.no_ack_tags.discard)("get no_ack")
-        elif name in ("basic.ack", "basic.nack", "basic.reject"):
-            tag = values["delivery_tag"]
-            settled = [t for t in state.outstanding if t == tag or values.get("multiple") and (t <= tag or tag == 0)]
-            state.outstanding = [t for t in state.outstanding if t not in settled]
-        elif name in ("basic.recover", "basic.recover-async"):
-            state.outstanding.clear()
-
-    def _publish(
-        self, operation: Operation, number: str, link: Link, state: _ChannelState, values: dict[str, Any]
-    ) -> bytes:
-        properties = {key: self._value(key, value, state) for key, value in operation.get("properties", {}).items()}
-        octets = b""
-        for copy in range(operation.get("count", 1)):
-            body = f"{number}.{copy}".encode().ljust(operation.get("size", 0), b".")
-            if operation.get("size") == 0:
-                body = b""
-            octets += content_frames(operation["ch"], values, properties, body, link.frame_max)
-            if state.confirms:
-                state.published += 1
-                state.unconfirmed.add(state.published)
-        return octets
-
-    def _value(self, key: str, value: Any, state: _ChannelState) -> Any:
-        if key == "delivery_tag" and isinstance(value, list):
-            # ["outstanding", n]: the nth of what is outstanding on this channel
-            return state.outstanding[value[1] % len(state.outstanding)] if state.outstanding else 1
-        if isinstance(value, dict):
-            return {name: self._field(tagged) for name, tagged in value.items()}
-        return self._resolve(value) if isinstance(value, str) else value
-
-    def _field(self, tagged: Any) -> tuple[str, Any]:
-        tag, value = tagged
-        if tag == "F":
-            return tag, {name: self._field(inner) for name, inner in value.items()}
-        if tag == "A":
-            return tag, [self._field(inner) for inner in value]
-        if isinstance(value, str):
-            return tag, self._resolve(value)
-        return tag, value
-
-    def _resolve(self, text: str) -> str:
-        """$gen, $ctag and $rabbitmq.reply-to are the newest names that the broker made."""
-        if text.startswith("$"):
-            return self.names.latest(text[1:]) or "q0"
-        return text
 
     # the end of a program
 
@@ -452,62 +325,3 @@ class Side:
         """End the control connection."""
         if self._control is not None:
             self._control.drop(reset=False)
-
-
-def content_frames(
-    channel: int, values: Mapping[str, Any], properties: Mapping[str, Any], body: bytes, frame_max: int
-) -> bytes:
-    """A publish with its content; the body is split at the agreed frame size."""
-    octets = method_frame(channel, "basic.publish", **values)
-    octets += frame(2, channel, header_payload(len(body), properties_of(**properties)))
-    step = frame_max - 8
-    return octets + b"".join(frame(3, channel, body[at : at + step]) for at in range(0, len(body), step))
-
-
-def _with_sorted_cancels(answers: list[Any]) -> list[Any]:
-    """RabbitMQ cancels the consumers of a queue that goes in the order of their tags, some of which are random."""
-    together: list[Any] = []
-    for is_cancel, run in groupby(answers, lambda answer: answer[0] == "basic.cancel"):
-        together += sorted(run, key=lambda answer: str(answer[1]["consumer_tag"])) if is_cancel else run  # noqa: B031
-    return together
-
-
-def _in_no_order(told: dict[str, Any]) -> dict[str, Any]:
-    """Of a batch: RabbitMQ's queues answer basic.consume and basic.cancel behind the channel's back, so behind the
-    answers to what was sent later, and count their messages ahead of publishes that wait in the same mailbox. Which of
-    several publishes was confirmed before another's return is not to be seen."""
-    told.pop("confirmed before the return", None)
-    answers = told.get("answers", [])
-    consuming = sorted((answer for answer in answers if answer[0] in FROM_QUEUES), key=str)
-    for answer in [answer for answer in consuming if answer[0] == "basic.cancel"]:
-        if ["basic.cancel-ok", {"consumer_tag": answer[1]["consumer_tag"]}] in consuming:
-            consuming.remove(answer)  # the queue went, and the client cancelled: one of the two may come, or both
-    others = [_uncounted(answer) for answer in answers if answer[0] not in FROM_QUEUES]
-    return {kind: what for kind, what in {**told, "answers": others, "consuming": consuming}.items() if what}
-
-
-def _uncounted(answer: list[Any]) -> list[Any]:
-    return [answer[0], {"queue": answer[1]["queue"]}] if answer[0] == "queue.declare-ok" else answer
-
-
-def _is_pointless(operation: Operation, state: _ChannelState) -> bool:
-    """Whether a careful client would not send it on this channel."""
-    name = operation["op"]
-    if name in ("basic.ack", "basic.nack", "basic.reject"):
-        return not state.outstanding
-    if name == "basic.consume":
-        return operation["consumer_tag"] in state.tags
-    if name in ("tx.commit", "tx.rollback"):
-        return not state.transacts
-    if name == "tx.select":
-        return state.confirms
-    if name == "confirm.select":
-        return state.transacts
-    return False
-
-
-def _covered(method: Method, unconfirmed: set[int]) -> set[int]:
-    """The publishes that an ack or nack of the broker settles."""
-    if method["multiple"]:
-        return {tag for tag in unconfirmed if tag <= method["delivery_tag"]}
-    return {method["delivery_tag"]}
