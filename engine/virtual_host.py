@@ -373,8 +373,8 @@ class VirtualHost:
             ) from None
         if queue_type != CLASSIC:
             for unwanted, word in (
-                (exclusive, "exclusive-owner"),
                 (auto_delete, "auto-delete"),
+                (exclusive, "exclusive-owner"),
                 (not durable, "non-durable"),
             ):
                 if unwanted:

@@ -186,7 +186,7 @@ class Side:
             return
         self.names.alias(queue)
         probe = self._probes.setdefault(queue, _Probe(PROBE + len(self._probes)))
-        if operation.get("arguments", {}).get("x-queue-type") == ["S", "quorum"]:
+        if operation.get("arguments", {}).get("x-queue-type") in (["S", "quorum"], ["S", "stream"]):
             self.names.counts = probe.slow = True
         if probe.counts is None or probe.counts == 404:
             probe.counts = [-1, -1]
