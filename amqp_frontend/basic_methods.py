@@ -36,12 +36,14 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     channel.session.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
     tag = method.consumer_tag or session.make_name("amq.ctag-")
+    session.broker.dispatch_now(queue)  # what came back before is for those who are there already
     consumer = channel.session.consume(
         queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
     )
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:
         session.send(channel.number, commands.Basic.ConsumeOk, tag)
+    session.broker.dispatch_now(queue)  # what is there is its own, whoever comes with the next method
 
 
 def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
@@ -55,6 +57,9 @@ def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Ba
 
 
 def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cancel) -> None:
+    consumer = channel.session.consumers.get(method.consumer_tag or "")
+    if consumer is not None:
+        session.broker.dispatch_now(consumer.queue)  # what was there before the cancel is still its own
     channel.session.cancel(method.consumer_tag or "")
     if not method.nowait:
         session.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)

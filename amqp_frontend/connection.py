@@ -282,6 +282,8 @@ class Connection:
                     break
                 append(data[position + method_size : stop])
                 position = stop
+            if not startswith(method_frame, position):
+                break
         if run_facts is None:
             return None, start
         self.current_ids = (60, 40)

@@ -210,6 +210,29 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
 
+#: In which order a redeclaration is compared where it isn't that above; what is not named here comes behind.
+_COMPARED_FIRST: dict[str, tuple[str, ...]] = {
+    CLASSIC: (),
+    QUORUM: (
+        *("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires"),
+        *("x-max-length", "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow"),
+        *("x-single-active-consumer", "x-queue-type", "x-quorum-initial-group-size", "x-delivery-limit"),
+        *("x-message-ttl", "x-queue-leader-locator"),
+    ),
+    STREAM: (
+        *("x-max-length-bytes", "x-queue-type", "x-max-age", "x-stream-max-segment-size-bytes"),
+        *("x-initial-cluster-size", "x-queue-leader-locator"),
+    ),
+}
+_COMPARED: dict[str, tuple[str, ...]] = {
+    queue_type: tuple(
+        key
+        for key in dict.fromkeys((*first, *ARGUMENTS))
+        if ARGUMENTS[key].compared and queue_type in ARGUMENTS[key].types
+    )
+    for queue_type, first in _COMPARED_FIRST.items()
+}
+
 
 def queue_type_of(arguments: FieldTable) -> str:
     """classic, quorum or stream; classic when unsaid or unreadable."""
@@ -250,10 +273,8 @@ def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str
 
     Raises: InequivalentArgument.
     """
-    queue_type = queue_type_of(current)
-    for key, argument in ARGUMENTS.items():
-        if argument.compared and queue_type in argument.types:
-            _check_same(key, current.get(key), received.get(key), "queue", name, vhost)
+    for key in _COMPARED[queue_type_of(current)]:
+        _check_same(key, current.get(key), received.get(key), "queue", name, vhost)
 
 
 def check_same_alternate(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:

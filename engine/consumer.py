@@ -1,11 +1,13 @@
 """Who holds deliveries: consumers, and one-off gets."""
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from .field_table import FieldTable, integer_of
 
 if TYPE_CHECKING:
     from .client import Client
+    from .message import Message
     from .queue import Queue
     from .session import Session
 
@@ -67,3 +69,37 @@ class Consumer(Holder):
         if session.prefetch_total:
             credit = min(credit, session.prefetch_total - session.unacked_by_consumers)
         return credit
+
+
+def by_holder(messages: Iterable["Message"]) -> Iterable[tuple[Holder, list["Message"]]]:
+    """Consecutive messages of one holder, as runs."""
+    run: list[Message] = []
+    last: Holder | None = None
+    for message in messages:
+        holder = message.holder
+        if holder is not last:
+            if run:
+                assert last is not None
+                yield last, run
+            run = []
+            last = holder
+        run.append(message)
+    if run:
+        assert last is not None
+        yield last, run
+
+
+def by_consumer(messages: list["Message"]) -> list[list["Message"]]:
+    """The messages of each consumer: those of one queue after the other's; what was got first, then by consumer tag.
+
+    The order in which RabbitMQ's channels settle several deliveries at once (`foreach_per_queue`).
+    """
+    runs = list(by_holder(messages))
+    if len(runs) < 2:
+        return [run for _, run in runs]
+    groups: dict[tuple[str, str, int], list[Message]] = {}
+    for number, (holder, run) in enumerate(runs):
+        name = holder.queue.name
+        key = (name, holder.tag, 0) if isinstance(holder, Consumer) else (name, "", number)
+        groups.setdefault(key, []).extend(run)
+    return [groups[key] for key in sorted(groups)]

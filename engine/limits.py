@@ -70,8 +70,8 @@ def admit(
         elif due_ns is not None:
             queue.take_in_waiting(message, due_ns)
         elif not queue.take_in(message):
-            if ttl_ms == 0 and (rules.message_ttl_ms == 0 or not queue.ready_count):
-                queue.lose([message], EXPIRED)  # nobody took it at once; behind others it waits for its turn
+            if ttl_ms == 0 and _expires_at_once(queue, message):
+                queue.lose([message], EXPIRED)
             else:
                 _append(queue, message)
     if due_ns is not None:
@@ -79,6 +79,20 @@ def admit(
     if queue.expiring:
         arm(queue)
     return refused
+
+
+def _expires_at_once(queue: "Queue", message: Message) -> bool:
+    """Whether a message that may not wait, and that nobody took, goes before it stands in the queue.
+
+    As in RabbitMQ: a limit on the length comes first, but where its queue lets nothing wait nor leaves dead letters;
+    and behind others it waits for its turn.
+    """
+    rules = queue.rules
+    if rules.message_ttl_ms == 0 and rules.dead_letter_exchange is None:
+        return True
+    if rules.has_limit and _would_overflow(queue, message):
+        return False
+    return rules.message_ttl_ms == 0 or not queue.ready_count
 
 
 def _goes_straight_into_the_ring(queue: "Queue", envelope: Envelope) -> bool:

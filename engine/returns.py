@@ -106,8 +106,9 @@ def _without_superseded(queue: "Queue", ready: LastValueReady, messages: list[Me
 def _limit(queue: "Queue", inserted: int) -> None:
     """Limits and rings hold after so many insertions; consumers are asked first."""
     rules = queue.rules
+    if rules.ring_size is not None or queue.type == QUORUM:
+        queue.dispatch()  # what a waiting consumer takes never counts; on classic queues RabbitMQ drops first
     if rules.ring_size is not None:
-        queue.dispatch()  # what a waiting consumer takes never counts
         trim_ring(queue, inserted)
     if rules.has_limit and rules.overflow == DROP_HEAD:
         trim(queue)

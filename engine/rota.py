@@ -7,6 +7,7 @@ address-settings page 3.4 (exclusive queues, max-consumers, consumers-before-dis
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from .arguments import QUORUM
 from .consumer import Consumer
 from .errors import ConsumersMaxReached, ExclusiveConsumerRefused
 from .events import EventKind
@@ -22,6 +23,8 @@ MS = 1_000_000
 def join(queue: "Queue", consumer: Consumer) -> None:
     """Join the end of the rota. Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
     consumers, rules, broker = queue.consumers, queue.rules, queue.broker
+    if queue.type == QUORUM:
+        consumer.exclusive = False  # accepted and passed over, as in RabbitMQ
     if consumers and (consumer.exclusive or consumers[0].exclusive):
         raise ExclusiveConsumerRefused(name=queue.name, vhost=queue.vhost.name)
     if consumer.exclusive and rules.single_active_consumer:

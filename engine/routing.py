@@ -1,6 +1,6 @@
 """Routes: the way from an exchange, through others bound to it, to queues. Source: behaviour page 2.3, 2.10."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from .exchange import Exchange
@@ -9,6 +9,7 @@ from .routed import Routed
 
 if TYPE_CHECKING:
     from .arrival import ArrivalRules
+    from .message import Envelope
     from .virtual_host import VirtualHost
 
 
@@ -37,6 +38,33 @@ class Route:
     def undecided(self) -> "Route":
         """The same for messages that are to be looked at one by one."""
         return Route(self.exchange, self.routing_key, None, self.version, self.arrival)
+
+
+class ChosenRoute(Route):
+    """A route whose queues were chosen when the messages were published, by name: of those that are there now."""
+
+    __slots__ = ()
+
+    def __init__(self, route: Route, names: Sequence[str], vhost: "VirtualHost") -> None:
+        there = [queue for name in names if (queue := vhost.queue_named(name)) is not None and queue.is_open]
+        super().__init__(route.exchange, route.routing_key, there, vhost.topology_version, route.arrival)
+
+    def undecided(self) -> Route:
+        return self
+
+
+def choose(
+    route: Route, envelope: "Envelope", blobs: Sequence[bytes], vhost: "VirtualHost"
+) -> Iterator[tuple[list[str], Sequence[bytes]]]:
+    """The names of the queues that a run goes to, with its messages: those of the default exchange also before they
+    are there."""
+    named = () if route.exchange.name else envelope.keys
+    if route.queues is not None and not envelope.copies:
+        yield list(dict.fromkeys((*named, *(queue.name for queue in route.queues)))), blobs
+        return
+    for blob in blobs:
+        queues = vhost.reach(route.exchange, Routed(envelope.keys, envelope, blob, vhost.broker.chance))
+        yield list(dict.fromkeys((*named, *(queue.name for queue in queues)))), (blob,)
 
 
 class Outcome(NamedTuple):

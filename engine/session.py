@@ -5,13 +5,13 @@ messages) and `_settle` or `_return` (messages -> their queues), in runs.
 Source: behaviour page 2.7, 2.12 to 2.15.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
 from .access import require_topic
 from .confirms import Confirms
-from .consumer import Consumer, Holder
+from .consumer import Consumer, Holder, by_consumer, by_holder
 from .content import REPLY_TO_ME, Framing, decode_properties
 from .deaths import REJECTED
 from .errors import (
@@ -34,7 +34,8 @@ from .marked import prepared
 from .message import Delivered, Envelope, Message
 from .permissions import WRITE
 from .queue_types import check_consume, check_get, check_reject
-from .transaction import Transaction
+from .routing import ChosenRoute, choose
+from .transaction import Publication, Transaction
 
 if TYPE_CHECKING:
     from .client import Client
@@ -97,7 +98,7 @@ class Session:
     def publish(self, route: "Route", envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
         """Publish a run. Returns what must go back to the publisher: nothing unless `mandatory`.
 
-        In a transaction nothing happens before the commit; routes are looked up again then. Marked messages may be
+        In a transaction nothing happens before the commit but the choice of the queues. Marked messages may be
         refused each for itself: whoever wants to know which one publishes them one by one.
         Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
             TransactionTooLarge.
@@ -113,7 +114,8 @@ class Session:
                 require_topic(self.client, WRITE, route.exchange, key)
         if self.transaction is not None:
             limit = self.client.broker.options.transaction_size_max
-            self.transaction.add(envelope, blobs, mandatory=mandatory, limit=limit)
+            for names, run in choose(route, envelope, blobs, self.client.vhost):
+                self.transaction.add(Publication(route, names, envelope, run, mandatory), limit=limit)
             return []
         vhost = self.client.vhost
         unroutable, refused = vhost.publish(route, envelope, blobs)
@@ -380,7 +382,7 @@ class Session:
         """Requeue everything unacknowledged; deliveries come anew, with new tags, at the end of the turn."""
         messages = list(self.unacked.values())
         self.unacked.clear()
-        self._return(messages, why="recovered", counted=False, delayed=True)
+        self._give_back(messages, why="recovered", counted=False)
 
     def _take(self, tag: int, multiple: bool) -> list[Message]:
         """The outstanding messages that a tag names; they are outstanding no more."""
@@ -415,7 +417,7 @@ class Session:
 
     def _settle(self, messages: list[Message]) -> None:
         """Acknowledged: gone for good."""
-        for holder, run in _by_holder(messages):
+        for holder, run in by_holder(messages):
             self._release(holder, len(run))
             queue = holder.queue
             if not queue.deleted:
@@ -425,17 +427,30 @@ class Session:
         if requeue:
             options = self.client.broker.options
             counted = options.nack_counts if why == NACKED else options.reject_counts
-            self._return(messages, why=why, counted=counted, delayed=True)
+            self._give_back(messages, why=why, counted=counted)
             return
-        for holder, run in _by_holder(messages):
-            self._release(holder, len(run))
-            queue = holder.queue
-            if not queue.deleted:
-                queue.kill_or_keep(run, reason=REJECTED)
+        for run in by_consumer(messages):
+            for holder, part in by_holder(run):
+                self._release(holder, len(part))
+                queue = holder.queue
+                if not queue.deleted:
+                    queue.kill_or_keep(part, reason=REJECTED)
+
+    def _give_back(self, messages: list[Message], *, why: str, counted: bool) -> None:
+        """Requeue, consumer by consumer: those who wait are offered what one gave back before the next one's is there.
+
+        So which of them gets what is as in RabbitMQ.
+        """
+        runs = by_consumer(messages)
+        for run in runs:
+            holder = run[0].holder
+            self._return(run, why=why, counted=counted, delayed=True)
+            if holder is not None and run is not runs[-1]:
+                self.client.broker.dispatch_now(holder.queue)
 
     def _return(self, messages: list[Message], *, why: str, counted: bool, delayed: bool) -> None:
         by_queue: dict[Queue, list[Message]] = {}
-        for holder, run in _by_holder(messages):
+        for holder, run in by_holder(messages):
             self._release(holder, len(run))
             by_queue.setdefault(holder.queue, []).extend(run)
         for queue, returned in by_queue.items():
@@ -475,8 +490,8 @@ class Session:
         returned: list[Returned] = []
         vhost = self.client.vhost
         is_partial = False
-        for envelope, blobs, mandatory in transaction.publishes:
-            unroutable, refused = vhost.publish_by_name(envelope, blobs)
+        for route, names, envelope, blobs, mandatory in transaction.publishes:
+            unroutable, refused = vhost.publish(ChosenRoute(route, names, vhost), envelope, blobs)
             is_partial = is_partial or bool(refused)
             if mandatory and unroutable:
                 returned.append((envelope, unroutable))
@@ -526,24 +541,6 @@ class Session:
         """The broker ended a subscription: forget it."""
         if self.consumers.pop(consumer.tag, None) is not None and not consumer.no_ack:
             self.client.broker.acknowledgements.consumer_left()
-
-
-def _by_holder(messages: Iterable[Message]) -> Iterable[tuple[Holder, list[Message]]]:
-    """Consecutive messages of one holder, as runs."""
-    run: list[Message] = []
-    last: Holder | None = None
-    for message in messages:
-        holder = message.holder
-        if holder is not last:
-            if run:
-                assert last is not None
-                yield last, run
-            run = []
-            last = holder
-        run.append(message)
-    if run:
-        assert last is not None
-        yield last, run
 
 
 def _octets(blobs: Sequence[bytes]) -> int:

@@ -1,12 +1,24 @@
 """What a transactional session has gathered. Source: behaviour page 2.15."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from .errors import TransactionTooLarge
 from .message import Envelope, Message
+from .routing import Route
 
 #: What a message costs beside its content.
 _OVERHEAD = 256
+
+
+class Publication(NamedTuple):
+    """A run of publishes; `names` are those of the queues that were chosen for it, as RabbitMQ does it, at once."""
+
+    route: Route
+    names: list[str]
+    envelope: Envelope
+    blobs: Sequence[bytes]
+    mandatory: bool
 
 
 class Transaction:
@@ -15,15 +27,16 @@ class Transaction:
     __slots__ = ("acked", "publishes", "rejected", "size", "tags")
 
     def __init__(self) -> None:
-        self.publishes: list[tuple[Envelope, Sequence[bytes], bool]] = []
+        self.publishes: list[Publication] = []
         self.size = 0  # octets of the publishes
         self.acked: list[Message] = []
         self.rejected: list[tuple[list[Message], bool, str]] = []  # (messages, requeue, why)
         self.tags: dict[int, Message] = {}
 
-    def add(self, envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool, limit: int) -> None:
+    def add(self, publication: "Publication", *, limit: int) -> None:
         """Keep a run of publishes till the commit. Raises: TransactionTooLarge; `limit` is in octets."""
+        blobs = publication.blobs
         self.size += sum(map(len, blobs)) + len(blobs) * _OVERHEAD
         if self.size > limit:
             raise TransactionTooLarge(limit=limit)
-        self.publishes.append((envelope, blobs, mandatory))
+        self.publishes.append(publication)

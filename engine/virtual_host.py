@@ -373,8 +373,8 @@ class VirtualHost:
             ) from None
         if queue_type != CLASSIC:
             for unwanted, word in (
-                (exclusive, "exclusive-owner"),
                 (auto_delete, "auto-delete"),
+                (exclusive, "exclusive-owner"),
                 (not durable, "non-durable"),
             ):
                 if unwanted:
@@ -847,7 +847,7 @@ class VirtualHost:
             broker.counters.unroutable += 1
 
     def publish_by_name(self, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
-        """Publish a run with a look-up of its own: for commits. An exchange that is gone takes nothing."""
+        """Publish a run with a look-up of its own. An exchange that is gone takes nothing."""
         exchange = self.exchanges.get(envelope.exchange)
         if exchange is None:
             return Outcome(blobs, ())

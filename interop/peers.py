@@ -27,6 +27,7 @@ LOOPBACK = "127.0.0.1"
 START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is for a busy one
 STOP_SECONDS_MAX = 30.0
 POLL_SECONDS = 0.02
+LAST_WORDS_MAX = 4_000  # characters of each log of a broker that ended
 
 # The script itself, not Debian's wrapper in /usr/sbin, which insists on being root or rabbitmq and changes user.
 RABBITMQ_PLACES = (
@@ -76,6 +77,21 @@ class Peer:
         """
         assert self.processes is not None
         self.processes.restart(signal.SIGKILL if kill else signal.SIGTERM)
+
+    def last_words(self) -> str:
+        """Whether it runs or how it ended, and the end of what it wrote: why nobody reaches it."""
+        pid = self.pid if self.processes is None else self.processes.process.pid
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
+            state = "runs"
+        elif ended.si_code == os.CLD_EXITED:
+            state = f"ended with {ended.si_status}"
+        else:
+            state = f"was killed by {signal.Signals(ended.si_status).name}"
+        logs = [self.log, *sorted((self.directory / "log").glob("*.log"))]
+        return f"{self.name} (process {pid}) {state}" + "".join(
+            f"; {log.name} ends:\n{_text(log)[-LAST_WORDS_MAX:]}" for log in logs if log.exists() and log.stat().st_size
+        )
 
     @property
     def url(self) -> str:
@@ -327,7 +343,7 @@ def _wait(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Path)
         code = process.poll()
         if code is not None or time.monotonic() > deadline:
             what = "did not answer in time" if code is None else f"ended with {code}"
-            raise PeerFailed(f"{process.args!r} {what}; it wrote:\n{_text(log)[-4000:]}")
+            raise PeerFailed(f"{process.args!r} {what}; it wrote:\n{_text(log)[-LAST_WORDS_MAX:]}")
         time.sleep(POLL_SECONDS)
 
 

@@ -9,6 +9,7 @@ import sys
 import time
 from multiprocessing.queues import Queue
 from pathlib import Path
+from queue import Empty
 from typing import Any
 
 from . import brokers, regressions
@@ -18,10 +19,16 @@ from .search import Found, Search
 from .side import Side
 
 Message = tuple[int, str, Any]
+LANE_SILENT_SECONDS_MAX = 600.0  # making a program small may take minutes
+
+
+class LaneFailed(Exception):
+    """A lane ended by an exception: a broker is gone, or says what is no AMQP."""
 
 
 def main() -> int:
-    """0: no difference that is not known; 1: there was one, and it is saved; 2: there is no reference."""
+    """0: no difference that is not known; 1: there was one, and it is saved; 2: there is no reference; 3: a broker
+    could not be spoken to any more."""
     options = _options()
     print(f"seed {options.seed}", flush=True)
     try:
@@ -29,16 +36,25 @@ def main() -> int:
             brokers.reference(options.peer, options.lanes) as reference,
             brokers.subject(options.subject, options.lanes) as subject,
         ):
-            tally, found = _run(options, list(zip(reference, subject)))
+            try:
+                tally, found = _run(options, list(zip(reference.urls, subject.urls)))
+            except LaneFailed as failed:
+                for words in (str(failed), reference.last_words(), subject.last_words()):
+                    print(words, file=sys.stderr)
+                return 3
     except FileNotFoundError as absent:
         print(f"{absent}; or name one with --peer", file=sys.stderr)
         return 2
     print(report(tally))
-    for index, one in enumerate(found):
-        path = Path(options.out) / f"seed-{options.seed}-{index}.json"
-        regressions.save(path, Regression(f"found with seed {one.seed}", "RabbitMQ", one.program, one.expected))
-        print(f"saved {path}")
     return 1 if found else 0
+
+
+def _save(one: Found, directory: Path) -> None:
+    """At once, so that a run that is cut short keeps what it found."""
+    print(f"seed {one.seed}, {one.difference}")
+    path = directory / f"seed-{one.seed}.json"
+    regressions.save(path, Regression(f"found with seed {one.seed}", "RabbitMQ", one.program, one.expected))
+    print(f"saved {path}", flush=True)
 
 
 def _options() -> argparse.Namespace:
@@ -72,25 +88,37 @@ def _run(options: argparse.Namespace, lanes: list[tuple[str, str]]) -> tuple[Tal
     ]
     for process in processes:
         process.start()
-    tally, found, progress, running = Tally(), [], dict.fromkeys(range(len(lanes)), 0), len(lanes)
+    try:
+        return _gather(messages, len(lanes), Path(options.out))
+    finally:
+        for process in processes:
+            process.terminate()  # before the brokers go: a lane that finds none would hide why another one failed
+            process.join()
+
+
+def _gather(messages: Queue[Message], running: int, out: Path) -> tuple[Tally, list[Found]]:
+    """What the lanes report, until all are done. Raises: LaneFailed."""
+    found: list[Found] = []
+    tally, progress = Tally(), dict.fromkeys(range(running), 0)
     began, told = time.monotonic(), 0.0
     while running:
-        lane, kind, value = messages.get()
+        try:
+            lane, kind, value = messages.get(timeout=LANE_SILENT_SECONDS_MAX)
+        except Empty:
+            raise LaneFailed(f"no lane said anything for {LANE_SILENT_SECONDS_MAX} s") from None
         if kind == "progress":
             progress[lane] = value
         elif kind == "found":
-            print(value, flush=True)
+            _save(value, out)
+            found.append(value)
         elif kind == "failed":
-            raise RuntimeError(f"lane {lane}: {value}")
+            raise LaneFailed(f"lane {lane} after {sum(progress.values())} operations: {value}")
         else:
             running -= 1
-            tally.add(value[0])
-            found += value[1]
+            tally.add(value)
         if time.monotonic() - told > 10:
             told = time.monotonic()
             print(f"{sum(progress.values())} operations after {told - began:.0f} s", flush=True)
-    for process in processes:
-        process.join()
     return tally, found
 
 
@@ -101,15 +129,16 @@ def _lane(
     try:
         search.until(operations, seed, lambda kind, value: messages.put((lane, kind, value)), seconds)
     except Exception as failure:
-        messages.put((lane, "failed", repr(failure)))
+        messages.put((lane, "failed", f"{failure!r} in the program of seed {search.number}"))
         raise
-    messages.put((lane, "done", (search.tally, search.found)))
+    messages.put((lane, "done", search.tally))
 
 
 def report(tally: Tally) -> str:
     """The figures of a run, as text."""
     lines = [
         f"{tally.operations} operations in {tally.programs} programs sent to both brokers and compared",
+        f"steps of several operations without waiting: {tally.batches}",
         f"differed only until given time (races of a broker with itself): {tally.races} programs",
         "known differences met: " + (_counts(tally.known) or "none"),
         "operations: " + _counts(tally.methods),

@@ -6,6 +6,7 @@ import json
 import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from .. import peers
@@ -20,33 +21,45 @@ def lane_vhost(lane: int) -> str:
     return f"lane{lane}"
 
 
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """A broker's virtual hosts, as URLs; and the broker, if it is of our own."""
+
+    urls: list[str]
+    peer: peers.Peer | None = None
+
+    def last_words(self) -> str:
+        """What is known of a broker that cannot be reached."""
+        return f"{self.urls[0]} is not ours" if self.peer is None else self.peer.last_words()
+
+
 @contextmanager
-def reference(url: str | None, lanes: int) -> Iterator[list[str]]:
-    """URLs of the lanes of the reference: the broker at `url` (one lane, its virtual host), or a RabbitMQ of our own.
+def reference(url: str | None, lanes: int) -> Iterator[Lanes]:
+    """The lanes of the reference: the broker at `url` (one lane, its virtual host), or a RabbitMQ of our own.
 
     Raises: FileNotFoundError: there is none on this machine.
     """
     if url is not None:
-        yield [url]
+        yield Lanes([url])
         return
     with ExitStack() as stack:
         config = f"load_definitions = {stack.enter_context(_definitions(lanes))}\n"
         peer = stack.enter_context(peers.rabbitmq(config=config, erlang=ERLANG))
-        yield [peer.url + lane_vhost(lane) for lane in range(lanes)]
+        yield Lanes([peer.url + lane_vhost(lane) for lane in range(lanes)], peer)
 
 
 @contextmanager
-def subject(url: str | None, lanes: int, profile: str = PROFILE) -> Iterator[list[str]]:
-    """URLs of the lanes of the broker under test: the one at `url`, or a leveret of our own in RabbitMQ's profile."""
+def subject(url: str | None, lanes: int, profile: str = PROFILE) -> Iterator[Lanes]:
+    """The lanes of the broker under test: the one at `url`, or a leveret of our own in RabbitMQ's profile."""
     if url is not None:
-        yield [url]
+        yield Lanes([url])
         return
     with ExitStack() as stack:
         definitions = stack.enter_context(_definitions(lanes))
         file = definitions.with_name("leveret.toml")
         file.write_text(f"[broker]\ndefinitions = '{definitions}'\nprofile = '{profile}'\n")
         peer = stack.enter_context(peers.leveret("--config", str(file)))
-        yield [peer.url + lane_vhost(lane) for lane in range(lanes)]
+        yield Lanes([peer.url + lane_vhost(lane) for lane in range(lanes)], peer)
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from .. import raw_codec
 from ..raw_codec import BODY, HEADER, HEARTBEAT, METHOD, WITH_CONTENT, Content, Method, decode_method, method_frame
 
-DEADLINE_SECONDS = 10.0  # a broker that says nothing for so long is silent, which is an observation
+#: A broker that says nothing for so long is silent, which is an observation. Virtual machines stand still for 15 s.
+DEADLINE_SECONDS = 45.0
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST
 #: The consumer tag of the barrier: nobody has it, and a cancel of it is answered at once by either broker.
 BARRIER_TAG = "barrier"
@@ -49,6 +50,7 @@ class Link:
         self._assemblies: dict[int, _Assembly] = {}
         self._waiting: list[Method] = []
         self._barriers: set[int] = set()
+        self._opening: set[int] = set()
         self.frame_max = 4096
         self._handshake(vhost, user, password)
 
@@ -80,9 +82,15 @@ class Link:
     def open_channel(self, channel: int) -> None:
         """Have `channel` open, with a round trip when it is not."""
         if self.open and channel not in self.channels:
-            self.channels.add(channel)
+            self.expect_open(channel)
             self.send(method_frame(channel, "channel.open"))
             self._until("channel.open-ok", channel)
+
+    def expect_open(self, channel: int) -> None:
+        """A channel.open is sent: what comes before its answer belongs to a channel that has ended."""
+        if channel not in self.channels:
+            self.channels.add(channel)
+            self._opening.add(channel)
 
     def send_barrier(self, channel: int) -> None:
         """Ask for a round trip through `channel`, behind everything that was sent there."""
@@ -168,11 +176,18 @@ class Link:
                 break
             method = self._take(kind, channel, data[at + 7 : at + 7 + size])
             at += size + 8
-            if method is not None:
+            if method is not None and not self._is_late(method):
                 methods.append(method)
                 self._heed(method)
         self._received = data[at:]
         return methods
+
+    def _is_late(self, method: Method) -> bool:
+        """Whether it belongs to a channel that the broker had ended before."""
+        if method.name == "channel.open-ok":
+            self._opening.discard(method.channel)
+        ended = method.channel != 0 and method.channel not in self.channels
+        return (ended or method.channel in self._opening) and method.name != "channel.close"
 
     def _heed(self, method: Method) -> None:
         if method.name == "channel.close":

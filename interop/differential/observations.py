@@ -7,17 +7,24 @@ import zlib
 from typing import Any
 
 from ..raw_codec import Method
+from .channel_state import ChannelState
 
 BODY_CHARACTERS_MAX = 64  # longer bodies are told by size and checksum
 #: Names that the broker makes: queues, consumer tags, reply addresses.
 GENERATED = re.compile(r"amq\.(gen|ctag|rabbitmq\.reply-to)[-.][A-Za-z0-9+/=_@.<>-]+")
+#: What RabbitMQ's queues tell behind the channel's back, so that nothing of it is sent once the channel has failed.
+FROM_QUEUES = ("basic.consume-ok", "basic.cancel-ok", "basic.cancel", "basic.deliver", "basic.ack", "basic.nack")
 _MEANINGLESS = ("ticket", "reserved_1", "reserved_2")
 
 
 class Names:
-    """The names that one broker generated, numbered in the order in which they were seen."""
+    """The names that one broker generated, numbered in the order in which they were seen.
+
+    `counts`: there are quorum queues, whose messages may say an x-delivery-count of 0, or none, which is the same.
+    """
 
     def __init__(self) -> None:
+        self.counts = False
         self._alias: dict[str, str] = {}
         self._real: dict[str, list[str]] = {}
 
@@ -57,9 +64,12 @@ def _properties(properties: dict[str, Any], names: Names) -> dict[str, Any]:
         if name == "headers":
             # A list, because the order of the headers travels, too.
             headers = [[key, *_tagged(tagged, names, within=key)] for key, tagged in value.items()]
-            if "x-death" in value:  # RabbitMQ sorts the headers that it adds to
+            if names.counts:
+                headers = [header for header in headers if header[0] != "x-delivery-count" or header[2]]
+            if "x-death" in value or names.counts:  # RabbitMQ sorts the headers that it adds to
                 headers.sort(key=lambda header: str(header[0]))
-            described[name] = headers
+            if headers or not names.counts:
+                described[name] = headers
         else:
             described[name] = names.alias(value) if isinstance(value, str) else value
     return described
@@ -68,7 +78,10 @@ def _properties(properties: dict[str, Any], names: Names) -> dict[str, Any]:
 def _tagged(tagged: Any, names: Names, within: str) -> list[Any]:
     tag, value = tagged
     if tag == "F":
-        return [tag, [[key, *_tagged(inner, names, within=f"{within}.{key}")] for key, inner in value.items()]]
+        fields = [[key, *_tagged(inner, names, within=f"{within}.{key}")] for key, inner in value.items()]
+        if within == "x-death":
+            fields.sort(key=lambda field: str(field[0]))  # as RabbitMQ does with those that were there before
+        return [tag, fields]
     if tag == "A":
         return [tag, [_tagged(inner, names, within) for inner in value]]
     if isinstance(value, bytes):
@@ -84,3 +97,56 @@ def _body(body: bytes) -> str:
     if len(body) > BODY_CHARACTERS_MAX:
         return f"{len(body)} octets, crc {zlib.crc32(body):08x}"
     return body.decode("latin-1")
+
+
+def tell(methods: list[Method], state: ChannelState, names: Names) -> dict[str, Any]:
+    """Answers, deliveries and confirms each in their order; how they mix on the wire is no promise, but that
+    nothing is delivered to a consumer before its consume-ok, and nothing confirmed before it is returned."""
+    told: dict[str, Any] = {}
+    known = state.no_ack_tags
+    confirmed: dict[str, set[int]] = {}
+    returned = 0
+    for method in methods:
+        if method.name in ("basic.ack", "basic.nack"):
+            tags = state.covered(method)
+            state.unconfirmed -= tags
+            confirmed.setdefault(method.name, set()).update(tags)
+            continue
+        if method.name == "basic.return" and sum(map(len, confirmed.values())) > returned:
+            told["confirmed before the return"] = True
+        returned += method.name == "basic.return"
+        if method.name == "basic.deliver":
+            if not told.get("answers") and any(
+                m.name == "basic.consume-ok" and m["consumer_tag"] == method["consumer_tag"] for m in methods
+            ):
+                told["delivered before consume-ok"] = True
+            told.setdefault("deliveries", []).append(describe(method, names))
+            if method["consumer_tag"] not in known:
+                state.outstanding.append(method["delivery_tag"])
+            continue
+        if method.name == "basic.get-ok" and "get no_ack" not in known:
+            state.outstanding.append(method["delivery_tag"])
+        told.setdefault("answers", []).append(describe(method, names))
+    # RabbitMQ cancels a deleted queue's consumers by their tags, which it generates at random.
+    told.get("answers", []).sort(key=lambda answer: answer[1]["consumer_tag"] if answer[0] == "basic.cancel" else "")
+    for name, confirms in confirmed.items():
+        told[name] = sorted(confirms)
+    return told
+
+
+def in_no_order(told: dict[str, Any]) -> dict[str, Any]:
+    """Of a batch: RabbitMQ's queues answer basic.consume and basic.cancel behind the channel's back, so behind the
+    answers to what was sent later, and count their messages ahead of publishes that wait in the same mailbox. Which of
+    several publishes was confirmed before another's return is not to be seen."""
+    told.pop("confirmed before the return", None)
+    answers = told.get("answers", [])
+    consuming = sorted((answer for answer in answers if answer[0] in FROM_QUEUES), key=str)
+    for answer in [answer for answer in consuming if answer[0] == "basic.cancel"]:
+        if ["basic.cancel-ok", {"consumer_tag": answer[1]["consumer_tag"]}] in consuming:
+            consuming.remove(answer)  # the queue went, and the client cancelled: one of the two may come, or both
+    others = [_uncounted(answer) for answer in answers if answer[0] not in FROM_QUEUES]
+    return {kind: what for kind, what in {**told, "answers": others, "consuming": consuming}.items() if what}
+
+
+def _uncounted(answer: list[Any]) -> list[Any]:
+    return [answer[0], {"queue": answer[1]["queue"]}] if answer[0] == "queue.declare-ok" else answer

@@ -1,199 +1,53 @@
 """Programs: lists of operations over small pools of names, so that they meet.
 
-An operation is a dict of JSON: `op` (the method's name, or "drop"), `c` (connection), `ch` (channel), the method's
-fields, and for a publish `properties`, `count` and `size`. Table values are [tag, value], as in `raw_codec`.
+An operation is a dict of JSON: `op` (the method's name, "drop", "frames" or "batch"), `c` (connection), `ch` (channel),
+the method's fields, and for a publish `properties`, `count` and `size`. Table values are [tag, value], as in
+`raw_codec`. "frames" are misplaced ones (`frames.py`). A "batch" holds `operations` that are sent at once through one
+channel. One with `careful` is left out where a careful client would not send it.
 
 What would make the order of two queues' deliveries on one channel a matter of luck is not generated: all consumers of a
-channel have the same queue.
+channel have the same queue, and one of them at most a generated tag (what several give back at once comes back in the
+order of their tags).
 """
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
+
+from .choices import (
+    QUEUES,
+    Chooser,
+    bad_value,
+    binding_arguments,
+    good_queue_arguments,
+    properties,
+    queue_arguments,
+    quorum_arguments,
+)
+from .frames import MISPLACED
+from .plans import Plan, choose_plan
 
 Operation = dict[str, Any]
 OPERATIONS_MEAN = 40
-QUEUES = ("q0", "q1", "q2", "q3")
 EXCHANGES = ("e0", "e1", "e2", "e3")
 KINDS = {"e0": "direct", "e1": "fanout", "e2": "topic", "e3": "headers"}
 KEYS = ("a", "a.b", "a.b.c", "b", "", "q0", "q1", "q2", "q3", ".", "a.", "a..b")
 PATTERNS = (*KEYS, "#", "*", "a.*", "a.#", "#.b", "*.b", "a.#.b", "*.#", "#.#")
-INTEGERS = ("I", "l", "s", "b", "B", "u", "i", "L")
 REPLY_CHANNEL = 3  # only direct replies are consumed there
 NEVER_OPEN = 9
 
 
-class Chooser:
-    """Where choices come from."""
-
-    def below(self, end: int) -> int:
-        """A number from 0 to end - 1."""
-        raise NotImplementedError
-
-    def one(self, *items: Any) -> Any:
-        """One of the items."""
-        return items[self.below(len(items))]
-
-    def rarely(self, once_in: int) -> bool:
-        """True once in so many times."""
-        return self.below(once_in) == once_in - 1
-
-
-# ---------------------------------------------------------------------------------------------------------- arguments
-
-
-def _bad_value(choose: Chooser) -> list[Any]:
-    value: list[Any] = choose.one(
-        *(["S", "x"], ["I", -1], ["t", True], ["V", None], ["d", 1.5], ["I", 0], ["l", 2**40], ["S", ""]),
-        *(["F", {"a": ["I", 1]}], ["A", [["I", 1]]], ["T", 1], ["D", [0, 5]], ["f", 2.0], ["x", "ab"], ["I", 256]),
-    )
-    return value
-
-
-def _queue_argument(choose: Chooser) -> tuple[str, list[Any]]:
-    number = choose.one(*INTEGERS) if choose.rarely(3) else "I"
-    name, value = choose.one(
-        ("x-max-length", [number, choose.one(1, 2, 0, 3)]),
-        ("x-dead-letter-exchange", ["S", choose.one("", "e0", "e1", "e2", "e3", "missing")]),
-        ("x-overflow", ["S", choose.one("drop-head", "reject-publish", "reject-publish-dlx")]),
-        ("x-dead-letter-routing-key", ["S", choose.one("q0", "q1", "q2", "q3", "a.b", "")]),
-        ("x-message-ttl", [number, choose.one(0, 100)] if choose.rarely(4) else ["l", 100_000_000]),
-        ("x-max-priority", [number, choose.one(2, 1, 5, 0)]),
-        ("x-single-active-consumer", ["t", choose.one(True, False)]),
-        ("x-max-length-bytes", [number, choose.one(10, 3, 0)]),
-        ("x-expires", ["l", 100_000_000]),
-        ("x-queue-mode", ["S", choose.one("lazy", "default", "foo")]),
-        ("x-queue-type", ["S", choose.one("classic", "classic", "foo")]),
-        ("x-queue-version", [number, choose.one(1, 2, 3)]),
-        ("x-unknown", ["S", "1"]),
-        ("x-delivery-limit", ["I", 2]),
-        ("x-max-age", ["S", "1D"]),
-        ("x-quorum-initial-group-size", ["I", 1]),
-        ("x-dead-letter-strategy", ["S", "at-most-once"]),
-        ("x-max-in-memory-length", ["I", 1]),
-        ("x-stream-max-segment-size-bytes", ["I", 1]),
-        ("x-queue-leader-locator", ["S", "balanced"]),
-    )
-    if value[1] == 100 and name == "x-message-ttl":
-        value = ["l", 315_360_000_000 + choose.one(0, 1)]
-    return name, (_bad_value(choose) if choose.rarely(24) else value)
-
-
-def _queue_arguments(choose: Chooser) -> dict[str, Any]:
-    arguments = {}
-    for _ in range(choose.one(0, 1, 1, 2, 3)):
-        name, value = _queue_argument(choose)
-        arguments[name] = value
-    if "x-dead-letter-routing-key" in arguments and not choose.rarely(12):
-        arguments.setdefault("x-dead-letter-exchange", ["S", choose.one("", "e2")])
-    return arguments
-
-
-def _headers(choose: Chooser) -> dict[str, Any]:
-    headers = {}
-    for _ in range(choose.one(1, 0, 2, 4)):
-        name = choose.one("h1", "h2", "x-h", "CC", "BCC", "x-death", "name", "BCC", "CC")
-        if name in ("CC", "BCC"):
-            value = ["A", [["S", choose.one(*QUEUES, "a.b")] for _ in range(choose.one(1, 2, 0))]]
-            if choose.rarely(12):
-                value = choose.one(["S", "q0"], ["A", [["I", 1], ["S", "q1"]]], ["V", None])
-        elif name == "x-death":
-            value = choose.one(
-                ["S", "q0"],
-                ["A", []],
-                ["A", [["F", {"queue": ["S", "q0"], "reason": ["S", "rejected"], "count": ["l", 4]}]]],
-            )
-        else:
-            value = _header_value(choose, 0)
-        headers[name] = value
-    return headers
-
-
-def _header_value(choose: Chooser, depth: int) -> list[Any]:
-    kind = choose.one("S", "I", "t", "V", "l", "d", "b", "B", "s", "u", "i", "L", "f", "D", "T", "x", "F", "A")
-    values = {
-        "S": ("1", "", "two", "\u00e4"),
-        "t": (True, False),
-        "V": (None,),
-        "d": (1.0, -0.5, 1e300),
-        "f": (1.0, 0.25),
-        "D": ([0, 1], [2, 314]),
-        "T": (1, 0, 1_700_000_000),
-        "x": ("1", ""),
-    }
-    if kind == "F":
-        return [kind, {} if depth > 1 else {"a": _header_value(choose, depth + 1)}]
-    if kind == "A":
-        return [kind, [] if depth > 1 else [_header_value(choose, depth + 1) for _ in range(choose.one(1, 0, 2))]]
-    return [kind, choose.one(*values.get(kind, (1, 2, 100)))]
-
-
-def _properties(choose: Chooser) -> dict[str, Any]:
-    properties: dict[str, Any] = {}
-    for _ in range(choose.one(0, 0, 1, 1, 2, 4)):
-        name = choose.one(
-            *("delivery_mode", "priority", "headers", "headers", "headers", "expiration", "content_type", "reply_to"),
-            *("correlation_id", "content_encoding", "message_id", "timestamp", "type", "user_id", "app_id"),
-            "cluster_id",
-        )
-        if name == "headers":
-            value: Any = _headers(choose)
-        elif name == "delivery_mode":
-            value = choose.one(2, 1) if not choose.rarely(60) else choose.one(0, 255)
-        elif name == "priority":
-            value = choose.one(1, 2, 0, 3, 9, 255)
-        elif name == "expiration":
-            value = choose.one("100000000", "100000000", "0", "0", "abc", "-1", "1.5", "", " 10", "315360000001", "10s")
-        elif name == "timestamp":
-            value = choose.one(1_700_000_000, 0, 2**63)
-        elif name == "user_id":
-            value = choose.one("guest", "guest", "other", "")
-        elif name == "reply_to":
-            value = choose.one("q0", "", "amq.rabbitmq.reply-to")
-        else:
-            value = choose.one("text", "", "\u00e4\u20ac", "x" * 255)
-        properties[name] = value
-    return properties
-
-
-def _binding_arguments(choose: Chooser) -> dict[str, Any]:
-    arguments: dict[str, Any] = {}
-    if choose.rarely(2):
-        arguments["x-match"] = ["S", choose.one("all", "any", "all-with-x", "any-with-x", "foo")]
-        if choose.rarely(20):
-            arguments["x-match"] = _bad_value(choose)
-    for _ in range(choose.one(1, 0, 2)):
-        name = choose.one("h1", "h2", "x-h")
-        arguments[name] = ["V", None] if choose.rarely(5) else _header_value(choose, 1)
-    return arguments
-
-
-# --------------------------------------------------------------------------------------------------------- operations
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What holds for a whole program: the queue of each channel's consumers, and whether there are prefetch limits.
-
-    With limits each queue has one consumer at most: RabbitMQ moves a consumer that had no credit to the end of its
-    queue's rota, Leveret doesn't. And then no message is got with an acknowledgement to come: RabbitMQ counts those
-    that are out when a shared limit is set, and never discounts them.
-    """
-
-    queues: tuple[str, ...]
-    limits: bool
-
-
-def _queue(choose: Chooser) -> str:
-    name: str = choose.one("q0", "q1", "q2", "q3") if not choose.rarely(14) else choose.one("", "missing", "$gen", "q0")
+def _queue(choose: Chooser, plan: Plan) -> str:
+    if not choose.rarely(100 if plan.careful else 14):
+        name: str = choose.one(*QUEUES)
+    else:
+        name = choose.one("", "missing", "$gen", "q0")
     return name
 
 
-def _exchange(choose: Chooser) -> str:
-    if not choose.rarely(10):
+def _exchange(choose: Chooser, plan: Plan) -> str:
+    if not choose.rarely(100 if plan.careful else 10):
         name: str = choose.one(*EXCHANGES)
     else:
         name = choose.one("amq.direct", "amq.fanout", "amq.topic", "amq.headers", "amq.match", "", "missing")
@@ -211,109 +65,142 @@ def _flags(choose: Chooser, operation: Operation, **once_in: int) -> Operation:
     return operation
 
 
-def queue_declare(choose: Chooser, plan: Plan) -> Operation:
+def queue_declare(choose: Chooser, plan: Plan, name: str | None = None) -> Operation:
     operation = _at(choose, "queue.declare")
-    if choose.rarely(10):
+    if name is not None:
+        operation["queue"] = name
+    elif choose.rarely(80 if plan.careful else 10):
         operation["queue"] = choose.one("", "", "amq.reserved", "missing", "$gen", "q0\r\n", "amq.gen-mine", "\u00e4")
     else:
         operation["queue"] = choose.one(*QUEUES)
-    _flags(choose, operation, durable=5, exclusive=8, auto_delete=6, nowait=16, passive=10)
+    if plan.careful:
+        _flags(choose, operation, durable=4, exclusive=40, auto_delete=10)
+    else:
+        _flags(choose, operation, durable=5, exclusive=8, auto_delete=6)
+    _flags(choose, operation, nowait=16, passive=10)
     if operation["queue"] == "missing":
         operation["passive"] = True
-    if not choose.rarely(3):
-        operation["arguments"] = _queue_arguments(choose)
-    return operation
+    if operation["queue"] in plan.quorum:
+        operation |= {"arguments": quorum_arguments(choose), "durable": not choose.rarely(30)}
+        if not choose.rarely(10):
+            operation.pop("exclusive", None)
+            operation.pop("auto_delete", None)
+    elif not choose.rarely(3):
+        operation["arguments"] = (good_queue_arguments if plan.careful else queue_arguments)(choose)
+    return _as_before(choose, plan, operation["queue"], operation)
+
+
+def _as_before(choose: Chooser, plan: Plan, name: str, operation: Operation) -> Operation:
+    """A careful program declares nothing in two ways, or seldom."""
+    if not plan.careful or choose.rarely(30):
+        return operation
+    former = plan.declared.setdefault(name, operation)
+    place = {key: operation[key] for key in ("c", "ch", "passive", "nowait") if key in operation}
+    return {key: value for key, value in former.items() if key not in ("passive", "nowait")} | place
 
 
 def queue_bind(choose: Chooser, plan: Plan) -> Operation:
     operation = _at(choose, choose.one("queue.bind", "queue.bind", "queue.bind", "queue.bind", "queue.unbind"))
-    operation |= {"queue": _queue(choose), "exchange": _exchange(choose), "routing_key": choose.one(*PATTERNS)}
+    operation |= {
+        "queue": _queue(choose, plan),
+        "exchange": _exchange(choose, plan),
+        "routing_key": choose.one(*PATTERNS),
+    }
     if operation["op"] == "queue.bind" and operation["exchange"].startswith("amq."):
         # The bindings of what every virtual host has would be all that is left of a program.
         operation["exchange"] = "e3"
     if operation["exchange"] in ("e3", "amq.headers", "amq.match") or choose.rarely(12):
-        operation["arguments"] = _binding_arguments(choose)
+        operation["arguments"] = binding_arguments(choose, careful=plan.careful)
     if operation["op"] == "queue.bind":
         _flags(choose, operation, nowait=20)
     return operation
 
 
-def exchange_declare(choose: Chooser, plan: Plan) -> Operation:
+def exchange_declare(choose: Chooser, plan: Plan, named: str | None = None) -> Operation:
     operation = _at(choose, "exchange.declare")
-    name = _exchange(choose) if choose.rarely(8) else choose.one(*EXCHANGES)
-    operation["exchange"] = choose.one("amq.reserved", "", "amq.direct", "amq.topic") if choose.rarely(20) else name
+    name = named or (_exchange(choose, plan) if choose.rarely(8) else choose.one(*EXCHANGES))
+    often = 10 if plan.careful else 1
+    reserved = named is None and choose.rarely(20 * often)
+    operation["exchange"] = choose.one("amq.reserved", "", "amq.direct", "amq.topic") if reserved else name
     kinds = ("direct", "fanout", "topic", "headers")
-    operation["type"] = choose.one(*kinds) if choose.rarely(4) else KINDS.get(name, "direct")
-    if choose.rarely(40):
+    operation["type"] = choose.one(*kinds) if choose.rarely(4 * often) else KINDS.get(name, "direct")
+    if choose.rarely(40 * often):
         operation["type"] = "no-such-type"
     _flags(choose, operation, durable=4, auto_delete=6, internal=16, nowait=16, passive=16)
     if choose.rarely(5):
         operation["arguments"] = {"alternate-exchange": ["S", choose.one("e1", "e0", "e2", "missing", "")]}
-        if choose.rarely(8):
-            operation["arguments"] = {choose.one("alternate-exchange", "x-unknown"): _bad_value(choose)}
-    return operation
+        if not plan.careful and choose.rarely(8):
+            operation["arguments"] = {choose.one("alternate-exchange", "x-unknown"): bad_value(choose)}
+    return _as_before(choose, plan, operation["exchange"], operation)
 
 
 def exchange_bind(choose: Chooser, plan: Plan) -> Operation:
     operation = _at(choose, choose.one("exchange.bind", "exchange.bind", "exchange.unbind"))
     operation |= {
-        "destination": _exchange(choose),
-        "source": _exchange(choose),
+        "destination": _exchange(choose, plan),
+        "source": _exchange(choose, plan),
         "routing_key": choose.one(*PATTERNS),
     }
     if operation["source"].startswith("amq."):
         operation["source"] = "e3"
     if operation["source"] == "e3":
-        operation["arguments"] = _binding_arguments(choose)
+        operation["arguments"] = binding_arguments(choose, careful=plan.careful)
     return _flags(choose, operation, nowait=20)
 
 
 def exchange_delete(choose: Chooser, plan: Plan) -> Operation:
-    operation = {**_at(choose, "exchange.delete"), "exchange": _exchange(choose)}
+    operation = {**_at(choose, "exchange.delete"), "exchange": _exchange(choose, plan)}
     return _flags(choose, operation, if_unused=3, nowait=16)
 
 
 def queue_delete(choose: Chooser, plan: Plan) -> Operation:
-    operation = {**_at(choose, "queue.delete"), "queue": _queue(choose)}
+    operation = {**_at(choose, "queue.delete"), "queue": _queue(choose, plan)}
     return _flags(choose, operation, if_unused=4, if_empty=4, nowait=16)
 
 
 def queue_purge(choose: Chooser, plan: Plan) -> Operation:
-    return _flags(choose, {**_at(choose, "queue.purge"), "queue": _queue(choose)}, nowait=16)
+    return _flags(choose, {**_at(choose, "queue.purge"), "queue": _queue(choose, plan)}, nowait=16)
 
 
 def publish(choose: Chooser, plan: Plan) -> Operation:
     operation = _at(choose, "basic.publish")
-    operation["exchange"] = "" if choose.rarely(2) else _exchange(choose)
+    operation["exchange"] = "" if choose.rarely(2) else _exchange(choose, plan)
     operation["routing_key"] = choose.one(*QUEUES) if operation["exchange"] == "" else choose.one(*KEYS)
     if choose.rarely(16):
         operation["routing_key"] = choose.one("", "$gen", "missing")
     if not choose.rarely(2):
-        operation["properties"] = _properties(choose)
+        operation["properties"] = properties(choose, careful=plan.careful)
     _flags(choose, operation, mandatory=4, immediate=200)
     if choose.rarely(2):
         operation["count"] = choose.one(2, 3, 5, 8)
     if choose.rarely(12):
         operation["size"] = choose.one(0, 12, 5_000, 140_000)
+        if operation["size"] > 5_000:
+            operation.pop("count", None)  # several of them come in several reads, and dead letters in between
     return operation
 
 
 def consume(choose: Chooser, plan: Plan) -> Operation:
     operation = _at(choose, "basic.consume")
     operation["queue"] = plan.queues[operation["c"] * 2 + operation["ch"] - 1]
-    operation["consumer_tag"] = choose.one("t0", "t1", "t2", "") if not plan.limits else "t0"
-    if choose.rarely(40):
+    operation["consumer_tag"] = choose.one("t0", "t1", "t2", "") if not plan.single else "t0"
+    if operation["consumer_tag"] == "":
+        channel = operation["c"], operation["ch"]
+        if channel in plan.generated:
+            operation["consumer_tag"] = "t3"
+        plan.generated.add(channel)
+    if choose.rarely(200 if plan.careful else 40):
         operation["queue"] = "missing"
-    _flags(choose, operation, no_ack=5, exclusive=12, no_local=12, nowait=24)
+    _flags(choose, operation, no_ack=5, exclusive=60 if plan.careful else 12, no_local=12, nowait=24)
     if choose.rarely(5):
         operation["arguments"] = {"x-priority": [choose.one("I", "l", "b"), choose.one(1, 5, 0, -1)]}
-        if choose.rarely(8):
-            operation["arguments"] = {choose.one("x-priority", "x-stream-offset", "x-unknown"): _bad_value(choose)}
+        if not plan.careful and choose.rarely(8):
+            operation["arguments"] = {choose.one("x-priority", "x-stream-offset", "x-unknown"): bad_value(choose)}
     return operation
 
 
 def cancel(choose: Chooser, plan: Plan) -> Operation:
-    tag = choose.one("t0", "t1", "t2", "$ctag", "nobody")
+    tag = choose.one("t0", "t1", "t2", "$ctag", "nobody") if not plan.quorum else "nobody"
     return _flags(choose, {**_at(choose, "basic.cancel"), "consumer_tag": tag}, nowait=10)
 
 
@@ -327,14 +214,14 @@ def qos(choose: Chooser, plan: Plan) -> Operation:
 
 
 def get(choose: Chooser, plan: Plan) -> Operation:
-    operation = _flags(choose, {**_at(choose, "basic.get"), "queue": _queue(choose)}, no_ack=3)
-    return operation | {"no_ack": True} if plan.limits else operation
+    operation = _flags(choose, {**_at(choose, "basic.get"), "queue": _queue(choose, plan)}, no_ack=3)
+    return operation | {"no_ack": True} if plan.single else operation
 
 
 def settle(choose: Chooser, plan: Plan) -> Operation:
     operation = _at(choose, choose.one("basic.ack", "basic.nack", "basic.reject", "basic.ack", "basic.nack"))
     operation["delivery_tag"] = ["outstanding", choose.one(0, 0, 1, 2, -1)]
-    if choose.rarely(20):
+    if choose.rarely(200 if plan.careful else 20):
         operation["delivery_tag"] = choose.one(0, 1, 2, 99, 2**63)
     if operation["op"] != "basic.reject":
         _flags(choose, operation, multiple=3)
@@ -342,6 +229,8 @@ def settle(choose: Chooser, plan: Plan) -> Operation:
             operation["delivery_tag"] = 0
     if operation["op"] != "basic.ack":
         operation["requeue"] = choose.one(True, False)
+        if plan.quorum and operation["requeue"]:
+            operation |= {"op": "basic.nack", "delivery_tag": 0, "multiple": True}
     return operation
 
 
@@ -361,7 +250,7 @@ def transaction(choose: Chooser, plan: Plan) -> Operation:
 
 
 def channel(choose: Chooser, plan: Plan) -> Operation:
-    kind = choose.below(12)
+    kind = choose.below(12) if not plan.careful or choose.rarely(5) else 0
     if kind < 6:
         return {**_at(choose, "channel.close"), "reply_code": 200}
     if kind < 8:
@@ -377,7 +266,10 @@ def channel(choose: Chooser, plan: Plan) -> Operation:
 
 
 def connection(choose: Chooser, plan: Plan) -> Operation:
-    if choose.rarely(2):
+    kind = choose.below(5)
+    if kind == 0:
+        return {**_at(choose, "frames"), "what": choose.one(*MISPLACED)}
+    if kind < 3:
         return {"op": "connection.close", "c": choose.below(2), "reply_code": 200}
     return {"op": "drop", "c": choose.below(2), "reset": choose.one(False, True)}
 
@@ -401,6 +293,41 @@ def direct_reply(choose: Chooser, plan: Plan) -> Operation:
     return operation
 
 
+#: What a batch may hold: what one answer, or none, follows at once.
+BATCHED = (
+    *(publish, publish, publish, settle, settle, get, consume, cancel, qos, mode),
+    *(queue_declare, queue_bind, exchange_declare, queue_purge, queue_delete),
+)
+
+
+def batch(choose: Chooser, plan: Plan) -> Operation:
+    """Several operations through one channel, sent before the first is answered."""
+    at = _at(choose, "batch")
+    operations: list[Operation] = []
+    deleted: set[str] = set()
+    for _ in range(choose.one(2, 3, 4, 6)):
+        operation = choose.one(*BATCHED)(choose, plan) | {"c": at["c"], "ch": at["ch"]}
+        if operation["op"] == "queue.delete":
+            deleted.add(operation["queue"])
+        elif operation["op"] == "queue.declare" and operation["queue"] in deleted:
+            continue  # RabbitMQ takes consumers over to it, as to another mirror
+        if operation["op"] == "basic.consume":
+            operation["queue"] = plan.queues[at["c"] * 2 + at["ch"] - 1]
+        if operation.get("size", 0) > 5_000:
+            del operation["size"]
+        operation.pop("global_", None)  # it counts what it finds delivered, or still on its way
+        if operation.get("queue") == "" and operation["op"] != "queue.declare":
+            operation["queue"] = "missing"  # RabbitMQ looks for the last declared queue also when the channel failed
+        if not isinstance(operation.get("delivery_tag", []), list):
+            operation["delivery_tag"] = ["outstanding", -1]  # others may be out by then, or not yet
+        if plan.quorum and "requeue" in operation:
+            operation["requeue"] = False
+        operations.append(operation)
+    if not plan.quorum and choose.rarely(8):
+        operations.insert(0, recover(choose, plan) | {"c": at["c"], "ch": at["ch"]})
+    return at | {"operations": operations}
+
+
 #: What is generated, and how often beside the others.
 WEIGHTS: dict[Callable[[Chooser, Plan], Operation], int] = {
     publish: 26,
@@ -422,34 +349,29 @@ WEIGHTS: dict[Callable[[Chooser, Plan], Operation], int] = {
     channel: 3,
     connection: 1,
     direct_reply: 2,
+    batch: 8,
 }
+#: What gives deliveries back that are no failed attempts to Leveret, while RabbitMQ's quorum queues count them.
+UNCOUNTED = ("basic.recover", "basic.recover-async", "channel.close", "connection.close")
 _DECK = [builder for builder, weight in WEIGHTS.items() for _ in range(weight)]
 
 
 def program(choose: Chooser) -> list[Operation]:
     """Some fifty operations; to begin with, most of the queues and exchanges are declared and bound somehow."""
-    limits = choose.rarely(2)
-    plan = Plan(QUEUES if limits else tuple(choose.one(*QUEUES) for _ in range(4)), limits)
+    plan = choose_plan(choose)
     operations = []
-    if choose.rarely(2):
+    if plan.careful or choose.rarely(2):
         for name in (*QUEUES, *EXCHANGES):
-            if not choose.rarely(6):
-                operation = (queue_declare if name in QUEUES else exchange_declare)(choose, plan)
-                operation["queue" if name in QUEUES else "exchange"] = name
+            if plan.careful or not choose.rarely(6):
+                operation = (queue_declare if name in QUEUES else exchange_declare)(choose, plan, name)
                 operation.pop("passive", None)
                 operations.append(operation)
         operations += [queue_bind(choose, plan) for _ in range(choose.below(8))]
     while choose.below(OPERATIONS_MEAN) and len(operations) < 6 * OPERATIONS_MEAN:
-        operations.append(_DECK[choose.below(len(_DECK))](choose, plan))
+        operation = _DECK[choose.below(len(_DECK))](choose, plan)
+        if not plan.quorum or operation["op"] not in UNCOUNTED:
+            operations.append(operation)
+    if plan.careful:
+        for operation in [inner for one in operations for inner in one.get("operations", (one,))]:
+            operation["careful"] = True
     return operations
-
-
-class Seeded(Chooser):
-    """Chooses by a seed."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
-        self._random = random.Random(seed)
-
-    def below(self, end: int) -> int:
-        return self._random.randrange(end)

@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .channel_state import Operation
 from .comparison import Difference, replay
-from .side import Observation, Operation, Side
+from .side import Observation, Side
 
 
 @dataclass(frozen=True, slots=True)

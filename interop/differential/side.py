@@ -8,17 +8,19 @@ whatever the queues had sent is here); rounds are repeated until they find nothi
 from __future__ import annotations
 
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import groupby
+from collections import Counter
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ..raw_codec import METHODS, Method, frame, header_payload, method_frame, properties_of
+from ..raw_codec import METHODS, Method, method_frame
+from .channel_state import ChannelState, Operation
+from .encoding import encode, resolve
+from .frames import MISPLACED
 from .link import DEADLINE_SECONDS, Link, Silent
-from .observations import Names, describe
+from .observations import FROM_QUEUES, Names, in_no_order, tell
 
-Operation = Mapping[str, Any]
 Observation = dict[str, Any]
 Steps = Generator[None, None, Observation]
 
@@ -27,23 +29,12 @@ ROUNDS_MAX = 60
 #: After these the broker may go on by itself for a while: two quiet rounds, because RabbitMQ's queues answer a passive
 #: declare ahead of publishes that wait in the same mailbox. After all others one quiet round will do.
 RESTLESS = {
+    "batch",
     *("basic.publish", "basic.ack", "basic.nack", "basic.reject", "basic.recover", "basic.recover-async"),
     *("basic.cancel", "basic.consume", "basic.qos", "tx.commit", "tx.rollback", "queue.delete", "queue.purge"),
     *("channel.close", "connection.close", "drop", "basic.get"),
 }
 PATIENT_SECONDS = 0.01
-
-
-@dataclass(slots=True)
-class _ChannelState:
-    """What a careful client knows of its channel."""
-
-    outstanding: list[int] = field(default_factory=list)
-    no_ack_tags: set[str] = field(default_factory=set)
-    hears: bool = False  # a consumer was made, or confirms are on: something may come unasked
-    published: int = 0  # since confirm.select
-    confirms: bool = False
-    unconfirmed: set[int] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -53,6 +44,7 @@ class _Probe:
     channel: int
     owner: int | None = None
     counts: list[int] | int | None = None  # [ready, consumers], a reply code, or None: it is not there
+    slow: bool = False  # a quorum queue, which does its work behind the answers
 
     def hear(self, answer: Method) -> bool:
         """Take the answer; whether it says something new. 405 is what a queue says whose connection is ending."""
@@ -79,8 +71,9 @@ class Side:
 
     def _begin(self) -> None:
         self.names = Names()
+        self.sent: Counter[str] = Counter()  # operations of the last step that were sent, by name
         self._links: dict[int, Link] = {}
-        self._states: dict[tuple[int, int], _ChannelState] = {}
+        self._states: dict[tuple[int, int], ChannelState] = {}
         self._probes: dict[str, _Probe] = {}
         self._exchanges: set[str] = set()
 
@@ -109,65 +102,102 @@ class Side:
                 del self._states[key]
         if channel and name != "channel.open" and not operation.get("unopened") and channel not in link.channels:
             link.open_channel(channel)
-            self._states[connection, channel] = _ChannelState()
+            self._states[connection, channel] = ChannelState()
         seen: list[tuple[int, Method]] = []
         silent: list[str] = []
+        self.sent.clear()
         yield from self._say(operation, number, link, seen, silent)
         yield from self._settle(name in RESTLESS, patient, seen, silent)
-        return self._observe(seen, silent)
+        return self._observe(seen, silent, batched=name == "batch")
 
     def _say(
         self, operation: Operation, number: int, link: Link, seen: list[tuple[int, Method]], silent: list[str]
     ) -> Iterator[None]:
         """Send the operation and read its own answer."""
         name, connection, channel = operation["op"], operation.get("c", 0), operation.get("ch", 0)
-        if name == "drop":
-            link.drop(reset=operation.get("reset", False))
+        if name in ("drop", "frames"):
+            self.sent[name] += 1
+            if name == "drop":
+                link.drop(reset=operation.get("reset", False))
+            else:
+                link.send(MISPLACED[operation["what"]](channel))
+                self._states[connection, channel].tags.clear()
             yield
+            if name == "frames":
+                self._read(link, connection, [("connection.close", 0)], seen, silent)
             return
-        state = self._states.setdefault((connection, channel), _ChannelState())
-        link.send(self._encode(operation, number, link, state))
+        state = self._states.setdefault((connection, channel), ChannelState())
+        octets, expected = b"", []
+        sent: list[Operation] = []
+        for index, one in enumerate(operation.get("operations", (operation,))):
+            if one.get("careful") and state.finds_pointless(one):
+                continue
+            if name == "batch" and state.cannot_follow(one, sent):
+                continue
+            body = f"{number}-{index}" if name == "batch" else str(number)
+            octets += encode(one, body, state, self.names, link.frame_max)
+            sent.append(one)
+            self.sent[one["op"]] += one.get("count", 1)
+            if f"{one['op']}-ok" in METHODS and one["op"] != "basic.get" and not one.get("nowait"):
+                expected.append((f"{one['op']}-ok", channel))
+        link.send(octets)
         if name == "channel.open":
             if channel not in link.channels:
-                self._states[connection, channel] = _ChannelState()
-            link.channels.add(channel)
-        expected = []
-        if f"{name}-ok" in METHODS and name != "basic.get" and not operation.get("nowait"):
-            expected.append((f"{name}-ok", channel))
+                self._states[connection, channel] = ChannelState()
+            link.expect_open(channel)
         if operation.get("unopened"):
             expected = [("connection.close", 0)]
         ends = name == "connection.close"
         if not ends and name not in ("channel.close", "tx.commit"):  # a commit may not be followed before it is done
             link.send_barrier(channel)
         yield
+        answers = self._read(link, connection, None if ends else expected, seen, silent)
+        self._learn(sent, connection, answers)
+
+    def _read(
+        self,
+        link: Link,
+        connection: int,
+        expected: list[tuple[str, int]] | None,
+        seen: list[tuple[int, Method]],
+        silent: list[str],
+    ) -> list[Method]:
+        """What came with the answers that are expected; None: everything up to the end of the connection."""
         try:
-            answers = link.drain() if ends else link.collect(*expected)
-        except Silent:
-            silent.append(name)
+            answers = link.drain() if expected is None else link.collect(*expected)
+        except Silent as silence:
+            silent.append(str(silence))
             answers = []
         seen += [(connection, method) for method in answers]
-        if name == "queue.declare":
-            self._learn(operation, connection, answers)
-        elif name == "exchange.declare":
-            self._exchanges.add(operation.get("exchange", ""))
+        return answers
 
-    def _learn(self, operation: Operation, connection: int, answers: list[Method]) -> None:
-        """A queue may be there now."""
-        names = [method["queue"] for method in answers if method.name == "queue.declare-ok"]
-        queue = names[0] if names else self._resolve(operation.get("queue", ""))
-        if not queue or operation.get("passive") and not names:
+    def _learn(self, sent: Sequence[Operation], connection: int, answers: list[Method]) -> None:
+        """There may be queues and exchanges now that there were not before."""
+        declared = iter([method["queue"] for method in answers if method.name == "queue.declare-ok"])
+        for operation in sent:
+            if operation["op"] == "exchange.declare":
+                self._exchanges.add(operation.get("exchange", ""))
+            elif operation["op"] == "queue.declare":
+                self._learn_queue(operation, connection, None if operation.get("nowait") else next(declared, None))
+
+    def _learn_queue(self, operation: Operation, connection: int, answered: str | None) -> None:
+        queue = answered or resolve(operation.get("queue", ""), self.names)
+        if not queue or operation.get("passive") and answered is None:
             return
         self.names.alias(queue)
         probe = self._probes.setdefault(queue, _Probe(PROBE + len(self._probes)))
+        if operation.get("arguments", {}).get("x-queue-type") in (["S", "quorum"], ["S", "stream"]):
+            self.names.counts = probe.slow = True
         if probe.counts is None or probe.counts == 404:
             probe.counts = [-1, -1]
-            probe.owner = connection if operation.get("exclusive") and names else None
+            probe.owner = connection if operation.get("exclusive") and answered is not None else None
 
     # waiting until it is quiet
 
     def _settle(
         self, restless: bool, patient: bool, seen: list[tuple[int, Method]], silent: list[str]
     ) -> Iterator[None]:
+        patient = patient or any(probe.slow for probe in self._probes.values())
         quiet, rounds, wanted = 0, 0, (3 if patient else 2 if restless else 1)
         deadline = time.monotonic() + DEADLINE_SECONDS
         while rounds < ROUNDS_MAX and time.monotonic() < deadline:
@@ -193,7 +223,7 @@ class Side:
             link = self._probing_link(probe)
             octets = method_frame(probe.channel, "queue.declare", queue=queue, passive=True)
             if probe.channel not in link.channels:
-                link.channels.add(probe.channel)
+                link.expect_open(probe.channel)
                 octets = method_frame(probe.channel, "channel.open") + octets
             link.send(octets)
             asked[probe.owner, probe.channel] = probe
@@ -232,7 +262,7 @@ class Side:
             if method.name in ("basic.ack", "basic.nack"):
                 state = self._states[connection, method.channel]
                 tags = confirmed.setdefault((connection, method.channel), set())
-                tags |= _covered(method, state.unconfirmed)
+                tags |= state.covered(method)
         for (connection, channel), state in self._states.items():
             link = self._links.get(connection)
             if state.unconfirmed - confirmed.get((connection, channel), set()) and link is not None:
@@ -241,14 +271,19 @@ class Side:
 
     # what was seen
 
-    def _observe(self, seen: list[tuple[int, Method]], silent: list[str]) -> Observation:
+    def _observe(self, seen: list[tuple[int, Method]], silent: list[str], *, batched: bool) -> Observation:
         observation: Observation = {}
         by_channel: dict[tuple[int, int], list[Method]] = {}
         for connection, method in seen:
             by_channel.setdefault((connection, method.channel), []).append(method)
         for (connection, channel), methods in sorted(by_channel.items()):
-            told = self._tell(methods, self._states.setdefault((connection, channel), _ChannelState()))
-            observation[f"{connection}/{channel}"] = told
+            if batched and channel and channel not in self._links[connection].channels:
+                methods = [method for method in methods if method.name not in FROM_QUEUES]
+            told = tell(methods, self._states.setdefault((connection, channel), ChannelState()), self.names)
+            if batched:
+                told = in_no_order(told)
+            if told:
+                observation[f"{connection}/{channel}"] = told
         ended = [connection for connection, link in self._links.items() if not link.open]
         if ended:
             observation["ended"] = ended
@@ -258,109 +293,6 @@ class Side:
         if silent:
             observation["silent"] = True
         return observation
-
-    def _tell(self, methods: list[Method], state: _ChannelState) -> dict[str, Any]:
-        """Answers, deliveries and confirms each in their order; how they mix on the wire is no promise, but that
-        nothing is delivered to a consumer before its consume-ok, and nothing confirmed before it is returned."""
-        told: dict[str, Any] = {}
-        known = state.no_ack_tags
-        confirmed: dict[str, set[int]] = {}
-        returned = 0
-        for method in methods:
-            if method.name in ("basic.ack", "basic.nack"):
-                tags = _covered(method, state.unconfirmed)
-                state.unconfirmed -= tags
-                confirmed.setdefault(method.name, set()).update(tags)
-                continue
-            if method.name == "basic.return" and sum(map(len, confirmed.values())) > returned:
-                told["confirmed before the return"] = True
-            returned += method.name == "basic.return"
-            if method.name == "basic.deliver":
-                if not told.get("answers") and any(
-                    m.name == "basic.consume-ok" and m["consumer_tag"] == method["consumer_tag"] for m in methods
-                ):
-                    told["delivered before consume-ok"] = True
-                told.setdefault("deliveries", []).append(describe(method, self.names))
-                if method["consumer_tag"] not in known:
-                    state.outstanding.append(method["delivery_tag"])
-                continue
-            if method.name == "basic.get-ok" and "get no_ack" not in known:
-                state.outstanding.append(method["delivery_tag"])
-            told.setdefault("answers", []).append(describe(method, self.names))
-        # RabbitMQ cancels a deleted queue's consumers by their tags, which it generates at random.
-        told.get("answers", []).sort(
-            key=lambda answer: answer[1]["consumer_tag"] if answer[0] == "basic.cancel" else ""
-        )
-        for name, confirms in confirmed.items():
-            told[name] = sorted(confirms)
-        return told
-
-    # putting an operation into octets
-
-    def _encode(self, operation: Operation, number: int, link: Link, state: _ChannelState) -> bytes:
-        name, channel = operation["op"], operation.get("ch", 0)
-        fields = {field_name for field_name, _ in METHODS[name][2]}
-        values = {key: self._value(key, value, state) for key, value in operation.items() if key in fields}
-        if name == "basic.publish":
-            return self._publish(operation, number, link, state, values)
-        self._note(name, values, state)
-        return method_frame(channel, name, **values)
-
-    def _note(self, name: str, values: dict[str, Any], state: _ChannelState) -> None:
-        """Remember what the client itself would."""
-        if name in ("confirm.select", "basic.consume"):
-            state.hears = True
-        if name == "confirm.select":
-            state.confirms = True
-        elif name == "basic.consume":
-            (state.no_ack_tags.add if values.get("no_ack") else state.no_ack_tags.discard)(values["consumer_tag"])
-        elif name == "basic.get":
-            (state.no_ack_tags.add if values.get("no_ack") else state.no_ack_tags.discard)("get no_ack")
-        elif name in ("basic.ack", "basic.nack", "basic.reject"):
-            tag = values["delivery_tag"]
-            settled = [t for t in state.outstanding if t == tag or values.get("multiple") and (t <= tag or tag == 0)]
-            state.outstanding = [t for t in state.outstanding if t not in settled]
-        elif name in ("basic.recover", "basic.recover-async"):
-            state.outstanding.clear()
-
-    def _publish(
-        self, operation: Operation, number: int, link: Link, state: _ChannelState, values: dict[str, Any]
-    ) -> bytes:
-        properties = {key: self._value(key, value, state) for key, value in operation.get("properties", {}).items()}
-        octets = b""
-        for copy in range(operation.get("count", 1)):
-            body = f"{number}.{copy}".encode().ljust(operation.get("size", 0), b".")
-            if operation.get("size") == 0:
-                body = b""
-            octets += content_frames(operation["ch"], values, properties, body, link.frame_max)
-            if state.confirms:
-                state.published += 1
-                state.unconfirmed.add(state.published)
-        return octets
-
-    def _value(self, key: str, value: Any, state: _ChannelState) -> Any:
-        if key == "delivery_tag" and isinstance(value, list):
-            # ["outstanding", n]: the nth of what is outstanding on this channel
-            return state.outstanding[value[1] % len(state.outstanding)] if state.outstanding else 1
-        if isinstance(value, dict):
-            return {name: self._field(tagged) for name, tagged in value.items()}
-        return self._resolve(value) if isinstance(value, str) else value
-
-    def _field(self, tagged: Any) -> tuple[str, Any]:
-        tag, value = tagged
-        if tag == "F":
-            return tag, {name: self._field(inner) for name, inner in value.items()}
-        if tag == "A":
-            return tag, [self._field(inner) for inner in value]
-        if isinstance(value, str):
-            return tag, self._resolve(value)
-        return tag, value
-
-    def _resolve(self, text: str) -> str:
-        """$gen, $ctag and $rabbitmq.reply-to are the newest names that the broker made."""
-        if text.startswith("$"):
-            return self.names.latest(text[1:]) or "q0"
-        return text
 
     # the end of a program
 
@@ -393,28 +325,3 @@ class Side:
         """End the control connection."""
         if self._control is not None:
             self._control.drop(reset=False)
-
-
-def content_frames(
-    channel: int, values: Mapping[str, Any], properties: Mapping[str, Any], body: bytes, frame_max: int
-) -> bytes:
-    """A publish with its content; the body is split at the agreed frame size."""
-    octets = method_frame(channel, "basic.publish", **values)
-    octets += frame(2, channel, header_payload(len(body), properties_of(**properties)))
-    step = frame_max - 8
-    return octets + b"".join(frame(3, channel, body[at : at + step]) for at in range(0, len(body), step))
-
-
-def _with_sorted_cancels(answers: list[Any]) -> list[Any]:
-    """RabbitMQ cancels the consumers of a queue that goes in the order of their tags, some of which are random."""
-    together: list[Any] = []
-    for is_cancel, run in groupby(answers, lambda answer: answer[0] == "basic.cancel"):
-        together += sorted(run, key=lambda answer: str(answer[1]["consumer_tag"])) if is_cancel else run  # noqa: B031
-    return together
-
-
-def _covered(method: Method, unconfirmed: set[int]) -> set[int]:
-    """The publishes that an ack or nack of the broker settles."""
-    if method["multiple"]:
-        return {tag for tag in unconfirmed if tag <= method["delivery_tag"]}
-    return {method["delivery_tag"]}

@@ -71,6 +71,14 @@ CONVERSATIONS: dict[str, list[Burst]] = {
     "nothing": [],
     "publish a run": [channels(1) + declare("q"), SAME, CONSUME, acks(*range(1, 13))],
     "publish to a waiting consumer": [channels(1) + declare("q") + CONSUME, SAME + MIXED, acks(1, 2, 3)],
+    "like publishes": [
+        channels(1, 2) + declare("q") + declare("r"),
+        publish(1, "q", b"x") * 2
+        + publish(1, "r", b"x") * 3
+        + publish(1, "s", b"x") * 2
+        + publish(1, "s", b"x", mandatory=True) * 2,
+        method(2, C.Queue.Declare, queue="r", passive=True),
+    ],
     "different headers": [channels(1) + declare("q") + method(1, C.Confirm.Select) + MIXED, GET * 9],
     "long bodies": [channels(1) + declare("q") + LONG + SAME, CONSUME],
     "confirms": [channels(1) + declare("q") + method(1, C.Confirm.Select), SAME + LONG + MIXED],
@@ -278,6 +286,24 @@ def test_cut_anywhere(name: str, places: list[int]) -> None:
     assert_same(ALL[name], cut_at(places))
 
 
+PUBLISHES = [
+    *(publish(1, key, body) for key in ("q", "r", "none") for body in (b"one", b"two", b"longer")),
+    *(publish(1, key, b"one", mandatory=True) for key in ("q", "s", "none")),
+    *(publish(1, "q", b"one", priority=3), publish(1, "q", b""), publish(2, "q", b"one"), publish(2, "r", b"two")),
+]
+
+
+@settings(max_examples=200, deadline=None)
+@given(order=st.lists(st.sampled_from(range(len(PUBLISHES))).flatmap(lambda n: st.lists(st.just(n), max_size=4))))
+def test_publishes_of_like_octets_go_their_own_ways(order: list[list[int]]) -> None:
+    """Runs are recognized by their octets: keys and flags that differ in one of them end a run, however long it is."""
+    sent = b"".join(PUBLISHES[number] for numbers in order for number in numbers)
+    names = ("q", "r", "s")
+    begin = channels(1, 2) + b"".join(map(declare, names)) + method(1, C.Confirm.Select)
+    asked = b"".join(method(2, C.Queue.Declare, queue=name, passive=True) for name in names)
+    assert_same([*handshake(), begin, sent, asked], _by(40))
+
+
 def _by(size: int) -> Cut:
     return lambda data: (data[start : start + size] for start in range(0, len(data), size))
 
@@ -294,6 +320,7 @@ EXPECTATIONS: list[tuple[str, Callable[[Seen], bool]]] = [
     ("long bodies", lambda seen: len(seen.deliveries[1, "c"]) == 14),
     ("an unknown tag", lambda seen: seen.counters[:2] == (10, 0)),
     ("body too long", lambda seen: "501" in str(seen.answers[0])),
+    ("like publishes", lambda seen: "'message_count': 3" in str(seen.answers[2]) and len(seen.answers[1]) == 5),
 ]
 
 

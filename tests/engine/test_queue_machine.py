@@ -113,7 +113,7 @@ class Outstanding:
 class ModelTransaction:
     """What waits for the commit."""
 
-    publishes: list[tuple[str, list[int]]] = field(default_factory=list)
+    publishes: list[tuple[list[str], list[int]]] = field(default_factory=list)
     acked: list[Outstanding] = field(default_factory=list)
     rejected: list[tuple[list[Outstanding], bool]] = field(default_factory=list)
     tags: dict[int, Outstanding] = field(default_factory=dict)
@@ -160,6 +160,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.number_of_id: dict[int, int] = {}
         self.order_problems: list[str] = []
         self.arrived: dict[int, list[Any]] = defaultdict(list)  # client -> effects of this turn
+        self.several = False  # several consumers gave back in this turn
 
     @initialize(
         one_queue_a_session=st.booleans(),
@@ -285,7 +286,10 @@ class QueueMachine(RuleBasedStateMachine):
         for consumer, deliveries in got.items():
             model = self.model[self.engine.index(consumer.session)].consumers[consumer.tag]
             numbers = [number for number, _ in deliveries]
-            assert numbers == sorted(numbers, key=self.places.__getitem__), "a consumer sees the order of publishing"
+            if not self.several:
+                assert numbers == sorted(numbers, key=self.places.__getitem__), (
+                    "a consumer sees the order of publishing"
+                )
             assert model.queue.ready, "from an empty queue"
             for number, redelivered in deliveries:
                 assert redelivered is (number in model.queue.seen)
@@ -293,8 +297,12 @@ class QueueMachine(RuleBasedStateMachine):
             model.expected += deliveries
             taken[model.queue] += numbers
         for queue, numbers in taken.items():
+            if self.several:
+                queue.ready = [number for number in queue.ready if number not in numbers]
+                continue
             assert sorted(numbers, key=self.places.__getitem__) == queue.ready[: len(numbers)], "not the oldest"
             del queue.ready[: len(numbers)]
+        self.several = False
 
     # -- in ---------------------------------------------------------------------------------------------------------
 
@@ -319,16 +327,20 @@ class QueueMachine(RuleBasedStateMachine):
             )
             if model.transaction is not None:
                 assert not returned
-                model.transaction.publishes.append((target, numbers))
+                model.transaction.publishes.append((self.chosen(target), numbers))
             else:
-                assert _numbers(returned) == self.enqueue(target, numbers)
+                assert _numbers(returned) == self.enqueue(self.chosen(target), numbers)
         self.turn()
 
-    def enqueue(self, target: str, numbers: list[int]) -> list[int]:
+    def chosen(self, target: str) -> list[str]:
+        """The queues that are there for a publish."""
+        return [name for name in NAMES if name in self.queues and target in (name, "both")]
+
+    def enqueue(self, chosen: list[str], numbers: list[int]) -> list[int]:
         """To the model; returns what no queue takes."""
         for number in numbers:
             self.places[number] = len(self.places)
-        targets = [self.queues[name] for name in NAMES if name in self.queues and target in (name, "both")]
+        targets = [self.queues[name] for name in chosen if name in self.queues]
         for queue in targets:
             queue.ready += numbers
             if self.exact:
@@ -448,6 +460,18 @@ class QueueMachine(RuleBasedStateMachine):
                 if requeue:
                     insort(each.queue.ready, each.number, key=self.places.__getitem__)
 
+    def settled(self, model: ModelSession, settled: Sequence[Outstanding], *, requeue: bool) -> None:
+        """What is given back comes back consumer by consumer, what was got first; in between is a hand-out."""
+        groups: dict[tuple[str, str, int], list[Outstanding]] = defaultdict(list)
+        for position, each in enumerate(settled):
+            tag, own = ("", position) if each.consumer is None else (each.consumer.tag, 0)
+            groups[each.queue.name, tag, own].append(each)
+        self.several = self.several or (requeue and len(groups) > 1)
+        for _, group in sorted(groups.items()):
+            self.release(model, group, requeue=requeue)
+            if requeue and self.exact:
+                group[0].queue.dispatch()
+
     @rule(index=sessions, pick=picks, multiple=st.booleans(), how=st.sampled_from(("ack", "requeue", "kill")))
     def settle(self, index: int, pick: int, multiple: bool, how: str) -> None:
         """basic.ack, nack or reject of an outstanding tag, or of all up to it."""
@@ -483,7 +507,7 @@ class QueueMachine(RuleBasedStateMachine):
         else:
             session.reject(tag, multiple=multiple, requeue=how == "requeue")
         if model.transaction is None:
-            self.release(model, settled, requeue=how == "requeue")
+            self.settled(model, settled, requeue=how == "requeue")
         elif how == "ack":
             model.transaction.acked += settled
         else:
@@ -513,11 +537,14 @@ class QueueMachine(RuleBasedStateMachine):
     def recover(self, index: int) -> None:
         """basic.recover: all that is outstanding, but not what waits for a commit."""
         self.engine[index].recover()
-        self.requeue_all(self.model[index])
+        model = self.model[index]
+        settled = list(model.unacked.values())
+        model.unacked.clear()
+        self.settled(model, settled, requeue=True)
         self.turn()
 
     def requeue_all(self, model: ModelSession) -> None:
-        """The model's recover."""
+        """The end of a session: all of it comes back at once."""
         settled = list(model.unacked.values())
         model.unacked.clear()
         self.release(model, settled, requeue=True)
@@ -540,10 +567,10 @@ class QueueMachine(RuleBasedStateMachine):
                 session.commit()
             return
         transaction, model.transaction = model.transaction, ModelTransaction()
-        unroutable = [number for target, run in transaction.publishes for number in self.enqueue(target, run)]
+        unroutable = [number for chosen, run in transaction.publishes for number in self.enqueue(chosen, run)]
         self.release(model, transaction.acked)
         for settled, requeue in transaction.rejected:
-            self.release(model, settled, requeue=requeue)
+            self.settled(model, settled, requeue=requeue)
         assert _numbers(session.commit()) == unroutable
         self.turn()
 

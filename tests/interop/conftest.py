@@ -13,8 +13,8 @@ from leveret.interop.differential import brokers
 @pytest.fixture(scope="session")
 def subject_url() -> Iterator[str]:
     """A leveret in RabbitMQ's profile: the virtual host that the recorded texts name."""
-    with brokers.subject(None, 1) as urls:
-        yield urls[0]
+    with brokers.subject(None, 1) as lanes:
+        yield lanes.urls[0]
 
 
 @pytest.fixture(scope="session")
@@ -22,5 +22,5 @@ def reference_url() -> Iterator[str]:
     """A real RabbitMQ with the same virtual host."""
     if peers.find_rabbitmq() is None:
         pytest.skip(peers.WITHOUT_RABBITMQ)
-    with brokers.reference(None, 1) as urls:
-        yield urls[0]
+    with brokers.reference(None, 1) as lanes:
+        yield lanes.urls[0]

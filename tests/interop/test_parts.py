@@ -158,7 +158,8 @@ def test_a_driver_that_fails_says_why(tmp_path: Path, program: str, reason: str)
 
 
 def test_last_deliveries_excuse_nothing_else() -> None:
-    """Deliveries to the connection that ended are left out; another connection's, or other counts, are a difference."""
+    """Deliveries to the connection that ended are left out, and what we keep of them stays; another connection's, or
+    other counts, are a difference."""
     close = {"answers": [["connection.close", {"reply_code": 530}]]}
     delivered = {"deliveries": [["basic.deliver", {"consumer_tag": "t1"}, {}, "1.0"]]}
     operation = {"op": "basic.consume"}
@@ -166,5 +167,9 @@ def test_last_deliveries_excuse_nothing_else() -> None:
     known = judge(operation, got | {"1/2": delivered}, got)
     assert isinstance(known, Known) and known.name == "last-deliveries"
     assert judge(operation, got | {"0/2": delivered}, got) is True
-    assert judge(operation, got | {"1/2": delivered, "queues": {"q0": [0, 0]}}, got) is True
+    assert judge(operation, got | {"1/2": delivered, "queues": {"q0": [0, 0]}}, got) is known
+    assert judge(operation, got | {"1/2": delivered, "queues": {"q0": [2, 0]}}, got) is True
+    assert judge(operation, got | {"1/2": delivered, "queues": {"q0": [0, 1]}}, got) is True
+    two = got | {"queues": {"q0": [2, 0]}}
+    assert judge(operation, two | {"1/2": delivered, "queues": {"q0": [0, 0]}}, two) is True
     assert judge(operation, got | {"1/2": delivered | {"answers": [["basic.cancel", {}]]}}, got) is True

@@ -170,6 +170,16 @@ def test_single_active_consumer_on_quorum(broker: SpecBroker) -> None:
     assert (again.body, again["redelivered"]) == (b"1", True)
 
 
+@pytest.mark.parametrize("single", [False, True])
+def test_exclusive_consumers_do_not_exclude(single: bool, broker: SpecBroker) -> None:
+    """The flag is accepted and passed over, beside others and with a single active consumer."""
+    client = broker.open()
+    declare(client, x_single_active_consumer=single)
+    for tag in ("a", "b"):
+        client.call("basic.consume", queue=Q, consumer_tag=tag, exclusive=True)
+    client.call("basic.consume", queue=Q, consumer_tag="c")
+
+
 def test_prefetch_of_each_consumer(broker: SpecBroker) -> None:
     """qos(global=false) is fine."""
     client = broker.open()

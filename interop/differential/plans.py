@@ -1,0 +1,47 @@
+"""What holds for a whole program."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from .choices import QUEUES, Chooser
+
+
+@dataclass(slots=True)
+class Plan:
+    """The queue of each channel's consumers, and whether there are prefetch limits.
+
+    With limits each queue has one consumer at most: RabbitMQ moves a consumer that had no credit to the end of its
+    queue's rota, Leveret doesn't. And then no message is got with an acknowledgement to come: RabbitMQ counts those
+    that are out when a shared limit is set, and never discounts them.
+
+    `careful`: most operations are ones that are not refused, so that channels live long. `quorum`: the queues of that
+    type. What goes back to those has to find them empty, because RabbitMQ has it at their tails: each has one consumer
+    at most, without limit, that gives back everything or nothing and ends with its channel, and whatever is got is
+    acknowledged.
+    """
+
+    queues: tuple[str, ...]
+    limits: bool = False
+    careful: bool = False
+    quorum: tuple[str, ...] = ()
+    #: How queues and exchanges are to be declared again.
+    declared: dict[str, dict[str, Any]] = field(default_factory=dict)
+    generated: set[tuple[int, int]] = field(default_factory=set)  # channels with a consumer of a generated tag
+
+    @property
+    def single(self) -> bool:
+        """Whether each queue has one consumer at most."""
+        return self.limits or bool(self.quorum)
+
+
+def choose_plan(choose: Chooser) -> Plan:
+    """One in twelve with quorum queues, five with limits; half of all careful."""
+    several = tuple(choose.one(*QUEUES) for _ in range(4))
+    kind = choose.below(12)
+    if kind == 0:
+        return Plan(QUEUES, careful=not choose.rarely(4), quorum=tuple(q for q in QUEUES if not choose.rarely(4)))
+    if kind < 6:
+        return Plan(QUEUES, limits=True, careful=choose.rarely(2))
+    return Plan(several, careful=choose.rarely(2))

@@ -1,0 +1,82 @@
+"""Methods that are sent before the first of them is answered: where RabbitMQ's answers depend on its processes' haste,
+ours come in the order of the questions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from rawclient import Client
+
+from leveret.interop.raw_codec import BODY, HEADER, frame, header_payload, method_frame
+
+Q = "pipelined"
+
+
+@pytest.fixture
+def client(subject_url: str) -> Iterator[Client]:
+    """A channel, and a queue that nobody else has."""
+    parts = urlsplit(subject_url)
+    assert parts.hostname is not None and parts.port is not None
+    client = Client.open(parts.hostname, parts.port, vhost=parts.path[1:])
+    client.call("queue.declare", queue=Q, exclusive=True)
+    yield client
+    client.close()
+
+
+def answers(client: Client, *asked: bytes, count: int) -> list[str]:
+    """The names of what comes, one after the other."""
+    client.send_octets(b"".join(asked))
+    return [client.read().name for _ in range(count)]
+
+
+PASSIVE = method_frame(1, "queue.declare", queue=Q, passive=True)
+MISSING = method_frame(1, "queue.declare", queue="missing", passive=True)
+CONSUME = method_frame(1, "basic.consume", queue=Q, consumer_tag="t")
+CANCEL = method_frame(1, "basic.cancel", consumer_tag="t")
+PUBLISH = (
+    method_frame(1, "basic.publish", exchange="", routing_key=Q)
+    + frame(HEADER, 1, header_payload(1))
+    + frame(BODY, 1, b"x")
+)
+
+
+def test_answers_come_in_the_order_of_the_questions(client: Client) -> None:
+    """RabbitMQ's queues answer consume and cancel, its channels all else."""
+    names = answers(client, PASSIVE, CONSUME, PASSIVE, CANCEL, PASSIVE, count=5)
+    assert names == [
+        *("queue.declare-ok", "basic.consume-ok", "queue.declare-ok", "basic.cancel-ok", "queue.declare-ok"),
+    ]
+
+
+def test_what_was_answered_is_said_before_the_channel_fails(client: Client) -> None:
+    """Consumers are told, and publishes confirmed."""
+    names = answers(client, method_frame(1, "confirm.select"), PUBLISH, CONSUME, PUBLISH, MISSING, count=4)
+    assert names[:2] == ["confirm.select-ok", "basic.consume-ok"]
+    assert names[-1] != "channel.close"
+    rest = [client.read().name]
+    while rest[-1] != "channel.close":
+        rest.append(client.read().name)
+    assert "basic.ack" in [*names, *rest]
+    client.send("channel.close-ok")
+    client.call("channel.open")
+
+
+def test_what_follows_a_failure_is_not_looked_at(client: Client) -> None:
+    """Also where it names no queue: RabbitMQ fails a second time then."""
+    bind = method_frame(2, "queue.bind", queue="", exchange="amq.fanout")
+    purge = method_frame(2, "queue.purge", queue="missing")
+    assert answers(client, method_frame(2, "channel.open"), purge, bind, bind, count=2)[1] == "channel.close"
+    assert answers(client, method_frame(2, "channel.close-ok"), method_frame(2, "channel.open"), count=1) == [
+        "channel.open-ok"
+    ]
+
+
+def test_a_consumer_of_a_queue_that_is_deleted_and_declared_anew_is_cancelled(client: Client) -> None:
+    """RabbitMQ takes it over to the new queue, as to another mirror."""
+    client.call("basic.consume", queue=Q, consumer_tag="t")
+    again = method_frame(1, "queue.declare", queue=Q, exclusive=True, auto_delete=True)
+    names = answers(client, method_frame(1, "queue.delete", queue=Q), again, count=3)
+    assert sorted(names) == ["basic.cancel", "queue.declare-ok", "queue.delete-ok"]
+    assert client.count(Q) == (0, 0)
