@@ -16,7 +16,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    WriterCommitMessage,
+)
+
+from .amqp_source import SCHEMA, AmqpStreamReader
 
 NAME = "amqp"
 WINDOW = 500
@@ -34,6 +42,14 @@ class AmqpSink(DataSource):
     @classmethod
     def name(cls) -> str:
         return NAME
+
+    def schema(self) -> str:
+        """Of the source: what a stream queue holds."""
+        return SCHEMA
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """A stream queue by offset."""
+        return AmqpStreamReader(self.options)
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
         if overwrite:

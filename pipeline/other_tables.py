@@ -136,26 +136,26 @@ def _content_row(chunk: Chunk, index: int) -> dict[str, Any]:
         "vhost": _text(chunk.names.vhost_text(address_id)),
         "address": _text(chunk.names.text(address_id)),
         "routing_key": content.routing_key.decode("utf-8", "backslashreplace"),
-        "headers_json": json.dumps(_json(headers)),
-        "properties_json": json.dumps(_json(properties)),
+        "headers_json": json.dumps(json_of(headers)),
+        "properties_json": json.dumps(json_of(properties)),
         "body": content.content[end:],
         "segment": segment_name(chunk.segment),
     }
 
 
-def _json(value: Any) -> Any:
+def json_of(value: Any) -> Any:
     """What JSON can say of a property or header; octets that are no UTF-8 as base64."""
     if isinstance(value, Field):
-        return _json(value.value)
+        return json_of(value.value)
     if isinstance(value, bytes | bytearray):
         try:
             return value.decode()
         except UnicodeDecodeError:
             return {"$binary": base64.b64encode(value).decode()}
     if isinstance(value, dict):
-        return {_text(str(name)): _json(one) for name, one in value.items()}
+        return {_text(str(name)): json_of(one) for name, one in value.items()}
     if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
+        return [json_of(one) for one in value]
     if value is None or isinstance(value, bool | int | float | str):
         return _text(value) if isinstance(value, str) else value
     return str(value)

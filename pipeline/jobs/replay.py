@@ -1,10 +1,12 @@
 """replay: messages that SQL chooses, published again as they were: dry unless told otherwise, and not in a loop.
 
-At least once, and resumable: what a run of the same id has sent, by the lake's `replay_log`, is not sent again. A copy
+At least once, and resumable: what a run of the same id has sent, by the lake's `replay_log`, is not sent again; the log
+is written every thousand messages, and a run that is killed may send the last thousand again. A copy
 that was dead-lettered is replayed as the message that it is a copy of, to that one's exchange and routing key.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +70,20 @@ def marked(headers_json: str, replay_id: str) -> str:
     headers[COUNT_HEADER] = int(headers.get(COUNT_HEADER, 0)) + 1
     headers[ID_HEADER] = replay_id
     return json.dumps(headers)
+
+
+def batches(rows: Any, size: int) -> Iterator[Any]:
+    """Chosen rows in their order, `size` at a time."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    place = F.row_number().over(Window.orderBy("source_lsn", "msg_id")) - 1
+    placed = rows.withColumn("batch", F.floor(place / size)).persist()
+    try:
+        for number in range(int(placed.agg({"batch": "max"}).first()[0]) + 1):
+            yield placed.where(F.col("batch") == number).drop("batch").orderBy("source_lsn", "msg_id")
+    finally:
+        placed.unpersist()
 
 
 def send(rows: Any, options: ReplayOptions, url: str) -> None:
