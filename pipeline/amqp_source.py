@@ -1,22 +1,21 @@
 """`spark.readStream.format("amqp")`: a stream queue by offset, replayable, of RabbitMQ or Leveret.
 
-    spark.readStream.format("amqp").option("url", ...).option("queue", "log").load()
-
-Options: url, queue; prefetch (500); maxOffsetsPerTrigger (100,000); timeout (seconds without the next message, 30).
-Columns: offset, and those of the AMQP sink: exchange, routing_key, headers_json, properties_json, body.
-
 Offsets are the stream's own, so a micro-batch that is done again reads the same messages: with a checkpoint and a sink
 that replays do not double (files), each message comes once, whatever is killed when. Nothing is taken from the stream.
 A message that retention took before it was read fails the query: nothing is skipped. So does a stream in which a client
-of RabbitMQ's own stream protocol stored its offset, as that takes an offset away from messages.
+of RabbitMQ's own stream protocol stored its offset, as that takes an offset away from messages; and one that is found
+to end before what was read, as it was deleted and made anew.
+Source: behaviour page 3.7.
 """
 
 import asyncio
-import json
-from collections.abc import Iterator
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
 
+import aio_pika
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
     ReadAllAvailable,
@@ -25,14 +24,16 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from .other_tables import json_of
+from .amqp_rows import COLUMNS, row_of
 
-SCHEMA = "offset bigint, exchange string, routing_key string, headers_json string, properties_json string, body binary"
+SCHEMA = f"offset bigint, {COLUMNS}"
 OFFSET = "x-stream-offset"
-PROPERTIES = (
-    *("content_type", "content_encoding", "priority", "correlation_id", "reply_to"),
-    *("expiration", "message_id", "timestamp", "type", "user_id", "app_id"),
-)
+OPTIONS = ("url", "queue", "prefetch", "maxoffsetspertrigger", "timeout")
+#: A look for the newest message ends when nothing comes for so long, or after all that.
+QUIET_SECONDS, LOOK_SECONDS = 0.02, 0.2
+#: How long a stream that is empty, as the broker says, is given to show a message.
+EMPTY_SECONDS = 0.1
+Row = tuple[Any, ...]
 
 
 class StreamFailed(Exception):
@@ -41,7 +42,8 @@ class StreamFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """As the module says; `timeout` in seconds."""
+    """`prefetch`: messages on their way at a time; `per_trigger`: messages a micro-batch; `timeout`: seconds that the
+    next message may take."""
 
     url: str
     queue: str
@@ -52,6 +54,9 @@ class SourceOptions:
     @classmethod
     def read(cls, options: Any) -> "SourceOptions":
         """Raises: ValueError."""
+        for name in options:
+            if name.lower() not in OPTIONS:
+                raise ValueError(f"amqp: the source has no option {name!r}; it has {', '.join(OPTIONS)}")
         for name in ("url", "queue"):
             if name not in options:
                 raise ValueError(f'amqp: option "{name}" is missing')
@@ -80,98 +85,146 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, int]:
         """Of the oldest message there is."""
-        return {"offset": asyncio.run(bounds(self._options))[0]}
+        return {"offset": asyncio.run(oldest(self._options)) or 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
+        """So many messages."""
         return ReadMaxRows(self._options.per_trigger)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
         """Behind the last message there is now, or so many on."""
         begin = start["offset"]
-        end = max(begin, asyncio.run(bounds(self._options))[1] if self._target is None else self._target)
+        end = self._target if self._target is not None else self._end(begin)
         if isinstance(limit, ReadAllAvailable):
-            return {"offset": end}
+            return {"offset": max(begin, end)}
         most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.per_trigger
-        return {"offset": min(end, begin + most)}
+        return {"offset": max(begin, min(end, begin + most))}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        self._target = asyncio.run(bounds(self._options))[1]
+        """Everything that is there now, and no more."""
+        self._target = self._end(0)
+
+    def _end(self, begin: int) -> int:
+        """Behind the newest message. Raises: StreamFailed (that is before what was already read)."""
+        deadline = time.monotonic() + self._options.timeout
+        while (last := asyncio.run(newest(self._options))) is not None:
+            if last + 1 >= begin:
+                return last + 1
+            if time.monotonic() > deadline:  # not merely a replica that is behind
+                raise StreamFailed(
+                    f"amqp: {self._options.queue}: its newest offset is {last}, but {begin - 1} was read:"
+                    " this is another stream of the same name"
+                )
+        return begin
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """One."""
         return [OffsetRange(start["offset"], end["offset"])]
 
-    def read(self, partition: InputPartition) -> Iterator[tuple[Any, ...]]:
-        """Rows of the schema."""
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        """Rows of the schema. Raises: StreamFailed."""
         if not isinstance(partition, OffsetRange) or partition.begin >= partition.end:
             return
         with asyncio.Runner() as runner:
-            messages = consumed(self._options, partition.begin, partition.end)
+            runs = consumed(self._options, partition.begin, partition.end)
             try:
-                while (row := runner.run(anext(messages, None))) is not None:
-                    yield row
+                while (rows := runner.run(anext(runs, None))) is not None:
+                    yield from rows
             finally:
-                runner.run(messages.aclose())
+                runner.run(runs.aclose())
 
 
-async def bounds(options: SourceOptions) -> tuple[int, int]:
-    """(offset of the oldest message, offset behind the newest); (0, 0) of an empty stream.
+async def oldest(options: SourceOptions) -> int | None:
+    """Offset of the oldest message; None of an empty stream."""
+    async with _channel(options, prefetch=1) as (channel, inbox):
+        message = await _edge(channel, options, "first", inbox)
+        return None if message is None else _offset_of(message)
 
-    The count is asked for last: what retention takes meanwhile makes the end too small, never too large.
+
+async def newest(options: SourceOptions) -> int | None:
+    """Offset of the newest message, or one that was it a moment ago; None of an empty stream.
+
+    By a look, as RabbitMQ's count of messages is up to five seconds old: at the last chunk, and as far as there is more
+    at once.
     """
-    import aio_pika
+    async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
+        message = await _edge(channel, options, "last", inbox)
+        if message is None:
+            return None
+        until = time.monotonic() + LOOK_SECONDS
+        with suppress(TimeoutError):
+            while time.monotonic() < until:
+                if inbox.empty():
+                    await message.ack(multiple=True)
+                message = await _next(options, inbox, "the newest message", QUIET_SECONDS)
+        return _offset_of(message)
 
+
+async def _edge(channel: Any, options: SourceOptions, which: str, inbox: "asyncio.Queue[Any]") -> Any:
+    """The first message from "first" or "last" on; None when there is none."""
+    await _begin(channel, options, which, inbox)
+    declared = await channel.declare_queue(options.queue, passive=True)
+    if declared.declaration_result.message_count:
+        try:
+            return await _next(options, inbox, f"the {which} message", options.timeout)
+        except TimeoutError:
+            raise StreamFailed(f"amqp: {options.queue}: no message came in {options.timeout:g} s") from None
+    with suppress(TimeoutError):  # RabbitMQ may not have counted yet
+        return await _next(options, inbox, f"the {which} message", EMPTY_SECONDS)
+    return None
+
+
+async def consumed(options: SourceOptions, begin: int, end: int) -> AsyncGenerator[list[Row], None]:
+    """Rows from offset `begin` up to before `end`, in runs. Raises: StreamFailed."""
+    async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
+        await _begin(channel, options, begin, inbox)
+        due, at_once = begin, (options.prefetch + 1) // 2
+        while due < end:
+            rows: list[Row] = []
+            for _ in range(at_once):
+                if rows and inbox.empty():
+                    break
+                try:
+                    message = await _next(options, inbox, f"offset {due}", options.timeout)
+                except TimeoutError:
+                    words = f"offset {due} did not come in {options.timeout:g} s"
+                    raise StreamFailed(f"amqp: {options.queue}: {words}") from None
+                at = _offset_of(message)
+                if at > due:
+                    raise StreamFailed(f"amqp: {options.queue}: offsets {due} to {at - 1} are gone")
+                if at == due:  # else RabbitMQ began with the chunk that the offset is in
+                    rows.append((at, *row_of(message, without=OFFSET)))
+                    due += 1
+                if due == end:
+                    break
+            await message.ack(multiple=True)  # makes room for more; takes nothing
+            yield rows
+
+
+@asynccontextmanager
+async def _channel(options: SourceOptions, prefetch: int) -> AsyncIterator[tuple[Any, "asyncio.Queue[Any]"]]:
+    """A channel, and what comes to it: messages, or why no more will come."""
     connection = await aio_pika.connect(options.url)
     async with connection:
         channel = await connection.channel()
-        queue = await channel.declare_queue(options.queue, passive=True)
-        if not queue.declaration_result.message_count:
-            return 0, 0
-        (row,) = [row async for row in consumed(options, "first", 1)]
-        count = (await channel.declare_queue(options.queue, passive=True)).declaration_result.message_count or 0
-        return row[0], row[0] + count
-
-
-async def consumed(options: SourceOptions, begin: int | str, end: int) -> Any:
-    """Rows from offset `begin` up to before `end`; of "first" the first alone. Raises: StreamFailed."""
-    import aio_pika
-
-    connection = await aio_pika.connect(options.url)
-    async with connection:
-        channel = await connection.channel()
-        await channel.set_qos(prefetch_count=options.prefetch)
-        queue = await channel.get_queue(options.queue, ensure=False)
         inbox: asyncio.Queue[Any] = asyncio.Queue()
-        await queue.consume(inbox.put, arguments={OFFSET: begin})
-        due = begin
-        while due == "first" or int(due) < end:
-            try:
-                message = await asyncio.wait_for(inbox.get(), options.timeout)
-            except TimeoutError:
-                raise StreamFailed(f"amqp: {options.queue}: offset {due} did not come in {options.timeout} s") from None
-            at = int(message.headers[OFFSET])
-            await message.ack()
-            if due == "first":
-                yield row_of(message, at)
-                return
-            if at < int(due):  # RabbitMQ may begin with the chunk that the offset is in
-                continue
-            if at > int(due):
-                raise StreamFailed(f"amqp: {options.queue}: offsets {due} to {at - 1} are gone")
-            yield row_of(message, at)
-            due = at + 1
+        channel.close_callbacks.add(lambda _, why: inbox.put_nowait(why or ConnectionError("closed")))
+        await channel.set_qos(prefetch_count=prefetch)  # a stream is not consumed without
+        yield channel, inbox
 
 
-def row_of(message: Any, at: int) -> tuple[Any, ...]:
-    """A message as the schema has it."""
-    import aio_pika
+async def _begin(channel: Any, options: SourceOptions, where: int | str, inbox: "asyncio.Queue[Any]") -> None:
+    queue = await channel.get_queue(options.queue, ensure=False)
+    await queue.consume(inbox.put, arguments={OFFSET: where})
 
-    headers = {name: value for name, value in message.headers.items() if name != OFFSET}
-    told = {name: getattr(message, name) for name in PROPERTIES}
-    properties = {name: value for name, value in told.items() if value not in (None, "")}
-    properties["delivery_mode"] = int(message.delivery_mode or aio_pika.DeliveryMode.NOT_PERSISTENT)
-    if message.expiration is not None:
-        properties["expiration"] = str(int(message.expiration * 1000))
-    if message.timestamp is not None:
-        properties["timestamp"] = int(message.timestamp.timestamp())
-    exchange, key = message.exchange or "", message.routing_key or ""
-    return (at, exchange, key, json.dumps(json_of(headers)), json.dumps(json_of(properties)), message.body)
+
+async def _next(options: SourceOptions, inbox: "asyncio.Queue[Any]", what: str, seconds: float) -> Any:
+    """Raises: TimeoutError, StreamFailed."""
+    found = await asyncio.wait_for(inbox.get(), seconds)
+    if isinstance(found, BaseException):
+        raise StreamFailed(f"amqp: {options.queue}: the broker closed while {what} was waited for: {found}")
+    return found
+
+
+def _offset_of(message: Any) -> int:
+    return int(message.headers[OFFSET])

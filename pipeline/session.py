@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .amqp_sink import AmqpSink
+from .amqp import Amqp
 from .java import find_java
 from .source import JournalSource
 
@@ -118,7 +118,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(JournalSource)
-    session.dataSource.register(AmqpSink)
+    session.dataSource.register(Amqp)
     return session
 
 

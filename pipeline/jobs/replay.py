@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..amqp_sink import NAME
+from ..amqp import NAME
 from .frames import Frames
 from .outputs import REPLAY_LOG, conform
 
