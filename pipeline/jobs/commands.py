@@ -77,7 +77,7 @@ def _table(make: Callable[[Frames, argparse.Namespace], Any]) -> Callable[..., T
 def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
     said = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
     path = f"{absolute(options.lake).rstrip('/')}/replay_log"
-    rows = kept(chosen(frames, said, _log(spark, path)))
+    rows = chosen(frames, said, _log(spark, path)).localCheckpoint()  # the log grows; what was chosen stays
     count = rows.count()
     told = {"job": "replay", "replay_id": said.replay_id, "chosen": count, "sent": 0, "dry": not options.go}
     told["table"] = _rows(rows.select("msg_id", "source_lsn", "vhost", "exchange", "routing_key"), options.rows)
