@@ -68,6 +68,8 @@ class SessionOptions:
     def settings(self, environment: MutableMapping[str, str]) -> dict[str, str]:
         """All of Spark's settings."""
         found = dict(SETTINGS)
+        if self.is_test:
+            found |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
         found["spark.driver.memory"] = self.driver_memory
         found["spark.sql.shuffle.partitions"] = str(self.shuffle_partitions or _partitions(self.master))
         if environment.get("SPARK_LOCAL_IP") == LOOPBACK:
