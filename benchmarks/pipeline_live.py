@@ -32,6 +32,8 @@ from leveret.interop.peers import Peer, durable_leveret, rabbitmq
 CONFIGURATION = '[journal]\nscope = "all"\nsegment-size = "16MiB"\nretain = "1h"\n'
 #: Counter of a queue -> kind of row.
 KINDS = {"enqueued": "enqueued", "delivered": "delivered", "acknowledged": "acked", "requeued": "requeued"}
+#: The publisher connects again when the broker has started again, and only then.
+BROKER_STARTS = "kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''"
 LEVERET = [sys.executable, "-m", "leveret"]
 TRAFFIC = Path(__file__).with_name("pipeline_traffic.py")
 QUEUE = "live"
@@ -61,12 +63,14 @@ def summary(spark: Any, source: str, out: Path) -> dict[str, Any]:
         "msg_id",
         "left_semi",
     )
-    connections = persistent.groupBy("conn_id").agg({"msg_id": "count", "lsn": "min"}).orderBy("min(lsn)").collect()
+    starts = [row["lsn"] for row in sink.where(BROKER_STARTS).select("lsn").collect()]
+    life = " + ".join(["0", *(f"IF(lsn > {lsn}, 1, 0)" for lsn in starts)])
+    lives = persistent.selectExpr(f"{life} AS life").groupBy("life").count().orderBy("life").collect()
     return {
         "rows": sink.count(),
         "distinct": sink.select("lsn", "msg_id", "kind", "queue").distinct().count(),
         "by_kind": dict(sorted(by_kind.items())),
-        "published": [row["count(msg_id)"] for row in connections],
+        "published": [row["count"] for row in lives],
     }
 
 
@@ -160,7 +164,7 @@ def faults(source: str, found: dict[str, Any], sent: dict[str, Any], expected: d
             wrong.append(f"the broker counted {count} {kind}, the sink has {found['by_kind'].get(kind)}")
     counts = [one for one in sent["connections"] if one["sent"]]
     if len(found["published"]) != len(counts):
-        wrong.append(f"{len(counts)} connections published, the sink has {len(found['published'])}")
+        wrong.append(f"{len(counts)} connections published, the sink has {len(found['published'])} lives of brokers")
     for said, rows in zip(counts, found["published"], strict=False):
         if not said["confirmed"] <= rows <= said["sent"]:
             wrong.append(f"{rows} rows of a connection that sent {said['sent']}, {said['confirmed']} confirmed")
@@ -188,6 +192,8 @@ def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, pee
         finally:
             load.kill()
             load.wait()
+        if load.returncode:
+            raise SystemExit("the publisher ended")
         sent = json.loads(said)
         expected: dict[str, Any] = {}
         if source == "journal" and not broker_kills:

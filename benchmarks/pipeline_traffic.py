@@ -30,6 +30,7 @@ PREFETCH = 2_000
 REJECTED = 0.005
 BODY = b"x" * 100
 METHOD, DELIVER, CONFIRMED, REFUSED = 1, (60, 60), (60, 80), (60, 120)
+CLOSED = {(20, 40), (10, 50)}
 
 
 @dataclass(slots=True)
@@ -80,7 +81,10 @@ class Connection(RawClient):
             if len(data) - at < size + 8:
                 break
             if kind == METHOD:
-                found.append((*struct.unpack_from(">HH", data, at + 7), data[at + 11 : at + 7 + size]))
+                class_, method = struct.unpack_from(">HH", data, at + 7)
+                found.append((class_, method, data[at + 11 : at + 7 + size]))
+                if (class_, method) in CLOSED:
+                    raise SystemExit(f"the broker closed: {found[-1][2]!r}")
             at += size + 8
         self._received = data[at:]
         return found
@@ -166,11 +170,15 @@ class Traffic:
     def _settle(self, delivered: list[bytes]) -> None:
         octets, last = b"", 0
         for arguments in delivered:
-            last, redelivered = struct.unpack_from(">QB", arguments, 1 + arguments[0])
+            tag, redelivered = struct.unpack_from(">QB", arguments, 1 + arguments[0])
             if not redelivered and random.random() < REJECTED:
-                octets += frame.marshal(commands.Basic.Reject(delivery_tag=last, requeue=True), 1)
+                octets += frame.marshal(commands.Basic.Reject(delivery_tag=tag, requeue=True), 1)
+            else:
+                last = tag
         if last:
-            self._consumer.write(octets + frame.marshal(commands.Basic.Ack(delivery_tag=last, multiple=True), 1))
+            octets += frame.marshal(commands.Basic.Ack(delivery_tag=last, multiple=True), 1)
+        if octets:
+            self._consumer.write(octets)
 
     def is_settled(self) -> bool:
         """Nothing is unconfirmed, nothing waits."""
@@ -181,11 +189,12 @@ class Traffic:
         self._publisher.send(commands.Queue.Declare(queue=self._queue, passive=True))
         return not self._publisher.expect(commands.Queue.DeclareOk).message_count
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """A clean end, so that what was acked counts."""
         for connection in (self._consumer, self._publisher):
             connection.send(commands.Connection.Close(200, "", 0, 0), channel=0)
-            connection.read_to_end()
+            connection.expect(commands.Connection.CloseOk)
+            connection.finish()
 
 
 def run(port: int, rate: int, until: Path, queue: str, *, is_stream: bool) -> dict[str, object]:
@@ -203,7 +212,7 @@ def run(port: int, rate: int, until: Path, queue: str, *, is_stream: bool) -> di
                 if traffic.is_settled():
                     traffic.read(0.5)  # what was delivered last
                     if traffic.is_settled():
-                        traffic.finish()
+                        traffic.close()
                         break
             else:
                 traffic.publish(int((time.monotonic() - began) * rate) - traffic.sent)
