@@ -23,7 +23,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,12 @@ def summary(spark: Any, source: str, out: Path) -> dict[str, Any]:
     starts = [row["lsn"] for row in sink.where(BROKER_STARTS).select("lsn").collect()]
     life = " + ".join(["0", *(f"IF(lsn > {lsn}, 1, 0)" for lsn in starts)])
     lives = persistent.selectExpr(f"{life} AS life").groupBy("life").count().orderBy("life").collect()
+    of_queue = sink.where(f"queue = '{QUEUE}' AND msg_id > 0").groupBy("kind").count().collect()
     return {
         "rows": sink.count(),
         "distinct": sink.select("lsn", "msg_id", "kind", "queue").distinct().count(),
         "by_kind": dict(sorted(by_kind.items())),
+        "of_queue": {row["kind"]: row["count"] for row in of_queue},
         "published": [row["count"] for row in lives],
     }
 
@@ -104,7 +106,8 @@ def commits(out: Path) -> int:
 
 def kill_all(process: subprocess.Popen[Any]) -> None:
     """Its Java and its Python workers, too: they are of its process group."""
-    os.killpg(process.pid, signal.SIGKILL)
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
@@ -112,19 +115,20 @@ def disturb(peer: Peer, command: list[str], out: Path, kills: int, broker_kills:
     """Start the query and kill it, again and again; the broker's turns are among them. Returns batches of each life."""
     batches = []
     for number in range(kills):
-        running = subprocess.Popen(command, start_new_session=True, stderr=subprocess.DEVNULL)
+        with (out / "query.log").open("ab") as log:
+            running = subprocess.Popen(command, start_new_session=True, stderr=log)
         try:
             before = commits(out)
             while commits(out) <= before:  # it has come to work
                 if running.poll() is not None:
-                    raise SystemExit("the query ended")
+                    raise SystemExit(f"the query ended: see {out}/query.log")
                 time.sleep(0.05)
             if number < broker_kills:
                 peer.restart(kill=True)
                 before = commits(out)
                 while commits(out) <= before:  # it goes on
                     if running.poll() is not None:
-                        raise SystemExit("the query ended with the broker")
+                        raise SystemExit(f"the query ended with the broker: see {out}/query.log")
                     time.sleep(0.05)
             time.sleep(random.uniform(0, 3))
         finally:
@@ -160,8 +164,8 @@ def faults(source: str, found: dict[str, Any], sent: dict[str, Any], expected: d
     if found["by_kind"] != expected["journal"]:
         wrong.append("the sink and the journal differ")
     for kind, count in expected.get("counters", {}).items():
-        if found["by_kind"].get(kind) != count:
-            wrong.append(f"the broker counted {count} {kind}, the sink has {found['by_kind'].get(kind)}")
+        if found["of_queue"].get(kind) != count:
+            wrong.append(f"the broker counted {count} {kind}, the sink has {found['of_queue'].get(kind)}")
     counts = [one for one in sent["connections"] if one["sent"]]
     if len(found["published"]) != len(counts):
         wrong.append(f"{len(counts)} connections published, the sink has {len(found['published'])} lives of brokers")
@@ -216,7 +220,7 @@ def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, pee
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("directory", type=lambda text: Path(text).absolute())
     parser.add_argument("--rate", type=int, default=5000)
     parser.add_argument("--kills", type=int, default=4)
     parser.add_argument("--broker-kills", type=int, default=0)

@@ -102,6 +102,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     """
     options = options or SessionOptions()
     scratch = scratch or Path(tempfile.gettempdir()) / f"leveret-spark-{os.getuid()}"
+    scratch = scratch.absolute()
     scratch.mkdir(parents=True, exist_ok=True)
     prepare(os.environ, options, scratch)
     from pyspark.sql import SparkSession

@@ -42,12 +42,13 @@ def test_a_query_over_a_broker_both_killed(spark: Any, tmp_path: Path, capsys: A
 def test_what_disagrees_is_told() -> None:
     """The benchmark's own judgement: a row too many, one too few, a confirmed message that is not there."""
     sent = {"connections": [{"sent": 9, "confirmed": 7}]}
-    good = {"rows": 20, "distinct": 20, "by_kind": {"acked": 8}, "published": [8]}
+    good = {"rows": 20, "distinct": 20, "by_kind": {"acked": 8}, "of_queue": {"acked": 8}, "published": [8]}
     expected = {"journal": {"acked": 8}, "counters": {"acked": 8}}
     assert pipeline_live.faults("journal", good, sent, expected) == []
     for bad, words in (
         ({"rows": 21}, "1 rows are there twice"),
         ({"by_kind": {"acked": 7}}, "the sink and the journal differ"),
+        ({"of_queue": {"acked": 9}}, "the broker counted 8 acked, the sink has 9"),
         ({"published": [6]}, "6 rows of a connection that sent 9, 7 confirmed"),
         ({"published": [8, 1]}, "1 connections published"),
     ):
@@ -65,7 +66,7 @@ def test_what_disagrees_is_told() -> None:
 def test_an_ingest_killed_in_a_batch(spark: Any, tmp_path: Path) -> None:
     """SIGKILL to it and its Java when some of the batch is written: done again, each row is there once."""
     journal, lake = tmp_path / "journal", tmp_path / "lake"
-    one = RecordedBroker(journal, segment_size=20_000)
+    one = RecordedBroker(journal, segment_size=60_000)
     one.declare("q")
     for _ in range(30):
         one.publish("q", 100)
