@@ -46,13 +46,11 @@ spark: $(VENV)/.spark
 spark-cluster: $(VENV)/.spark
 	@LEVERET_SPARK_CLUSTER=1 $(BIN)/pytest tests/pipeline/test_cluster.py $(ARGS)
 
-# Ten million events into a lake, a streaming query killed over a living broker; some 2 GB of disk.
+# Ten million events into a lake, five jobs on it, streaming queries killed over living brokers; some 4 GB of disk.
+# `make bench-pipeline ARGS="--only jobs"`; journals and lakes stay for the next time.
 PIPELINE_DIR ?= .bench-pipeline
 bench-pipeline: $(VENV)/.spark
-	@rm -rf $(PIPELINE_DIR)/journal
-	@$(BIN)/python benchmarks/pipeline.py journal $(PIPELINE_DIR)/journal --events 10000000
-	@$(BIN)/python benchmarks/pipeline.py ingest $(PIPELINE_DIR)/journal --lake $(PIPELINE_DIR)/lake
-	@$(BIN)/python benchmarks/pipeline_live.py $(PIPELINE_DIR)/live
+	@$(BIN)/python benchmarks/pipeline_all.py $(PIPELINE_DIR) --out benchmarks/results/pipeline.json $(ARGS)
 
 lint: $(VENV)/.dev
 	@$(BIN)/ruff check .

@@ -1,152 +1,241 @@
-"""A streaming query over the journal of a living broker, killed again and again: every row once, none missing.
+"""A streaming query over a living broker, both killed again and again: every row once, none missing.
 
-    python benchmarks/pipeline_live.py DIR --rate 5000 --kills 4
+    python benchmarks/pipeline_live.py DIR --rate 5000 --kills 4 --broker-kills 1
+    python benchmarks/pipeline_live.py DIR --source amqp [--peer rabbitmq]
 
-A broker with `scope = "all"` in a process of its own, a publisher and a consumer at RATE messages a second beside it,
-and a streaming query in a third process that gets SIGKILL while it is at work and is started anew on its checkpoint. At
-the end the rows of the sink by kind are compared with the queue's own counters.
+A broker with `scope = "all"`, a publisher and a consumer at RATE messages a second beside it (pipeline_traffic.py),
+and a streaming query that gets SIGKILL, with its Java and its workers, while it is at work and is started anew on its
+checkpoint; the broker gets SIGKILL, too, and starts again. At the end the rows of the sink by kind are compared with
+the journal read without Spark, with what the publisher knows was confirmed on each of its connections, and, if the
+broker was never killed, with the queue's own counters. With `--source amqp` it reads a stream queue by offset, of
+Leveret or RabbitMQ; then every offset is there once, and they are as many as were confirmed.
 """
 
+from __future__ import annotations
+
 import argparse
-import asyncio
 import json
+import os
 import random
-import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-import aio_pika
+from leveret.interop.peers import Peer, durable_leveret, rabbitmq
 
 CONFIGURATION = '[journal]\nscope = "all"\nsegment-size = "16MiB"\nretain = "1h"\n'
 #: Counter of a queue -> kind of row.
-KINDS = {
-    "enqueued": "enqueued",
-    "delivered": "delivered",
-    "acknowledged": "acked",
-    "requeued": "requeued",
-}
+KINDS = {"enqueued": "enqueued", "delivered": "delivered", "acknowledged": "acked", "requeued": "requeued"}
+#: The publisher connects again when the broker has started again, and only then.
+BROKER_STARTS = "kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''"
 LEVERET = [sys.executable, "-m", "leveret"]
+TRAFFIC = Path(__file__).with_name("pipeline_traffic.py")
+QUEUE = "live"
 
 
-def query(journal: Path, out: Path, *, to_the_end: bool) -> None:
-    """The query's process: into Parquet, a micro-batch a second, or what is there and no more."""
-    from leveret.pipeline.session import SessionOptions, open_session
-
-    spark = open_session(SessionOptions("local[2]", driver_memory="1g"), scratch=out / "scratch")
-    stream = spark.readStream.format("leveret_journal").option("reader", "live").load(str(journal))
+def start(spark: Any, source: str, where: str, out: Path, *, to_the_end: bool) -> Any:
+    """The query, into Parquet: a micro-batch a second, or what is there and no more. `where`: a journal, or a URL."""
+    if source == "journal":
+        stream = spark.readStream.format("leveret_journal").option("reader", "live").load(where)
+    else:
+        stream = spark.readStream.format("amqp").option("url", where).option("queue", QUEUE).load()
     writer = stream.writeStream.format("parquet").option("path", str(out / "sink"))
     writer = writer.option("checkpointLocation", str(out / "checkpoint"))
     how: dict[str, Any] = {"availableNow": True} if to_the_end else {"processingTime": "1 second"}
-    writer.trigger(**how).start().awaitTermination()
+    return writer.trigger(**how).start()
+
+
+def summary(spark: Any, source: str, out: Path) -> dict[str, Any]:
+    """What is in the sink."""
+    sink = spark.read.parquet(str(out / "sink"))
+    if source == "amqp":
+        told = sink.selectExpr("count(*) AS rows", "count(DISTINCT offset) AS distinct", "max(offset) + 1 AS end")
+        return dict(told.first().asDict())
+    by_kind = {row["kind"]: row["count"] for row in sink.groupBy("kind").count().collect()}
+    persistent = sink.where("kind = 'published' AND msg_id > 0").join(
+        sink.where(f"kind = 'enqueued' AND queue = '{QUEUE}' AND (flags & 1) <> 0").select("msg_id"),
+        "msg_id",
+        "left_semi",
+    )
+    starts = [row["lsn"] for row in sink.where(BROKER_STARTS).select("lsn").collect()]
+    life = " + ".join(["0", *(f"IF(lsn > {lsn}, 1, 0)" for lsn in starts)])
+    lives = persistent.selectExpr(f"{life} AS life").groupBy("life").count().orderBy("life").collect()
+    of_queue = sink.where(f"queue = '{QUEUE}' AND msg_id > 0").groupBy("kind").count().collect()
+    return {
+        "rows": sink.count(),
+        "distinct": sink.select("lsn", "msg_id", "kind", "queue").distinct().count(),
+        "by_kind": dict(sorted(by_kind.items())),
+        "of_queue": {row["kind"]: row["count"] for row in of_queue},
+        "published": [row["count"] for row in lives],
+    }
+
+
+def in_the_journal(journal: Path) -> dict[str, int]:
+    """Rows by kind, read without Spark."""
+    from leveret.pipeline.schemas import EVENTS
+    from leveret.pipeline.tables import TableReader
+
+    kind = tuple(column for column in EVENTS if column.name == "kind")
+    found: Counter[str] = Counter()
+    for batch in TableReader(str(journal), columns=kind).all_batches():
+        found.update({row["values"]: row["counts"] for row in batch.column(0).value_counts().to_pylist()})
+    return dict(sorted(found.items()))
+
+
+def query(source: str, where: str, out: Path, *, to_the_end: bool) -> None:
+    """The query's process."""
+    from leveret.pipeline.session import SessionOptions, open_session
+
+    spark = open_session(SessionOptions("local[2]", driver_memory="1g"), scratch=out / "scratch")
+    start(spark, source, where, out, to_the_end=to_the_end).awaitTermination()
     if to_the_end:
-        sink = spark.read.parquet(str(out / "sink"))
-        mine = sink.where("queue = 'live' AND msg_id > 0")
-        by_kind = {row["kind"]: row["count"] for row in mine.groupBy("kind").count().collect()}
-        distinct = sink.select("lsn", "msg_id").distinct().count()
-        print(json.dumps({"by_kind": by_kind, "rows": sink.count(), "distinct": distinct}))
+        print(json.dumps(summary(spark, source, out)))
     spark.stop()
 
 
-async def traffic(url: str, rate: int, end: Path) -> dict[str, float]:
-    """Publish in runs of a fiftieth of a second until there is a file `end`; consume, reject one in two hundred once.
-    Returns how many, and in what time."""
-    connection = await aio_pika.connect(url)
-    async with connection:
-        channel = await connection.channel(publisher_confirms=False)
-        await channel.set_qos(prefetch_count=2000)
-        queue = await channel.declare_queue("live", durable=True)
-        settled = 0
-
-        async def take(message: aio_pika.abc.AbstractIncomingMessage) -> None:
-            nonlocal settled
-            if not message.redelivered and random.random() < 0.005:
-                await message.reject(requeue=True)
-            else:
-                await message.ack()
-                settled += 1
-
-        await queue.consume(take)
-        began, sent = time.monotonic(), 0
-        while not end.exists():
-            passed = time.monotonic() - began
-            for _ in range(int(passed * rate) - sent):
-                mode = aio_pika.DeliveryMode(1 + sent % 2)
-                body = aio_pika.Message(b"x" * 100, delivery_mode=mode)
-                await channel.default_exchange.publish(body, "live")
-                sent += 1
-            await asyncio.sleep(0.02)
-        published = time.monotonic() - began
-        while settled < sent:
-            await asyncio.sleep(0.1)
-        return {"sent": sent, "rate": round(sent / published), "seconds": round(published, 1)}
+def commits(out: Path) -> int:
+    """Micro-batches that are done."""
+    return len(list((out / "checkpoint" / "commits").glob("[0-9]*")))
 
 
-def commits(directory: Path) -> list[str]:
-    """The micro-batches that are in the sink."""
-    return [path.name for path in (directory / "checkpoint" / "commits").glob("[0-9]*")]
+def kill_all(process: subprocess.Popen[Any]) -> None:
+    """Its Java and its Python workers, too: they are of its process group."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
+def disturb(peer: Peer, command: list[str], out: Path, kills: int, broker_kills: int) -> list[int]:
+    """Start the query and kill it, again and again; the broker's turns are among them. Returns batches of each life."""
+    batches = []
+    for number in range(kills):
+        with (out / "query.log").open("ab") as log:
+            running = subprocess.Popen(command, start_new_session=True, stderr=log)
+        try:
+            before = commits(out)
+            while commits(out) <= before:  # it has come to work
+                if running.poll() is not None:
+                    raise SystemExit(f"the query ended: see {out}/query.log")
+                time.sleep(0.05)
+            if number < broker_kills:
+                peer.restart(kill=True)
+                before = commits(out)
+                while commits(out) <= before:  # it goes on
+                    if running.poll() is not None:
+                        raise SystemExit(f"the query ended with the broker: see {out}/query.log")
+                    time.sleep(0.05)
+            time.sleep(random.uniform(0, 3))
+        finally:
+            kill_all(running)
+        batches.append(commits(out) - before)
+    return batches
+
+
+def end_of(peer: Peer) -> None:
+    """SIGTERM, and the last block is sealed."""
+    assert peer.processes is not None
+    peer.processes.process.terminate()
+    while not peer.processes.has_ended():
+        time.sleep(0.05)
+
+
+def counters(peer: Peer) -> dict[str, int]:
+    """The queue's own, by kind of row."""
+    asked = subprocess.run([*LEVERET, "ctl", "--url", peer.url, "--json", "queues"], check=True, capture_output=True)
+    (queue,) = [one for one in json.loads(asked.stdout) if one["name"] == QUEUE]
+    return {kind: queue["counters"][name] for name, kind in KINDS.items() if queue["counters"].get(name)}
+
+
+def faults(source: str, found: dict[str, Any], sent: dict[str, Any], expected: dict[str, Any]) -> list[str]:
+    """What does not agree, as sentences."""
+    wrong = []
+    if found["rows"] != found["distinct"]:
+        wrong.append(f"{found['rows'] - found['distinct']} rows are there twice")
+    if source == "amqp":
+        if not found["rows"] == found["end"] == sent["sent"]:
+            wrong.append(f"{found['rows']} rows up to offset {found['end']} of {sent['sent']} messages, all confirmed")
+        return wrong
+    if found["by_kind"] != expected["journal"]:
+        wrong.append("the sink and the journal differ")
+    for kind, count in expected.get("counters", {}).items():
+        if found["of_queue"].get(kind) != count:
+            wrong.append(f"the broker counted {count} {kind}, the sink has {found['of_queue'].get(kind)}")
+    counts = [one for one in sent["connections"] if one["sent"]]
+    if len(found["published"]) != len(counts):
+        wrong.append(f"{len(counts)} connections published, the sink has {len(found['published'])} lives of brokers")
+    for said, rows in zip(counts, found["published"], strict=False):
+        if not said["confirmed"] <= rows <= said["sent"]:
+            wrong.append(f"{rows} rows of a connection that sent {said['sent']}, {said['confirmed']} confirmed")
+    return wrong
+
+
+def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, peer_name: str, spark: Any) -> int:
+    """Prints what there is to tell; returns 1 if something does not agree. `spark`: for the end; else a process."""
+    shutil.rmtree(out, ignore_errors=True)
+    out.mkdir(parents=True)
+    (out / "leveret.toml").write_text(CONFIGURATION)
+    end = out / "end"
+    started: AbstractContextManager[Peer]
+    started = rabbitmq() if peer_name == "rabbitmq" else durable_leveret("--config", str(out / "leveret.toml"))
+    with started as peer:
+        where = peer.url if source == "amqp" else str(peer.directory / "data")
+        me = [sys.executable, __file__, str(out), "--source", source, "--where", where, "--query"]
+        arguments = [str(peer.port), "--rate", str(rate), "--until", str(end), "--queue", QUEUE]
+        arguments += ["--stream"] if source == "amqp" else []
+        load = subprocess.Popen([sys.executable, str(TRAFFIC), *arguments], stdout=-1, text=True)
+        try:
+            batches = disturb(peer, [*me, "forever"], out, kills, broker_kills)
+            end.touch()
+            said, _ = load.communicate()
+        finally:
+            load.kill()
+            load.wait()
+        if load.returncode:
+            raise SystemExit("the publisher ended")
+        sent = json.loads(said)
+        expected: dict[str, Any] = {}
+        if source == "journal" and not broker_kills:
+            expected["counters"] = counters(peer)
+        if source == "journal":
+            end_of(peer)
+            expected["journal"] = in_the_journal(Path(where))
+        if spark is None:
+            last = subprocess.run([*me, "to-the-end"], check=True, capture_output=True, text=True)
+            found = json.loads(last.stdout.splitlines()[-1])
+        else:
+            start(spark, source, where, out, to_the_end=True).awaitTermination()
+            found = summary(spark, source, out)
+    wrong = faults(source, found, sent, expected)
+    told = {"source": source, "broker": peer_name, "batches_before_each_kill": batches, "broker_kills": broker_kills}
+    print(json.dumps({**told, **sent, "sink": found, **expected, "faults": wrong, "load_average": os.getloadavg()[0]}))
+    return 1 if wrong else 0
 
 
 def main() -> None:
     """See the module."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("directory", type=Path)
+    parser.add_argument("directory", type=lambda text: Path(text).absolute())
     parser.add_argument("--rate", type=int, default=5000)
     parser.add_argument("--kills", type=int, default=4)
+    parser.add_argument("--broker-kills", type=int, default=0)
+    parser.add_argument("--source", choices=("journal", "amqp"), default="journal")
+    parser.add_argument("--peer", choices=("leveret", "rabbitmq"), default="leveret")
+    parser.add_argument("--where", help=argparse.SUPPRESS)
     parser.add_argument("--query", choices=("forever", "to-the-end"), help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    directory: Path = options.directory
-    journal = directory / "data"
-    if options.query:
-        query(journal, directory, to_the_end=options.query == "to-the-end")
+    said = parser.parse_args()
+    if said.query:
+        query(said.source, said.where, said.directory, to_the_end=said.query == "to-the-end")
         return
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    (directory / "leveret.toml").write_text(CONFIGURATION)
-    serve = [*LEVERET, "serve", "--config", str(directory / "leveret.toml"), "--data", str(journal)]
-    broker = subprocess.Popen([*serve, "--listen", "127.0.0.1:0", "--log-level", "warning"], stdout=-1, text=True)
-    assert broker.stdout is not None
-    ready = re.search(r":(\d+)/", broker.stdout.readline())
-    assert ready is not None
-    url = f"amqp://guest:guest@127.0.0.1:{ready[1]}/"
-    me = [sys.executable, __file__, str(directory), "--query"]
-    program = (
-        "import asyncio, json, pathlib, sys; sys.path.insert(0, sys.argv[1]); import pipeline_live as p;"
-        "print(json.dumps(asyncio.run(p.traffic(sys.argv[2], int(sys.argv[3]), pathlib.Path(sys.argv[4])))))"
-    )
-    end = directory / "end"
-    arguments = [str(Path(__file__).parent), url, str(options.rate), str(end)]
-    load = subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=-1, text=True)
-    batches = []
-    for _ in range(options.kills):
-        running = subprocess.Popen([*me, "forever"], start_new_session=True, stderr=subprocess.DEVNULL)
-        before = len(commits(directory))
-        while len(commits(directory)) <= before:  # it has come to work
-            time.sleep(0.05)
-        time.sleep(random.uniform(0, 3))
-        subprocess.run(["kill", "-9", "--", f"-{running.pid}"], check=False)  # its Java and Python workers, too
-        running.wait()
-        batches.append(len(commits(directory)) - before)
-    end.touch()
-    said, _ = load.communicate()
-    sent = json.loads(said)
-    asked = subprocess.run([*LEVERET, "ctl", "--url", url, "--json", "queues"], check=True, capture_output=True)
-    (queue,) = [one for one in json.loads(asked.stdout) if one["name"] == "live"]
-    broker.send_signal(signal.SIGTERM)
-    broker.wait()
-    last = subprocess.run([*me, "to-the-end"], check=True, capture_output=True, text=True)
-    found = json.loads(last.stdout.splitlines()[-1])
-    expected = {kind: queue["counters"][name] for name, kind in KINDS.items() if queue["counters"].get(name)}
-    agrees = (
-        expected == found["by_kind"] and found["rows"] == found["distinct"] and sent["sent"] == expected["enqueued"]
-    )
-    result = {**sent, "batches_before_each_kill": batches, "query": found, "broker": expected, "agrees": agrees}
-    print(json.dumps(result))
-    raise SystemExit(0 if agrees else 1)
+    if said.peer == "rabbitmq" and said.source != "amqp" or said.source == "amqp" and said.broker_kills:
+        parser.error("a journal is Leveret's; a stream of Leveret does not outlive its broker")
+    options = {"rate": said.rate, "kills": said.kills, "broker_kills": said.broker_kills}
+    sys.exit(run(said.directory, **options, source=said.source, peer_name=said.peer, spark=None))
 
 
 if __name__ == "__main__":

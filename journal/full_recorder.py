@@ -12,6 +12,7 @@ from typing import Any
 
 from ..engine import Envelope, Message, Queue
 from ..engine.events import Event, EventKind
+from ..engine.exchange import Exchange
 from ..engine.reply_queue import REPLY_PREFIX
 from ..engine.service import ServiceExchange
 from .heap import encode_text
@@ -259,17 +260,17 @@ class FullRecorder(Recorder):
     def _declared(self, event: Event) -> None:
         super()._declared(event)
         assert event.detail is not None
-        subject: Any = event.detail.get(str(event.detail["what"]))
-        if subject is not None and not subject.durable:
+        subject = event.detail.get(str(event.detail["what"]))
+        if isinstance(subject, Queue | Exchange) and not subject.durable:
             self._write_object(subject, False)
 
     def _undeclared(self, event: Event) -> None:
         assert event.detail is not None
-        subject: Any = event.detail.get(str(event.detail["what"]))
+        subject = event.detail.get(str(event.detail["what"]))
         ids = self._queue_ids if isinstance(subject, Queue) else self._exchange_ids
-        id_ = ids.get((event.vhost, event.subject)) if subject is not None else None
+        id_ = ids.get((event.vhost, event.subject))
         super()._undeclared(event)
-        if id_ is not None:
+        if id_ is not None and isinstance(subject, Queue | Exchange):
             self._durable_ids.discard(id_)
             if not subject.durable:
                 self._journal.undeclared(id_, QUEUE if isinstance(subject, Queue) else EXCHANGE)

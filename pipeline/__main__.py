@@ -11,8 +11,11 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any
+from math import inf
+from pathlib import Path
+from typing import Any, TypeVar
 
+N = TypeVar("N", int, float)
 EXIT_OK, EXIT_FAILED, EXIT_FAULT, EXIT_INTERRUPTED = 0, 1, 2, 130
 
 Job = Callable[[Any, argparse.Namespace], tuple[dict[str, Any], int]]
@@ -41,7 +44,7 @@ def parser() -> argparse.ArgumentParser:
     one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory; or URI")
     one.add_argument("--lake", "--out", required=True, metavar="DIR", help="where the tables are; or URI")
     one.add_argument("--payloads", action="store_true", help="also the messages' contents")
-    one.add_argument("--max-bytes", type=int, default=None, metavar="N", help="octets of journal a micro-batch")
+    one.add_argument("--max-bytes", type=_positive, default=None, metavar="N", help="octets of journal a micro-batch")
     add_spark_options(one)
     one.set_defaults(run=_ingest)
     one = jobs.add_parser(
@@ -54,12 +57,14 @@ def parser() -> argparse.ArgumentParser:
         one = jobs.add_parser(name, help=text)
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
         one.add_argument("--out", metavar="PATH", help="write all of it there (Parquet; of a report the HTML file)")
-        one.add_argument("--rows", type=int, default=20, metavar="N", help="rows to print (20)")
+        one.add_argument("--rows", type=_count, default=20, metavar="N", help="rows to print (20)")
         one.add_argument("--window", type=_positive, default=60, metavar="SECONDS", help="of tables by time (60)")
         if name == "trace":
             one.add_argument("message", metavar="MESSAGE", help="an id, a correlation or message id, or HEADER=VALUE")
         if name == "redelivery":
-            one.add_argument("--poison-attempts", type=int, default=5, metavar="N", help="attempts of a poison message")
+            one.add_argument(
+                "--poison-attempts", type=_positive, default=5, metavar="N", help="attempts of a poison message"
+            )
         if name == "whatif":
             one.add_argument("--settings", required=True, metavar="FILE", help="TOML, as of serve --config")
         if name == "replay":
@@ -86,9 +91,24 @@ JOBS = {
 
 
 def _positive(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be 1 or more")
+    return _number(text, int, 1)
+
+
+def _count(text: str) -> int:
+    return _number(text, int, 0)
+
+
+def _rate(text: str) -> float:
+    return _number(text, float, 0)
+
+
+def _number(text: str, kind: Callable[[str], N], least: int) -> N:
+    try:
+        number = kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not least <= number < inf:
+        raise argparse.ArgumentTypeError(f"must be {least} or more")
     return number
 
 
@@ -96,17 +116,38 @@ def _add_replay_options(one: argparse.ArgumentParser) -> None:
     one.add_argument("--where", required=True, metavar="SQL", help="which: over the columns of events and payloads")
     one.add_argument("--go", action="store_true", help="do it; else only say what would be sent")
     one.add_argument("--url", metavar="URL", help="the broker: amqp://USER:PASSWORD@HOST:PORT/VHOST")
-    one.add_argument("--rate", type=float, default=100.0, metavar="N", help="messages a second (100)")
+    one.add_argument(
+        "--rate", type=_rate, default=100.0, metavar="N", help="messages a second (100); 0: as fast as it goes"
+    )
     one.add_argument("--id", metavar="ID", help="of a replay to go on with: what it has sent is not sent again")
-    one.add_argument("--replays-max", type=int, default=3, metavar="N", help="leave out what was replayed so often (3)")
+    one.add_argument(
+        "--replays-max", type=_positive, default=3, metavar="N", help="leave out what was replayed so often (3)"
+    )
 
 
 def _job(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], int]:
     from .jobs.commands import run
 
+    return run(spark, options)
+
+
+def _check(options: argparse.Namespace) -> None:
+    """What can be said at once need not wait for Spark. Raises: ValueError, JournalError, OSError."""
+    from .lake import CHECKPOINTS
+    from .positions import JournalPlan
+
+    if options.job == "ingest":
+        JournalPlan(options.journal)
+        return
+    if "://" not in options.lake and not Path(options.lake, CHECKPOINTS).is_dir():
+        fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"
+        raise ValueError(f"{options.lake}: no lake here; {fill}")
     if options.job == "replay" and options.go and not options.url:
         raise ValueError("--go needs --url")
-    return run(spark, options)
+    if options.job == "whatif":
+        from .simulation import simulate
+
+        simulate("q", (), (), Path(options.settings).read_text())
 
 
 def add_spark_options(one: argparse.ArgumentParser) -> None:
@@ -146,7 +187,6 @@ def _run(options: argparse.Namespace) -> int:
         from ..journal.errors import JournalError
         from .java import NoJava
         from .lake import LakeBusy
-        from .positions import JournalPlan
         from .session import SessionOptions, open_session
     except ImportError as error:
         return _fail(options.job, f"{error}; the pipeline needs pip install 'leveret[spark]'")
@@ -158,14 +198,15 @@ def _run(options: argparse.Namespace) -> int:
     )
     spark: Any = None
     try:
-        if getattr(options, "journal", None) is not None:
-            JournalPlan(options.journal)  # what can be said at once need not wait for Spark
+        _check(options)
         spark = open_session(session_options)
         result, code = options.run(spark, options)
         print(json.dumps(result), flush=True)
         return int(code)
-    except (JournalError, NoJava, LakeBusy, ValueError, OSError) as error:
+    except (JournalError, NoJava, LakeBusy, ValueError) as error:
         return _fail(options.job, str(error))
+    except OSError as error:
+        return _fail(options.job, f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:  # whatever Spark's Java or a task raised: its last words, not its hundred lines
         if os.environ.get("LEVERET_TRACEBACK"):
             raise

@@ -1,52 +1,36 @@
 """`df.write.format("amqp")` and `writeStream`: rows become messages, confirmed by the broker, whatever broker it is.
 
-Columns: body (binary or string); may have exchange, routing_key, headers_json, properties_json, as in the lake's
-`payloads`. Options: url; exchange, routing_key (where a row names none); window (unconfirmed at a time, 500); rate
-(messages a second and task, 0: as fast as it goes); mandatory (true: what no queue takes fails the job).
-
 Guarantee: at least once. A task ends well only when every message of it is confirmed; one that fails is done again from
-its beginning by Spark, and a job that fails leaves what it had sent. The receiver drops repetitions by `message_id`.
+its beginning by Spark, and a job that fails leaves what it had sent. A receiver drops repetitions by `message_id`: that
+of the row, or one made of the query, the micro-batch, the partition and the row's place in it, which is the same
+whenever a task, or a micro-batch after a restart, is done again and its rows come in the same order.
 """
 
 import asyncio
-import base64
-import json
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from uuid import uuid4
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+import aio_pika
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 
-NAME = "amqp"
+from .amqp_rows import NAMES, message_of
+
 WINDOW = 500
-#: Properties of the lake's JSON that a message is published with; user_id is the publisher's own, and checked.
-PROPERTIES = (
-    *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to"),
-    *("expiration", "message_id", "timestamp", "type", "app_id"),
-)
-KNOWN = frozenset({"body", "exchange", "routing_key", "headers_json", "properties_json"})
-
-
-class AmqpSink(DataSource):
-    """Registered by the session."""
-
-    @classmethod
-    def name(cls) -> str:
-        return NAME
-
-    def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:
-        if overwrite:
-            raise ValueError("amqp: messages can't be overwritten; use mode append")
-        return _Writer(SinkOptions.read(self.options, schema.names))
-
-    def streamWriter(self, schema: Any, overwrite: bool) -> DataSourceStreamWriter:
-        return _StreamWriter(SinkOptions.read(self.options, schema.names))
+OPTIONS = ("url", "exchange", "routing_key", "window", "rate", "mandatory")
+#: What `writeStream` itself is told in the same place.
+OF_SPARK = ("checkpointlocation", "queryname", "path")
+#: Where Spark tells a task of a streaming query whose it is.
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """As the module says."""
+    """`exchange`, `routing_key`: where a row names none. `window`: unconfirmed at a time. `rate`: messages a second and
+    task, 0 as fast as it goes. `mandatory`: what no queue takes fails the job."""
 
     url: str
     exchange: str = ""
@@ -58,12 +42,15 @@ class SinkOptions:
     @classmethod
     def read(cls, options: Any, columns: list[str]) -> "SinkOptions":
         """Raises: ValueError."""
+        for name in options:
+            if name.lower() not in (*OPTIONS, *OF_SPARK):
+                raise ValueError(f"amqp: the sink has no option {name!r}; it has {', '.join(OPTIONS)}")
         if "url" not in options:
             raise ValueError('amqp: option "url" is missing: amqp://USER:PASSWORD@HOST:PORT/VHOST')
         if "body" not in columns:
             raise ValueError("amqp: there is no column body")
-        if strange := sorted(set(columns) - KNOWN):
-            raise ValueError(f"amqp: no such columns: {', '.join(strange)}; there are {', '.join(sorted(KNOWN))}")
+        if strange := sorted(set(columns) - set(NAMES)):
+            raise ValueError(f"amqp: no such columns: {', '.join(strange)}; there are {', '.join(NAMES)}")
         window, rate = int(options.get("window", WINDOW)), float(options.get("rate", 0))
         if window < 1 or rate < 0:
             raise ValueError("amqp: window must be 1 or more, rate 0 or more")
@@ -78,20 +65,31 @@ class Sent(WriterCommitMessage):
     count: int
 
 
-class _Writer(DataSourceWriter):
+class AmqpWriter(DataSourceWriter):
+    """A batch."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._id = str(uuid4())  # made once, where the query is planned
+
+    def write(self, iterator: Iterator[Any]) -> Sent:
+        """One task's rows."""
+        context: Any = TaskContext.get()
+        prefix = f"{self._id}-{context.partitionId()}"
+        return Sent(asyncio.run(publish_all(self._options, iterator, prefix)))
+
+
+class AmqpStreamWriter(DataSourceStreamWriter):
+    """A micro-batch."""
+
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def write(self, iterator: Iterator[Any]) -> Sent:
-        return Sent(asyncio.run(publish_all(self._options, iterator)))
-
-
-class _StreamWriter(DataSourceStreamWriter):
-    def __init__(self, options: SinkOptions) -> None:
-        self._options = options
-
-    def write(self, iterator: Iterator[Any]) -> Sent:
-        return Sent(asyncio.run(publish_all(self._options, iterator)))
+        """One task's rows."""
+        context: Any = TaskContext.get()
+        names = (context.getLocalProperty(QUERY), context.getLocalProperty(BATCH), context.partitionId())
+        return Sent(asyncio.run(publish_all(self._options, iterator, "-".join(map(str, names)))))
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Nothing to do: confirmed is confirmed."""
@@ -100,10 +98,11 @@ class _StreamWriter(DataSourceStreamWriter):
         """Nothing can be done: what was sent is sent."""
 
 
-async def publish_all(options: SinkOptions, rows: Iterator[Any]) -> int:
-    """Publish each row; returns how many, all confirmed. Raises: what aio-pika raises (nacked, returned, closed)."""
-    import aio_pika
+async def publish_all(options: SinkOptions, rows: Iterator[Any], prefix: str) -> int:
+    """Publish each row; returns how many, all confirmed. `prefix`: of the message ids that are made.
 
+    Raises: ValueError, and what aio-pika raises (nacked, returned, closed).
+    """
     connection = await aio_pika.connect(options.url)
     count = 0
     async with connection:
@@ -120,7 +119,8 @@ async def publish_all(options: SinkOptions, rows: Iterator[Any]) -> int:
                 exchanges[name] = await channel.get_exchange(name, ensure=False)
             key = told.get("routing_key")
             key = options.routing_key if key is None else key
-            publishing = exchanges[name].publish(message_of(told), key, mandatory=options.mandatory)
+            message = message_of(told, f"{prefix}-{count}")
+            publishing = exchanges[name].publish(message, key, mandatory=options.mandatory)
             pending.add(asyncio.ensure_future(publishing))
             count += 1
             if len(pending) >= options.window:
@@ -130,27 +130,3 @@ async def publish_all(options: SinkOptions, rows: Iterator[Any]) -> int:
         for one in asyncio.as_completed(pending):
             await one
     return count
-
-
-def message_of(row: dict[str, Any]) -> Any:
-    """The message that a row of the lake's `payloads` tells of. Raises: ValueError (no JSON)."""
-    import aio_pika
-
-    body = row["body"]
-    headers = _bytes(json.loads(row.get("headers_json") or "{}"))
-    told = json.loads(row.get("properties_json") or "{}")
-    properties = {name: told[name] for name in PROPERTIES if told.get(name) is not None}
-    if "expiration" in properties:
-        properties["expiration"] = float(properties["expiration"]) / 1000  # aio-pika has seconds
-    return aio_pika.Message(
-        body.encode() if isinstance(body, str) else bytes(body or b""), headers=headers, **properties
-    )
-
-
-def _bytes(value: Any) -> Any:
-    """As ingest wrote it: octets that are no UTF-8 are {"$binary": base64}."""
-    if isinstance(value, dict):
-        if set(value) == {"$binary"}:
-            return base64.b64decode(value["$binary"])
-        return {name: _bytes(one) for name, one in value.items()}
-    return [_bytes(one) for one in value] if isinstance(value, list) else value

@@ -33,6 +33,7 @@ from ..journal.record import (
 )
 from ..journal.segment import segment_name
 from .chunks import ROWS, Chunk
+from .json_values import utf8
 from .predicate import Predicate
 from .schemas import Columns, arrow
 
@@ -192,12 +193,7 @@ def _names(ids: Any, name: Callable[[int], str], none: str | None) -> Any:
     """Text for each id; 0 is `none`."""
     encoded = pa.array(ids).dictionary_encode()
     words = [name(id_) if id_ else none for id_ in encoded.dictionary.to_pylist()]
-    return pa.array([_utf8(word) for word in words], pa.string()).take(encoded.indices)
-
-
-def _utf8(word: str | None) -> str | None:
-    """Names are octets to AMQP; those that are no UTF-8 show as such."""
-    return None if word is None else word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    return pa.array([None if word is None else utf8(word) for word in words], pa.string()).take(encoded.indices)
 
 
 def _reason(rows: _Rows) -> Any:
@@ -213,7 +209,7 @@ def _reason(rows: _Rows) -> Any:
     for at in told:
         index = int(rows.index[at])
         try:
-            patched[at] = _utf8(decode_text(rows.chunk.heap(index))) or None
+            patched[at] = utf8(decode_text(rows.chunk.heap(index))) or None
         except BadRecord as error:
             raise Damaged(segment_name(rows.chunk.segment), 0, f"record {rows.chunk.lsns[index]}: {error}") from error
     return pa.array(patched, pa.string())

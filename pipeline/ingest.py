@@ -9,7 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-from .lake import absolute, checkpoint_path, locked, reader_name, sweep, table_path
+from .lake import absolute, checkpoint_path, has_begun, locked, reader_name, sweep, table_path
 from .positions import JournalPlan, Position
 from .progress import Progress
 from .schemas import BY_DATE
@@ -46,7 +46,11 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
         target = plan.end()
         progress.say("begin", journal=plan.directory, lake=lake, lsn=target.lsn)
         rows: dict[str, int] = {}
+        reached = plan.readers()
         for table in tables:
+            if reached[reader_name(lake, table)] == target.lsn and has_begun(spark, lake, table):
+                rows[table] = 0  # nothing came: no query is worth its start
+                continue
             swept = sweep(lake, table)
             if swept:
                 progress.say("swept", table=table, files=swept)

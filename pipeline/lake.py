@@ -57,14 +57,19 @@ def read_table(spark: Any, lake: str, table: str) -> Any:
         raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
     columns = ddl(TABLES[table]).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
     path = table_path(absolute(lake), table)
-    if not _has_files(spark, path):
+    if not exists(spark, f"{path}/{SINK_LOG}"):  # no ingest has committed anything there
         return spark.createDataFrame([], columns)
     return spark.read.schema(columns).parquet(path)
 
 
-def _has_files(spark: Any, path: str) -> bool:
-    """Whether an ingest has committed anything there."""
-    hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(f"{path}/{SINK_LOG}")
+def has_begun(spark: Any, lake: str, table: str) -> bool:
+    """Whether the lake knows how far the table is."""
+    return exists(spark, f"{checkpoint_path(lake, table)}/offsets")
+
+
+def exists(spark: Any, path: str) -> bool:
+    """Whether there is such a file, on whatever file system."""
+    hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
     system = hadoop.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
     return bool(system.exists(hadoop))
 

@@ -1,6 +1,5 @@
 """Chunks of records as rows of the other tables: contents, snapshots, checkpoints, segments."""
 
-import base64
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -9,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 
 from ..engine.content import ContentError, decode_properties
-from ..engine.field_table import Field, FieldTableError
+from ..engine.field_table import FieldTableError
 from ..journal.errors import BadRecord, Damaged
 from ..journal.heap import VERSION, decode_content, decode_head
 from ..journal.record import CHECKPOINT, HEAD, PUBLISHED, SNAPSHOT
 from ..journal.segment import segment_name
 from ..journal.snapshot import PART_HEAD
 from .chunks import Chunk
+from .json_values import json_of, utf8
 from .schemas import Columns, arrow
 
 #: Which records make the rows of a table.
@@ -62,8 +62,8 @@ def _snapshots(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
         yield {
             "lsn": np.full(count, chunk.lsns[index]),
             "ts": np.full(count, record["ts_us"]),
-            "queue": [_text(chunk.names.text(queue_id))] * count,
-            "vhost": [_text(chunk.names.vhost_text(queue_id))] * count,
+            "queue": [utf8(chunk.names.text(queue_id))] * count,
+            "vhost": [utf8(chunk.names.vhost_text(queue_id))] * count,
             "msg_id": ids,
         }
 
@@ -98,7 +98,7 @@ def _segments(chunk: Chunk, indices: Any) -> Iterator[dict[str, Any]]:
             "ts": [int(chunk.records[index]["ts_us"])],
             "scope": [chunk.header.scope],
             "fsync": [chunk.header.mode],
-            "program": [_text(decode_head(chunk.heap(int(index))).program)],
+            "program": [utf8(decode_head(chunk.heap(int(index))).program)],
         }
 
 
@@ -133,33 +133,11 @@ def _content_row(chunk: Chunk, index: int) -> dict[str, Any]:
         "ts": int(record["ts_us"]),
         "msg_id": int(record["msg_id"]),
         "cause_id": content.cause_id,
-        "vhost": _text(chunk.names.vhost_text(address_id)),
-        "address": _text(chunk.names.text(address_id)),
+        "vhost": utf8(chunk.names.vhost_text(address_id)),
+        "address": utf8(chunk.names.text(address_id)),
         "routing_key": content.routing_key.decode("utf-8", "backslashreplace"),
-        "headers_json": json.dumps(_json(headers)),
-        "properties_json": json.dumps(_json(properties)),
+        "headers_json": json.dumps(json_of(headers)),
+        "properties_json": json.dumps(json_of(properties)),
         "body": content.content[end:],
         "segment": segment_name(chunk.segment),
     }
-
-
-def _json(value: Any) -> Any:
-    """What JSON can say of a property or header; octets that are no UTF-8 as base64."""
-    if isinstance(value, Field):
-        return _json(value.value)
-    if isinstance(value, bytes | bytearray):
-        try:
-            return value.decode()
-        except UnicodeDecodeError:
-            return {"$binary": base64.b64encode(value).decode()}
-    if isinstance(value, dict):
-        return {_text(str(name)): _json(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json(one) for one in value]
-    if value is None or isinstance(value, bool | int | float | str):
-        return _text(value) if isinstance(value, str) else value
-    return str(value)
-
-
-def _text(word: str) -> str:
-    return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -23,6 +23,16 @@ class Column(NamedTuple):
 
 Columns = tuple[Column, ...]
 
+
+def columns(*texts: str) -> Columns:
+    """Of `msg_id bigint, consumer string?`: what may be null has a question mark."""
+    found = []
+    for text in ", ".join(texts).split(", "):
+        name, type_ = text.split(" ")
+        found.append(Column(name, type_.rstrip("?"), type_.endswith("?")))
+    return tuple(found)
+
+
 EVENTS: Columns = (
     #: Of the journal's record. A record that stands for many messages (a purge, a deleted queue) is a row for each of
     #: them, all with its LSN; so (lsn, msg_id) is unique, and lsn alone is not.
@@ -75,31 +85,16 @@ PAYLOADS: Columns = (
 
 #: What the journal itself says was in which durable queue, at its checkpoints: a row a message. `lsn` is that of the
 #: snapshot record: what the events below it say of the queue must agree.
-SNAPSHOTS: Columns = (
-    Column("lsn", "bigint"),
-    Column("ts", "timestamp"),
-    Column("queue", "string"),
-    Column("vhost", "string"),
-    Column("msg_id", "bigint"),
-)
+SNAPSHOTS = columns("lsn bigint, ts timestamp, queue string, vhost string, msg_id bigint")
 
 #: A row a whole checkpoint: the snapshots with begin_lsn <= lsn < end_lsn are all that was in durable queues (an empty
 #: queue has no row there).
-CHECKPOINTS: Columns = (
-    Column("begin_lsn", "bigint"),
-    Column("end_lsn", "bigint"),
-    Column("ts", "timestamp"),
-)
+CHECKPOINTS = columns("begin_lsn bigint, end_lsn bigint, ts timestamp")
 
 #: A row a segment that ingest has begun with. `scope`: "durable" or "all"; deliveries and transient messages are
 #: recorded in "all" alone, so what needs them is "not recorded" otherwise. `fsync`: never, interval, commit.
-SEGMENTS: Columns = (
-    Column("segment", "string"),
-    Column("base_lsn", "bigint"),
-    Column("ts", "timestamp"),
-    Column("scope", "string"),
-    Column("fsync", "string"),
-    Column("program", "string"),
+SEGMENTS = columns(
+    "segment string, base_lsn bigint, ts timestamp, scope string, fsync string, program string",
 )
 
 TABLES: dict[str, Columns] = {
@@ -117,24 +112,24 @@ def chosen(table: str, names: Sequence[str] | None = None) -> Columns:
     """Columns of a table, all or those named, in the table's order. Raises: ValueError."""
     if table not in TABLES:
         raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
-    columns = TABLES[table]
+    all_of_it = TABLES[table]
     if names is None:
-        return columns
-    known = [column.name for column in columns]
+        return all_of_it
+    known = [column.name for column in all_of_it]
     for name in names:
         if name not in known:
             raise ValueError(f"table {table!r} has no column {name!r}; it has {', '.join(known)}")
     if not names:
         raise ValueError("no column is named")
-    return tuple(column for column in columns if column.name in names)
+    return tuple(column for column in all_of_it if column.name in names)
 
 
-def ddl(columns: Columns) -> str:
+def ddl(wanted: Columns) -> str:
     """As Spark reads it: `lsn bigint NOT NULL, ...`."""
-    return ", ".join(f"{column.name} {column.type}{'' if column.nullable else ' NOT NULL'}" for column in columns)
+    return ", ".join(f"{column.name} {column.type}{'' if column.nullable else ' NOT NULL'}" for column in wanted)
 
 
-def arrow(columns: Columns) -> "pyarrow.Schema":
+def arrow(wanted: Columns) -> "pyarrow.Schema":
     """As Arrow has it: the same names, types and nullability, or Spark refuses the batches."""
     import pyarrow
 
@@ -147,4 +142,4 @@ def arrow(columns: Columns) -> "pyarrow.Schema":
         "binary": pyarrow.binary(),
         "timestamp": pyarrow.timestamp("us", tz="UTC"),
     }
-    return pyarrow.schema([pyarrow.field(name, types[type_], nullable) for name, type_, nullable in columns])
+    return pyarrow.schema([pyarrow.field(name, types[type_], nullable) for name, type_, nullable in wanted])

@@ -14,7 +14,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .amqp_sink import AmqpSink
+from .amqp import Amqp
 from .java import find_java
 from .source import JournalSource
 
@@ -68,6 +68,8 @@ class SessionOptions:
     def settings(self, environment: MutableMapping[str, str]) -> dict[str, str]:
         """All of Spark's settings."""
         found = dict(SETTINGS)
+        if self.is_test:
+            found |= {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
         found["spark.driver.memory"] = self.driver_memory
         found["spark.sql.shuffle.partitions"] = str(self.shuffle_partitions or _partitions(self.master))
         if environment.get("SPARK_LOCAL_IP") == LOOPBACK:
@@ -100,6 +102,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     """
     options = options or SessionOptions()
     scratch = scratch or Path(tempfile.gettempdir()) / f"leveret-spark-{os.getuid()}"
+    scratch = scratch.absolute()
     scratch.mkdir(parents=True, exist_ok=True)
     prepare(os.environ, options, scratch)
     from pyspark.sql import SparkSession
@@ -118,7 +121,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     session.dataSource.register(JournalSource)
-    session.dataSource.register(AmqpSink)
+    session.dataSource.register(Amqp)
     return session
 
 

@@ -14,12 +14,14 @@ from .backlog import depth, loss
 from .frames import Frames
 from .lives import lives
 from .redelivery import redelivery
-from .replay import ReplayOptions, chosen, log_of, send
+from .replay import ReplayOptions, batches, chosen, log_of, send
 from .story import deadletters, trace
 from .timing import fairness, latency
 from .whatif import whatif
 
 EXIT_OK, EXIT_FAULT = 0, 2
+#: Messages that are sent before it is written down: what a replay that is killed may send again.
+REPLAY_BATCH = 1000
 Told = tuple[dict[str, Any], int]
 
 
@@ -75,15 +77,17 @@ def _table(make: Callable[[Frames, argparse.Namespace], Any]) -> Callable[..., T
 def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
     said = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
     path = f"{absolute(options.lake).rstrip('/')}/replay_log"
-    rows = kept(chosen(frames, said, _log(spark, path)))
+    rows = chosen(frames, said, _log(spark, path)).localCheckpoint()  # the log grows; what was chosen stays
     count = rows.count()
     told = {"job": "replay", "replay_id": said.replay_id, "chosen": count, "sent": 0, "dry": not options.go}
     told["table"] = _rows(rows.select("msg_id", "source_lsn", "vhost", "exchange", "routing_key"), options.rows)
     if options.go and count:
-        send(rows, said, options.url)
-        log_of(rows, said, 1).write.mode("append").parquet(path)
-        told["sent"] = count
-        progress.say("sent", messages=count)
+        log_of(rows, said, 0).write.mode("append").parquet(path)  # what is about to be sent, should this be killed
+        for batch in batches(rows, REPLAY_BATCH):
+            send(batch, said, options.url)
+            log_of(batch, said, 1).write.mode("append").parquet(path)
+            told["sent"] += batch.count()
+            progress.say("sent", messages=told["sent"])
     return told, EXIT_OK
 
 

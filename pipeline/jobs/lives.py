@@ -11,6 +11,7 @@ from ...engine.events import TERMINAL, EventKind
 TERMINALS = tuple(kind.value for kind in EventKind if kind in TERMINAL)
 CODE = 64
 DURABLE, KEPT = 1, 2
+KEY = ("msg_id", "vhost", "queue")
 
 
 def lives(events: Any) -> Any:
@@ -23,75 +24,65 @@ def lives(events: Any) -> Any:
     """
     relevant = ("enqueued", "delivered", "requeued", "scheduled", "due", *TERMINALS)
     codes = "CASE kind " + " ".join(f"WHEN '{word}' THEN {code}L" for code, word in enumerate(TERMINALS)) + " END"
-    terminal = f"kind IN ({_words(TERMINALS)})"
-    between = "kind IN ('delivered', 'requeued', 'scheduled', 'due')"
-    rows = (
-        events.where(f"msg_id > 0 AND queue <> '' AND kind IN ({_words(relevant)})")
-        .where(f"NOT ({terminal} AND (flags & {KEPT}) <> 0)")
-        .selectExpr(
-            "msg_id",
-            "vhost",
-            "queue",
-            "unix_micros(ts) AS us",
-            "lsn",
-            "CAST(attempt AS int) AS attempt",
-            "flags",
-            "kind = 'enqueued' AS is_enqueued",
-            "kind = 'delivered' AS is_delivered",
-            "kind = 'requeued' AS is_requeued",
-            f"{between} AS is_between",
-            f"{codes} AS code",
-            "size_bytes",
-        )
-    )
-    folded = rows.groupBy("msg_id", "vhost", "queue").agg(
-        *_aggregates(
-            enqueues="count_if(is_enqueued)",
-            terminals="count(code)",
-            deliveries="count_if(is_delivered)",
-            requeues="count_if(is_requeued)",
-            enqueued_lsn="min(IF(is_enqueued, lsn, NULL))",
-            enqueued_us="min(IF(is_enqueued, us, NULL))",
-            again_lsn="max(IF(is_enqueued, lsn, NULL))",
-            finish=f"min(IF(code IS NULL, NULL, lsn * {CODE} + code))",
-            refinished_lsn="max(IF(code IS NULL, NULL, lsn))",
-            finished_us="min(IF(code IS NULL, NULL, us))",
-            delivered_us="min(IF(is_delivered, us, NULL))",
-            redelivered_us="max(IF(is_delivered, us, NULL))",
-            between_min="min(IF(is_between, lsn, NULL))",
-            between_max="max(IF(is_between, lsn, NULL))",
-            attempts="max(IF(is_between, attempt, 0))",
-            size_bytes="max(size_bytes)",
-            durables=f"max(IF(is_enqueued, flags & {DURABLE}, NULL))",
-        )
-    )
     words = " ".join(f"WHEN {code}L THEN '{word}'" for code, word in enumerate(TERMINALS))
-    return folded.selectExpr(
-        "msg_id",
-        "vhost",
-        "queue",
-        "enqueues",
-        "terminals",
-        "deliveries",
-        "requeues",
-        "CAST(attempts AS smallint) AS attempts",
-        "enqueued_lsn",
-        "again_lsn",
-        "timestamp_micros(enqueued_us) AS enqueued_ts",
-        f"finish DIV {CODE} AS finished_lsn",
-        "refinished_lsn",
-        "timestamp_micros(finished_us) AS finished_ts",
-        f"CASE WHEN finish IS NULL THEN NULL ELSE CASE finish % {CODE} {words} END END AS kind",
-        "timestamp_micros(delivered_us) AS first_delivered_ts",
-        "timestamp_micros(redelivered_us) AS last_delivered_ts",
-        "between_min",
-        "between_max",
-        "size_bytes",
-        "coalesce(durables, 0) = 1 AS is_durable",
+    rows = events.where(f"msg_id > 0 AND queue <> '' AND kind IN ({_words(relevant)})").where(
+        f"NOT (kind IN ({_words(TERMINALS)}) AND (flags & {KEPT}) <> 0)"
+    )
+    folded = (
+        rows.select(
+            *KEY,
+            *("lsn", "flags", "size_bytes"),
+            *_named(
+                us="unix_micros(ts)",
+                attempt="CAST(attempt AS int)",
+                is_enqueued="kind = 'enqueued'",
+                is_delivered="kind = 'delivered'",
+                is_requeued="kind = 'requeued'",
+                is_between="kind IN ('delivered', 'requeued', 'scheduled', 'due')",
+                code=codes,
+            ),
+        )
+        .groupBy(*KEY)
+        .agg(
+            *_named(
+                enqueues="count_if(is_enqueued)",
+                terminals="count(code)",
+                deliveries="count_if(is_delivered)",
+                requeues="count_if(is_requeued)",
+                enqueued_lsn="min(IF(is_enqueued, lsn, NULL))",
+                enqueued_us="min(IF(is_enqueued, us, NULL))",
+                again_lsn="max(IF(is_enqueued, lsn, NULL))",
+                finish=f"min(IF(code IS NULL, NULL, lsn * {CODE} + code))",
+                refinished_lsn="max(IF(code IS NULL, NULL, lsn))",
+                finished_us="min(IF(code IS NULL, NULL, us))",
+                delivered_us="min(IF(is_delivered, us, NULL))",
+                redelivered_us="max(IF(is_delivered, us, NULL))",
+                between_min="min(IF(is_between, lsn, NULL))",
+                between_max="max(IF(is_between, lsn, NULL))",
+                attempts="max(IF(is_between, attempt, 0))",
+                size_bytes="max(size_bytes)",
+                durables=f"max(IF(is_enqueued, flags & {DURABLE}, NULL))",
+            )
+        )
+    )
+    return folded.select(
+        *KEY,
+        *("enqueues", "terminals", "deliveries", "requeues", "enqueued_lsn", "again_lsn", "refinished_lsn"),
+        *("between_min", "between_max", "size_bytes"),
+        *_named(
+            attempts="CAST(attempts AS smallint)",
+            enqueued_ts="timestamp_micros(enqueued_us)",
+            finished_lsn=f"finish DIV {CODE}",
+            finished_ts="timestamp_micros(finished_us)",
+            kind=f"CASE WHEN finish IS NULL THEN NULL ELSE CASE finish % {CODE} {words} END END",
+            first_delivered_ts="timestamp_micros(delivered_us)",
+            last_delivered_ts="timestamp_micros(redelivered_us)",
+            is_durable="coalesce(durables, 0) = 1",
+        ),
     )
 
 
-def _aggregates(**columns: str) -> list[Any]:
+def _named(**columns: str) -> list[Any]:
     from pyspark.sql import functions as F
 
     return [F.expr(text).alias(name) for name, text in columns.items()]

@@ -1,14 +1,16 @@
 """replay: messages that SQL chooses, published again as they were: dry unless told otherwise, and not in a loop.
 
-At least once, and resumable: what a run of the same id has sent, by the lake's `replay_log`, is not sent again. A copy
+At least once, and resumable: what a run of the same id has sent, by the lake's `replay_log`, is not sent again; the log
+is written every thousand messages, and a run that is killed may send the last thousand again. A copy
 that was dead-lettered is replayed as the message that it is a copy of, to that one's exchange and routing key.
 """
 
 import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..amqp_sink import NAME
+from ..amqp import NAME
 from .frames import Frames
 from .outputs import REPLAY_LOG, conform
 
@@ -42,14 +44,16 @@ def chosen(frames: Frames, options: ReplayOptions, log: Any = None) -> Any:
         .where(options.where)
         .groupBy("msg_id")
         .agg(F.max("lsn").alias("source_lsn"), F.first("vhost").alias("vhost"), F.first("cause_id").alias("cause_id"))
+        .localCheckpoint()
     )
+    causes = content.selectExpr("msg_id AS id", "cause_id AS of_cause")
     for _ in range(GENERATIONS_MAX):
         if picked.where("cause_id > 0").isEmpty():
             break
-        causes = content.selectExpr("msg_id AS id", "cause_id AS of_cause")
-        picked = picked.join(causes, F.expr("cause_id > 0 AND id = cause_id"), "left").selectExpr(
+        joined = picked.join(causes, F.expr("cause_id > 0 AND id = cause_id"), "left")
+        picked = joined.selectExpr(
             "coalesce(id, msg_id) AS msg_id", "source_lsn", "vhost", "coalesce(of_cause, 0) AS cause_id"
-        )
+        ).localCheckpoint()
     once = picked.groupBy("msg_id").agg(F.max("source_lsn").alias("source_lsn"), F.first("vhost").alias("vhost"))
     if log is not None:
         sent = log.where((F.col("replay_id") == options.replay_id) & (F.col("sent") == 1)).select("msg_id")
@@ -68,6 +72,18 @@ def marked(headers_json: str, replay_id: str) -> str:
     headers[COUNT_HEADER] = int(headers.get(COUNT_HEADER, 0)) + 1
     headers[ID_HEADER] = replay_id
     return json.dumps(headers)
+
+
+def batches(rows: Any, size: int) -> Iterator[Any]:
+    """Chosen rows in their order, `size` at a time."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    place = F.row_number().over(Window.orderBy("source_lsn", "msg_id")) - 1
+    placed = rows.withColumn("batch", F.floor(place / size)).localCheckpoint()
+    last = placed.agg({"batch": "max"}).first()[0]
+    for number in range(0 if last is None else int(last) + 1):
+        yield placed.where(F.col("batch") == number).drop("batch").orderBy("source_lsn", "msg_id")
 
 
 def send(rows: Any, options: ReplayOptions, url: str) -> None:

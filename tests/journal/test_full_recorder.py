@@ -17,6 +17,7 @@ from leveret.journal.heap import decode_content, decode_runs, decode_text
 from leveret.journal.record import DURABLE, KEPT, RANGE, REASONS, REDELIVERED
 from leveret.journal.recorder import Recorder
 from leveret.journal.restore import restore
+from leveret.settings import Policies, make_policy
 
 USER = User("u")
 
@@ -187,3 +188,23 @@ def test_blocks_and_starts_tell_the_scope() -> None:
     assert [decode_text(record.heap) for record in starts] == ['{"journal": {"scope": "all"}}']
     again = Audited(one.files.power_cut(), Recorder)
     assert again.tally()["settings_changed"] == 1
+
+
+def test_users_and_policies_are_no_queues() -> None:
+    """They come and go as with any scope, also under the name of a queue and an exchange, which stay what they are."""
+    one = Audited()
+    vhost = one.broker.virtual_hosts["/"]
+    vhost.declare_queue("q", client=one.session.client)
+    vhost.declare_exchange("q", "fanout", durable=False)
+    one.broker.replace_user(User("q"))
+    one.broker.replace_policies(Policies([make_policy("q", "/", "", {"max-length": 5})]))
+    one.settle()
+    one.broker.delete_user("q")
+    one.broker.replace_policies(Policies())
+    one.settle()
+    tally = one.tally()
+    assert (tally["declared"], tally["undeclared"]) == (4, 2)
+    vhost.delete_exchange("q")
+    one.settle()
+    assert one.tally()["undeclared"] == 3
+    assert not verify("data", one.files).faults

@@ -10,7 +10,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """`local[2]`, small and quick to start; skips where Spark or Java is absent."""
+    """`local[2,2]`: small, quick to start, a failed task is tried once more. Skips where Spark or Java is absent."""
     pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
     pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
     from leveret.pipeline.java import NoJava, find_java
@@ -21,7 +21,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         find_java(os.environ, scratch)
     except NoJava as error:
         pytest.skip(str(error))
-    options = SessionOptions("local[2]", "tests", "1g", shuffle_partitions=2, is_test=True)
+    options = SessionOptions("local[2,2]", "tests", "1g", shuffle_partitions=2, is_test=True)
     session = open_session(options, scratch=scratch)
     yield session
     session.stop()

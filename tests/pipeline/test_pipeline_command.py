@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 from recorded_broker import RecordedBroker
 
 from leveret.journal import reader_offsets, register_reader
+from leveret.pipeline.__main__ import main
 from leveret.pipeline.java import NoJava, find_java
 from leveret.pipeline.lake import reader_name
 
@@ -36,6 +38,31 @@ def test_what_is_wrong_is_said_before_spark_starts(tmp_path: Path) -> None:
     assert done.returncode == 1 and "--journal" in done.stderr
     done = subprocess.run([*LEVERET, "--help"], capture_output=True, text=True)
     assert done.returncode == 0 and "ingest" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (["audit", "--lake", "nowhere"], "nowhere: no lake here; `leveret pipeline ingest --journal DIR"),
+        (["replay", "--lake", ".", "--where", "true", "--go"], "--go needs --url"),
+        (["whatif", "--lake", ".", "--settings", "nowhere.toml"], "nowhere.toml: No such file or directory"),
+        (["whatif", "--lake", ".", "--settings", "bad.toml"], "TOML"),
+        (["depth", "--lake", ".", "--window", "0"], "--window: must be 1 or more"),
+        (["replay", "--lake", ".", "--where", "true", "--rate", "nan"], "--rate: must be 0 or more"),
+        (["loss", "--lake", ".", "--rows", "many"], "--rows: 'many' is no number"),
+        (["audit", "--lake", ".", "--conf", "foo"], "--conf foo: expected NAME=VALUE"),
+        (["audit", "--lake", ".", "--outt", "x"], "unrecognized arguments: --outt x"),
+    ],
+)
+def test_what_is_wrong_is_said_without_java(
+    arguments: list[str], words: str, tmp_path: Path, monkeypatch: Any, capsys: Any
+) -> None:
+    """Faults of the command line, and paths where nothing is: a sentence, and exit code 1, for 2 is an audit's word."""
+    (tmp_path / "_checkpoints").mkdir()
+    (tmp_path / "bad.toml").write_text("zzz=")
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 1
+    assert words in capsys.readouterr().err
 
 
 def test_forget(tmp_path: Path) -> None:

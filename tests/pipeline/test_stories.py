@@ -12,6 +12,8 @@ from broker_process import leveret_serve
 from told_events import at, told
 
 pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
+from leveret.pipeline.__main__ import parser
+from leveret.pipeline.jobs import commands
 from leveret.pipeline.jobs.frames import Frames, NotRecorded
 from leveret.pipeline.jobs.replay import ReplayOptions, chosen, log_of, marked, send
 from leveret.pipeline.jobs.report import lines, write_report
@@ -114,6 +116,32 @@ def test_replay_into_a_broker(spark: Any, tmp_path: Path) -> None:
         lost = spark.createDataFrame([(b"x", "nowhere")], "body binary, routing_key string")
         with pytest.raises(Exception, match="(?i)deliver|return"):  # mandatory: no queue takes it
             lost.write.format("amqp").option("url", url).mode("append").save()
+        connection.close()
+
+
+def test_a_replay_that_dies_goes_on(spark: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    """Chosen is written down first, sent in batches; what a batch before the end had sent is not sent again."""
+    monkeypatch.setattr(commands, "REPLAY_BATCH", 1)
+    path = str(tmp_path / "lake" / "replay_log")
+    with leveret_serve(tmp_path) as broker:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        channel.queue_declare("again", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
+        told_to = ["replay", "--lake", str(tmp_path / "lake"), "--where", "kind = 'enqueued'", "--go", "--rate", "0"]
+        options = parser().parse_args([*told_to, "--url", broker.url, "--id", "r1"])
+
+        def replay() -> dict[str, Any]:
+            return commands.JOBS["replay"](spark, story(spark), options, Progress("replay"))[0]
+
+        with pytest.raises(Exception, match="(?i)deliver|nack"):  # the second finds the queue full
+            replay()
+        log = [(row.msg_id, row.sent) for row in spark.read.parquet(path).orderBy("msg_id", "sent").collect()]
+        assert log == [(1, 0), (1, 1), (3, 0)]
+        assert channel.basic_get("again", auto_ack=True)[2] == b"body 1"
+        assert replay()["sent"] == 1
+        assert channel.basic_get("again", auto_ack=True)[2] == b"body 3"
+        told_of = replay()
+        assert (told_of["chosen"], told_of["sent"]) == (0, 0)
         connection.close()
 
 

@@ -10,8 +10,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pyarrow as pa
+
 from leveret.pipeline.jobs.frames import Frames
-from leveret.pipeline.schemas import TABLES, ddl
+from leveret.pipeline.schemas import TABLES, arrow, ddl
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -59,4 +61,9 @@ def told(
             {"segment": "s1", "base_lsn": base_lsn, "ts": BEGIN, "scope": scope, "fsync": "commit", "program": "test"}
         ],
     }
-    return Frames(*(spark.createDataFrame(rows[name], ddl(columns)) for name, columns in TABLES.items()))
+    return Frames(
+        *(
+            spark.createDataFrame(pa.Table.from_pylist(rows[name], arrow(columns)), ddl(columns))
+            for name, columns in TABLES.items()
+        )
+    )

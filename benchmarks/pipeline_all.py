@@ -1,0 +1,95 @@
+"""All that is measured of the data pipeline, into one file of results.
+
+    python benchmarks/pipeline_all.py .bench-pipeline --out benchmarks/results/pipeline.json
+
+Journals of one and of ten million events (kept in the directory for the next time), ingested; five jobs on each lake;
+a streaming query over a living broker, both killed; the same of stream queues by offset. Some 4 GB of disk. What was
+asked for stands beside what was measured. Only what is measured anew is replaced in the file: `--only ingest,jobs`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from brokers import machine
+
+from leveret.interop.peers import find_rabbitmq
+
+HERE = Path(__file__).parent
+EVENTS = {"1m": 1_000_000, "10m": 10_000_000}
+INGEST_SECONDS_MAX, JOBS_SECONDS_MAX = 45, 60
+
+
+def said(*arguments: str | Path) -> list[dict[str, Any]]:
+    """The lines of JSON that a benchmark prints. Raises: CalledProcessError."""
+    done = subprocess.run([sys.executable, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
+    if done.returncode:
+        print(done.stdout, file=sys.stderr)
+        done.check_returncode()
+    return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+
+def ingests(where: Path) -> dict[str, Any]:
+    """Each journal, written if it is not there, into a lake."""
+    found: dict[str, Any] = {"goal_seconds_of_10m": INGEST_SECONDS_MAX}
+    for name, events in EVENTS.items():
+        journal = where / f"journal-{name}"
+        if not (journal / "format").exists():
+            said(HERE / "pipeline.py", "journal", journal, "--events", str(events))
+        found[name] = said(HERE / "pipeline.py", "ingest", journal, "--lake", where / f"lake-{name}")[-1]
+    return found
+
+
+def jobs(where: Path) -> dict[str, Any]:
+    """Of the lakes that were made: each in a process of its own, so that each begins alike."""
+    found: dict[str, Any] = {"goal_seconds_of_10m": JOBS_SECONDS_MAX}
+    for name in EVENTS:
+        (found[name],) = said(HERE / "pipeline_jobs.py", where / f"lake-{name}")
+        found[name]["load_average"] = os.getloadavg()[0]
+    return found
+
+
+def live(where: Path) -> dict[str, Any]:
+    """Queries that are killed."""
+    program, directory = HERE / "pipeline_live.py", where / "live"
+    found = {
+        "query_killed": said(program, directory, "--kills", "3")[-1],
+        "broker_killed_too": said(program, directory, "--kills", "2", "--broker-kills", "1")[-1],
+        "stream_queue_of_leveret": said(program, directory, "--kills", "2", "--source", "amqp")[-1],
+    }
+    if find_rabbitmq() is not None:
+        more = ("--kills", "2", "--source", "amqp", "--peer", "rabbitmq")
+        found["stream_queue_of_rabbitmq"] = said(program, directory, *more)[-1]
+    return found
+
+
+PARTS: dict[str, Callable[[Path], dict[str, Any]]] = {"ingest": ingests, "jobs": jobs, "live": live}
+
+
+def main() -> None:
+    """See the module."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", default=",".join(PARTS), help="of " + ", ".join(PARTS))
+    options = parser.parse_args()
+    options.directory.mkdir(parents=True, exist_ok=True)
+    results = json.loads(options.out.read_text()) if options.out.exists() else {}
+    for name in options.only.split(","):
+        told = PARTS[name](options.directory)
+        stamp = {"date": datetime.now(UTC).date().isoformat(), "command": f"pipeline_all.py --only {name}"}
+        results = {**results, "machine": machine(), name: {**stamp, **told}}
+        options.out.write_text(json.dumps(results, indent=1) + "\n")
+        print(json.dumps({name: told}), flush=True)
+
+
+if __name__ == "__main__":
+    main()
