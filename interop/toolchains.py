@@ -130,6 +130,9 @@ CLIENTS = {
     for chain in (
         _python("pika", "pika_driver.py", "pika"),
         _python("amqp", "amqp_driver.py", "amqp"),
+        _python("kombu", "kombu_driver.py", "kombu"),
+        _python("aio-pika", "aio_pika_driver.py", "aio_pika"),
+        _python("amqpstorm", "amqpstorm_driver.py", "amqpstorm"),
         _node("amqplib", "amqplib_driver.js"),
         _node("rabbitmq-client", "rabbitmq_client_driver.js"),
         Toolchain("lapin", "rust", ("{folder}/target/release/driver",), programs=("cargo",), build=CARGO),

@@ -13,7 +13,7 @@ from driver import BROKEN_OFF, PROPERTIES, Closed, body_of, content, where
 
 class PyAmqp(ChannelDriver):
     client = "amqp"
-    errors = (amqp.exceptions.AMQPError, OSError)
+    errors: tuple[type[Exception], ...] = (amqp.exceptions.AMQPError, OSError)
     exchange_type = "type"
     exchange_flags = ("passive", "durable", "auto_delete")
     qos_global = "a_global"
@@ -29,27 +29,33 @@ class PyAmqp(ChannelDriver):
     }
 
     def connection_open(self, request: dict[str, Any]) -> None:
-        name = request["connection"]
-        options: dict[str, Any] = {"frame_max": request["frame_max"]} if "frame_max" in request else {}
-        if "ca" in request:
-            options["ssl"] = {"ca_certs": request["ca"], "server_hostname": "localhost"}
-        connection = amqp.Connection(
+        options = {"frame_max": request["frame_max"]} if "frame_max" in request else {}
+        tls = {"ssl": {"ca_certs": request["ca"], "server_hostname": "localhost"}} if "ca" in request else {}
+        connection = self.new_connection(request, tls, **options)
+        try:
+            connection.connect()
+        except self.errors as error:
+            closed = self.closed_by(error)
+            if closed.answer["scope"] == "channel":
+                closed.answer["scope"] = "connection"  # there is no channel yet
+            raise closed from error
+        self.connections[request["connection"]] = connection
+
+    def new_connection(self, request: dict[str, Any], tls: dict[str, Any], **options: Any) -> Any:
+        return amqp.Connection(
             f"{request['host']}:{request['port']}",
             userid=request["user"],
             password=request["password"],
             virtual_host=request["vhost"],
             heartbeat=request.get("heartbeat", 0),
             connect_timeout=20,
+            **tls,
             **options,
         )
-        try:
-            connection.connect()
-        except (amqp.exceptions.AMQPError, OSError) as error:
-            closed = self.closed_by(error)
-            if closed.answer["scope"] == "channel":
-                closed.answer["scope"] = "connection"  # there is no channel yet
-            raise closed from error
-        self.connections[name] = connection
+
+    def tick(self, connection: Any) -> None:
+        """Time for a heartbeat, perhaps."""
+        connection.heartbeat_tick()
 
     def connection_close(self, request: dict[str, Any]) -> None:
         self.done(request, self.connections.pop(request["connection"]).close)
@@ -68,7 +74,7 @@ class PyAmqp(ChannelDriver):
             text=error.reply_text,
             exchange=exchange,
             routing_key=routing_key,
-            **_content(message),
+            **content_of(message),
         )
 
     def basic_consume(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -76,7 +82,7 @@ class PyAmqp(ChannelDriver):
 
         def delivered(message: Any) -> None:
             tag = message.delivery_info["consumer_tag"]
-            self.happened("delivery", *place, consumer_tag=tag, **_message(message))
+            self.happened("delivery", *place, consumer_tag=tag, **message_of(message))
 
         tag = self.call(
             request,
@@ -92,22 +98,25 @@ class PyAmqp(ChannelDriver):
         return {"consumer_tag": getattr(tag, "consumer_tag", tag)}
 
     def basic_publish(self, request: dict[str, Any]) -> None:
+        channel = self.channel(request)
+        self.done(request, lambda: self.publish(request))
+        if hasattr(channel, "interop_published"):
+            channel.interop_published += 1
+            channel.interop_waiting.add(channel.interop_published)
+
+    def publish(self, request: dict[str, Any]) -> None:
         properties = dict(request.get("properties", {}))
         if "headers" in request:
             properties["application_headers"] = self.table(request, "headers")
         message = amqp.Message(body_of(request), **properties)
         flags = {key: request.get(key, False) for key in ("mandatory", "immediate")}
-        channel = self.channel(request)
-        self.call(request, "_basic_publish", message, request["exchange"], request["routing_key"], **flags)
-        if hasattr(channel, "interop_published"):
-            channel.interop_published += 1
-            channel.interop_waiting.add(channel.interop_published)
+        self.channel(request)._basic_publish(message, request["exchange"], request["routing_key"], **flags)
 
     def basic_get(self, request: dict[str, Any]) -> dict[str, Any]:
         message = self.call(request, "basic_get", request["queue"], no_ack=request.get("no_ack", False))
         if message is None:
             return {"empty": True}
-        return {"message_count": message.delivery_info["message_count"], **_message(message)}
+        return {"message_count": message.delivery_info["message_count"], **message_of(message)}
 
     def confirm_select(self, request: dict[str, Any]) -> None:
         channel, place = self.channel(request), where(request)
@@ -133,11 +142,11 @@ class PyAmqp(ChannelDriver):
             return
         try:
             if connection.heartbeat:
-                connection.heartbeat_tick()
+                self.tick(connection)
             connection.drain_events(timeout=seconds)
         except TimeoutError:
             pass
-        except (amqp.exceptions.AMQPError, OSError) as error:
+        except self.errors as error:
             self.noticed(request, self.closed_by(error))
 
     def noticed(self, request: dict[str, Any], closed: Closed) -> None:
@@ -156,14 +165,14 @@ class PyAmqp(ChannelDriver):
         return ok if isinstance(ok, int) else getattr(ok, name)  # a purge and a delete answer with the number alone
 
 
-def _content(message: Any) -> dict[str, Any]:
+def content_of(message: Any) -> dict[str, Any]:
     said = {name: message.properties.get(name) for name in PROPERTIES}
     body = message.body if isinstance(message.body, bytes) else message.body.encode()
     return content(body, said, message.properties.get("application_headers"))
 
 
-def _message(message: Any) -> dict[str, Any]:
-    return {**{key: message.delivery_info[key] for key in DELIVERY}, **_content(message)}
+def message_of(message: Any) -> dict[str, Any]:
+    return {**{key: message.delivery_info[key] for key in DELIVERY}, **content_of(message)}
 
 
 if __name__ == "__main__":
