@@ -61,7 +61,6 @@ lint: $(VENV)/.dev
 types: $(VENV)/.dev
 	@$(BIN)/mypy -p leveret
 	@$(BIN)/mypy --strict benchmarks/*.py
-	@$(BIN)/mypy -m pika_driver -m amqp_driver -m kombu_driver -m aio_pika_driver -m amqpstorm_driver
 
 # Beside RabbitMQ in the same run; `make bench ARGS="--only S1-16,S2"`.
 bench: $(VENV)/.dev
