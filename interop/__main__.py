@@ -74,6 +74,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--restart", default="", metavar="COMMAND", help="with --url: restarts it, ready at the end")
     parser.add_argument("--alarm-on", default="", metavar="COMMAND", help="with --url: makes it block publishers")
     parser.add_argument("--alarm-off", default="", metavar="COMMAND", help="with --url: ends that")
+    parser.add_argument("--disk-full", default="", metavar="COMMAND", help="with --url: makes its disk seem full")
+    parser.add_argument("--disk-free", default="", metavar="COMMAND", help="with --url: ends that")
     return parser
 
 
@@ -105,7 +107,9 @@ def _names(options: argparse.Namespace) -> list[str]:
 def _broker(name: str, options: argparse.Namespace) -> Iterator[Broker]:
     if options.url:
         alarm = options.alarm_on, options.alarm_off
-        given = external(options.url, tls_port=options.tls_port, ca=options.ca, restart=options.restart, alarm=alarm)
+        disk = options.disk_full, options.disk_free
+        tls = {"tls_port": options.tls_port, "ca": options.ca}
+        given = external(options.url, **tls, restart=options.restart, alarm=alarm, disk=disk)
     with nullcontext(given) if options.url else own(name) as broker:
         yield broker
 

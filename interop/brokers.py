@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -21,6 +23,10 @@ PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
 #: What an alarm does: RabbitMQ takes anything above this share of the memory for too much; the second is its default.
 MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
+DISK_FREE_HIGH, DISK_FREE_USUAL = "1000000GB", "50MB"
+#: A file system for Leveret's journal, small enough to be filled.
+DISK_SIZE = "256m"
+BALLAST_PIECE = bytes(1 << 20)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +66,7 @@ class Broker:
         offered = {
             "restart": "restart" in self.controls,
             "alarm": "alarm-on" in self.controls,
+            "disk": "disk-full" in self.controls,
             "tls": self.tls_port > 0,
         }
         missing = sorted(need for need in needs if not offered.get(need))
@@ -69,6 +76,7 @@ class Broker:
 REASONS = {
     "restart": "the broker is not ours to restart (--restart COMMAND)",
     "alarm": "no way to raise its memory alarm (--alarm-on COMMAND --alarm-off COMMAND)",
+    "disk": "no way to fill its disk (--disk-full COMMAND --disk-free COMMAND)",
     "tls": "no port with TLS (--tls-port PORT --ca FILE)",
 }
 
@@ -84,8 +92,9 @@ def external(
     ca: Path | None = None,
     restart: str = "",
     alarm: tuple[str, str] = ("", ""),
+    disk: tuple[str, str] = ("", ""),
 ) -> Broker:
-    """A broker that somebody runs; `restart` and `alarm` (on, off) are commands.
+    """A broker that somebody runs; `restart`, `alarm` (on, off) and `disk` (full, free) are commands.
 
     Raises: ValueError: no amqp URL. NoBroker: it does not answer.
     """
@@ -95,6 +104,7 @@ def external(
     port = parts.port or DEFAULT_PORTS[parts.scheme]
     properties = server_properties(parts.hostname, port)
     said = {"restart": restart, "crash": restart, "alarm-on": alarm[0], "alarm-off": alarm[1]}
+    said |= {"disk-full": disk[0], "disk-free": disk[1]}
     controls = {name: _command(command) for name, command in said.items() if command}
     return Broker(
         properties.get("product", "?").lower(),
@@ -161,7 +171,11 @@ def _rabbitmq() -> Iterator[Broker]:
         def watermark(share: str) -> Callable[[], object]:
             return lambda: rabbitmqctl(peer, "set_vm_memory_high_watermark", share)
 
+        def disk_limit(size: str) -> Callable[[], object]:
+            return lambda: rabbitmqctl(peer, "set_disk_free_limit", size)
+
         alarms = {"alarm-on": watermark(MEMORY_LOW), "alarm-off": watermark(MEMORY_USUAL)}
+        alarms |= {"disk-full": disk_limit(DISK_FREE_HIGH), "disk-free": disk_limit(DISK_FREE_USUAL)}
         yield _of(peer, tls_port=port, ca=ca, controls={**_restarts(peer), **alarms})
 
 
@@ -172,18 +186,65 @@ def _leveret() -> Iterator[Broker]:
         config = directory / "leveret.toml"
         config.write_text('[tls]\ncertificate = "server.pem"\nkey = "server.key"\n')
         options = ("--config", str(config), "--listen", f"amqps://{LOOPBACK}:{port}")
-        peer = stack.enter_context(durable_leveret(*options))
-        why = {"alarm": "Leveret has no memory alarm"}
-        yield _of(peer, tls_port=port, ca=ca, controls=_restarts(peer), withholds=why)
+        why = {"alarm": "Leveret has no memory alarm", "disk": "a file system to fill can be mounted by root alone"}
+        disk = stack.enter_context(_small_disk(directory))
+        peer = stack.enter_context(durable_leveret(*options, data=disk / "data" if disk else None))
+        controls = _restarts(peer)
+        if disk:
+            ballast = disk / "ballast"
+            controls |= {"disk-full": lambda: _fill(ballast, peer), "disk-free": lambda: ballast.write_bytes(b"")}
+        yield _of(peer, tls_port=port, ca=ca, controls=controls, withholds=why)
+
+
+@contextmanager
+def _small_disk(directory: Path) -> Iterator[Path | None]:
+    """A file system of `DISK_SIZE`, or None where we may not mount one."""
+    disk = directory / "disk"
+    disk.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "none", str(disk))
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        yield None
+        return
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def _fill(ballast: Path, peer: Peer) -> None:
+    """Write until there is no room for another octet, then publish until the broker has found out."""
+    import pika
+
+    queue, persistent = "interop-disk-full", pika.BasicProperties(delivery_mode=2)
+    connection = pika.BlockingConnection(pika.URLParameters(peer.url))
+    channel = connection.channel()
+    channel.queue_declare(queue, durable=True)
+    channel.confirm_delivery()
+    piece = BALLAST_PIECE
+    with ballast.open("ab", buffering=0) as file:
+        while piece:
+            try:
+                file.write(piece)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                piece = piece[: len(piece) // 2]
+    try:
+        while True:
+            channel.basic_publish("", queue, bytes(20_000), persistent)
+    except pika.exceptions.NackError:
+        connection.close()
 
 
 @contextmanager
 def _garagemq() -> Iterator[Broker]:
     with garagemq() as peer:
-        why = {"tls": "garagemq has no TLS", "alarm": "garagemq has no memory alarm"}
+        why = {need: f"garagemq has no {what}" for need, what in WITHHELD.items()}
         yield _of(peer, controls=_restarts(peer), withholds=why, is_frail=True)
 
 
+#: What a broker is measured without when it has no such thing, or none that can be had from outside.
+WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
 OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq}
 
 

@@ -176,15 +176,17 @@ def rabbitmq(
 
 
 @contextmanager
-def durable_leveret(*options: str, log_level: str = "warning") -> Iterator[Peer]:
+def durable_leveret(*options: str, data: Path | None = None, log_level: str = "warning") -> Iterator[Peer]:
     """Run a fresh `leveret serve` that keeps what is durable and can be restarted; `options` follow its own.
+
+    `data`: where it keeps it (default: in its temporary directory).
 
     Raises: PeerFailed: it did not come up.
     """
     with _directory("leveret") as directory:
         log = directory / "output"
         (port,) = _free_ports(1)
-        place = ("--data", str(directory / "data"), "--listen", f"{LOOPBACK}:{port}")
+        place = ("--data", str(data or directory / "data"), "--listen", f"{LOOPBACK}:{port}")
         command = [sys.executable, "-m", "leveret", "serve", *place, "--log-level", log_level, *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with Restarts(lambda: _process(command, environment, log), lambda: _answers_amqp(port), log) as processes:

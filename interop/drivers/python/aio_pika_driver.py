@@ -31,6 +31,8 @@ class AioPika(ChannelDriver):
         "basic.recover-async": "waits for an answer that does not come",
         "connection.open:frame_max": "taken from the broker",
         "event:blocked": "waits by itself until publishing is allowed again",
+        "return=code": "does not tell why something came back",
+        "return=text": "does not tell why something came back",
         "scenario:connection-unknown-virtual-host": "does not tell why the connection was refused",
         "scenario:consume-tag-used-twice": "refused by the client itself",
         "scenario:publish-bad-expiration": "an expiration is a number of seconds",
@@ -205,7 +207,7 @@ def _message(message: Any) -> dict[str, Any]:
 
 def _returned(message: Any) -> dict[str, Any]:
     said = {key: getattr(message, key) for key in RETURN}
-    return {"code": message.reply_code, "text": message.reply_text, **said, **_content(message)}
+    return {**said, **_content(message)}
 
 
 if __name__ == "__main__":

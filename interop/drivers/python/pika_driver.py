@@ -105,7 +105,7 @@ class Pika(ChannelDriver):
         return {"consumer_tag": tag}
 
     def basic_publish(self, request: dict[str, Any]) -> None:
-        channel, place = self.channel(request), where(request)
+        channel = self.channel(request)
         headers = self.table(request, "headers") if "headers" in request else None
         properties = pika.BasicProperties(headers=headers, **request.get("properties", {}))
         outcome = True
@@ -120,9 +120,8 @@ class Pika(ChannelDriver):
                     properties,
                     request.get("mandatory", False),
                 )
-            except pika.exceptions.UnroutableError as error:
-                for one in error.messages:
-                    self.happened("return", *place, **_returned(one.method, one.properties, one.body))
+            except pika.exceptions.UnroutableError:
+                pass  # the callback is told, too
             except pika.exceptions.NackError:
                 outcome = False
 
