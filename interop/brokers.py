@@ -17,16 +17,21 @@ from urllib.parse import unquote, urlsplit
 
 from pamqp import commands, frame
 
+from .maven import NotFetched
 from .peers import LOOPBACK, Peer, Restarts, durable_leveret, garagemq, rabbitmq, rabbitmqctl
+from .qpid import qpid
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
+MEASURED_SECONDS_MAX = 3.0
 #: What an alarm does: RabbitMQ takes anything above this share of the memory for too much; the second is its default.
 MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
 DISK_FREE_HIGH, DISK_FREE_USUAL = "1000000GB", "50MB"
 #: A file system for Leveret's journal, small enough to be filled.
 DISK_SIZE = "256m"
 BALLAST_PIECE = bytes(1 << 20)
+#: Where Qpid's distribution is kept once it was fetched.
+QPID = Path(".peers/qpid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +55,8 @@ class Broker:
     controls: Mapping[str, Callable[[], object]] = field(default_factory=dict, repr=False)
     withholds: Mapping[str, str] = field(default_factory=dict)
     processes: Restarts | None = field(default=None, repr=False)
-    is_frail: bool = False  # a failure may leave it hanging: then it is started anew, for the sake of what follows
+    is_frail: bool = False  # a failure may leave it hanging: started anew for each scenario, and one for each client
+    seconds_max: float = 60.0  # what an answer may take, of one that is only measured less: it fails many
 
     def revive(self) -> bool:
         """After a failure: start one of ours again that has crashed (or is frail); whether it had crashed."""
@@ -240,12 +246,24 @@ def _fill(ballast: Path, peer: Peer) -> None:
 def _garagemq() -> Iterator[Broker]:
     with garagemq() as peer:
         why = {need: f"garagemq has no {what}" for need, what in WITHHELD.items()}
-        yield _of(peer, controls=_restarts(peer), withholds=why, is_frail=True)
+        yield _of(peer, controls=_restarts(peer), withholds=why, is_frail=True, seconds_max=MEASURED_SECONDS_MAX)
+
+
+@contextmanager
+def _qpid() -> Iterator[Broker]:
+    with _certificates() as (directory, ca), ExitStack() as stack:
+        try:
+            peer, tls_port = stack.enter_context(qpid(QPID, directory / "server.pem", directory / "server.key"))
+        except NotFetched as error:
+            raise FileNotFoundError(f"qpid: {error}") from error
+        why = {need: f"Qpid has no {WITHHELD[need]}" for need in ("alarm", "disk")}
+        controls = _restarts(peer)
+        yield _of(peer, tls_port=tls_port, ca=ca, controls=controls, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
 
 
 #: What a broker is measured without when it has no such thing, or none that can be had from outside.
 WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
-OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq}
+OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq, "qpid": _qpid}
 
 
 def _of(
@@ -256,6 +274,7 @@ def _of(
     ca: Path | None = None,
     withholds: Mapping[str, str] | None = None,
     is_frail: bool = False,
+    seconds_max: float = 60.0,
 ) -> Broker:
     said = server_properties(LOOPBACK, peer.port).get("version", "?")
     version = metadata.version("leveret") if peer.name == "leveret" else said  # to clients it calls itself a RabbitMQ
@@ -271,6 +290,7 @@ def _of(
         withholds=withholds or {},
         processes=peer.processes,
         is_frail=is_frail,
+        seconds_max=seconds_max,
     )
 
 
@@ -288,7 +308,7 @@ def _certificates() -> Iterator[tuple[Path, Path]]:
         authority = trustme.CA()
         ca = directory / "ca.pem"
         authority.cert_pem.write_to_path(ca)
-        leaf = authority.issue_cert("localhost", LOOPBACK)
+        leaf = authority.issue_cert("localhost", LOOPBACK, key_type=trustme.KeyType.RSA)  # Qpid reads no other
         (directory / "server.pem").write_bytes(b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
         key = directory / "server.key"
         key.touch(mode=0o600)

@@ -27,6 +27,7 @@ class Column:
     clients: list[Hello]
     skipped: dict[str, str]
     results: list[Result]
+    remark: str = ""  # how it was run, where that is not as others were
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
 
 
@@ -60,7 +61,13 @@ def _broker_data(column: Column) -> dict[str, Any]:
     for one in others:
         del one["seconds"]
     clients = [{**asdict(hello), "reads_not": sorted(hello.reads_not)} for hello in column.clients]
-    facts = {"broker": column.broker, "version": column.version, "date": column.date, "skipped": column.skipped}
+    facts: dict[str, Any] = {
+        "broker": column.broker,
+        "version": column.version,
+        "date": column.date,
+        "skipped": column.skipped,
+    }
+    facts["remark"] = column.remark
     return {**facts, "clients": clients, "passed": passed, "others": others}
 
 
@@ -70,7 +77,9 @@ def _column(data: dict[str, Any]) -> Column:
     for scenario, casts in data["passed"].items():
         results += [Result(scenario, tuple(clients.split(ARROW)), PASSED) for clients in casts]
     hellos = [Hello(**{**one, "reads_not": frozenset(one["reads_not"])}) for one in data["clients"]]
-    return Column(data["broker"], data["version"], hellos, data["skipped"], results, data["date"])
+    return Column(
+        data["broker"], data["version"], hellos, data["skipped"], results, data.get("remark", ""), data["date"]
+    )
 
 
 def page(features: list[Feature], columns: list[Column]) -> str:
@@ -94,6 +103,7 @@ def page(features: list[Feature], columns: list[Column]) -> str:
         cells = [_cell(feature, column) for column in columns]
         link = f"[{feature.title}]({FOLDER}/{feature.name}.toml)"
         lines.append(f"| {link} | {len(feature.scenarios)} | " + " | ".join(cells) + " |")
+    lines += [line for column in columns if column.remark for line in ("", f"{column.broker}: {column.remark}.")]
     lines += ["", "## Clients", "", "| client | version | language | has no call for |", "|---|---|---|---|"]
     for hello in hellos.values():
         lacks = ", ".join(f"`{key}`" for key in sorted(hello.lacks)) or ""
