@@ -31,6 +31,7 @@ class AioPika(ChannelDriver):
         "basic.recover-async": "waits for an answer that does not come",
         "connection.open:frame_max": "taken from the broker",
         "event:blocked": "waits by itself until publishing is allowed again",
+        "property:cluster_id": "no such argument",
         "return=code": "does not tell why something came back",
         "return=text": "does not tell why something came back",
         "scenario:connection-unknown-virtual-host": "does not tell why the connection was refused",

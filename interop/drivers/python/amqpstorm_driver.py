@@ -32,6 +32,7 @@ class AmqpStorm(ChannelDriver):
         "connection.update-secret": "no such call",
         "connection.open:frame_max": "taken from the broker",
         "exchange.declare:internal": "no such argument",
+        "property:cluster_id": "refused: it must be empty",
         "recover": "does not connect again by itself",
         "scenario:recovery-lost-connection-is-noticed": "its reader's errors go where it never looks",
         "blocked=reason": "written to its log only",
