@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is for a busy one
@@ -315,11 +316,16 @@ def _process(
     try:
         yield process
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+        kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[Any]) -> None:
+    """SIGKILL to a process that heads a group, and to all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 def _wait(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
