@@ -14,13 +14,14 @@ import argparse
 import fnmatch
 import signal
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from .brokers import OWN, Broker, NoBroker, external, own
+from .brokers import OWN, Broker, external, own
 from .driver import DriverFailed
+from .handshake import NoBroker
 from .peers import PeerFailed
 from .run import FAILED, LACKS, NOT_RUN, PASSED, Result
 from .scenario import Feature, Scenario, ScenarioError, read_features
@@ -41,11 +42,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for scenario in scenarios:
                 print(f"{scenario.name}: {scenario.says}")
             return 0
+        given, names = _given(options), _names(options)  # before drivers are built, which takes its time
         with ExitStack() as stack:
             clients, skipped = _clients(options.client, options.work, stack)
             columns = []
-            for name in _names(options):
-                with _broker(name, options) as broker:
+            for name in names:
+                with nullcontext(given) if given else own(name) as broker:
                     columns.append(_column(broker, clients, skipped, scenarios, options))
     except (ScenarioError, NoBroker, PeerFailed, ValueError, FileNotFoundError) as error:
         print(f"leveret.interop: {error}", file=sys.stderr)
@@ -106,15 +108,13 @@ def _names(options: argparse.Namespace) -> list[str]:
     return names
 
 
-@contextmanager
-def _broker(name: str, options: argparse.Namespace) -> Iterator[Broker]:
-    if options.url:
-        alarm = options.alarm_on, options.alarm_off
-        disk = options.disk_full, options.disk_free
-        tls = {"tls_port": options.tls_port, "ca": options.ca}
-        given = external(options.url, **tls, restart=options.restart, alarm=alarm, disk=disk)
-    with nullcontext(given) if options.url else own(name) as broker:
-        yield broker
+def _given(options: argparse.Namespace) -> Broker | None:
+    """The broker of --url. Raises: ValueError, NoBroker."""
+    if not options.url:
+        return None
+    alarm, disk = (options.alarm_on, options.alarm_off), (options.disk_full, options.disk_free)
+    tls = {"tls_port": options.tls_port, "ca": options.ca}
+    return external(options.url, **tls, restart=options.restart, alarm=alarm, disk=disk)
 
 
 def _clients(named: str | None, work: Path, stack: ExitStack) -> tuple[dict[str, Driven], dict[str, str]]:

@@ -15,14 +15,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
-from pamqp import commands, frame
-
+from .handshake import Handshake
 from .maven import NotFetched
 from .peers import LOOPBACK, Peer, Restarts, durable_leveret, garagemq, rabbitmq, rabbitmqctl
 from .qpid import qpid
 
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
+DEFAULT_PORT = 5672
 MEASURED_SECONDS_MAX = 3.0
 #: What an alarm does: RabbitMQ takes anything above this share of the memory for too much; the second is its default.
 MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
@@ -87,10 +85,6 @@ REASONS = {
 }
 
 
-class NoBroker(Exception):
-    """Nothing at the URL that speaks AMQP 0-9-1; the message says what it did instead."""
-
-
 def external(
     url: str,
     *,
@@ -102,13 +96,21 @@ def external(
 ) -> Broker:
     """A broker that somebody runs; `restart`, `alarm` (on, off) and `disk` (full, free) are commands.
 
-    Raises: ValueError: no amqp URL. NoBroker: it does not answer.
+    Raises: ValueError: no amqp URL. NoBroker: it does not answer, or does not let us in.
     """
+    needed = "amqp://USER:PASSWORD@HOST:PORT/VHOST is needed; TLS is --tls-port"
     parts = urlsplit(url)
+    try:
+        port = parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise ValueError(f"{url}: {error}; {needed}") from error
     if parts.scheme != "amqp" or not parts.hostname:
-        raise ValueError(f"{url}: amqp://USER:PASSWORD@HOST:PORT/VHOST is needed; TLS is --tls-port")
-    port = parts.port or DEFAULT_PORTS[parts.scheme]
-    properties = server_properties(parts.hostname, port)
+        raise ValueError(f"{url}: {needed}")
+    user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+    vhost = unquote(parts.path[1:]) or "/"
+    with Handshake(parts.hostname, port) as handshake:
+        properties = handshake.greeting()
+        handshake.login(user, password, vhost)
     said = {"restart": restart, "crash": restart, "alarm-on": alarm[0], "alarm-off": alarm[1]}
     said |= {"disk-full": disk[0], "disk-free": disk[1]}
     controls = {name: _command(command) for name, command in said.items() if command}
@@ -117,9 +119,9 @@ def external(
         properties.get("version", "?"),
         parts.hostname,
         port,
-        unquote(parts.username or "guest"),
-        unquote(parts.password or "guest"),
-        unquote(parts.path[1:]) or "/",
+        user,
+        password,
+        vhost,
         tls_port,
         ca,
         controls=controls,
@@ -130,28 +132,9 @@ def _command(line: str) -> Callable[[], object]:
     return lambda: subprocess.run(shlex.split(line), check=True)
 
 
-def server_properties(host: str, port: int) -> dict[str, str]:
-    """The texts among the properties with which a broker greets. Raises: NoBroker."""
-    data = b""
-    try:
-        with socket.create_connection((host, port), timeout=10) as connection:
-            connection.sendall(PROTOCOL_HEADER)
-            while len(data) < 7 or len(data) < 8 + int.from_bytes(data[3:7], "big"):
-                part = connection.recv(65536)
-                if not part or data[:1] not in (b"", b"\x01"):
-                    raise NoBroker(f"{host}:{port} answered {data + part!r}")
-                data += part
-    except OSError as error:
-        raise NoBroker(f"{host}:{port}: {error}") from error
-    start = frame.unmarshal(data)[2]
-    if not isinstance(start, commands.Connection.Start):
-        raise NoBroker(f"{host}:{port} answered {start!r}")
-    return {key: value for key, value in start.server_properties.items() if isinstance(value, str)}
-
-
 @contextmanager
 def own(name: str) -> Iterator[Broker]:
-    """A fresh broker by its name: leveret, rabbitmq, garagemq.
+    """A fresh broker by its name: leveret, rabbitmq, garagemq, qpid.
 
     Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not come up.
     """
@@ -276,7 +259,8 @@ def _of(
     is_frail: bool = False,
     seconds_max: float = 60.0,
 ) -> Broker:
-    said = server_properties(LOOPBACK, peer.port).get("version", "?")
+    with Handshake(LOOPBACK, peer.port) as handshake:
+        said = handshake.greeting().get("version", "?")
     version = metadata.version("leveret") if peer.name == "leveret" else said  # to clients it calls itself a RabbitMQ
     return Broker(
         peer.name,
