@@ -108,7 +108,7 @@ $(VENV)/.interop: pyproject.toml | $(VENV)/.dev
 	@touch $@
 
 interop: $(VENV)/.interop
-	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard)
+	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq,qpid --scorecard docs/scorecard)
 
 # Ring and redelivery scenarios against a real Artemis (from Maven Central, once) and Leveret; writes docs/artemis.md.
 $(VENV)/.artemis: pyproject.toml | $(VENV)/.dev

@@ -46,15 +46,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with ExitStack() as stack:
             clients, skipped = _clients(options.client, options.work, stack)
             columns = []
+            absent: dict[str, str] = {}
             for name in names:
-                with nullcontext(given) if given else own(name) as broker:
-                    columns.append(_column(broker, clients, skipped, scenarios, options))
-    except (ScenarioError, NoBroker, PeerFailed, ValueError, FileNotFoundError) as error:
+                try:
+                    with nullcontext(given) if given else own(name) as broker:
+                        columns.append(_column(broker, clients, skipped, scenarios, options))
+                except (FileNotFoundError, PeerFailed) as error:
+                    absent[name] = str(error)
+        if not columns:
+            raise NoBroker("; ".join(f"{name}: {why}" for name, why in absent.items()))
+    except (ScenarioError, NoBroker, ValueError) as error:
         print(f"leveret.interop: {error}", file=sys.stderr)
         return 2
     if options.scorecard:
         write(options.scorecard, features, columns)
-    _summary(columns, skipped)
+    _summary(columns, absent | skipped)
     return 1 if any(expected_to_pass(column, bool(options.scorecard)) for column in columns) else 0
 
 
@@ -93,7 +99,7 @@ def _chosen(features: list[Feature], globs: list[str]) -> list[Scenario]:
         if not globs or any(fnmatch.fnmatch(scenario.name, glob) for glob in globs)
     ]
     if not chosen:
-        raise ScenarioError(f"no scenario is called {' or '.join(globs)}")
+        raise ScenarioError(f"no scenario is called {' or '.join(globs)} (--list names them)")
     return chosen
 
 

@@ -238,7 +238,7 @@ def _qpid() -> Iterator[Broker]:
         try:
             peer, tls_port = stack.enter_context(qpid(QPID, directory / "server.pem", directory / "server.key"))
         except NotFetched as error:
-            raise FileNotFoundError(f"qpid: {error}") from error
+            raise FileNotFoundError(str(error)) from error
         why = {need: f"Qpid has no {WITHHELD[need]}" for need in ("alarm", "disk")}
         controls = _restarts(peer)
         yield _of(peer, tls_port=tls_port, ca=ca, controls=controls, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
