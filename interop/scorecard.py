@@ -122,7 +122,16 @@ def _cell(feature: Feature, column: Column) -> str:
     passed, failed = verdicts.count(PASSED), verdicts.count(FAILED)
     if not passed + failed:
         return "not run" if NOT_RUN in verdicts else "-"
-    return f"{passed} of {passed + failed}" if failed else f"all {passed}"
+    return f"[{passed} of {passed + failed}](#{_anchor(_failed_title(column))})" if failed else f"all {passed}"
+
+
+def _failed_title(column: Column) -> str:
+    return f"{column.broker} {column.version}: what failed"
+
+
+def _anchor(title: str) -> str:
+    """What a heading is called in links to it."""
+    return "".join(one for one in title.lower().replace(" ", "-") if one.isalnum() or one in "-_")
 
 
 def _link(scenario: Scenario) -> str:
@@ -136,7 +145,7 @@ def _failures(column: Column, scenarios: dict[str, Scenario]) -> list[str]:
             failed.setdefault(result.scenario, []).append(result)
     if not failed:
         return []
-    lines = ["", f"## {column.broker} {column.version}: what failed", ""]
+    lines = ["", f"## {_failed_title(column)}", ""]
     for name, results in failed.items():
         who = ", ".join(ARROW.join(result.clients) for result in results[:FAILURES_A_SCENARIO_MAX])
         more = len(results) - FAILURES_A_SCENARIO_MAX
