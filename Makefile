@@ -99,14 +99,14 @@ clients: $(VENV)/.dev
 workers: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.workers $(ARGS)
 
-# Scenarios by real clients in seven languages, those that this machine has toolchains for, against the brokers that it
+# Scenarios by twelve real clients of seven languages, those that this machine has toolchains for, against the brokers that it
 # has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.
 $(VENV)/.interop: pyproject.toml | $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	@touch $@
 
 interop: $(VENV)/.interop
-	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard)
+	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq,qpid --scorecard docs/scorecard)
 
 # Ring and redelivery scenarios against a real Artemis (from Maven Central, once) and Leveret; writes docs/artemis.md.
 $(VENV)/.artemis: pyproject.toml | $(VENV)/.dev

@@ -14,18 +14,22 @@ import argparse
 import fnmatch
 import signal
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, nullcontext
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from .brokers import OWN, Broker, NoBroker, external, own
+from .brokers import OWN, Broker, external, own
 from .driver import DriverFailed
+from .handshake import NoBroker
 from .peers import PeerFailed
 from .run import FAILED, LACKS, NOT_RUN, PASSED, Result
 from .scenario import Feature, Scenario, ScenarioError, read_features
 from .scorecard import Column, expected_to_pass, write
 from .suite import Driven, Suite
 from .toolchains import CLIENTS, NotHere
+
+FRAIL_AT_ONCE = 6  # brokers that are there at once, when each client has its own
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,18 +42,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for scenario in scenarios:
                 print(f"{scenario.name}: {scenario.says}")
             return 0
+        given, names = _given(options), _names(options)  # before drivers are built, which takes its time
         with ExitStack() as stack:
             clients, skipped = _clients(options.client, options.work, stack)
             columns = []
-            for name in _names(options):
-                with _broker(name, options) as broker:
-                    columns.append(_column(broker, clients, skipped, scenarios, options))
-    except (ScenarioError, NoBroker, PeerFailed, ValueError, FileNotFoundError) as error:
+            absent: dict[str, str] = {}
+            for name in names:
+                try:
+                    with nullcontext(given) if given else own(name) as broker:
+                        columns.append(_column(broker, clients, skipped, scenarios, options))
+                except (FileNotFoundError, PeerFailed) as error:
+                    absent[name] = str(error)
+        if not columns:
+            raise NoBroker("; ".join(f"{name}: {why}" for name, why in absent.items()))
+    except (ScenarioError, NoBroker, ValueError) as error:
         print(f"leveret.interop: {error}", file=sys.stderr)
         return 2
     if options.scorecard:
         write(options.scorecard, features, columns)
-    _summary(columns, skipped)
+    _summary(columns, absent | skipped)
     return 1 if any(expected_to_pass(column, bool(options.scorecard)) for column in columns) else 0
 
 
@@ -74,6 +85,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--restart", default="", metavar="COMMAND", help="with --url: restarts it, ready at the end")
     parser.add_argument("--alarm-on", default="", metavar="COMMAND", help="with --url: makes it block publishers")
     parser.add_argument("--alarm-off", default="", metavar="COMMAND", help="with --url: ends that")
+    parser.add_argument("--disk-full", default="", metavar="COMMAND", help="with --url: makes its disk seem full")
+    parser.add_argument("--disk-free", default="", metavar="COMMAND", help="with --url: ends that")
     return parser
 
 
@@ -86,7 +99,7 @@ def _chosen(features: list[Feature], globs: list[str]) -> list[Scenario]:
         if not globs or any(fnmatch.fnmatch(scenario.name, glob) for glob in globs)
     ]
     if not chosen:
-        raise ScenarioError(f"no scenario is called {' or '.join(globs)}")
+        raise ScenarioError(f"no scenario is called {' or '.join(globs)} (--list names them)")
     return chosen
 
 
@@ -101,13 +114,13 @@ def _names(options: argparse.Namespace) -> list[str]:
     return names
 
 
-@contextmanager
-def _broker(name: str, options: argparse.Namespace) -> Iterator[Broker]:
-    if options.url:
-        alarm = options.alarm_on, options.alarm_off
-        given = external(options.url, tls_port=options.tls_port, ca=options.ca, restart=options.restart, alarm=alarm)
-    with nullcontext(given) if options.url else own(name) as broker:
-        yield broker
+def _given(options: argparse.Namespace) -> Broker | None:
+    """The broker of --url. Raises: ValueError, NoBroker."""
+    if not options.url:
+        return None
+    alarm, disk = (options.alarm_on, options.alarm_off), (options.disk_full, options.disk_free)
+    tls = {"tls_port": options.tls_port, "ca": options.ca}
+    return external(options.url, **tls, restart=options.restart, alarm=alarm, disk=disk)
 
 
 def _clients(named: str | None, work: Path, stack: ExitStack) -> tuple[dict[str, Driven], dict[str, str]]:
@@ -146,10 +159,19 @@ def _column(
             print(f"{broker.name} {result.scenario} {who}: {result.verdict}{why}", flush=True)
 
     print(f"{broker.name} {broker.version} with {', '.join(clients)}", flush=True)
-    suite = Suite(broker, clients, options.seconds, tell)
-    return Column(
-        broker.name, broker.version, [client.hello for client in clients.values()], dict(skipped), suite.run(scenarios)
-    )
+    hellos = [client.hello for client in clients.values()]
+    if not broker.is_frail:
+        results = Suite(broker, clients, options.seconds, tell).run(scenarios)
+        return Column(broker.name, broker.version, hellos, dict(skipped), results)
+
+    def alone(name: str) -> list[Result]:
+        with own(broker.name) as one:
+            return Suite(one, {name: clients[name]}, options.seconds, tell).run(scenarios)
+
+    with ThreadPoolExecutor(FRAIL_AT_ONCE) as pool:
+        results = [result for results in pool.map(alone, clients) for result in results]
+    remark = "each client has a broker of its own, since one that hangs for one would hang for all; pairs: with itself"
+    return Column(broker.name, broker.version, hellos, dict(skipped), results, remark=remark)
 
 
 def _summary(columns: list[Column], skipped: dict[str, str]) -> None:

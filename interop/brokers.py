@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import shlex
+import shutil
 import socket
 import subprocess
 from collections.abc import Callable, Iterator, Mapping
@@ -13,14 +15,21 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from urllib.parse import unquote, urlsplit
 
-from pamqp import commands, frame
-
+from .handshake import Handshake
+from .maven import NotFetched
 from .peers import LOOPBACK, Peer, Restarts, durable_leveret, garagemq, rabbitmq, rabbitmqctl
+from .qpid import qpid
 
-PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-DEFAULT_PORTS = {"amqp": 5672, "amqps": 5671}
+DEFAULT_PORT = 5672
+MEASURED_SECONDS_MAX = 3.0
 #: What an alarm does: RabbitMQ takes anything above this share of the memory for too much; the second is its default.
 MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
+DISK_FREE_HIGH, DISK_FREE_USUAL = "1000000GB", "50MB"
+#: A file system for Leveret's journal, small enough to be filled.
+DISK_SIZE = "256m"
+BALLAST_PIECE = bytes(1 << 20)
+#: Where Qpid's distribution is kept once it was fetched.
+QPID = Path(".peers/qpid")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +53,8 @@ class Broker:
     controls: Mapping[str, Callable[[], object]] = field(default_factory=dict, repr=False)
     withholds: Mapping[str, str] = field(default_factory=dict)
     processes: Restarts | None = field(default=None, repr=False)
-    is_frail: bool = False  # a failure may leave it hanging: then it is started anew, for the sake of what follows
+    is_frail: bool = False  # a failure may leave it hanging: started anew for each scenario, and one for each client
+    seconds_max: float = 60.0  # what an answer may take, of one that is only measured less: it fails many
 
     def revive(self) -> bool:
         """After a failure: start one of ours again that has crashed (or is frail); whether it had crashed."""
@@ -60,6 +70,7 @@ class Broker:
         offered = {
             "restart": "restart" in self.controls,
             "alarm": "alarm-on" in self.controls,
+            "disk": "disk-full" in self.controls,
             "tls": self.tls_port > 0,
         }
         missing = sorted(need for need in needs if not offered.get(need))
@@ -69,12 +80,9 @@ class Broker:
 REASONS = {
     "restart": "the broker is not ours to restart (--restart COMMAND)",
     "alarm": "no way to raise its memory alarm (--alarm-on COMMAND --alarm-off COMMAND)",
+    "disk": "no way to fill its disk (--disk-full COMMAND --disk-free COMMAND)",
     "tls": "no port with TLS (--tls-port PORT --ca FILE)",
 }
-
-
-class NoBroker(Exception):
-    """Nothing at the URL that speaks AMQP 0-9-1; the message says what it did instead."""
 
 
 def external(
@@ -84,26 +92,36 @@ def external(
     ca: Path | None = None,
     restart: str = "",
     alarm: tuple[str, str] = ("", ""),
+    disk: tuple[str, str] = ("", ""),
 ) -> Broker:
-    """A broker that somebody runs; `restart` and `alarm` (on, off) are commands.
+    """A broker that somebody runs; `restart`, `alarm` (on, off) and `disk` (full, free) are commands.
 
-    Raises: ValueError: no amqp URL. NoBroker: it does not answer.
+    Raises: ValueError: no amqp URL. NoBroker: it does not answer, or does not let us in.
     """
+    needed = "amqp://USER:PASSWORD@HOST:PORT/VHOST is needed; TLS is --tls-port"
     parts = urlsplit(url)
+    try:
+        port = parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise ValueError(f"{url}: {error}; {needed}") from error
     if parts.scheme != "amqp" or not parts.hostname:
-        raise ValueError(f"{url}: amqp://USER:PASSWORD@HOST:PORT/VHOST is needed; TLS is --tls-port")
-    port = parts.port or DEFAULT_PORTS[parts.scheme]
-    properties = server_properties(parts.hostname, port)
+        raise ValueError(f"{url}: {needed}")
+    user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+    vhost = unquote(parts.path[1:]) or "/"
+    with Handshake(parts.hostname, port) as handshake:
+        properties = handshake.greeting()
+        handshake.login(user, password, vhost)
     said = {"restart": restart, "crash": restart, "alarm-on": alarm[0], "alarm-off": alarm[1]}
+    said |= {"disk-full": disk[0], "disk-free": disk[1]}
     controls = {name: _command(command) for name, command in said.items() if command}
     return Broker(
         properties.get("product", "?").lower(),
         properties.get("version", "?"),
         parts.hostname,
         port,
-        unquote(parts.username or "guest"),
-        unquote(parts.password or "guest"),
-        unquote(parts.path[1:]) or "/",
+        user,
+        password,
+        vhost,
         tls_port,
         ca,
         controls=controls,
@@ -114,28 +132,9 @@ def _command(line: str) -> Callable[[], object]:
     return lambda: subprocess.run(shlex.split(line), check=True)
 
 
-def server_properties(host: str, port: int) -> dict[str, str]:
-    """The texts among the properties with which a broker greets. Raises: NoBroker."""
-    data = b""
-    try:
-        with socket.create_connection((host, port), timeout=10) as connection:
-            connection.sendall(PROTOCOL_HEADER)
-            while len(data) < 7 or len(data) < 8 + int.from_bytes(data[3:7], "big"):
-                part = connection.recv(65536)
-                if not part or data[:1] not in (b"", b"\x01"):
-                    raise NoBroker(f"{host}:{port} answered {data + part!r}")
-                data += part
-    except OSError as error:
-        raise NoBroker(f"{host}:{port}: {error}") from error
-    start = frame.unmarshal(data)[2]
-    if not isinstance(start, commands.Connection.Start):
-        raise NoBroker(f"{host}:{port} answered {start!r}")
-    return {key: value for key, value in start.server_properties.items() if isinstance(value, str)}
-
-
 @contextmanager
 def own(name: str) -> Iterator[Broker]:
-    """A fresh broker by its name: leveret, rabbitmq, garagemq.
+    """A fresh broker by its name: leveret, rabbitmq, garagemq, qpid.
 
     Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not come up.
     """
@@ -161,7 +160,11 @@ def _rabbitmq() -> Iterator[Broker]:
         def watermark(share: str) -> Callable[[], object]:
             return lambda: rabbitmqctl(peer, "set_vm_memory_high_watermark", share)
 
+        def disk_limit(size: str) -> Callable[[], object]:
+            return lambda: rabbitmqctl(peer, "set_disk_free_limit", size)
+
         alarms = {"alarm-on": watermark(MEMORY_LOW), "alarm-off": watermark(MEMORY_USUAL)}
+        alarms |= {"disk-full": disk_limit(DISK_FREE_HIGH), "disk-free": disk_limit(DISK_FREE_USUAL)}
         yield _of(peer, tls_port=port, ca=ca, controls={**_restarts(peer), **alarms})
 
 
@@ -172,19 +175,78 @@ def _leveret() -> Iterator[Broker]:
         config = directory / "leveret.toml"
         config.write_text('[tls]\ncertificate = "server.pem"\nkey = "server.key"\n')
         options = ("--config", str(config), "--listen", f"amqps://{LOOPBACK}:{port}")
-        peer = stack.enter_context(durable_leveret(*options))
-        why = {"alarm": "Leveret has no memory alarm"}
-        yield _of(peer, tls_port=port, ca=ca, controls=_restarts(peer), withholds=why)
+        why = {"alarm": "Leveret has no memory alarm", "disk": "a file system to fill can be mounted by root alone"}
+        disk = stack.enter_context(_small_disk(directory))
+        peer = stack.enter_context(durable_leveret(*options, data=disk / "data" if disk else None))
+        controls = _restarts(peer)
+        if disk:
+            ballast = disk / "ballast"
+            controls |= {"disk-full": lambda: _fill(ballast, peer), "disk-free": lambda: ballast.write_bytes(b"")}
+        yield _of(peer, tls_port=port, ca=ca, controls=controls, withholds=why)
+
+
+@contextmanager
+def _small_disk(directory: Path) -> Iterator[Path | None]:
+    """A file system of `DISK_SIZE`, or None where we may not mount one."""
+    disk = directory / "disk"
+    disk.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "none", str(disk))
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        yield None
+        return
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def _fill(ballast: Path, peer: Peer) -> None:
+    """Write until there is no room for another octet, then publish until the broker has found out."""
+    import pika
+
+    queue, persistent = "interop-disk-full", pika.BasicProperties(delivery_mode=2)
+    connection = pika.BlockingConnection(pika.URLParameters(peer.url))
+    channel = connection.channel()
+    channel.queue_declare(queue, durable=True)
+    channel.confirm_delivery()
+    piece = BALLAST_PIECE
+    with ballast.open("ab", buffering=0) as file:
+        while piece:
+            try:
+                file.write(piece)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                piece = piece[: len(piece) // 2]
+    try:
+        while True:
+            channel.basic_publish("", queue, bytes(20_000), persistent)
+    except pika.exceptions.NackError:
+        connection.close()
 
 
 @contextmanager
 def _garagemq() -> Iterator[Broker]:
     with garagemq() as peer:
-        why = {"tls": "garagemq has no TLS", "alarm": "garagemq has no memory alarm"}
-        yield _of(peer, controls=_restarts(peer), withholds=why, is_frail=True)
+        why = {need: f"garagemq has no {what}" for need, what in WITHHELD.items()}
+        yield _of(peer, controls=_restarts(peer), withholds=why, is_frail=True, seconds_max=MEASURED_SECONDS_MAX)
 
 
-OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq}
+@contextmanager
+def _qpid() -> Iterator[Broker]:
+    with _certificates() as (directory, ca), ExitStack() as stack:
+        try:
+            peer, tls_port = stack.enter_context(qpid(QPID, directory / "server.pem", directory / "server.key"))
+        except NotFetched as error:
+            raise FileNotFoundError(str(error)) from error
+        why = {need: f"Qpid has no {WITHHELD[need]}" for need in ("alarm", "disk")}
+        controls = _restarts(peer)
+        yield _of(peer, tls_port=tls_port, ca=ca, controls=controls, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
+
+
+#: What a broker is measured without when it has no such thing, or none that can be had from outside.
+WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
+OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq, "qpid": _qpid}
 
 
 def _of(
@@ -195,8 +257,10 @@ def _of(
     ca: Path | None = None,
     withholds: Mapping[str, str] | None = None,
     is_frail: bool = False,
+    seconds_max: float = 60.0,
 ) -> Broker:
-    said = server_properties(LOOPBACK, peer.port).get("version", "?")
+    with Handshake(LOOPBACK, peer.port) as handshake:
+        said = handshake.greeting().get("version", "?")
     version = metadata.version("leveret") if peer.name == "leveret" else said  # to clients it calls itself a RabbitMQ
     return Broker(
         peer.name,
@@ -210,6 +274,7 @@ def _of(
         withholds=withholds or {},
         processes=peer.processes,
         is_frail=is_frail,
+        seconds_max=seconds_max,
     )
 
 
@@ -227,7 +292,7 @@ def _certificates() -> Iterator[tuple[Path, Path]]:
         authority = trustme.CA()
         ca = directory / "ca.pem"
         authority.cert_pem.write_to_path(ca)
-        leaf = authority.issue_cert("localhost", LOOPBACK)
+        leaf = authority.issue_cert("localhost", LOOPBACK, key_type=trustme.KeyType.RSA)  # Qpid reads no other
         (directory / "server.pem").write_bytes(b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
         key = directory / "server.key"
         key.touch(mode=0o600)

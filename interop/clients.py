@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import os
 import shutil
-import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -22,11 +21,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .comparison import Comparison, SuiteRun, compare, read_junit, read_waiting, render
-from .peers import LOOPBACK, WITHOUT_RABBITMQ, Peer, PeerFailed, find_rabbitmq, leveret, rabbitmq
+from .foreign import BROKERS, Environment, chosen, parser
+from .peers import LOOPBACK, Peer, PeerFailed, kill_group, leveret, rabbitmq
 from .suites import PYTEST, SUITES, Suite
 
 PLUGIN = Path(__file__).with_name("client_plugin.py")
-BROKERS = ("rabbitmq", "leveret")
 GRACE_SECONDS = 30  # what a suite gets to write its results
 
 
@@ -40,16 +39,11 @@ class Installed:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    names = options.only.split(",") if options.only else list(SUITES)
-    unknown = [name for name in names if name not in SUITES]
-    if unknown:
-        print(f"no such suite: {', '.join(unknown)} (there are {', '.join(SUITES)})", file=sys.stderr)
+    try:
+        names, brokers = chosen(options, list(SUITES))
+    except ValueError as error:
+        print(error, file=sys.stderr)
         return 2
-    brokers = BROKERS if options.broker == "both" else (options.broker,)
-    if "rabbitmq" in brokers and find_rabbitmq() is None:
-        print(WITHOUT_RABBITMQ, file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: brokers and suites end too
     work, waiting = options.work.resolve(), read_waiting()
     comparisons = []
     for name in names:
@@ -65,15 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m leveret.interop.clients", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--only", help=f"suites, by comma: {', '.join(SUITES)}")
-    parser.add_argument("--broker", choices=(*BROKERS, "both"), default="both")
-    parser.add_argument("--work", type=Path, default=Path(".peers/clients"), help="environments, sources and results")
-    parser.add_argument("--out", type=Path, help="where to write the report (default: report.md in the work directory)")
-    parser.add_argument("-k", default="", help="only the tests which pytest selects by this; prints their output")
-    return parser
+    made = parser("clients", __doc__ or "", SUITES, ".peers/clients", "report.md")
+    made.add_argument("-k", default="", help="only the tests which pytest selects by this; prints their output")
+    return made
 
 
 def _compare_suite(
@@ -102,28 +90,24 @@ def install(suite: Suite, work: Path) -> Installed:
 
     Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
     """
-    home = work / suite.name
-    installed = Installed(home / "venv" / "bin" / "python", home / "sources")
     requirement = f"{suite.name}=={suite.version} --hash=sha256:{suite.sha256}\n"
-    wanted = f"{requirement}{sys.executable} {sys.version}\n" + "\n".join((*suite.requires, *PYTEST))
-    stamp = home / "installed"
-    if stamp.exists() and stamp.read_text() == wanted:
+    environment = Environment(work / suite.name, requirement, *suite.requires, *PYTEST)
+    home = environment.home
+    installed = Installed(environment.python, home / "sources")
+    if environment.is_made:
         return installed
-    shutil.rmtree(home, ignore_errors=True)
-    (home / "download").mkdir(parents=True)
-    print(f"installing {suite.name} {suite.version} ...", flush=True)
-    subprocess.run([sys.executable, "-m", "venv", home / "venv"], check=True)
-    pip: list[str | Path] = [installed.python, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    environment.begin(f"{suite.name} {suite.version}")
+    (home / "download").mkdir()
     (home / "requirement").write_text(requirement)
     # Only this one from source: with `--no-binary :all:` pip would build the client's build tools from source too.
     download = ["download", "--no-deps", "--no-binary", suite.name, "--require-hashes"]
-    subprocess.run([*pip, *download, "--dest", home / "download", "--requirement", home / "requirement"], check=True)
+    environment.pip(*download, "--dest", home / "download", "--requirement", home / "requirement")
     (sdist,) = (home / "download").iterdir()
     shutil.unpack_archive(sdist, home / "unpacked")
     (unpacked,) = (home / "unpacked").iterdir()
     unpacked.rename(installed.sources)
-    subprocess.run([*pip, "install", "--use-pep517", sdist, *suite.requires, *PYTEST], check=True)
-    stamp.write_text(wanted)
+    environment.pip("install", "--use-pep517", sdist, *suite.requires, *PYTEST)
+    environment.finish()
     return installed
 
 
@@ -194,11 +178,7 @@ def _run_limited(
     except subprocess.TimeoutExpired:
         pass
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+        kill_group(process)
 
 
 if __name__ == "__main__":

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import queue
-import signal
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from .peers import kill_group
 
 GRACE_SECONDS = 5.0  # what a driver gets beyond the time of the operation itself
 STDERR_TAIL = 4000
@@ -73,11 +73,7 @@ class Driver:
 
     def end(self) -> None:
         """Kill it and what it started."""
-        try:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        self._process.wait()
+        kill_group(self._process)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 try:

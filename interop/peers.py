@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 LOOPBACK = "127.0.0.1"
 START_SECONDS_MAX = 120.0  # RabbitMQ takes 4 to 8 s on an idle machine; this is for a busy one
@@ -192,15 +193,17 @@ def rabbitmq(
 
 
 @contextmanager
-def durable_leveret(*options: str, log_level: str = "warning") -> Iterator[Peer]:
+def durable_leveret(*options: str, data: Path | None = None, log_level: str = "warning") -> Iterator[Peer]:
     """Run a fresh `leveret serve` that keeps what is durable and can be restarted; `options` follow its own.
+
+    `data`: where it keeps it (default: in its temporary directory).
 
     Raises: PeerFailed: it did not come up.
     """
     with _directory("leveret") as directory:
         log = directory / "output"
         (port,) = _free_ports(1)
-        place = ("--data", str(directory / "data"), "--listen", f"{LOOPBACK}:{port}")
+        place = ("--data", str(data or directory / "data"), "--listen", f"{LOOPBACK}:{port}")
         command = [sys.executable, "-m", "leveret", "serve", *place, "--log-level", log_level, *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with Restarts(lambda: _process(command, environment, log), lambda: _answers_amqp(port), log) as processes:
@@ -329,11 +332,16 @@ def _process(
     try:
         yield process
     finally:
-        try:
-            os.killpg(process.pid, signal.SIGKILL)
-        except ProcessLookupError:
-            pass
-        process.wait()
+        kill_group(process)
+
+
+def kill_group(process: subprocess.Popen[Any]) -> None:
+    """SIGKILL to a process that heads a group, and to all that it started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    process.wait()
 
 
 def _wait(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:

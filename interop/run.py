@@ -68,6 +68,7 @@ def _needed(step: Step) -> list[str]:
         return []
     arguments = {key: value for key, value in step.arguments.items() if key not in OUTCOMES}
     keys = [step.what, *(f"{step.what}:{key}" for key, value in arguments.items() if value not in (False, "", 0, {}))]
+    keys += [f"property:{name}" for name in arguments.get("properties", {})]
     if step.what == "connection.open" and arguments.get("recover"):
         keys.append("recover")
     if not arguments.get("as_far_as_known"):

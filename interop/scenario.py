@@ -6,12 +6,13 @@ A file of `interop/scenarios/` is a feature: `feature`, `title`, and `[[scenario
     says      one sentence: what holds when it passes
     source    where that is written (optional)
     roles     names of the clients that take part (default: one); every combination is run
-    needs     what the broker must allow the runner: "restart", "tls", "alarm"
+    needs     what the broker must allow the runner: "restart", "tls", "alarm", "disk"
     steps     in order; each is exactly one of
         { do = OPERATION, ok = {...} | error = {...} | until = {...}, arguments ... }
         { wait = EVENT, expect = [{...}, ...], unordered = true }    or  { wait = EVENT, count = N }
         { none = EVENT }
-        { control = "restart" | "crash" | "kill" | "silence" | "alarm-on" | "alarm-off" }
+        { control = "restart" | "crash" | "kill" | "silence" | "alarm-on" | "alarm-off" |
+          "disk-full" | "disk-free" }
         { frames = "heartbeat", from = "broker" | "client" }         such a frame goes by
         { ended = "broker" }                                         it ends the connection
         { same = "content" }                                         octet for octet, from the first role to the second
@@ -50,6 +51,8 @@ CONTROLS = {
     "silence": "",
     "alarm-on": "alarm",
     "alarm-off": "alarm",
+    "disk-full": "disk",
+    "disk-free": "disk",
 }
 KINDS = ("do", "wait", "none", "control", "frames", "ended", "same")
 ALLOWED = {

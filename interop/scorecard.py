@@ -27,6 +27,7 @@ class Column:
     clients: list[Hello]
     skipped: dict[str, str]
     results: list[Result]
+    remark: str = ""  # how it was run, where that is not as others were
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
 
 
@@ -42,7 +43,7 @@ def write(stem: Path, features: list[Feature], columns: list[Column]) -> None:
     kept = [_column(data) for data in json.loads(file.read_text())["brokers"]] if file.exists() else []
     columns = sorted([*columns, *(one for one in kept if one.broker not in asked)], key=_place)
     data = {"brokers": [_broker_data(column) for column in columns]}
-    file.write_text(json.dumps(data, indent=1, sort_keys=True) + "\n")
+    file.write_text(_as_lines(data, 4) + "\n")
     stem.with_suffix(".md").write_text(page(features, columns))
 
 
@@ -51,26 +52,44 @@ def _place(column: Column) -> tuple[bool, str]:
 
 
 def _broker_data(column: Column) -> dict[str, Any]:
-    """A column for machines: who passed what, and every other result with its reason."""
+    """A column for machines: who passed what, and every other outcome with its reason and whose it was."""
     passed: dict[str, list[str]] = {}
+    others: dict[tuple[str, str, str], list[str]] = {}
     for result in column.results:
+        cast = ARROW.join(result.clients)
         if result.verdict == PASSED:
-            passed.setdefault(result.scenario, []).append(ARROW.join(result.clients))
-    others = [asdict(result) for result in column.results if result.verdict != PASSED]
-    for one in others:
-        del one["seconds"]
+            passed.setdefault(result.scenario, []).append(cast)
+        else:
+            others.setdefault((result.scenario, result.verdict, result.reason), []).append(cast)
     clients = [{**asdict(hello), "reads_not": sorted(hello.reads_not)} for hello in column.clients]
-    facts = {"broker": column.broker, "version": column.version, "date": column.date, "skipped": column.skipped}
-    return {**facts, "clients": clients, "passed": passed, "others": others}
+    facts: dict[str, Any] = {"broker": column.broker, "version": column.version, "date": column.date}
+    facts |= {"skipped": column.skipped, "remark": column.remark}
+    rows = [{"scenario": s, "verdict": v, "reason": r, "clients": casts} for (s, v, r), casts in others.items()]
+    return {**facts, "clients": clients, "passed": passed, "others": rows}
 
 
 def _column(data: dict[str, Any]) -> Column:
     """What `_broker_data` was made of."""
-    results = [Result(one["scenario"], tuple(one["clients"]), one["verdict"], one["reason"]) for one in data["others"]]
+    results = [
+        Result(one["scenario"], tuple(cast.split(ARROW)), one["verdict"], one["reason"])
+        for one in data["others"]
+        for cast in one["clients"]
+    ]
     for scenario, casts in data["passed"].items():
-        results += [Result(scenario, tuple(clients.split(ARROW)), PASSED) for clients in casts]
+        results += [Result(scenario, tuple(cast.split(ARROW)), PASSED) for cast in casts]
     hellos = [Hello(**{**one, "reads_not": frozenset(one["reads_not"])}) for one in data["clients"]]
-    return Column(data["broker"], data["version"], hellos, data["skipped"], results, data["date"])
+    facts = data["broker"], data["version"], hellos, data["skipped"], results
+    return Column(*facts, data["remark"], data["date"])
+
+
+def _as_lines(data: Any, depth: int) -> str:
+    """JSON with a line for each thing down to this depth, so that what changed can be seen."""
+    if depth == 0 or not isinstance(data, dict | list) or not data:
+        return json.dumps(data)
+    if isinstance(data, dict):
+        inner = [f"{json.dumps(key)}: {_as_lines(value, depth - 1)}" for key, value in data.items()]
+        return "{\n" + ",\n".join(inner) + "\n}"
+    return "[\n" + ",\n".join(_as_lines(value, depth - 1) for value in data) + "\n]"
 
 
 def page(features: list[Feature], columns: list[Column]) -> str:
@@ -94,16 +113,34 @@ def page(features: list[Feature], columns: list[Column]) -> str:
         cells = [_cell(feature, column) for column in columns]
         link = f"[{feature.title}]({FOLDER}/{feature.name}.toml)"
         lines.append(f"| {link} | {len(feature.scenarios)} | " + " | ".join(cells) + " |")
-    lines += ["", "## Clients", "", "| client | version | language | has no call for |", "|---|---|---|---|"]
+    lines += [line for column in columns if column.remark for line in ("", f"{column.broker}: {column.remark}.")]
+    names = " | ".join(column.broker for column in columns)
+    lines += ["", "## Clients", "", "Runs that passed; those of two roles count for both.", ""]
+    lines += [f"| client | version | language | {names} | has no call for |", "|---" * (4 + len(columns)) + "|"]
     for hello in hellos.values():
-        lacks = ", ".join(f"`{key}`" for key in sorted(hello.lacks)) or ""
-        lines.append(f"| {hello.client} | {hello.version} | {hello.language} | {lacks} |")
+        counts = " | ".join(_count(hello.client, column) for column in columns)
+        lines.append(f"| {hello.client} | {hello.version} | {hello.language} | {counts} | {_lacks(hello)} |")
     for client, why in {client: why for column in columns for client, why in column.skipped.items()}.items():
-        lines.append(f"| {client} | skipped | | {why.splitlines()[0]} |")
+        lines.append(f"| {client} | skipped |{' |' * (1 + len(columns))} {why.splitlines()[0]} |")
     for column in columns:
         lines += _failures(column, scenarios)
         lines += _not_run(column, scenarios)
     return "\n".join(lines) + "\n"
+
+
+def _lacks(hello: Hello) -> str:
+    """What a client has no call for, by reason."""
+    reasons: dict[str, list[str]] = {}
+    for key, why in sorted(hello.lacks.items()):
+        reasons.setdefault(why, []).append(f"`{key}`")
+    return "; ".join(f"{', '.join(keys)}: {why}" for why, keys in reasons.items())
+
+
+def _count(client: str, column: Column) -> str:
+    """Runs of a client that passed, of those that it could do."""
+    verdicts = [result.verdict for result in column.results if client in result.clients]
+    passed, failed = verdicts.count(PASSED), verdicts.count(FAILED)
+    return f"{passed} of {passed + failed}" if failed else str(passed)
 
 
 def _cell(feature: Feature, column: Column) -> str:
@@ -112,7 +149,16 @@ def _cell(feature: Feature, column: Column) -> str:
     passed, failed = verdicts.count(PASSED), verdicts.count(FAILED)
     if not passed + failed:
         return "not run" if NOT_RUN in verdicts else "-"
-    return f"{passed} of {passed + failed}" if failed else f"all {passed}"
+    return f"[{passed} of {passed + failed}](#{_anchor(_failed_title(column))})" if failed else f"all {passed}"
+
+
+def _failed_title(column: Column) -> str:
+    return f"{column.broker} {column.version}: what failed"
+
+
+def _anchor(title: str) -> str:
+    """What a heading is called in links to it."""
+    return "".join(one for one in title.lower().replace(" ", "-") if one.isalnum() or one in "-_")
 
 
 def _link(scenario: Scenario) -> str:
@@ -126,7 +172,7 @@ def _failures(column: Column, scenarios: dict[str, Scenario]) -> list[str]:
             failed.setdefault(result.scenario, []).append(result)
     if not failed:
         return []
-    lines = ["", f"## {column.broker} {column.version}: what failed", ""]
+    lines = ["", f"## {_failed_title(column)}", ""]
     for name, results in failed.items():
         who = ", ".join(ARROW.join(result.clients) for result in results[:FAILURES_A_SCENARIO_MAX])
         more = len(results) - FAILURES_A_SCENARIO_MAX

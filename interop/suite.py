@@ -16,8 +16,6 @@ from .driver import Driver, DriverFailed, Hello
 from .run import FAILED, LACKS, NOT_RUN, Client, Result, Run, lacking
 from .scenario import Scenario
 
-FRAIL_SECONDS_MAX = 3.0  # what a broker of which many scenarios fail gets for each answer
-
 
 class Driven:
     """A client with its driver; one that ended or hung is started anew for the next question."""
@@ -109,10 +107,6 @@ class Suite:
             cast = {scenario.roles[0]: client}
             if not self._is_left_out(scenario, cast):
                 able[name] = cast
-        if self.broker.is_frail:
-            for cast in able.values():
-                self._note_all([self._one(scenario, cast, Gate(self.broker.controls, 1))])
-            return
         gate = Gate(self.broker.controls, len(able))
         self._note_all(list(pool.map(lambda cast: self._one(scenario, cast, gate), able.values())))
 
@@ -143,7 +137,7 @@ class Suite:
         return True
 
     def _one(self, scenario: Scenario, cast: Mapping[str, Client], gate: Gate) -> Result:
-        seconds = min(self.seconds, FRAIL_SECONDS_MAX) if self.broker.is_frail else self.seconds
+        seconds = min(self.seconds, self.broker.seconds_max)
         names = tuple(client.hello.client for client in cast.values())
         try:
             return Run(scenario, cast, self.broker, gate.control, seconds).result()

@@ -113,6 +113,10 @@ GO = (("go", "build", "-mod=readonly", "-trimpath", "-o", "driver", "."),)
 MAVEN = (("mvn", "--batch-mode", "--quiet", "compile"),)
 JAVA = ("java", "-cp", "{folder}/target/classes:{folder}/target/dependency/*", "Driver")
 BUNNY = ((("ruby", "-e", "require 'bunny'"), "no bunny for ruby (Debian: apt install ruby-bunny)"),)
+C_SOURCES = ("driver.c", "operations.c", "session.c", "values.c")
+GCC = (("gcc", "-std=gnu11", "-O2", "-Wall", "-o", "driver", *C_SOURCES, "-lrabbitmq", "-lcjson", "-lm"),)
+HEADERS = ("gcc", "-fsyntax-only", "-x", "c", "-include", "amqp.h", "-include", "cjson/cJSON.h", "/dev/null")
+LIBRABBITMQ = ((HEADERS, "no librabbitmq or cJSON for C (Debian: apt install librabbitmq-dev libcjson-dev)"),)
 CARGO = (("cargo", "build", "--release", "--locked"),)
 NPM = (("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),)
 
@@ -126,10 +130,14 @@ CLIENTS = {
     for chain in (
         _python("pika", "pika_driver.py", "pika"),
         _python("amqp", "amqp_driver.py", "amqp"),
+        _python("kombu", "kombu_driver.py", "kombu"),
+        _python("aio-pika", "aio_pika_driver.py", "aio_pika"),
+        _python("amqpstorm", "amqpstorm_driver.py", "amqpstorm"),
         _node("amqplib", "amqplib_driver.js"),
         _node("rabbitmq-client", "rabbitmq_client_driver.js"),
         Toolchain("lapin", "rust", ("{folder}/target/release/driver",), programs=("cargo",), build=CARGO),
         Toolchain("bunny", "ruby", ("ruby", "{folder}/bunny_driver.rb"), programs=("ruby",), checks=BUNNY),
+        Toolchain("librabbitmq", "c", ("{folder}/driver",), programs=("gcc",), checks=LIBRABBITMQ, build=GCC),
         Toolchain("amqp-client", "java", JAVA, programs=("java", "mvn"), build=MAVEN),
         Toolchain("amqp091-go", "go", ("{folder}/driver",), programs=("go",), build=GO),
     )

@@ -14,7 +14,6 @@ import argparse
 import json
 import os
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -23,10 +22,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from .peers import WITHOUT_RABBITMQ, Peer, PeerFailed, durable_leveret, find_rabbitmq, rabbitmq
+from .foreign import BROKERS, Environment, chosen, parser
+from .peers import Peer, PeerFailed, durable_leveret, kill_group, rabbitmq
 
 HERE = Path(__file__).parent
-BROKERS = ("rabbitmq", "leveret")
 
 #: Framework -> what its environment has, pinned. Each has an application `work_NAME.py` beside this file.
 FRAMEWORKS = {
@@ -48,16 +47,11 @@ class Run:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
-    names = options.only.split(",") if options.only else list(FRAMEWORKS)
-    unknown = [name for name in names if name not in FRAMEWORKS]
-    if unknown:
-        print(f"no such framework: {', '.join(unknown)} (there are {', '.join(FRAMEWORKS)})", file=sys.stderr)
+    try:
+        names, brokers = chosen(options, list(FRAMEWORKS))
+    except ValueError as error:
+        print(error, file=sys.stderr)
         return 2
-    brokers = BROKERS if options.broker == "both" else (options.broker,)
-    if "rabbitmq" in brokers and find_rabbitmq() is None:
-        print(WITHOUT_RABBITMQ, file=sys.stderr)
-        return 2
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: brokers and workers end too
     results: dict[str, dict[str, Run]] = {}
     for name in names:
         try:
@@ -74,15 +68,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m leveret.interop.workers", description=(__doc__ or "").split("\n")[0]
-    )
-    parser.add_argument("--only", help=f"frameworks, by comma: {', '.join(FRAMEWORKS)}")
-    parser.add_argument("--broker", choices=(*BROKERS, "both"), default="both")
-    parser.add_argument("--work", type=Path, default=Path(".peers/workers"), help="environments and results")
-    parser.add_argument("--out", type=Path, help="where the outcomes go (default: workers.json in the work directory)")
-    parser.add_argument("-k", default="", help="only these scenarios, by comma")
-    return parser
+    made = parser("workers", __doc__ or "", FRAMEWORKS, ".peers/workers", "workers.json")
+    made.add_argument("-k", default="", help="only these scenarios, by comma")
+    return made
 
 
 def install(name: str, work: Path) -> Path:
@@ -90,19 +78,12 @@ def install(name: str, work: Path) -> Path:
 
     Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
     """
-    home = work / name
-    python = home / "bin" / "python"
-    stamp = home / "installed"
-    wanted = f"{sys.executable} {sys.version}\n" + "\n".join(FRAMEWORKS[name])
-    if stamp.exists() and stamp.read_text() == wanted:
-        return python
-    shutil.rmtree(home, ignore_errors=True)
-    print(f"installing {', '.join(FRAMEWORKS[name])} ...", flush=True)
-    subprocess.run([sys.executable, "-m", "venv", home], check=True)
-    pip: list[str | Path] = [python, "-m", "pip", "--quiet", "--disable-pip-version-check", "install"]
-    subprocess.run([*pip, *FRAMEWORKS[name]], check=True)
-    stamp.write_text(wanted)
-    return python
+    environment = Environment(work / name, *FRAMEWORKS[name])
+    if not environment.is_made:
+        environment.begin(", ".join(FRAMEWORKS[name]))
+        environment.pip("install", *FRAMEWORKS[name])
+        environment.finish()
+    return environment.python
 
 
 def run(name: str, python: Path | str, broker: str, scenarios: str = "") -> Run:
@@ -140,11 +121,7 @@ def run_on(peer: Peer, name: str, python: Path | str, scenarios: str = "") -> Ru
             if process.wait():
                 raise subprocess.CalledProcessError(process.returncode, process.args)
         finally:
-            try:
-                os.killpg(process.pid, signal.SIGKILL)
-            except ProcessLookupError:
-                pass
-            process.wait()
+            kill_group(process)
     return found
 
 

@@ -1,6 +1,8 @@
 """The scenarios by real clients against a real `leveret serve`, and what is said when something is not right."""
 
 import json
+import socket
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,9 +14,11 @@ from leveret.interop.brokers import Broker, own
 from leveret.interop.run import FAILED, NOT_RUN, PASSED
 from leveret.interop.scenario import ScenarioError, read_features
 from leveret.interop.suite import Driven, Suite
-from leveret.interop.toolchains import CLIENTS
+from leveret.interop.toolchains import CLIENTS, NotHere
 
 AT_LEAST = 60
+NOT_RUN_HERE = {"Leveret has no memory alarm", "a file system to fill can be mounted by root alone"}
+SCALED = ("content", "publishing", "transactions")
 
 
 @pytest.fixture(scope="module")
@@ -37,8 +41,45 @@ def test_scenarios_pass_with_pika(broker: Broker, pika_driver: Driven, feature: 
     (chosen,) = (one for one in read_features() if one.name == feature)
     results = Suite(broker, {"pika": pika_driver}, seconds=30).run(chosen.scenarios)
     assert {(r.scenario, r.reason) for r in results if r.verdict == FAILED} == set()
-    assert {r.reason for r in results if r.verdict == NOT_RUN} <= {"Leveret has no memory alarm"}
+    assert {r.reason for r in results if r.verdict == NOT_RUN} <= NOT_RUN_HERE
     assert [r for r in results if r.verdict == PASSED]
+
+
+@pytest.mark.parametrize("client", ["amqp", "kombu", "aio-pika", "amqpstorm", "librabbitmq"])
+def test_other_clients_pass(broker: Broker, tmp_path: Path, client: str) -> None:
+    """A part of the scenarios, by the clients that need no long build, where they are here."""
+    try:
+        driven = Driven(CLIENTS[client].prepare(tmp_path, print), tmp_path / "log")
+    except NotHere as error:
+        pytest.skip(str(error))
+    try:
+        chosen = [one for feature in read_features() if feature.name in SCALED for one in feature.scenarios]
+        results = Suite(broker, {client: driven}, seconds=30).run(chosen)
+    finally:
+        driven.end()
+    assert {(r.scenario, r.reason) for r in results if r.verdict == FAILED} == set()
+    assert sum(r.verdict == PASSED for r in results) > 20
+
+
+def test_a_broker_that_cannot_be_had_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Java and Maven its column is skipped with the reason."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match="no Java"), own("qpid"):
+        pass
+
+
+def test_a_broker_that_is_not_here_is_skipped(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The others are run; with none left that is the fault."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    options = ["--client", "pika", "--only", "tx-commit", "--work", str(tmp_path)]
+    assert main(["--broker", "qpid,leveret,garagemq", *options]) == 0
+    out = capsys.readouterr().out
+    assert "leveret 0.1.0: 1 passed" in out
+    assert "skipped qpid: no Java" in out and "skipped garagemq: no garagemq on this machine" in out
+    assert main(["--broker", "qpid", *options]) == 2
+    assert "qpid: no Java" in capsys.readouterr().err
 
 
 def test_there_are_enough_and_their_names_are_unique() -> None:
@@ -126,8 +167,55 @@ def test_the_command_line(broker: Broker, tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize(
+    ("user", "fault"),
+    [
+        ("guest:wrong@127.0.0.1:{port}/", "did not let 'guest' into virtual host '/': 403 ACCESS_REFUSED"),
+        ("guest:guest@127.0.0.1:{port}/none", "into virtual host 'none': 530 NOT_ALLOWED - vhost none not found"),
+    ],
+)
+def test_who_is_not_let_in_is_told(
+    broker: Broker, tmp_path: Path, capsys: pytest.CaptureFixture[str], user: str, fault: str
+) -> None:
+    """Once, before anything is built, and not by every scenario."""
+    url = f"amqp://{user.format(port=broker.port)}"
+    assert main(["--url", url, "--work", str(tmp_path / "work")]) == 2
+    assert fault in capsys.readouterr().err
+    assert not (tmp_path / "work").exists()
+
+
+@pytest.mark.parametrize(
+    ("greeting", "fault"),
+    [
+        (b"", "closed the line"),
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no AMQP 0-9-1: it answered b'HTTP"),
+        (b"AMQP\0\0\0\0", "no AMQP 0-9-1"),
+        (b"\1\0\0\0\0\0\4\0\0\0\0\xce", "no AMQP 0-9-1"),
+        (b"\1\0\0\0\0\0\4\0\x0a\0\x0b", "closed the line"),
+    ],
+)
+def test_what_is_no_broker_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], greeting: bytes, fault: str
+) -> None:
+    """Something listens and says something else."""
+
+    def serve() -> None:
+        line, _ = listener.accept()
+        with line:
+            line.recv(8)
+            line.sendall(greeting)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        assert main(["--url", f"amqp://127.0.0.1:{listener.getsockname()[1]}/", "--work", str(tmp_path)]) == 2
+        thread.join()
+    assert fault in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("arguments", "fault"),
     [
+        (["--url", "amqp://127.0.0.1:99999/"], "Port out of range"),
         (["--url", "http://127.0.0.1:1/"], "amqp://USER:PASSWORD@HOST:PORT/VHOST is needed"),
         (["--url", "amqp://127.0.0.1:1/"], "refused"),
         (["--broker", "hare"], "no such broker: hare"),

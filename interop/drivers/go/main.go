@@ -60,9 +60,10 @@ type answer map[string]any
 
 // lacks says what the client has no call for: operation, operation:argument, type:LETTER, scenario:NAME.
 var lacks = map[string]string{
-	"basic.recover-async":  "no such call",
-	"type:L":               "not written",
-	"connection.open=text": "says it in its own words",
+	"basic.recover-async":         "no such call",
+	"type:L":                      "not written",
+	"scenario:content-cluster-id": "no such field",
+	"connection.open=text":        "says it in its own words",
 }
 
 var (

@@ -219,6 +219,7 @@ class Amqplib extends Driver {
 
 new Amqplib('amqplib', {
   'basic.recover-async': 'no such call',
+  'property:cluster_id': 'no such argument',
   'basic.publish:immediate': 'no such argument',
   'basic.qos:prefetch_size': 'no such argument',
   'channel.flow': 'no such call',

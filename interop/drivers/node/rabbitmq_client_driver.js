@@ -235,4 +235,4 @@ new RabbitmqClient('rabbitmq-client', {
   'connection.update-secret': 'no such call',
   recover: 'channels that are acquired do not come back',
   ...Object.fromEntries([...'BuiLfDxT'].map((letter) => [`type:${letter}`, 'not written'])),
-}).serve();
+}, ['L']).serve();

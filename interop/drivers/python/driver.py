@@ -42,6 +42,7 @@ class Driver:
     client = ""
     lacks: Mapping[str, str] = {}  # operation, operation:argument, type:LETTER, event:NAME or recover -> why
     reads_not: tuple[str, ...] = ()  # letters of table types that the client cannot read
+    octets: type = bytes  # what the client writes as octets (x) in tables
 
     def __init__(self) -> None:
         self.connections: dict[str, Any] = {}
@@ -117,6 +118,9 @@ class Driver:
     def channel(self, request: dict[str, Any]) -> Any:
         return self.channels[request["connection"], request["channel"]]
 
+    def table(self, request: Mapping[str, Any], name: str = "arguments") -> dict[str, Any]:
+        return {key: native(value, self.octets) for key, value in request.get(name, {}).items()}
+
 
 def where(request: Mapping[str, Any]) -> tuple[str, str]:
     """Names of the connection and channel that an operation is for."""
@@ -127,25 +131,21 @@ def body_of(request: Mapping[str, Any]) -> bytes:
     return base64.b64decode(request["body"])
 
 
-def native(value: Mapping[str, Any]) -> Any:
+def native(value: Mapping[str, Any], octets: type = bytes) -> Any:
     """A typed value as Python clients take it."""
     ((kind, inner),) = value.items()
     if kind == "F":
-        return {key: native(item) for key, item in inner.items()}
+        return {key: native(item, octets) for key, item in inner.items()}
     if kind == "A":
-        return [native(item) for item in inner]
+        return [native(item, octets) for item in inner]
     if kind == "x":
-        return base64.b64decode(inner)
+        return octets(base64.b64decode(inner))
     if kind == "T":
         return datetime.fromtimestamp(inner, UTC)
     if kind == "D":
         scale, number = inner
         return Decimal(number).scaleb(-scale)
     return inner
-
-
-def table(request: Mapping[str, Any], name: str = "arguments") -> dict[str, Any]:
-    return {key: native(value) for key, value in request.get(name, {}).items()}
 
 
 def plain(value: Any) -> Any:
