@@ -64,12 +64,10 @@ class Envelope:
 
     def with_expiration(self, expiration_ms: int | None) -> "Envelope":
         """The same, but expiring as its address has settled. The property itself stays as published."""
-        settled = Envelope(self.exchange, self.routing_key, self.facts, self.framing, self.opaque)
+        settled = self._like(self.facts, self.framing)
         settled.expiration_ms = expiration_ms
         settled.expiry_is_settled = True
         settled.is_plain = expiration_ms is None and not self.facts.is_marked
-        settled.copies = self.copies
-        settled.cause_id = self.cause_id
         return settled
 
     def persisted(self) -> "Envelope":
@@ -77,15 +75,7 @@ class Envelope:
         if self.facts.persistent:
             return self
         if self._persisted is None:
-            changed = Envelope(
-                self.exchange, self.routing_key, self.facts._replace(persistent=True), self.framing, self.opaque
-            )
-            changed.expiration_ms = self.expiration_ms
-            changed.expiry_is_settled = self.expiry_is_settled
-            changed.is_plain = self.is_plain
-            changed.copies = self.copies
-            changed.cause_id = self.cause_id
-            self._persisted = changed
+            self._persisted = self._like(self.facts._replace(persistent=True), self.framing)
         return self._persisted
 
     def plain(self) -> "Envelope":
@@ -93,15 +83,17 @@ class Envelope:
         if self.framing is PLAIN and self.facts.has_headers:
             return self
         if self._plain is None:
-            facts = self.facts._replace(has_headers=True)
-            changed = Envelope(self.exchange, self.routing_key, facts, PLAIN, self.opaque)
-            changed.expiration_ms = self.expiration_ms
-            changed.expiry_is_settled = self.expiry_is_settled
-            changed.is_plain = self.is_plain
-            changed.copies = self.copies
-            changed.cause_id = self.cause_id
-            self._plain = changed
+            self._plain = self._like(self.facts._replace(has_headers=True), PLAIN)
         return self._plain
+
+    def _like(self, facts: PropertyFacts, framing: Framing) -> "Envelope":
+        changed = Envelope(self.exchange, self.routing_key, facts, framing, self.opaque)
+        changed.expiration_ms = self.expiration_ms
+        changed.expiry_is_settled = self.expiry_is_settled
+        changed.is_plain = self.is_plain
+        changed.copies = self.copies
+        changed.cause_id = self.cause_id
+        return changed
 
     def spliced(self, blob: bytes, added: FieldTable) -> bytes:
         """A blob (of the engine's own framing; see `plain`) with these headers added or replaced."""

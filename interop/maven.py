@@ -15,29 +15,30 @@ class NotFetched(Exception):
     """Java or Maven is missing, or Maven could not get it; the message says which."""
 
 
-def missing(java_min: int) -> str:
-    """What is needed to fetch and run a program that wants this Java, and is not here, or ""."""
-    for program, remark in (("java", f"no Java ({java_min} or newer)"), ("mvn", "no Maven to fetch it with")):
-        if shutil.which(program) is None:
-            return remark
+def java_version() -> str:
+    """As the machine's Java says it, or "" where there is none."""
+    if shutil.which("java") is None:
+        return ""
     said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    found = re.search(r'version "(\d+)', said)
-    if found is None or int(found[1]) < java_min:
-        return f"Java {java_min} or newer is needed"
+    found = re.search(r'version "([^"]+)', said)
+    return found[1] if found is not None else ""
+
+
+def without_java(program: str, java_min: int) -> str:
+    """Why a program that wants this Java cannot run here, or ""."""
+    here = java_version()
+    major = re.match(r"\d+", here)
+    if major is None:
+        return f"no Java on this machine ({program} needs {java_min} or newer)"
+    if int(major[0]) < java_min:
+        return f"{program} needs Java {java_min} or newer, here is {here}"
     return ""
 
 
-def unpacked(artifact: str, archive: str, inside: str, work: Path, java_min: int) -> Path:
-    """The folder `inside` the archive that Maven calls `artifact`, in `work`; fetched when it is not there yet.
-
-    Raises: NotFetched.
-    """
-    if remark := missing(java_min):
-        raise NotFetched(remark)
-    work = work.resolve()
-    home = work / inside
-    if home.exists():
-        return home
+def fetch(artifact: str, work: Path) -> None:
+    """Have Maven copy an artifact into the folder `work`. Raises: NotFetched."""
+    if shutil.which("mvn") is None:
+        raise NotFetched(f"no Maven to fetch {artifact} with")
     work.mkdir(parents=True, exist_ok=True)
     command = ["mvn", "--batch-mode", "--quiet", "dependency:copy", f"-Dartifact={artifact}"]
     try:
@@ -50,9 +51,23 @@ def unpacked(artifact: str, archive: str, inside: str, work: Path, java_min: int
             timeout=DOWNLOAD_SECONDS_MAX,
         )
     except subprocess.TimeoutExpired:
-        raise NotFetched(f"Maven took more than {DOWNLOAD_SECONDS_MAX} s for {artifact}") from None
+        raise NotFetched(f"Maven took more than {DOWNLOAD_SECONDS_MAX} s to get {artifact}") from None
     if done.returncode != 0:
         raise NotFetched(f"Maven could not get {artifact}:\n{(done.stdout + done.stderr)[-1000:]}")
+
+
+def unpacked(artifact: str, archive: str, inside: str, work: Path, java_min: int) -> Path:
+    """The folder `inside` the archive that Maven calls `artifact`, in `work`; fetched when it is not there yet.
+
+    Raises: NotFetched.
+    """
+    if remark := without_java(inside, java_min):
+        raise NotFetched(remark)
+    work = work.resolve()
+    home = work / inside
+    if home.exists():
+        return home
+    fetch(artifact, work)
     unpacking = work / f"unpacking-{os.getpid()}"
     shutil.unpack_archive(work / archive, unpacking)
     home.parent.mkdir(parents=True, exist_ok=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import zipfile
@@ -11,11 +10,11 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from .. import maven
 from ..peers import LOOPBACK, Peer, Restarts, _directory, _free_ports, _process, _text
 
 VERSION = "2.40.0"
 ARTIFACT = f"org.apache.activemq:apache-artemis:{VERSION}:zip:bin"
-DOWNLOAD_SECONDS_MAX = 600
 CREATE_SECONDS_MAX = 120
 JAVA_VERSION_MIN = 11
 #: What it logs once its acceptors listen. A port that answers may be somebody else's.
@@ -37,24 +36,9 @@ def cached(work: Path) -> Path | None:
     return home if (home / "bin" / "artemis").exists() else None
 
 
-def java_version() -> str:
-    """As the machine's Java says it, or "" where there is none."""
-    if shutil.which("java") is None:
-        return ""
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    found = re.search(r'version "([^"]+)', said)
-    return found[1] if found is not None else ""
-
-
 def without_java() -> str:
     """Why Artemis cannot run here, or ""."""
-    here = java_version()
-    major = re.match(r"\d+", here)
-    if major is None:
-        return f"no Java on this machine (Artemis {VERSION} needs {JAVA_VERSION_MIN} or newer)"
-    if int(major[0]) < JAVA_VERSION_MIN:
-        return f"Artemis {VERSION} needs Java {JAVA_VERSION_MIN} or newer, here is {here}"
-    return ""
+    return maven.without_java(f"Artemis {VERSION}", JAVA_VERSION_MIN)
 
 
 def fetch(work: Path) -> Path:
@@ -70,21 +54,10 @@ def fetch(work: Path) -> Path:
         return home
     if shutil.which("mvn") is None:
         raise NoArtemis(f"no Maven to fetch Artemis with; or unpack apache-artemis-{VERSION}-bin.zip in {work}")
-    work.mkdir(parents=True, exist_ok=True)
-    command = ["mvn", "--batch-mode", "--quiet", "dependency:copy", f"-Dartifact={ARTIFACT}"]
     try:
-        done = subprocess.run(
-            [*command, f"-DoutputDirectory={work}"],
-            cwd=work,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=DOWNLOAD_SECONDS_MAX,
-        )
-    except subprocess.TimeoutExpired:
-        raise NoArtemis(f"Maven took more than {DOWNLOAD_SECONDS_MAX} s to get {ARTIFACT}") from None
-    if done.returncode != 0:
-        raise NoArtemis(f"Maven could not get {ARTIFACT}:\n{(done.stdout + done.stderr)[-1000:]}")
+        maven.fetch(ARTIFACT, work)
+    except maven.NotFetched as error:
+        raise NoArtemis(str(error)) from None
     return unpack(work)
 
 
