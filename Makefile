@@ -99,8 +99,8 @@ clients: $(VENV)/.dev
 workers: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.workers $(ARGS)
 
-# Scenarios by twelve real clients of seven languages, those that this machine has toolchains for, against the brokers that it
-# has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.
+# Scenarios by thirteen real clients of eight languages, those that this machine has toolchains for, against the brokers
+# that it has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.
 $(VENV)/.interop: pyproject.toml | $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	@touch $@

@@ -138,6 +138,8 @@ def _lacks(hello: Hello) -> str:
 
 def _count(client: str, column: Column) -> str:
     """Runs of a client that passed, of those that it could do."""
+    if client not in {hello.client for hello in column.clients}:
+        return "not asked"
     verdicts = [result.verdict for result in column.results if client in result.clients]
     passed, failed = verdicts.count(PASSED), verdicts.count(FAILED)
     return f"{passed} of {passed + failed}" if failed else str(passed)

@@ -117,6 +117,12 @@ C_SOURCES = ("driver.c", "operations.c", "session.c", "values.c")
 GCC = (("gcc", "-std=gnu11", "-O2", "-Wall", "-o", "driver", *C_SOURCES, "-lrabbitmq", "-lcjson", "-lm"),)
 HEADERS = ("gcc", "-fsyntax-only", "-x", "c", "-include", "amqp.h", "-include", "cjson/cJSON.h", "/dev/null")
 LIBRABBITMQ = ((HEADERS, "no librabbitmq or cJSON for C (Debian: apt install librabbitmq-dev libcjson-dev)"),)
+PHP_AMQPLIB = (
+    (
+        ("php", "-r", "exit((int) !@include 'PhpAmqpLib/autoload.php');"),
+        "no php-amqplib (Debian: apt install php-amqplib)",
+    ),
+)
 CARGO = (("cargo", "build", "--release", "--locked"),)
 NPM = (("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund"),)
 
@@ -138,6 +144,7 @@ CLIENTS = {
         Toolchain("lapin", "rust", ("{folder}/target/release/driver",), programs=("cargo",), build=CARGO),
         Toolchain("bunny", "ruby", ("ruby", "{folder}/bunny_driver.rb"), programs=("ruby",), checks=BUNNY),
         Toolchain("librabbitmq", "c", ("{folder}/driver",), programs=("gcc",), checks=LIBRABBITMQ, build=GCC),
+        Toolchain("php-amqplib", "php", ("php", "{folder}/driver.php"), programs=("php",), checks=PHP_AMQPLIB),
         Toolchain("amqp-client", "java", JAVA, programs=("java", "mvn"), build=MAVEN),
         Toolchain("amqp091-go", "go", ("{folder}/driver",), programs=("go",), build=GO),
     )

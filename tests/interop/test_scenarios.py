@@ -45,7 +45,7 @@ def test_scenarios_pass_with_pika(broker: Broker, pika_driver: Driven, feature: 
     assert [r for r in results if r.verdict == PASSED]
 
 
-@pytest.mark.parametrize("client", ["amqp", "kombu", "aio-pika", "amqpstorm", "librabbitmq"])
+@pytest.mark.parametrize("client", ["amqp", "kombu", "aio-pika", "amqpstorm", "librabbitmq", "php-amqplib"])
 def test_other_clients_pass(broker: Broker, tmp_path: Path, client: str) -> None:
     """A part of the scenarios, by the clients that need no long build, where they are here."""
     try:
