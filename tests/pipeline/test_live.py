@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import pipeline_live
 from pipeline_traffic import Published
 
 from leveret.pipeline.ingest import IngestOptions, ingest
-from leveret.pipeline.lake import read_table
+from leveret.pipeline.lake import has_begun, read_table
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.schemas import EVENTS
 from leveret.pipeline.tables import TableReader
@@ -118,6 +119,8 @@ def test_no_news_no_work(spark: Any, tmp_path: Path) -> None:
     before = commits(tmp_path / "lake")
     assert set(ingest(spark, options, Progress("ingest"))["rows"].values()) == {0}
     assert commits(tmp_path / "lake") == before
+    shutil.rmtree(lake)
+    assert not has_begun(spark, lake, "events"), "one that is made anew is filled again"
 
 
 def commits(lake: Path) -> dict[str, int]:
