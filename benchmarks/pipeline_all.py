@@ -86,6 +86,7 @@ def main() -> None:
     for name in options.only.split(","):
         told = PARTS[name](options.directory)
         stamp = {"date": datetime.now(UTC).date().isoformat(), "command": f"pipeline_all.py --only {name}"}
+        stamp["nice"] = str(os.nice(0))
         results = {**results, "machine": machine(), name: {**stamp, **told}}
         options.out.write_text(json.dumps(results, indent=1) + "\n")
         print(json.dumps({name: told}), flush=True)

@@ -194,6 +194,7 @@ def _run(options: argparse.Namespace) -> int:
         master=options.master,
         name=f"leveret {options.job}",
         driver_memory=options.driver_memory,
+        log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # its last words are ours to say
         more=dict(setting.split("=", 1) for setting in options.conf),
     )
     spark: Any = None

@@ -32,15 +32,15 @@ SETTINGS = {
 }
 #: Starts faster and computes slower: for tests, which compute little.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Spark's own words: errors alone, on stderr, where progress is lines of JSON.
+#: Spark's own words: errors at most, on stderr, where progress is lines of JSON.
 LOGGING = """
-rootLogger.level = error
+rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
 appender.stderr.type = Console
 appender.stderr.name = stderr
 appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
-appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n
+appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 """
 #: Java chooses the serial collector on small machines, which costs a third more at size.
 GOOD_JAVA = "-XX:+UseParallelGC"
@@ -51,13 +51,14 @@ SENT = ("", "engine", "journal", "pipeline", "pipeline/jobs", "settings")
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """`more`: Spark's own settings, over everything here."""
+    """`more`: Spark's own settings, over everything here. `log_level`: of what Spark itself says, error or off."""
 
     master: str = "local[*]"
     name: str = "leveret"
     driver_memory: str = "4g"
     shuffle_partitions: int | None = None
     is_test: bool = False
+    log_level: str = "error"
     more: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -111,7 +112,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     builder = builder.config("spark.local.dir", str(scratch / "local"))
     builder = builder.config("spark.sql.warehouse.dir", str(scratch / "warehouse"))
     logging = scratch / "log4j2.properties"
-    logging.write_text(LOGGING)
+    logging.write_text(LOGGING.format(level=options.log_level))
     java_options = f"-Dlog4j2.configurationFile={logging.as_uri()}" + f" {QUICK_JAVA if options.is_test else GOOD_JAVA}"
     builder = builder.config("spark.driver.extraJavaOptions", java_options)
     for name, value in options.settings(os.environ).items():
@@ -119,7 +120,7 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     if not options.is_local:
         builder = builder.config("spark.submit.pyFiles", str(pack(scratch)))
     session = builder.getOrCreate()
-    session.sparkContext.setLogLevel("ERROR")
+    session.sparkContext.setLogLevel(options.log_level.upper())
     session.dataSource.register(JournalSource)
     session.dataSource.register(Amqp)
     return session

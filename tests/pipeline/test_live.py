@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
-import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import pipeline_live
 from pipeline_traffic import Published
 
 from leveret.pipeline.ingest import IngestOptions, ingest
-from leveret.pipeline.lake import read_table
+from leveret.pipeline.lake import has_begun, read_table
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.schemas import EVENTS
 from leveret.pipeline.tables import TableReader
@@ -74,8 +75,8 @@ def test_an_ingest_killed_in_a_batch(spark: Any, tmp_path: Path) -> None:
     command = [sys.executable, "-m", "leveret.pipeline", "ingest", "--journal", str(journal), "--lake", str(lake)]
     with subprocess.Popen([*command, *QUICK], stderr=subprocess.DEVNULL, start_new_session=True) as process:
         while not any((lake / "events").rglob("part-*.parquet")):  # a task of many is done
-            assert process.poll() is None
-            time.sleep(0.005)
+            with suppress(subprocess.TimeoutExpired):
+                raise AssertionError(f"it ended with {process.wait(timeout=0.005)}")
         os.killpg(process.pid, signal.SIGKILL)
     assert not (lake / "events" / "_spark_metadata" / "0").exists(), "it came to the end of the batch"
     told = ingest(spark, IngestOptions(str(journal), str(lake)), Progress("ingest"))
@@ -118,6 +119,8 @@ def test_no_news_no_work(spark: Any, tmp_path: Path) -> None:
     before = commits(tmp_path / "lake")
     assert set(ingest(spark, options, Progress("ingest"))["rows"].values()) == {0}
     assert commits(tmp_path / "lake") == before
+    shutil.rmtree(lake)
+    assert not has_begun(spark, lake, "events"), "one that is made anew is filled again"
 
 
 def commits(lake: Path) -> dict[str, int]:

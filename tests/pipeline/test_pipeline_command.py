@@ -61,7 +61,11 @@ def test_what_is_wrong_is_said_without_java(
     (tmp_path / "_checkpoints").mkdir()
     (tmp_path / "bad.toml").write_text("zzz=")
     monkeypatch.chdir(tmp_path)
-    assert main(arguments) == 1
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(arguments) == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
     assert words in capsys.readouterr().err
 
 
