@@ -289,6 +289,10 @@ class Broker:
         """Look at this queue again before the turn ends."""
         self._marked[queue] = None
 
+    def is_marked(self, queue: Queue) -> bool:
+        """Whether it will be looked at."""
+        return queue in self._marked
+
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
         if self._dead:

@@ -49,6 +49,8 @@ def admit(
     expires_ns = 0 if ttl_ms is None else queue.broker.clock.monotonic_ns() + ttl_ms * MS
     if expires_ns:
         queue.expiring = True  # also of what a consumer takes at once: it may come back
+    if (rules.has_limit or ttl_ms == 0) and queue.broker.is_marked(queue):
+        queue.dispatch()  # what came back in this turn is not in the way where somebody waits for it
     refused: list[int] = []
     for offset, blob in enumerate(blobs):
         message = message_for(queue, first_id + offset, blob, envelope)

@@ -20,12 +20,16 @@ class Plan:
     type. What goes back to those has to find them empty, because RabbitMQ has it at their tails: each has one consumer
     at most, without limit, that gives back everything or nothing and ends with its channel, and whatever is got is
     acknowledged.
+
+    `dead_letters`: queues may name an exchange for them. They come some time later, so nothing behind a publish or a
+    settlement in one batch looks into a queue then.
     """
 
     queues: tuple[str, ...]
     limits: bool = False
     careful: bool = False
     quorum: tuple[str, ...] = ()
+    dead_letters: bool = True
     #: How queues and exchanges are to be declared again.
     declared: dict[str, dict[str, Any]] = field(default_factory=dict)
     generated: set[tuple[int, int]] = field(default_factory=set)  # channels with a consumer of a generated tag
@@ -40,8 +44,10 @@ def choose_plan(choose: Chooser) -> Plan:
     """One in twelve with quorum queues, five with limits; half of all careful."""
     several = tuple(choose.one(*QUEUES) for _ in range(4))
     kind = choose.below(12)
+    dead_letters = not choose.rarely(3)
     if kind == 0:
-        return Plan(QUEUES, careful=not choose.rarely(4), quorum=tuple(q for q in QUEUES if not choose.rarely(4)))
+        quorum = tuple(queue for queue in QUEUES if not choose.rarely(4))
+        return Plan(QUEUES, careful=not choose.rarely(4), quorum=quorum, dead_letters=dead_letters)
     if kind < 6:
-        return Plan(QUEUES, limits=True, careful=choose.rarely(2))
-    return Plan(several, careful=choose.rarely(2))
+        return Plan(QUEUES, limits=True, careful=choose.rarely(2), dead_letters=dead_letters)
+    return Plan(several, careful=choose.rarely(2), dead_letters=dead_letters)

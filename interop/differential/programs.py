@@ -87,6 +87,9 @@ def queue_declare(choose: Chooser, plan: Plan, name: str | None = None) -> Opera
             operation.pop("auto_delete", None)
     elif not choose.rarely(3):
         operation["arguments"] = (good_queue_arguments if plan.careful else queue_arguments)(choose)
+    if not plan.dead_letters:
+        for key in ("x-dead-letter-exchange", "x-dead-letter-routing-key"):
+            operation.get("arguments", {}).pop(key, None)
     return _as_before(choose, plan, operation["queue"], operation)
 
 
@@ -300,6 +303,11 @@ BATCHED = (
 )
 
 
+#: What may leave dead letters, and what would find them, or not yet.
+MAY_KILL = ("basic.publish", "basic.reject", "basic.nack")
+LOOKS = ("basic.get", "queue.purge", "queue.delete")
+
+
 def batch(choose: Chooser, plan: Plan) -> Operation:
     """Several operations through one channel, sent before the first is answered."""
     at = _at(choose, "batch")
@@ -307,6 +315,9 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
     deleted: set[str] = set()
     for _ in range(choose.one(2, 3, 4, 6)):
         operation = choose.one(*BATCHED)(choose, plan) | {"c": at["c"], "ch": at["ch"]}
+        kills = any(earlier["op"] in MAY_KILL for earlier in operations)
+        if plan.dead_letters and kills and operation["op"] in LOOKS:
+            continue
         if operation["op"] == "queue.delete":
             deleted.add(operation["queue"])
         elif operation["op"] == "queue.declare" and operation["queue"] in deleted:

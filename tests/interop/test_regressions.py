@@ -90,3 +90,19 @@ def test_cancels_come_in_the_order_of_tags(subject_url: str) -> None:
     client.call("queue.delete", queue="gone")
     assert [client.expect("basic.cancel")["consumer_tag"] for _ in range(2)] == ["a", "b"]
     client.close()
+
+
+@pytest.mark.parametrize("flag", ["if_unused", "if_empty"])
+def test_a_stream_is_deleted_on_its_conditions(flag: str, subject_url: str) -> None:
+    """RabbitMQ deletes it whatever the flags say, and its consumers with it."""
+    client = _client(subject_url)
+    client.call("queue.declare", queue="stream", durable=True, arguments={"x-queue-type": "stream"})
+    client.publish("", "stream", b"kept")
+    client.call("basic.qos", prefetch_count=1)
+    client.call("basic.consume", queue="stream")
+    client.send("queue.delete", channel=1, queue="stream", **{flag: True})
+    assert client.expect("channel.close")["reply_code"] == 406
+    client.send("channel.close-ok")
+    client.call("channel.open")
+    assert client.call("queue.delete", queue="stream")["message_count"] == 1
+    client.close()

@@ -35,11 +35,8 @@ PASSIVE = method_frame(1, "queue.declare", queue=Q, passive=True)
 MISSING = method_frame(1, "queue.declare", queue="missing", passive=True)
 CONSUME = method_frame(1, "basic.consume", queue=Q, consumer_tag="t")
 CANCEL = method_frame(1, "basic.cancel", consumer_tag="t")
-PUBLISH = (
-    method_frame(1, "basic.publish", exchange="", routing_key=Q)
-    + frame(HEADER, 1, header_payload(1))
-    + frame(BODY, 1, b"x")
-)
+CONTENT = frame(HEADER, 1, header_payload(1)) + frame(BODY, 1, b"x")
+PUBLISH = method_frame(1, "basic.publish", exchange="", routing_key=Q) + CONTENT
 
 
 def test_answers_come_in_the_order_of_the_questions(client: Client) -> None:
@@ -80,3 +77,12 @@ def test_a_consumer_of_a_queue_that_is_deleted_and_declared_anew_is_cancelled(cl
     names = answers(client, method_frame(1, "queue.delete", queue=Q), again, count=3)
     assert sorted(names) == ["basic.cancel", "queue.declare-ok", "queue.delete-ok"]
     assert client.count(Q) == (0, 0)
+
+
+def test_what_follows_finds_the_dead_letters(client: Client) -> None:
+    """RabbitMQ's come some time later."""
+    arguments = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": Q, "x-message-ttl": 0}
+    client.call("queue.declare", queue="deadly", exclusive=True, arguments=arguments)
+    publish = method_frame(1, "basic.publish", exchange="", routing_key="deadly")
+    client.send_octets(publish + CONTENT + method_frame(1, "queue.purge", queue=Q))
+    assert client.expect("queue.purge-ok")["message_count"] == 1
