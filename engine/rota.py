@@ -101,17 +101,16 @@ def eligible(queue: "Queue", wanted: int) -> list[Consumer]:
         return []
     if queue.rules.single_active_consumer:
         return consumers[:1] if consumers and consumers[0].credit() > 0 else []
+    if queue.has_priorities:
+        return _eligible_by_priority(queue, wanted)
     count = len(consumers)
     start = queue.next_consumer
-    lowest = _lowest_served(consumers) if queue.has_priorities else None
     found: list[Consumer] = []
     for step in range(count):
         index = start + step
         if index >= count:
             index -= count
         consumer = consumers[index]
-        if lowest is not None and consumer.priority < lowest:
-            continue
         if consumer.credit() > 0:
             found.append(consumer)
             queue.next_consumer = index + 1 if index + 1 < count else 0
@@ -120,9 +119,23 @@ def eligible(queue: "Queue", wanted: int) -> list[Consumer]:
     return found
 
 
-def _lowest_served(consumers: list[Consumer]) -> int | None:
-    """The highest priority of which a consumer has credit; None: nobody has any."""
-    return max((consumer.priority for consumer in consumers if consumer.credit() > 0), default=None)
+def _eligible_by_priority(queue: "Queue", wanted: int) -> list[Consumer]:
+    """Each priority has a rota of its own: who is served goes behind the others of his, and their turns stay."""
+    consumers, start = queue.consumers, queue.next_consumer
+    consumers[:] = consumers[start:] + consumers[:start]
+    queue.next_consumer = 0
+    free = [consumer for consumer in consumers if consumer.credit() > 0]
+    highest = max((consumer.priority for consumer in free), default=None)
+    found: list[Consumer] = []
+    for consumer in free:
+        if consumer.priority == highest:
+            found.append(consumer)
+            if len(found) == wanted or consumer.session.prefetch_total:
+                break  # as above
+    for consumer in found:
+        consumers.remove(consumer)
+        consumers.append(consumer)
+    return found
 
 
 def has_waiting(queue: "Queue") -> bool:

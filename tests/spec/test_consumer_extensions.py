@@ -113,6 +113,21 @@ def test_a_requeued_message_goes_by_priority(broker: SpecBroker) -> None:
     assert got(client, 1) == [("high", b"0")]
 
 
+def test_each_priority_has_its_turns(broker: SpecBroker) -> None:
+    """What a higher one gets does not use up the turn of a lower one, wherever it joined."""
+    client = broker.open()
+    client.call("queue.declare", queue=Q)
+    for tag, priority in (("a", 0), ("high", 1), ("b", 0)):
+        consume(client, tag, priority=priority, prefetch=1)
+    publish(client, 3)
+    assert got(client, 3) == [("high", b"0"), ("a", b"1"), ("b", b"2")]
+    client.send("basic.ack", delivery_tag=3)
+    client.send("basic.ack", delivery_tag=2)
+    client.call("queue.declare", queue=Q, passive=True)
+    publish(client, 2, start=3)
+    assert got(client, 2) == [("a", b"3"), ("b", b"4")]
+
+
 # ---------------------------------------------------------------------------------------------- single active consumer
 
 SAC = {"x-single-active-consumer": True}
