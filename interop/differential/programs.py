@@ -305,6 +305,7 @@ BATCHED = (
 
 #: What may leave dead letters, and what would find them, or not yet.
 MAY_KILL = ("basic.publish", "basic.reject", "basic.nack")
+REFUSES = ("basic.reject", "basic.nack")
 LOOKS = ("basic.get", "queue.purge", "queue.delete")
 
 
@@ -318,6 +319,10 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
         kills = any(earlier["op"] in MAY_KILL for earlier in operations)
         if plan.dead_letters and kills and operation["op"] in LOOKS:
             continue
+        if plan.dead_letters and operation["op"] == "basic.publish" and any(one["op"] in REFUSES for one in operations):
+            continue  # before or behind the dead letter, if it has the same way
+        if operation["op"] == "basic.consume" and deleted:
+            continue  # RabbitMQ's channel may still know a consumer of that tag
         if operation["op"] == "queue.delete":
             deleted.add(operation["queue"])
         elif operation["op"] == "queue.declare" and operation["queue"] in deleted:
@@ -331,6 +336,8 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
             operation["queue"] = "missing"  # RabbitMQ looks for the last declared queue also when the channel failed
         if not isinstance(operation.get("delivery_tag", []), list):
             operation["delivery_tag"] = ["outstanding", -1]  # others may be out by then, or not yet
+        if plan.quorum and operation["op"] == "basic.consume":
+            operation.pop("no_ack", None)  # RabbitMQ keeps what it had no time to send
         if plan.quorum and "requeue" in operation:
             operation["requeue"] = False
         operations.append(operation)

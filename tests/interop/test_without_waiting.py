@@ -86,3 +86,43 @@ def test_what_follows_finds_the_dead_letters(client: Client) -> None:
     publish = method_frame(1, "basic.publish", exchange="", routing_key="deadly")
     client.send_octets(publish + CONTENT + method_frame(1, "queue.purge", queue=Q))
     assert client.expect("queue.purge-ok")["message_count"] == 1
+
+
+def test_the_tag_of_a_deleted_queues_consumer_is_free_at_once(client: Client) -> None:
+    """RabbitMQ's channel may not have heard yet."""
+    client.call("basic.consume", queue=Q, consumer_tag="t")
+    client.call("queue.declare", queue="pipelined-2", exclusive=True)
+    consume = method_frame(1, "basic.consume", queue="pipelined-2", consumer_tag="t")
+    names = answers(client, method_frame(1, "queue.delete", queue=Q), consume, count=3)
+    assert sorted(names) == ["basic.cancel", "basic.consume-ok", "queue.delete-ok"]
+
+
+def test_a_dead_letter_comes_behind_the_publishes_of_the_same_read(client: Client) -> None:
+    """Also into the queue that it comes from."""
+    arguments = {"x-dead-letter-exchange": ("S", ""), "x-dead-letter-routing-key": ("S", "pipelined-3")}
+    client.call("queue.declare", queue="pipelined-3", exclusive=True, arguments=arguments)
+    client.publish("", "pipelined-3", b"dies")
+    assert client.call("basic.get", queue="pipelined-3").body == b"dies"
+    nack = method_frame(1, "basic.nack", delivery_tag=1, requeue=False)
+    client.send_octets(nack + method_frame(1, "basic.publish", exchange="", routing_key="pipelined-3") + CONTENT)
+    assert [client.call("basic.get", queue="pipelined-3").body for _ in range(2)] == [b"x", b"dies"]
+
+
+def test_what_a_quorum_queue_handed_out_is_gone_with_the_connection(subject_url: str) -> None:
+    """To a consumer that acknowledges nothing."""
+    parts = urlsplit(subject_url)
+    assert parts.hostname is not None and parts.port is not None
+    first, second = (Client.open(parts.hostname, parts.port, vhost=parts.path[1:]) for _ in range(2))
+    quorum = {"x-queue-type": ("S", "quorum")}
+    first.call("queue.declare", queue="pipelined-q", durable=True, arguments=quorum)
+    first.publish("", "pipelined-q", b"x")
+    assert second.count("pipelined-q") == (1, 0)
+    first.send_octets(
+        method_frame(1, "basic.consume", queue="pipelined-q", no_ack=True) + method_frame(1, "channel.open")
+    )
+    while first.read().name != "connection.close":
+        pass
+    first.send("connection.close-ok", channel=0)
+    assert second.count("pipelined-q") == (0, 0)
+    second.call("queue.delete", queue="pipelined-q")
+    second.close()
