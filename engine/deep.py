@@ -53,12 +53,12 @@ def measure(queue: "Queue") -> None:
 
 def extend_tail(queue: "Queue", tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
     """New messages of a deep queue."""
-    if envelope.facts.persistent and queue.durable:
+    if _is_in_journal(queue, envelope):
         tail.extend(first_id, list(map(envelope.framing.body_size, blobs)))
         return
     pager = queue.broker.pager
     assert pager is not None
-    place = pager.spool(blobs)
+    place = None if queue.stores(envelope) else pager.spool(blobs)
     if place is not None:
         tail.extend(first_id, list(map(len, blobs)), place=place, envelope=envelope)
         return
@@ -74,12 +74,18 @@ def append(queue: "Queue", tail: Tail, message: Message) -> None:
     envelope = message.envelope
     if isinstance(message, GroupedMessage):
         tail.append(message)
-    elif envelope.facts.persistent and queue.durable:
+    elif _is_in_journal(queue, envelope):
         tail.extend(message.id, (envelope.framing.body_size(message.blob),), expires)
-    elif (place := pager.spool((message.blob,))) is not None:
+    elif not queue.stores(envelope) and (place := pager.spool((message.blob,))) is not None:
         tail.extend(message.id, (len(message.blob),), expires, place=place, envelope=envelope)
     else:
         tail.append(message)
+
+
+def _is_in_journal(queue: "Queue", envelope: Envelope) -> bool:
+    """Whether new messages of this kind are: while the disk is full, what dies into a queue is only in memory."""
+    durability = queue.broker.durability
+    return queue.stores(envelope) and (durability is None or not durability.has_failed)
 
 
 def feed(queue: "Queue") -> None:

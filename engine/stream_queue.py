@@ -137,7 +137,8 @@ class StreamQueue(NonDestructiveQueue):
         """More came into memory than its share: old messages leave it."""
         pager, log = self.broker.pager, self._log
         self._looked_at = log.memory_octets
-        if pager is None or not self.durable:
+        durability = self.broker.durability
+        if pager is None or not self.durable or (durability is not None and durability.is_behind):
             return
         share = pager.budget() // 2  # the other half is for windows
         if log.memory_octets > share:

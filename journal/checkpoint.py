@@ -63,7 +63,11 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
 
     def stated() -> Iterator[RecoveredMessage]:
         for message in held:
-            found = None if message.id in gone else recorder.message_of(message, due.get(message.id, 0))
+            if message.id in gone:
+                continue
+            if recorder.is_behind:
+                recorder.record_late(queue, message)
+            found = recorder.message_of(message, due.get(message.id, 0))
             if found is not None:
                 yield found
 

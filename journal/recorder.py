@@ -46,6 +46,7 @@ class Recorder(ObjectRecorder):
         self._run_sizes: list[int] = []
         self.has_failed = self.is_behind = self.is_lost = False  # see the engine's `Durability`
         self._safe_before = 0  # when it failed
+        self._late: dict[int, set[int]] = {}  # recorded since then, with what stood there before: id -> ids of queues
         self._gone: set[int] | None = None  # of the queue that is being stated: ids that left meanwhile
         self._stated = ("", "")
         self._handlers: dict[EventKind, Callable[[Event], None]] = {
@@ -71,6 +72,10 @@ class Recorder(ObjectRecorder):
             handler(event)
         elif event.kind in TOPOLOGY and is_durable(event):
             self._has_recorded = True  # it will be, by the checkpoint that follows
+        elif event.kind in TERMINAL:
+            queue_id, ids = self._leaving(event)
+            if queue_id is not None:  # the checkpoint leaves them out; their segments are to go after it
+                self._journal.ledger.settled([id_ for id_ in ids if self.contents.lsn_of(id_) is not None])
 
     def fail(self, *, for_good: bool) -> None:
         """The journal takes nothing now, or ever again."""
@@ -87,6 +92,8 @@ class Recorder(ObjectRecorder):
     def all_is_stated(self) -> None:
         """A checkpoint since then is durable."""
         self.is_behind = self.has_failed
+        if not self.is_behind:
+            self._late.clear()
 
     # -- the engine's Durability --------------------------------------------------------------------------------------
 
@@ -168,19 +175,18 @@ class Recorder(ObjectRecorder):
         )
 
     def _settled(self, event: Event) -> None:
-        queue_id = self._queue_ids.get((event.vhost, event.subject))
-        if queue_id is None:
+        queue_id, ids = self._leaving(event)
+        if queue_id is None or not ids:
             return
+        self._write_settled(event, queue_id, ids, str((event.detail or {}).get("reason", "")))
+
+    def _leaving(self, event: Event) -> tuple[int | None, Sequence[int]]:
+        """The journal's id of the queue, None: it has none; and the ids of the messages that leave it."""
+        queue_id = self._queue_ids.get((event.vhost, event.subject))
         detail = event.detail or {}
-        if detail.get("kept") or detail.get("came_in") is False:
-            return  # it stays, or never was there
-        ids = persistent_ids(event)
-        if ids:
-            self._write_settled(event, queue_id, ids, str(detail.get("reason", "")))
-            if event.kind in FROM_THE_HEAD:
-                queue = self._broker.virtual_hosts[event.vhost].queues.get(event.subject)
-                if isinstance(queue, StreamQueue):
-                    self.state_object(queue, restated=True)
+        if queue_id is None or detail.get("kept") or detail.get("came_in") is False:
+            return None, ()  # they stay, or never were there
+        return queue_id, persistent_ids(event)
 
     def _write_settled(
         self, event: Event, queue_id: int, ids: Sequence[int], reason: str, consumer_id: int = 0, conn_id: int = 0
@@ -193,6 +199,10 @@ class Recorder(ObjectRecorder):
             self._journal.settled_range(event.kind, queue_id, ids, **more)
         else:
             self._journal.happened(event.kind, queue_id, ids, **more)
+        if event.kind in FROM_THE_HEAD:
+            queue = self._broker.virtual_hosts[event.vhost].queues.get(event.subject)
+            if isinstance(queue, StreamQueue):
+                self.state_object(queue, restated=True)
 
     def _requeued(self, event: Event) -> None:
         """A count is written when it has changed: after a return that counted."""
@@ -276,6 +286,31 @@ class Recorder(ObjectRecorder):
         )
         size = message.envelope.framing.body_size(message.blob)
         return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
+
+    def record_late(self, queue: Queue, message: Message) -> None:
+        """A message that came into a durable queue while the journal took nothing: a dead letter of that time."""
+        id_, envelope = message.id, message.envelope
+        lsn = self.contents.lsn_of(id_)
+        queue_id = self._queue_id(queue)
+        if (lsn is not None and id_ not in self._late) or queue_id in self._late.get(id_, ()):
+            return
+        if lsn is None:
+            expires_ms = 0 if envelope.expiration_ms is None else self._broker.clock.wall_ms() + envelope.expiration_ms
+            lsn = self._journal.published(
+                (id_,),
+                self._exchange_id(queue.vhost.name, envelope.exchange),
+                envelope.routing_key.encode(),
+                (message.blob,),
+                framing=envelope.framing,
+                queue_ids=(queue_id,),
+                expires_ms=expires_ms,
+                cause_id=envelope.cause_id,
+                priority=envelope.facts.priority or 0,
+            )
+            self.contents.move(id_, lsn)
+        self._late.setdefault(id_, set()).add(queue_id)
+        size = envelope.framing.body_size(message.blob)
+        self._journal.enqueued(queue_id, (id_,), lsn, (size,), expires_ms=self.wall_ms(message.expires_ns))
 
     def whereabouts(self) -> Callable[[int], tuple[int, ...]]:
         """Message id -> ids of the durable queues that it is in now.

@@ -16,6 +16,7 @@ from leveret.engine.field_table import Field
 from leveret.engine.stream_queue import StreamQueue
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.checkpoint import checkpoint
+from leveret.journal.full_recorder import FullRecorder
 from leveret.journal.pager import JournalPager
 from leveret.journal.recorder import Recorder
 from leveret.journal.restore import restore
@@ -36,8 +37,9 @@ def _small() -> Iterator[None]:
 class World:
     """A broker with a journal and the stream s. `all`: (offset, came at ms, body) of all that was published."""
 
-    def __init__(self, *, is_deep: bool = True, **arguments: Field) -> None:
+    def __init__(self, *, is_deep: bool = True, recorder: type[Recorder] = Recorder, **arguments: Field) -> None:
         self.files = SimulatedFiles()
+        self.make_recorder = recorder
         self.clock = ManualClock()
         self.is_deep = is_deep
         self.arguments = {"x-queue-type": Field("S", b"stream")} | {
@@ -51,7 +53,7 @@ class World:
         self.broker = Broker(self.clock)
         options = JournalOptions(segment_size=3000)
         self.journal = Journal.open("j", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
-        self.recorder = Recorder(self.broker, self.journal)
+        self.recorder = self.make_recorder(self.broker, self.journal)
         if self.is_deep:
             self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, 0)
         restore(self.broker, self.journal, self.recorder)
@@ -168,15 +170,18 @@ def test_little_stays_in_memory() -> None:
     assert sorted(world.got) == sorted([(at, b"%d" % at) for start in (0, 500) for at in range(start, 1000)])
 
 
-def test_an_operators_purge_is_kept_over_a_restart() -> None:
+@pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
+def test_an_operators_purge_is_kept_over_a_restart(recorder: type[Recorder]) -> None:
     """No offset comes twice."""
-    world = World()
+    world = World(recorder=recorder)
     world.publish(50)
     assert world.queue.purge() == 50
     world.end_turn()
     world.restart()
     assert world.queue.ready_count == 0
     world.publish(1)
+    assert world.read(Field("S", b"first")) == [(50, b"50")]
+    world.restart()
     assert world.read(Field("S", b"first")) == [(50, b"50")]
 
 

@@ -126,3 +126,71 @@ def test_what_others_recorded_holds_no_answer_up() -> None:
     assert desk.peer.take() == []
     desk.peer.send(method(GETS, commands.Queue.Declare, queue="q", passive=True))
     assert [type(one.frame) for one in desk.peer.take()] == [commands.Queue.DeclareOk]
+
+
+def full(desk: DurableDesk) -> None:
+    """The disk is, and the broker knows."""
+
+    def fail(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(28, "No space left on device")
+
+    desk.files.fault = fail
+    desk.publish("refused", key="elsewhere", delivery_mode=2)
+    desk.settle()
+    assert desk.recorder.has_failed
+    desk.confirms()
+
+
+def has_room(desk: DurableDesk) -> None:
+    """Again, and all is stated."""
+    desk.files.fault = lambda operation, path: None
+    desk.journal.retry()
+    desk.journal.wait(desk.journal.next_lsn)
+    desk.recorder.recover()
+    for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
+        desk.journal.commit()
+    desk.settle()
+    desk.recorder.all_is_stated()
+    desk.journal.reclaim()
+    desk.settle()
+
+
+def test_what_dies_while_the_disk_is_full_is_written_later() -> None:
+    """Into two queues; what leaves one of them then leaves the journal, too."""
+    desk = DurableDesk(SimulatedFiles())
+    for queue in ("elsewhere", "d1", "d2"):
+        desk.declare(queue)
+    desk.declare(x_dead_letter_exchange="dead")
+    desk.exchange("dead")
+    for queue in ("d1", "d2"):
+        desk.bind(queue, "dead")
+    desk.publish("A", "B", delivery_mode=2)
+    desk.settle()
+    full(desk)
+    for _ in range(2):
+        desk.nack(desk.must_get(), requeue=False)
+    has_room(desk)
+    again = DurableDesk(desk.files.power_cut())
+    assert [again.all(queue) for queue in ("q", "d1", "d2")] == ["", "AB", "AB"]
+    desk.all("d1")
+    desk.settle()
+    again = DurableDesk(desk.files.power_cut())
+    assert [again.all(queue) for queue in ("d1", "d2")] == ["", "AB"]
+    desk.all("d2")
+    desk.settle()
+    assert sum(row.live for row in desk.journal.ledger.rows) == 1  # the one in elsewhere
+
+
+def test_what_was_taken_while_the_disk_was_full_holds_no_segments() -> None:
+    """Acknowledgements of that time are in no record."""
+    desk = DurableDesk(SimulatedFiles())
+    for queue in ("elsewhere", "q"):
+        desk.declare(queue)
+    desk.publish(*"ABCD", delivery_mode=2)
+    desk.settle()
+    full(desk)
+    assert desk.all() == "ABCD"
+    has_room(desk)
+    assert sum(row.live for row in desk.journal.ledger.rows) == 1
+    assert DurableDesk(desk.files.power_cut()).all() == ""
