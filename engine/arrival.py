@@ -18,6 +18,7 @@ from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .field_table import Field, FieldTable
 from .limits import MS
 from .message import Envelope
+from .publishing import publish_run, remember
 from .routing import ALL_WELL, Outcome, Route
 
 if TYPE_CHECKING:
@@ -60,6 +61,24 @@ def concerns(rules: ArrivalRules) -> bool:
     return rules.looks_at_each or rules.expiry is not NO_EXPIRY_POLICY
 
 
+def publish(vhost: "VirtualHost", route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+    """Publish a run: its address first, then its queues."""
+    if route.arrival is not None:
+        return arrive(vhost, route, route.arrival, envelope, blobs)
+    if envelope.facts.is_marked:
+        rules = vhost.arrival_rules(route.exchange.name, route.routing_key)
+        return arrive(vhost, route, rules, envelope, blobs)
+    return publish_run(vhost, route, envelope, blobs)
+
+
+def publish_by_name(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+    """Publish a run with a look-up of its own. An exchange that is gone takes nothing."""
+    exchange = vhost.exchanges.get(envelope.exchange)
+    if exchange is None:
+        return Outcome(blobs, ())
+    return publish(vhost, vhost.route_of(exchange, envelope.routing_key), envelope, blobs)
+
+
 def arrive(
     vhost: "VirtualHost", route: Route, rules: ArrivalRules, envelope: Envelope, blobs: Sequence[bytes], hops: int = 0
 ) -> Outcome:
@@ -69,7 +88,7 @@ def arrive(
     if envelope.copies:
         route = route.undecided()
     if not rules.looks_at_each and not envelope.facts.is_marked:
-        return vhost.publish_run(route, envelope, blobs)
+        return publish_run(vhost, route, envelope, blobs)
     unroutable: list[bytes] = []
     refused: list[int] = []
     for offset, blob in enumerate(blobs):
@@ -96,7 +115,7 @@ def _arrive_one(
         blob = envelope.spliced(blob, added)
         envelope = envelope.plain()
     if rules.retroactive_count:
-        vhost.remember(rules.address, rules.retroactive_count, envelope, blob)
+        remember(vhost, rules.address, rules.retroactive_count, envelope, blob)
     is_taken = False
     if rules.diverts and hops < HOPS_MAX:
         is_taken = any(divert.is_exclusive for divert in rules.diverts)
@@ -104,9 +123,9 @@ def _arrive_one(
             _divert(vhost, divert, rules.address, envelope, blob, hops)
         if is_taken:
             return ALL_WELL
-        outcome = vhost.publish_run(route, envelope, (blob,), due_ns)
+        outcome = publish_run(vhost, route, envelope, (blob,), due_ns)
         return outcome if outcome.refused else ALL_WELL  # a divert took it: it is not unroutable
-    return vhost.publish_run(route, envelope, (blob,), due_ns)
+    return publish_run(vhost, route, envelope, (blob,), due_ns)
 
 
 def _is_duplicate(vhost: "VirtualHost", rules: ArrivalRules, headers: FieldTable) -> bool:

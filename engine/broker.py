@@ -28,6 +28,7 @@ from .events import Counters, Event, EventKind, Listener
 from .limits import enforce
 from .message import Envelope, Message
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
+from .publishing import publish_dead
 from .queue import Queue
 from .ready import Ready
 from .service import Handler
@@ -357,7 +358,8 @@ class Broker:
                 resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
                 targets = [*targets_of(vhost, target, queue.address, resources)]
             for exchange, key in targets:
-                vhost.publish_dead(
+                publish_dead(
+                    vhost,
                     dead_letter(
                         message,
                         queue=queue.name,
@@ -369,7 +371,7 @@ class Broker:
                         with_hornetq_names=self.options.legacy_hornetq_headers,
                         continues_deaths=self.options.continues_deaths,
                         tells_last_death=self.options.tells_last_death,
-                    )
+                    ),
                 )
 
     def _told_address(self, queue: Queue, message: Message) -> str | None:

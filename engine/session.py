@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
 
+from . import arrival, publishing
 from .access import require_topic
 from .confirms import Confirms
 from .consumer import Consumer, Holder, by_consumer, by_holder
@@ -118,7 +119,7 @@ class Session:
                 self.transaction.add(Publication(route, names, envelope, run, mandatory), limit=limit)
             return []
         vhost = self.client.vhost
-        unroutable, refused = vhost.publish(route, envelope, blobs)
+        unroutable, refused = arrival.publish(vhost, route, envelope, blobs)
         durability = vhost.broker.durability
         barrier = 0 if durability is None else durability.take_barrier()
         if self.confirms is not None:
@@ -126,7 +127,7 @@ class Session:
         if unroutable:
             if mandatory:
                 return [(envelope, unroutable)]
-            vhost.nowhere_to_go(envelope, unroutable)
+            publishing.nowhere_to_go(vhost, envelope, unroutable)
         return []
 
     def select_confirms(self) -> None:
@@ -491,12 +492,12 @@ class Session:
         vhost = self.client.vhost
         is_partial = False
         for route, names, envelope, blobs, mandatory in transaction.publishes:
-            unroutable, refused = vhost.publish(ChosenRoute(route, names, vhost), envelope, blobs)
+            unroutable, refused = arrival.publish(vhost, ChosenRoute(route, names, vhost), envelope, blobs)
             is_partial = is_partial or bool(refused)
             if mandatory and unroutable:
                 returned.append((envelope, unroutable))
             elif unroutable:
-                vhost.nowhere_to_go(envelope, unroutable)
+                publishing.nowhere_to_go(vhost, envelope, unroutable)
         self._settle(transaction.acked)
         for messages, requeue, why in transaction.rejected:
             self._rejected(messages, requeue=requeue, why=why)

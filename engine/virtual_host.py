@@ -5,7 +5,6 @@ Source: behaviour page 2.1 to 2.6.
 """
 
 from collections import deque
-from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
@@ -20,10 +19,8 @@ from .arguments import (
     check_same_arguments,
     queue_type_of,
 )
-from .arrival import ArrivalRules, arrival_rules, arrive, concerns
-from .auto_created import targets_of
+from .arrival import ArrivalRules, arrival_rules, concerns
 from .client import Client, ConsumerCancelled
-from .deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, told_by_hornetq_names
 from .delayed_exchange import DelayedExchange
 from .diverts import Diverts
 from .duplicates import IdCache
@@ -51,18 +48,18 @@ from .errors import (
 )
 from .events import EventKind
 from .exchange import EXCHANGE_TYPES, PREDECLARED, Binding, Destination, Exchange, TopicExchange
-from .expiry import NO_EXPIRY_POLICY
-from .field_table import Field, FieldTable
+from .field_table import FieldTable
 from .message import Envelope
 from .non_destructive import NonDestructiveQueue
 from .options import NO_LIMITS
 from .permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
+from .publishing import tell_what_was
 from .queue import Queue
 from .queue_types import check_delete, check_purge
 from .reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue, is_reply_address
 from .routed import Routed
-from .routing import ALL_WELL, Outcome, Route, decides_each, reach
-from .rules import NO_RULES, Resources, effective_arguments, own_settings, plain_arguments, rules_of
+from .routing import Route, decides_each, reach
+from .rules import NO_RULES, effective_arguments, own_settings, plain_arguments, rules_of
 from .service import ServiceExchange
 from .stream_queue import StreamQueue
 
@@ -75,7 +72,6 @@ class VirtualHost:
     """Made by `Broker.create_virtual_host`."""
 
     __slots__ = (
-        "_remembered",
         "_sharing",
         "broker",
         "diverts",
@@ -84,6 +80,7 @@ class VirtualHost:
         "limits",
         "name",
         "queues",
+        "remembered",
         "reply_queues",
         "topology_version",
     )
@@ -99,7 +96,7 @@ class VirtualHost:
         self.diverts = Diverts()
         self.id_caches: dict[str, IdCache] = {}  # by address
         self._sharing: dict[str, list[Queue]] = {}  # queues whose address is not their name, by address
-        self._remembered: dict[str, deque[tuple[Envelope, bytes]]] = {}  # for queues to come, by address
+        self.remembered: dict[str, deque[tuple[Envelope, bytes]]] = {}  # for queues to come, by address
         for exchange_name, kind, internal in PREDECLARED:
             self.exchanges[exchange_name] = EXCHANGE_TYPES[kind](exchange_name, durable=True, internal=internal)
         for service_name, handler in broker.services.items():
@@ -295,8 +292,8 @@ class VirtualHost:
         is_first = not any(one.source is exchange for one in destination.incoming)
         if exchange.add(binding):
             self._changed(EventKind.BOUND, destination.name, binding=binding)
-            if is_first and self._remembered and isinstance(destination, Queue):
-                self._tell_what_was(destination, exchange.name)
+            if is_first and self.remembered and isinstance(destination, Queue):
+                tell_what_was(self, destination, exchange.name)
 
     def _check_conditions(self, exchange: Exchange, binding: Binding) -> None:
         """Raises: ConditionsMaxReached."""
@@ -434,7 +431,7 @@ class VirtualHost:
             self._sharing.setdefault(queue.address, []).append(queue)
         queue.touch()
         self._changed(EventKind.DECLARED, name, what="queue", queue=queue)
-        self._tell_what_was(queue, queue.address)
+        tell_what_was(self, queue, queue.address)
         return queue
 
     def create_queue(
@@ -678,138 +675,6 @@ class VirtualHost:
         """Whether an exchange of that name delays messages."""
         return isinstance(self.exchanges.get(exchange_name), DelayedExchange)
 
-    def publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
-        """Publish a run: its address first, then its queues."""
-        if route.arrival is not None:
-            return arrive(self, route, route.arrival, envelope, blobs)
-        if envelope.facts.is_marked:
-            rules = self.arrival_rules(route.exchange.name, route.routing_key)
-            return arrive(self, route, rules, envelope, blobs)
-        return self.publish_run(route, envelope, blobs)
-
-    def publish_run(
-        self, route: Route, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
-    ) -> Outcome:
-        """Give a run its ids and put it into the queues of its route, to wait there until `due_ns` if it is given."""
-        broker = self.broker
-        count = len(blobs)
-        first_id = broker.next_id
-        broker.next_id = first_id + count
-        counters = broker.counters
-        counters.published += count
-        queues = route.queues
-        if queues is None:
-            return self._publish_each(route, envelope, blobs, first_id, due_ns)
-        if broker.listeners:
-            broker.emit_published(self, envelope, range(first_id, first_id + count), blobs, queues)
-        if queues:
-            counters.routed += count
-            if broker.durability is not None and broker.durability.has_failed:
-                return self._publish_unsafely(envelope, blobs, first_id, queues, due_ns)
-            if len(queues) == 1:
-                refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
-                return Outcome((), refused) if refused else ALL_WELL
-            refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs, due_ns)}
-            return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
-        if isinstance(route.exchange, ServiceExchange):
-            route.exchange.handle(self, envelope, blobs)
-            return ALL_WELL
-        counters.unroutable += count
-        return Outcome(blobs, ())
-
-    def _publish_unsafely(
-        self,
-        envelope: Envelope,
-        blobs: Sequence[bytes],
-        first_id: int,
-        queues: Iterable[Queue],
-        due_ns: int | None,
-    ) -> Outcome:
-        """The journal takes nothing: queues refuse what they would have to store, the rest goes on."""
-        refused: set[int] = set()
-        for queue in queues:
-            if queue.stores(envelope):
-                refused.update(range(len(blobs)))
-                queue.counters.dropped += len(blobs)
-            else:
-                refused.update(queue.enqueue(first_id, envelope, blobs, due_ns))
-        return Outcome((), sorted(refused)) if refused else ALL_WELL
-
-    def _publish_each(
-        self, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
-    ) -> Outcome:
-        counters = self.broker.counters
-        unroutable = []
-        refused = []
-        chance = self.broker.chance
-        for offset, blob in enumerate(blobs):
-            queues = self.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
-            if self.broker.listeners:
-                self.broker.emit_published(self, envelope, (first_id + offset,), (blob,), queues)
-            if queues:
-                counters.routed += 1
-                if self.broker.durability is not None and self.broker.durability.has_failed:
-                    outcome = self._publish_unsafely(envelope, (blob,), first_id + offset, queues, due_ns)
-                    outcomes: list[Sequence[int]] = [outcome[1]]
-                else:
-                    outcomes = [queue.enqueue(first_id + offset, envelope, (blob,), due_ns) for queue in queues]
-                if any(outcomes):
-                    refused.append(offset)
-            else:
-                unroutable.append(blob)
-        counters.unroutable += len(unroutable)
-        return Outcome(unroutable, refused)
-
-    def nowhere_to_go(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        """No queue took these, and nobody wants them back: the dead-letter address of theirs may (page 3.1)."""
-        address = self.broker.options.address_of(envelope.exchange, envelope.routing_key)
-        settings = self.broker.settings.resolve(address, self.name)
-        if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
-            return
-        resources = None
-        if settings.auto_create_dead_letter_resources:
-            resources = Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
-        for name, key in targets_of(self, settings.dead_letter_address, address, resources):
-            exchange = self.exchanges.get(name)
-            if exchange is not None:
-                self._move(envelope, blobs, address, self.route_of(exchange, key))
-
-    def _move(self, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> None:
-        told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
-        for blob in blobs:
-            added = {**told, ORIG_MESSAGE_ID: Field("l", self.broker.next_id)}
-            if self.broker.options.legacy_hornetq_headers:
-                added |= told_by_hornetq_names(added)
-            moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().facts)
-            moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
-            self.publish_run(route, moved, (envelope.spliced(blob, added),))
-
-    # -- retroactive messages ---------------------------------------------------------------------------------------
-
-    def remember(self, address: str, count: int, envelope: Envelope, blob: bytes) -> None:
-        """Keep one of the last `count` messages of an address for queues to come (page 3.6)."""
-        kept = self._remembered.get(address)
-        if kept is None or kept.maxlen != count:
-            kept = self._remembered[address] = deque(kept or (), maxlen=count)
-        kept.append((envelope, blob))
-
-    def _tell_what_was(self, queue: Queue, address: str) -> None:
-        """A queue is new at an address: the messages that it would have got come now, those that are kept."""
-        for envelope, blob in tuple(self._remembered.get(address, ())):
-            exchange = self.exchanges.get(envelope.exchange)
-            broker = self.broker
-            message = Routed(envelope.keys, envelope, blob, broker.chance)
-            if exchange is None or queue not in self.reach(exchange, message):
-                continue
-            id_ = broker.next_id
-            broker.next_id = id_ + 1
-            broker.counters.published += 1
-            if broker.listeners:
-                broker.emit_published(self, envelope, (id_,), (blob,), (queue,), cause="retroactive")
-            broker.counters.routed += 1
-            queue.enqueue(id_, envelope, (blob,))
-            broker.mark(queue)
-
     def resolve_address(self, address: str, queue_name: str) -> tuple[str, str]:
         """Exchange and routing key that a dead-letter or expiry address stands for (address-settings page 1.3).
 
@@ -821,37 +686,6 @@ class VirtualHost:
         if address.startswith("queue:"):
             return "", address.removeprefix("queue:")
         return (address, queue_name) if address in self.exchanges else ("", address)
-
-    def publish_dead(self, letter: DeadLetter) -> None:
-        """Publish a dead letter; where its exchange is gone, or it would go round in circles, it ends here."""
-        exchange = self.exchanges.get(letter.envelope.exchange)
-        if exchange is None:
-            return
-        broker = self.broker
-        reached = self.reach(exchange, Routed(letter.envelope.keys, letter.envelope, letter.blob, broker.chance))
-        policy = self.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
-        envelope = letter.envelope
-        if policy is not NO_EXPIRY_POLICY:
-            envelope = envelope.with_expiration(policy.applied_to(envelope.expiration_ms))
-        id_ = broker.next_id
-        broker.next_id = id_ + 1
-        broker.counters.published += 1
-        queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
-        if broker.listeners:
-            broker.emit_published(self, envelope, (id_,), (letter.blob,), queues, cause=letter.reason)
-        if queues:
-            broker.counters.routed += 1
-            for queue in queues:
-                queue.enqueue(id_, envelope, (letter.blob,))
-        else:
-            broker.counters.unroutable += 1
-
-    def publish_by_name(self, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
-        """Publish a run with a look-up of its own. An exchange that is gone takes nothing."""
-        exchange = self.exchanges.get(envelope.exchange)
-        if exchange is None:
-            return Outcome(blobs, ())
-        return self.publish(self.route_of(exchange, envelope.routing_key), envelope, blobs)
 
     def policies_changed(self) -> None:
         """Other policies hold here from now on; the broker sees to the queues. O(exchanges, times policies)."""

@@ -18,6 +18,7 @@ from .control_access import AccessCommands
 from .control_policies import PolicyCommands
 from .definitions import Definitions
 from .engine import Broker, Envelope, Queue, VirtualHost
+from .engine.arrival import publish_by_name
 from .engine.content import PLAIN, ContentError, PropertyValue, decode_properties, encode_header
 from .running import explain_running
 from .settings import ArgumentFault
@@ -97,7 +98,7 @@ class ControlTable:
             kept["correlation_id"] = properties["correlation_id"]
         raw = json.dumps(answer).encode()
         reply = Envelope("", reply_to.decode("utf-8", "replace"))
-        vhost.publish_by_name(reply, [PLAIN.join(encode_header(len(raw), kept), raw)])
+        publish_by_name(vhost, reply, [PLAIN.join(encode_header(len(raw), kept), raw)])
 
     def _answer(self, body: bytes) -> dict[str, Any]:
         try:

@@ -8,6 +8,7 @@ from urllib.parse import quote
 import trio
 
 from ..engine import Envelope, Message, Queue, VirtualHost
+from ..engine.arrival import publish_by_name
 from ..engine.content import PLAIN, PropertyValue, encode_header, scan_properties
 from ..engine.events import Event
 from ..engine.field_table import Field, FieldTable
@@ -170,7 +171,7 @@ class VirtualHostView:
             if exchange not in vhost.exchanges:
                 raise LookupError(f"no exchange {exchange!r} in virtual host {self.name!r}")
             envelope = Envelope(exchange, routing_key, scan_properties(header[12:]))
-            outcome = vhost.publish_by_name(envelope, [PLAIN.join(header, raw)])
+            outcome = publish_by_name(vhost, envelope, [PLAIN.join(header, raw)])
             self._broker.edge.end_turn()
             return not outcome.unroutable and not outcome.refused
 
