@@ -87,6 +87,8 @@ def queue_declare(choose: Chooser, plan: Plan, name: str | None = None) -> Opera
             operation.pop("auto_delete", None)
     elif not choose.rarely(3):
         operation["arguments"] = (good_queue_arguments if plan.careful else queue_arguments)(choose)
+    if "x-dead-letter-exchange" in operation.get("arguments", {}):
+        operation["arguments"].pop("x-queue-mode", None)  # a lazy queue forgets the dead letter's original-expiration
     if not plan.dead_letters:
         for key in ("x-dead-letter-exchange", "x-dead-letter-routing-key"):
             operation.get("arguments", {}).pop(key, None)
@@ -306,6 +308,18 @@ BATCHED = (
 #: What may leave dead letters, and what would find them, or not yet.
 MAY_KILL = ("basic.publish", "basic.reject", "basic.nack")
 REFUSES = ("basic.reject", "basic.nack")
+#: What gives messages back or makes room for others: RabbitMQ's queue may hand out before it hears what comes next.
+SETTLES = ("basic.reject", "basic.nack", "basic.ack")
+#: What may fail, so that the channel's messages go back, whichever those are by then.
+MAY_FAIL = (
+    "queue.declare",
+    "queue.bind",
+    "queue.unbind",
+    "exchange.declare",
+    "queue.purge",
+    "queue.delete",
+    "basic.get",
+)
 LOOKS = ("basic.get", "queue.purge", "queue.delete")
 
 
@@ -321,6 +335,11 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
             continue
         if plan.dead_letters and operation["op"] == "basic.publish" and any(one["op"] in REFUSES for one in operations):
             continue  # before or behind the dead letter, if it has the same way
+        names = [one["op"] for one in operations]
+        if operation["op"] in SETTLES and any(name in (*SETTLES, *MAY_FAIL) for name in names):
+            continue
+        if operation["op"] in MAY_FAIL and any(name in SETTLES for name in names):
+            continue
         if operation["op"] == "basic.consume" and deleted:
             continue  # RabbitMQ's channel may still know a consumer of that tag
         if operation["op"] == "queue.delete":
@@ -341,7 +360,7 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
         if plan.quorum and "requeue" in operation:
             operation["requeue"] = False
         operations.append(operation)
-    if not plan.quorum and choose.rarely(8):
+    if not plan.quorum and choose.rarely(8) and not any(one["op"] in (*SETTLES, *MAY_FAIL) for one in operations):
         operations.insert(0, recover(choose, plan) | {"c": at["c"], "ch": at["ch"]})
     return at | {"operations": operations}
 

@@ -126,3 +126,39 @@ def test_what_a_quorum_queue_handed_out_is_gone_with_the_connection(subject_url:
     assert second.count("pipelined-q") == (0, 0)
     second.call("queue.delete", queue="pipelined-q")
     second.close()
+
+
+def test_what_several_methods_give_back_goes_out_in_the_queues_order(client: Client) -> None:
+    """RabbitMQ's queue hears of the second when the first is out again."""
+    for body in (b"0", b"1"):
+        client.publish("", Q, body)
+    assert client.count(Q) == (2, 0)
+    client.call("basic.consume", queue=Q, consumer_tag="t")
+    assert [one.body for one in client.deliveries(2)] == [b"0", b"1"]
+    client.send_octets(b"".join(method_frame(1, "basic.nack", delivery_tag=tag, requeue=True) for tag in (2, 1)))
+    assert [one.body for one in client.deliveries(2)] == [b"0", b"1"]
+    client.call("basic.cancel", consumer_tag="t")
+
+
+def test_a_lazy_queues_dead_letter_tells_its_expiration(client: Client) -> None:
+    """RabbitMQ's lazy queues forget it."""
+    arguments = {
+        "x-dead-letter-exchange": ("S", ""),
+        "x-dead-letter-routing-key": ("S", Q),
+        "x-queue-mode": ("S", "lazy"),
+    }
+    client.call("queue.declare", queue="pipelined-lazy", exclusive=True, arguments=arguments)
+    client.publish("", "pipelined-lazy", b"x", expiration="0")
+    client.wait_for_ready(Q, 1)
+    (death,) = client.take(Q, no_ack=True).content.headers["x-death"][1]
+    assert dict(death[1])["original-expiration"][1] == b"0"
+
+
+def test_a_decimal_where_a_number_was_declared_is_another_argument(client: Client) -> None:
+    """RabbitMQ's channel falls over it."""
+    client.call("queue.declare", queue="pipelined-d", exclusive=True, arguments={"x-max-length-bytes": ("I", 0)})
+    client.call("channel.open", channel=2)
+    arguments = {"x-max-length-bytes": ("D", (0, 5))}
+    client.send("queue.declare", channel=2, queue="pipelined-d", exclusive=True, arguments=arguments)
+    assert client.expect("channel.close", channel=2)["reply_code"] == 406
+    client.send("channel.close-ok", channel=2)
