@@ -175,6 +175,8 @@ def publish(choose: Chooser, plan: Plan) -> Operation:
         operation["routing_key"] = choose.one("", "$gen", "missing")
     if not choose.rarely(2):
         operation["properties"] = properties(choose, careful=plan.careful)
+        if "expiration" in operation["properties"]:
+            operation["properties"].pop("priority", None)  # RabbitMQ looks at an empty queue's new head only
     _flags(choose, operation, mandatory=4, immediate=200)
     if choose.rarely(2):
         operation["count"] = choose.one(2, 3, 5, 8)
@@ -331,8 +333,8 @@ def batch(choose: Chooser, plan: Plan) -> Operation:
     for _ in range(choose.one(2, 3, 4, 6)):
         operation = choose.one(*BATCHED)(choose, plan) | {"c": at["c"], "ch": at["ch"]}
         kills = any(earlier["op"] in MAY_KILL for earlier in operations)
-        if plan.dead_letters and kills and operation["op"] in LOOKS:
-            continue
+        if (plan.dead_letters or plan.quorum) and kills and operation["op"] in LOOKS:
+            continue  # a quorum queue takes its time over what is published, too
         if plan.dead_letters and operation["op"] == "basic.publish" and any(one["op"] in REFUSES for one in operations):
             continue  # before or behind the dead letter, if it has the same way
         names = [one["op"] for one in operations]

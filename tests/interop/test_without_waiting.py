@@ -162,3 +162,11 @@ def test_a_decimal_where_a_number_was_declared_is_another_argument(client: Clien
     client.send("queue.declare", channel=2, queue="pipelined-d", exclusive=True, arguments=arguments)
     assert client.expect("channel.close", channel=2)["reply_code"] == 406
     client.send("channel.close-ok", channel=2)
+
+
+def test_a_quorum_queue_counts_what_was_published_before_it_is_deleted(client: Client) -> None:
+    """RabbitMQ's may not have it yet."""
+    client.call("queue.declare", queue="pipelined-q2", durable=True, arguments={"x-queue-type": ("S", "quorum")})
+    publish = method_frame(1, "basic.publish", exchange="", routing_key="pipelined-q2") + CONTENT
+    client.send_octets(publish + method_frame(1, "queue.delete", queue="pipelined-q2"))
+    assert client.expect("queue.delete-ok")["message_count"] == 1
