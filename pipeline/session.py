@@ -26,6 +26,7 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.maxConcurrentOutputFileWriters": "16",
     "spark.sql.streaming.metricsEnabled": "false",
+    "spark.python.authenticate.socketTimeout": "60s",  # 15 s are too few on a busy machine
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.hadoop.fs.file.impl.disable.cache": "false",
