@@ -80,8 +80,8 @@ bench-deep: $(VENV)/.dev
 soak: $(VENV)/.dev
 	@$(BIN)/python benchmarks/soak.py $(ARGS)
 
-# A writer of the journal killed at random points; ROUNDS=5000 SEED=7 for a long night.
-ROUNDS ?= 500
+# A writer of the journal and a broker under load, killed at random points; ROUNDS=5000 SEED=7 for a long night.
+ROUNDS ?= 2000
 SEED ?= 1
 crash: $(VENV)/.dev
 	@LEVERET_CRASH_ROUNDS=$(ROUNDS) LEVERET_CRASH_SEED=$(SEED) $(BIN)/pytest --timeout=0 tests/journal/test_kill.py $(ARGS)
