@@ -29,6 +29,8 @@ class Plan:
     limits: bool = False
     careful: bool = False
     quorum: tuple[str, ...] = ()
+    #: Messages expire, or else have priorities: what RabbitMQ does with both at once is not meant (docs/DEVIATIONS.md).
+    expires: bool = True
     dead_letters: bool = True
     #: How queues and exchanges are to be declared again.
     declared: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -45,9 +47,10 @@ def choose_plan(choose: Chooser) -> Plan:
     several = tuple(choose.one(*QUEUES) for _ in range(4))
     kind = choose.below(12)
     dead_letters = not choose.rarely(3)
+    expires = not choose.rarely(3)
     if kind == 0:
         quorum = tuple(queue for queue in QUEUES if not choose.rarely(4))
-        return Plan(QUEUES, careful=not choose.rarely(4), quorum=quorum, dead_letters=dead_letters)
+        return Plan(QUEUES, careful=not choose.rarely(4), quorum=quorum, dead_letters=dead_letters, expires=expires)
     if kind < 6:
-        return Plan(QUEUES, limits=True, careful=choose.rarely(2), dead_letters=dead_letters)
-    return Plan(several, careful=choose.rarely(2), dead_letters=dead_letters)
+        return Plan(QUEUES, limits=True, careful=choose.rarely(2), dead_letters=dead_letters, expires=expires)
+    return Plan(several, careful=choose.rarely(2), dead_letters=dead_letters, expires=expires)

@@ -89,6 +89,8 @@ def queue_declare(choose: Chooser, plan: Plan, name: str | None = None) -> Opera
         operation["arguments"] = (good_queue_arguments if plan.careful else queue_arguments)(choose)
     if "x-dead-letter-exchange" in operation.get("arguments", {}):
         operation["arguments"].pop("x-queue-mode", None)  # a lazy queue forgets the dead letter's original-expiration
+    if not plan.expires:
+        operation.get("arguments", {}).pop("x-message-ttl", None)
     if not plan.dead_letters:
         for key in ("x-dead-letter-exchange", "x-dead-letter-routing-key"):
             operation.get("arguments", {}).pop(key, None)
@@ -175,8 +177,7 @@ def publish(choose: Chooser, plan: Plan) -> Operation:
         operation["routing_key"] = choose.one("", "$gen", "missing")
     if not choose.rarely(2):
         operation["properties"] = properties(choose, careful=plan.careful)
-        if "expiration" in operation["properties"]:
-            operation["properties"].pop("priority", None)  # RabbitMQ looks at an empty queue's new head only
+        operation["properties"].pop("priority" if plan.expires else "expiration", None)
     _flags(choose, operation, mandatory=4, immediate=200)
     if choose.rarely(2):
         operation["count"] = choose.one(2, 3, 5, 8)
