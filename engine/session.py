@@ -5,6 +5,7 @@ messages) and `_settle` or `_return` (messages -> their queues), in runs.
 Source: behaviour page 2.7, 2.12 to 2.15.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from itertools import repeat
 from typing import TYPE_CHECKING
@@ -525,6 +526,7 @@ class Session:
         if self.transaction is not None:
             self.roll_back()
             self.transaction = None
+        self._cancel_last_consumers()
         messages = list(self.unacked.values())
         self.unacked.clear()
         delayed = failed and self.client.broker.options.delay_on_connection_loss
@@ -532,6 +534,13 @@ class Session:
         for tag in list(self.consumers):
             self.cancel(tag)
         self.client.sessions.pop(self, None)
+
+    def _cancel_last_consumers(self) -> None:
+        """Auto-delete queues that nobody else consumes from go with what is out, before that could come back."""
+        counts = Counter(consumer.queue for consumer in self.consumers.values() if consumer.queue.auto_delete)
+        going = {queue for queue, count in counts.items() if count == len(queue.consumers)}
+        for tag in [tag for tag, consumer in self.consumers.items() if consumer.queue in going]:
+            self.cancel(tag)
 
     def fail(self, error: EngineError) -> None:
         """The broker ends the session; its frontend learns why with the next flush."""
