@@ -121,10 +121,12 @@ def test_other_octets_are_told(broker: Broker, pika_driver: Driven, tmp_path: Pa
     publish = '{ do = "basic.publish", routing_key = "@q", body = "x", headers = { a = 1 } }'
     get = '{ do = "basic.get", queue = "@q", by = "reader", no_ack = true, until = { body = "x" } }'
     other = publish.replace("a = 1", "a = 2")
+    declare = (
+        '{ do = "queue.declare", queue = "@q", auto_delete = true }'  # the second time: the publish went before it
+    )
     (tmp_path / "wrong.toml").write_text(
         'title = "t"\n[[scenario]]\nname = "wrong"\nsays = "s"\nroles = ["writer", "reader"]\n'
-        f'steps = [{{ do = "queue.declare", queue = "@q", auto_delete = true }}, {publish}, {get}, {other}, '
-        '{ same = "content" }]\n'
+        f'steps = [{declare}, {publish}, {get}, {other}, {declare}, {{ same = "content" }}]\n'
     )
     (feature,) = read_features(tmp_path)
     (result,) = Suite(broker, {"pika": pika_driver}, seconds=5).run(feature.scenarios)
