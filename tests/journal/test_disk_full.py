@@ -12,6 +12,12 @@ from leveret.journal import WriterState
 from leveret.journal.checkpoint import checkpoint
 
 
+def no_room(operation: str, path: str) -> None:
+    """The fault of a full disk."""
+    if operation == "write":
+        raise OSError(28, "No space left on device")
+
+
 def test_confirms_wait_for_the_disk() -> None:
     """Nothing before the commit; all in order after it; transient messages behind persistent ones wait too."""
     desk = DurableDesk(SimulatedFiles())
@@ -75,11 +81,7 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     broker, recorder = desk.pair.broker, desk.recorder
     recorder.take_barrier()
 
-    def fail(operation: str, path: str) -> None:
-        if operation == "write":
-            raise OSError(28, "No space left on device")
-
-    files.fault = fail
+    files.fault = no_room
     desk.publish("A", delivery_mode=2)
     desk.settle()
     assert desk.journal.state is WriterState.FULL and recorder.is_behind
@@ -131,11 +133,7 @@ def test_what_others_recorded_holds_no_answer_up() -> None:
 def full(desk: DurableDesk) -> None:
     """The disk is, and the broker knows."""
 
-    def fail(operation: str, path: str) -> None:
-        if operation == "write":
-            raise OSError(28, "No space left on device")
-
-    desk.files.fault = fail
+    desk.files.fault = no_room
     desk.publish("refused", key="elsewhere", delivery_mode=2)
     desk.settle()
     assert desk.recorder.has_failed
