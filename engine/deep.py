@@ -1,8 +1,8 @@
 """Deep queues: when the ready list takes more memory than its share, what comes behind it stays in the journal.
 
-Transient messages go to the spool, a temporary file. Queues with priorities, last values, limits in octets, and those
-that keep what was acknowledged, stay in memory. Loading is asked for at the
-end of a dispatch (`Broker.hungry`) and done between turns; only somebody who must know now waits for it.
+Transient messages go to the spool, a temporary file. Queues with last values, those that count octets for their address
+(`max-size-bytes`), and those that keep what was acknowledged, stay in memory. Loading is asked for at the end of a
+dispatch (`Broker.hungry`) and done between turns; only somebody who must know now waits for it.
 Source: queues page, section F; rulings 5, 16; issue on the journal, "Deep queues".
 """
 
@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING
 from .events import EventKind
 from .group_id import GroupedMessage, message_for
 from .message import Envelope, Message
-from .tail import Pager, Tail, Taken
+from .paged_run import Taken
+from .ready import LeveledReady
+from .tail import Pager, Tail
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -31,24 +33,42 @@ SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
 
 def may_have_tail(queue: "Queue") -> bool:
     """Whether the queue's order and rules allow it to leave messages elsewhere."""
-    return not queue.keeps and queue.octets is None and isinstance(queue.ready, deque)
+    return not queue.keeps and queue.octets is None and type(queue.ready) in (deque, LeveledReady)
 
 
 def measure(queue: "Queue") -> None:
     """Many messages are ready: if they take more than their share, the next ones go to a tail."""
-    pager = queue.broker.pager
-    if pager is None or not may_have_tail(queue):
+    if queue.broker.pager is None or not may_have_tail(queue):
         queue.measure_at = 1 << 62
-        return
-    octets = sum(len(message.blob) for message in queue.ready) + OVERHEAD * len(queue.ready)
+    elif not _has_room(queue):
+        begin_tail(queue)
+
+
+def begin_tail(queue: "Queue") -> Tail:
+    """From now on messages may be elsewhere."""
+    ready = queue.ready
+    tail = queue.tail = Tail(ready.level_max if isinstance(ready, LeveledReady) else 0)
+    if queue.rules.max_length_bytes is not None:
+        tail.count_octets()
+    queue.measure_at = DEEP_MIN
+    return tail
+
+
+def _has_room(queue: "Queue") -> bool:
+    """Whether one more message may be ready in memory. Amortized O(1)."""
+    ready, pager = queue.ready, queue.broker.pager
+    if len(ready) < queue.measure_at:
+        return True
+    assert pager is not None
+    held = ready.octets if isinstance(ready, LeveledReady) else sum(len(message.blob) for message in ready)
+    octets = held + OVERHEAD * len(ready)
     budget = pager.budget()
     if octets >= budget:
-        queue.tail = Tail()
-        queue.measure_at = DEEP_MIN
-    else:
-        # What would fill the rest, if the next ones are like these; never all of it at once.
-        room = (budget - octets) * len(queue.ready) // octets
-        queue.measure_at = len(queue.ready) + max(room // 2, DEEP_MIN // 4)
+        return False
+    # What would fill the rest, if the next ones are like these; never all of it at once.
+    room = (budget - octets) * len(ready) // octets
+    queue.measure_at = len(ready) + max(room // 2, DEEP_MIN // 4)
+    return True
 
 
 def extend_tail(queue: "Queue", tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
@@ -67,19 +87,73 @@ def extend_tail(queue: "Queue", tail: Tail, first_id: int, envelope: Envelope, b
 
 
 def append(queue: "Queue", tail: Tail, message: Message) -> None:
-    """A new message of a deep queue, to which some rule was applied."""
+    """A new message of a deep queue, to which some rule was applied.
+
+    Transient ones stay in memory where octets of bodies are counted, which the spool does not know.
+    """
     pager = queue.broker.pager
     assert pager is not None
-    expires = (message.expires_ns,) if message.expires_ns else None
     envelope = message.envelope
+    level = tail.level_of(envelope)
+    if level > tail.floor:
+        if _has_room(queue):
+            queue.ready.append(message)
+            return
+        _sink(queue, tail, level)
+    expires = (message.expires_ns,) if message.expires_ns else None
     if isinstance(message, GroupedMessage):
         tail.append(message)
     elif _is_in_journal(queue, envelope):
-        tail.extend(message.id, (envelope.framing.body_size(message.blob),), expires)
-    elif not queue.stores(envelope) and (place := pager.spool((message.blob,))) is not None:
-        tail.extend(message.id, (len(message.blob),), expires, place=place, envelope=envelope)
+        tail.extend(message.id, (envelope.framing.body_size(message.blob),), expires, level=level)
+    elif tail.octets is None and not queue.stores(envelope) and (place := pager.spool((message.blob,))) is not None:
+        tail.extend(message.id, (len(message.blob),), expires, place=place, envelope=envelope, level=level)
     else:
         tail.append(message)
+
+
+def _sink(queue: "Queue", tail: Tail, level: int) -> None:
+    """A level begins to have a tail: what is ready below it may not come first any more."""
+    ready, pager = queue.ready, queue.broker.pager
+    assert pager is not None
+    if not isinstance(ready, LeveledReady):
+        return
+    for messages in ready.take_below(level):
+        tail.put_back(
+            messages,
+            [
+                not message.deliveries
+                and not isinstance(message, GroupedMessage)
+                and queue.stores(message.envelope)
+                and pager.has(message.id)
+                for message in messages
+            ],
+        )
+
+
+def merge(queue: "Queue", messages: list[Message]) -> list[Message]:
+    """Put messages (ids falling) that stand behind others of the tail back to their places; returns the others."""
+    tail = queue.tail
+    if tail is None:
+        return messages
+    behind = {message.id for message in messages if tail.is_behind(message)}
+    for message in messages:
+        if message.id in behind:
+            tail.insert(message)
+    return [message for message in messages if message.id not in behind]
+
+
+def place(queue: "Queue", message: Message, *, at_head: bool) -> None:
+    """A message whose wait is over, at the head or the end of its level."""
+    tail = queue.tail
+    level = -1 if tail is None else tail.level_of(message.envelope)
+    if at_head and tail is not None and level < tail.floor:
+        tail.appendleft(message)
+    elif at_head:
+        queue.ready.appendleft(message)
+    elif tail is not None and level <= tail.floor:
+        tail.append(message)
+    else:
+        queue.ready.append(message)
 
 
 def _is_in_journal(queue: "Queue", envelope: Envelope) -> bool:
@@ -94,24 +168,6 @@ def feed(queue: "Queue") -> None:
         queue.broker.hungry[queue] = None
 
 
-def surface(queue: "Queue") -> bool:
-    """Nothing is ready in memory: if the tail's head may expire, make it the head. Returns whether it did."""
-    tail = queue.tail
-    if tail is None:
-        return False
-    message = tail.take_message()
-    if message is not None:
-        queue.ready.append(message)
-    elif tail.head_expires_ns:
-        load(queue)
-    else:
-        return False
-    queue.broker.mark(queue)
-    if queue.tail is not None and not len(queue.tail):
-        queue.tail = None
-    return True
-
-
 def is_hungry(queue: "Queue") -> bool:
     """Whether more of the tail should be in memory: less is ready than consumers may take soon, within its share."""
     tail, pager = queue.tail, queue.broker.pager
@@ -122,24 +178,34 @@ def is_hungry(queue: "Queue") -> bool:
     return len(queue.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
 
 
-def load(queue: "Queue") -> int:
-    """Bring a slice of the tail into memory; returns how many messages."""
-    tail, pager = queue.tail, queue.broker.pager
-    if tail is None:
-        return 0
+def load(queue: "Queue") -> None:
+    """Bring a slice of the tail into memory."""
+    if queue.tail is not None:
+        queue.ready.extend(_brought(queue, queue.tail, queue.tail.take(SLICE, SLICE_OCTETS)))
+
+
+def take_expired(queue: "Queue", level: int, now_ns: int) -> list[Message]:
+    """Expired messages out of the tail, from the head of a level on; of many a slice."""
+    tail = queue.tail
+    if tail is None or not 0 < tail.expires_ns(level) <= now_ns:
+        return []
+    return _brought(queue, tail, tail.take_expired(level, now_ns, SLICE))
+
+
+def _brought(queue: "Queue", tail: Tail, parts: Sequence[Taken | Message]) -> list[Message]:
+    """What was taken out of the tail."""
+    pager = queue.broker.pager
     assert pager is not None
-    count = 0
-    for part in tail.take(SLICE, SLICE_OCTETS):
+    found: list[Message] = []
+    for part in parts:
         if isinstance(part, Message):
-            queue.ready.append(part)
             queue.expiring = queue.expiring or bool(part.expires_ns)
-            count += 1
+            found.append(part)
         else:
-            queue.ready.extend(_loaded(queue, pager, part))
-            count += len(part.ids)
+            found.extend(_loaded(queue, pager, part))
     if not len(tail):
         queue.tail = None
-    return count
+    return found
 
 
 def _loaded(queue: "Queue", pager: Pager, part: Taken) -> list[Message]:

@@ -17,8 +17,9 @@ from .group_id import message_for
 from .kept_ready import KeptReady
 from .last_value import LastValueReady
 from .message import Envelope, Message
-from .ready import LeveledReady
+from .ready import LeveledReady, Ready
 from .rules import DROP_HEAD, FAIL, REJECT_PUBLISH_DLX, QueueRules
+from .tail import Tail
 
 if TYPE_CHECKING:
     from .queue import Queue
@@ -244,42 +245,48 @@ def _octets(queue: "Queue") -> int:
 
 def expire(queue: "Queue") -> None:
     """Take expired messages off the heads; those behind a head that lives wait for their turn, as in RabbitMQ."""
-    _expire_heads(queue)
-    for _ in range(SLICES_MAX):
-        if queue.ready or not deep.surface(queue):
-            break
-        _expire_heads(queue)
-
-
-def _expire_heads(queue: "Queue") -> None:
     now_ns = queue.broker.clock.monotonic_ns()
     ready = queue.ready
-    levels: Sequence[deque[Message] | KeptReady] = ready.heads() if isinstance(ready, LeveledReady) else [ready]
     gone: list[Message] = []
-    for level in levels:
-        while level and 0 < level[0].expires_ns <= now_ns:
-            message = level.popleft()
+    for level, messages in enumerate(_levels(ready)):
+        while messages and 0 < messages[0].expires_ns <= now_ns:
+            message = messages.popleft()
             if isinstance(ready, LeveledReady):
                 ready.took_head(message)
             gone.append(message)
+        if not messages and queue.tail is not None:
+            for _ in range(SLICES_MAX):
+                slice_ = deep.take_expired(queue, level, now_ns)
+                if not slice_:
+                    break
+                gone.extend(slice_)
     if gone:
         queue.lose(gone, EXPIRED)
 
 
 def arm(queue: "Queue") -> None:
     """See to it that the next head to expire is looked at in time."""
-    ready = queue.ready
-    if not ready:
-        deep.surface(queue)
-    levels: Sequence[deque[Message] | KeptReady]
-    levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready else []
-    due_ns = min((level[0].expires_ns for level in levels if level[0].expires_ns), default=0)
+    tail = queue.tail
+    due_ns = min(
+        filter(None, (_head_expires_ns(level, messages, tail) for level, messages in enumerate(_levels(queue.ready)))),
+        default=0,
+    )
     deadline = queue.expiry_deadline
     if deadline is not None and deadline.action is not None:
         if due_ns and deadline.due_ns <= due_ns:
             return  # it will look, and arm again
         queue.broker.deadlines.cancel(deadline)
     queue.expiry_deadline = queue.broker.deadlines.set(due_ns, queue.expire_due) if due_ns else None
+
+
+def _levels(ready: Ready) -> Sequence[deque[Message] | KeptReady]:
+    return ready.levels if isinstance(ready, LeveledReady) else [ready]
+
+
+def _head_expires_ns(level: int, messages: deque[Message] | KeptReady, tail: Tail | None) -> int:
+    if messages:
+        return messages[0].expires_ns
+    return 0 if tail is None else tail.expires_ns(level)
 
 
 def body_size(message: Message) -> int:

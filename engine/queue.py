@@ -30,6 +30,7 @@ from .groups import Groups
 from .last_value import LastValueReady, header_value
 from .limits import MS, admit, arm, body_size, enforce, expire
 from .message import Envelope, Message
+from .paged_run import Part
 from .ready import LeveledReady, Ready, merge_back
 from .redelivery import Scheduled
 from .returns import come_due, dead_letters_are_refused, give_back
@@ -42,7 +43,7 @@ from .rules import (
     own_settings,
     plain_arguments,
 )
-from .tail import Part, Tail
+from .tail import Tail
 
 if TYPE_CHECKING:
     from .client import Client
@@ -259,7 +260,7 @@ class Queue:
     @property
     def first_paged_id(self) -> int | None:
         """Of what is elsewhere, the first."""
-        return self.tail.first_id if self.tail is not None and len(self.tail) else None
+        return None if self.tail is None else self.tail.first_id
 
     def drop_paged(self, kind: EventKind) -> int:
         """All that is elsewhere is gone (purged, deleted); the listeners are told. Returns how many messages."""
@@ -452,6 +453,7 @@ class Queue:
 
     def merge(self, messages: list[Message]) -> None:
         """Insert messages (ids falling) into the ready list at their places."""
+        messages = deep.merge(self, messages)
         if isinstance(self.ready, deque):
             merge_back(self.ready, messages)
         else:
@@ -462,12 +464,12 @@ class Queue:
 
         At the head, as Artemis does; those of a delaying exchange at the tail, where RabbitMQ has them arrive.
         """
-        ready = self.ready
         arriving = [message for message in messages if self.vhost.is_delaying(message.envelope.exchange)]
         for message in reversed(messages):
             if message not in arriving:
-                ready.appendleft(message)
-        ready.extend(arriving)
+                deep.place(self, message, at_head=True)
+        for message in arriving:
+            deep.place(self, message, at_head=False)
 
     def replaced(self, older: Message) -> None:
         """A newer value took a message's place."""

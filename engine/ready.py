@@ -5,7 +5,8 @@ Plain queues keep a bare `collections.deque`, which offers the same methods; tha
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
 
 from .kept_ready import KeptReady
 from .message import Message
@@ -64,13 +65,28 @@ class LeveledReady:
         """Any message: for giving the memory of a purge back."""
         return self.popleft()
 
-    def heads(self) -> list[deque[Message]]:
-        """The levels that have messages: what is expired is looked for at the head of each."""
-        return [level for level in self._levels if level]
+    @property
+    def level_max(self) -> int:
+        """The highest level."""
+        return len(self._levels) - 1
+
+    @property
+    def levels(self) -> Sequence[deque[Message]]:
+        """Level by level from 0 on: what is expired is looked for at the head of each."""
+        return self._levels
 
     def took_head(self, message: Message) -> None:
-        """A message was popped from one of `heads()`."""
+        """A message was popped from one of `levels`."""
         self._removed(message)
+
+    def take_below(self, level: int) -> list[list[Message]]:
+        """Take all messages of the levels below out, level by level that has any."""
+        taken = [list(messages) for messages in self._levels[:level] if messages]
+        for messages in self._levels[:level]:
+            messages.clear()
+        for message in chain.from_iterable(taken):
+            self._removed(message)
+        return taken
 
     def merge(self, messages: list[Message]) -> None:
         """Put messages (ids falling) back to their places."""

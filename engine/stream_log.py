@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from .field_table import Field
 from .kept_ready import KeptReady
 from .message import Message
+from .paged_run import IN_JOURNAL, Numbers, Part
 from .stream_offset import OFFSET
-from .tail import IN_JOURNAL, Numbers, Part
 
 #: RabbitMQ's default; a segment also ends after so many messages.
 SEGMENT_OCTETS_DEFAULT = 500_000_000
@@ -165,7 +165,7 @@ class StreamLog(KeptReady):
             start = offset - self.first_offset
             # A copy, since the array loses its head when a segment goes.
             sizes = self._sizes[start : start + len(ids)]
-            found.append(Part(ids, Numbers(sizes, 0, len(sizes)), None, None, IN_JOURNAL))
+            found.append(Part(ids, Numbers(sizes, 0, len(sizes)), None, None, IN_JOURNAL, 0))
         return found
 
     def _runs(self, start: int, stop: int) -> list[tuple[int, range]]:

@@ -16,11 +16,11 @@ from .events import EventKind
 from .field_table import integer_of
 from .message import Envelope, Message
 from .non_destructive import NonDestructiveQueue, copy_of
+from .paged_run import IN_JOURNAL, Part
 from .ready import Ready
 from .rules import effective_arguments, plain_arguments
 from .stream_log import SEGMENT_OCTETS_DEFAULT, StreamLog, tell_offset
 from .stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, OFFSET, age_ms, start_of
-from .tail import IN_JOURNAL, Part
 
 #: Where nobody says how large a segment is, a bounded stream has at least so many: nearer to its bound than RabbitMQ.
 SEGMENTS_MIN = 8

@@ -1,41 +1,30 @@
 """The tail of a deep queue: messages of which memory holds only where they are: in the journal or in the spool.
 
-A run of ids that were published one after the other costs 4 octets a message (its size), 12 where they expire. Messages
-that are nowhere else stand in between as they are, so that order is kept. Source: queues page, section F; rulings 5.
+There is one for each level of priority, and the highest that holds any is its floor: whatever stands below the floor is
+in the tail, so that what is ready in memory always comes first. Messages that are nowhere else stand in between as they
+are, so that order is kept. Source: queues page, section F; rulings 5.
 """
 
-from array import array
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import Any, NamedTuple, Protocol
+from typing import Protocol
 
-from .content import PropertyFacts
 from .message import Envelope, Message
-
-#: Ids in one run at most, so that the memory of what was taken is given back.
-RUN_MAX = 250_000
-#: What events say of messages in a tail: they are in the journal.
-IN_JOURNAL = Envelope("", "", PropertyFacts(persistent=True))
+from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Taken
 
 
 class Unreadable(Exception):
     """What a deep queue holds elsewhere cannot be read; the text is a sentence for an operator."""
 
 
-class Place(NamedTuple):
-    """Where blobs lie in the spool, one behind the other."""
-
-    chunk: object
-    offset: int
-
-
 class Pager(Protocol):
     """What gives a tail's messages back. `load` and `unspool` read files: not within a turn's budget."""
 
-    def load(self, ids: range) -> list[Message]:
-        """The messages with these consecutive ids, as they were published, from the journal. Raises: Unreadable."""
+    def load(self, ids: Sequence[int]) -> list[Message]:
+        """The messages with these rising ids, as they were published, from the journal. Raises: Unreadable."""
+
+    def has(self, id_: int) -> bool:
+        """Whether the journal can give this message."""
 
     def budget(self) -> int:
         """Octets that one more deep queue may keep in memory."""
@@ -50,67 +39,38 @@ class Pager(Protocol):
         """Nobody will ask for them again."""
 
 
-class PagedRun:
-    """Consecutive ids from `first`; those before `start` are taken.
-
-    `place` None: the journal has them, and `sizes` are octets of body. Else the spool has their blobs, `sizes` are
-    octets of blob, and `envelope` is theirs.
-    """
-
-    __slots__ = ("end", "envelope", "expires", "first", "offset", "place", "sizes", "start")
-
-    def __init__(self, first: int, place: Place | None, envelope: Envelope, *, expires: bool) -> None:
-        self.first = first
-        self.sizes = array("I")
-        self.start = 0
-        self.expires: array[int] | None = array("q") if expires else None  # monotonic ns each, 0: never
-        self.place = place
-        self.envelope = envelope
-        self.offset = self.end = 0 if place is None else place.offset  # of the message at `start`; behind the last
-
-    def __len__(self) -> int:
-        return len(self.sizes) - self.start
-
-    @property
-    def ids(self) -> range:
-        """What is left."""
-        return range(self.first + self.start, self.first + len(self.sizes))
-
-    @property
-    def left(self) -> Place | None:
-        """Where what is left lies."""
-        return None if self.place is None else Place(self.place.chunk, self.offset)
-
-
-class Taken(NamedTuple):
-    """A part of a run that was taken out of a tail."""
-
-    ids: range
-    sizes: "array[int]"
-    expires: "array[int] | None"
-    place: Place | None
-    envelope: Envelope
+Items = deque[PagedRun | Message]
 
 
 class Tail:
-    """In order of ids."""
+    """Levels 0 to `level_max` (higher priorities count as that), each in order of ids."""
 
-    __slots__ = ("_count", "_items", "octets")
+    __slots__ = ("_count", "_levels", "floor", "octets")
 
-    def __init__(self) -> None:
-        self._items: deque[PagedRun | Message] = deque()
+    def __init__(self, level_max: int = 0) -> None:
+        self._levels: list[Items] = [deque() for _ in range(level_max + 1)]
         self._count = 0
+        self.floor = -1  # the highest level that holds any
         self.octets: int | None = None  # of all bodies, where somebody asks
 
     def __len__(self) -> int:
         return self._count
 
+    @property
+    def level_max(self) -> int:
+        """The highest level."""
+        return len(self._levels) - 1
+
+    def level_of(self, envelope: Envelope) -> int:
+        """Where messages of this kind stand."""
+        return min(envelope.facts.priority or 0, len(self._levels) - 1)
+
     def count_octets(self) -> None:
         """Know the octets of all bodies, from now on; of spooled ones, of the blobs. O(messages), once."""
         if self.octets is None:
-            self.octets = sum(
-                _body_size(item) if isinstance(item, Message) else sum(item.sizes[item.start :]) for item in self._items
-            )
+            self.octets = sum(_octets_of(item) for level in self._levels for item in level)
+
+    # -- in -----------------------------------------------------------------------------------------------------------
 
     def extend(
         self,
@@ -120,142 +80,179 @@ class Tail:
         *,
         place: Place | None = None,
         envelope: Envelope = IN_JOURNAL,
+        level: int = 0,
     ) -> None:
-        """A run of messages that the journal has, or the spool at `place`. `expires`: monotonic ns each."""
-        if self.octets is not None:
-            self.octets += sum(sizes)
-        last = self._items[-1] if self._items else None
-        if not isinstance(last, PagedRun) or not _goes_on(last, first_id, expires is not None, place, envelope):
-            last = PagedRun(first_id, place, envelope, expires=expires is not None)
-            self._items.append(last)
-        last.sizes.extend(sizes)
-        if place is not None:
-            last.end += sum(sizes)
-        if expires is not None:
-            assert last.expires is not None
-            last.expires.extend(expires)
-        self._count += len(sizes)
+        """Messages with consecutive ids that the journal has, or the spool at `place`. `expires`: monotonic ns each."""
+        items = self._levels[level]
+        last = items[-1] if items else None
+        if not isinstance(last, PagedRun) or not last.goes_on(
+            first_id, len(sizes), expires=expires is not None, place=place, envelope=envelope
+        ):
+            last = PagedRun(first_id, place, envelope)
+            items.append(last)
+        last.extend(first_id, sizes, expires)
+        self._came(level, len(sizes), 0 if self.octets is None else sum(sizes))
 
     def append(self, message: Message) -> None:
         """A message that only memory has."""
-        if self.octets is not None:
-            self.octets += _body_size(message)
-        self._items.append(message)
-        self._count += 1
+        level = self.level_of(message.envelope)
+        self._levels[level].append(message)
+        self._came(level, 1, _octets_of(message))
 
-    def take_message(self) -> Message | None:
-        """The message at its head, if memory has it."""
-        if not self._items or not isinstance(self._items[0], Message):
-            return None
-        self._count -= 1
-        item = self._items.popleft()
-        assert isinstance(item, Message)
-        if self.octets is not None:
-            self.octets -= _body_size(item)
-        return item
+    def appendleft(self, message: Message) -> None:
+        """The same, at the head of its level."""
+        level = self.level_of(message.envelope)
+        self._levels[level].appendleft(message)
+        self._came(level, 1, _octets_of(message))
 
-    @property
-    def head_expires_ns(self) -> int:
-        """When the message at its head expires, if it is not in memory; 0: never."""
-        item = self._items[0] if self._items else None
-        return 0 if not isinstance(item, PagedRun) or item.expires is None else item.expires[item.start]
+    def insert(self, message: Message) -> None:
+        """The same, where its id says. O(what stands before it)."""
+        level = self.level_of(message.envelope)
+        items = self._levels[level]
+        before: list[PagedRun | Message] = []
+        while items and _first_id(items[0]) < message.id:
+            item = items.popleft()
+            if isinstance(item, PagedRun) and (count := item.count_before(message.id)) < len(item):
+                items.appendleft(item)
+                before.append(_cut(item, count))
+                break
+            before.append(item)
+        items.appendleft(message)
+        items.extendleft(reversed(before))
+        self._came(level, 1, _octets_of(message))
 
-    def take(self, count: int, octets: int) -> list[Taken | Message]:
-        """From the head, up to so many messages and octets (at least one)."""
-        taken: list[Taken | Message] = []
-        while self._items and count > 0 and octets > 0:
-            item = self._items[0]
-            if isinstance(item, Message):
-                self._items.popleft()
-                taken.append(item)
-                count -= 1
-                octets -= len(item.blob)
-                self._count -= 1
-                if self.octets is not None:
-                    self.octets -= _body_size(item)
+    def put_back(self, messages: Sequence[Message], is_elsewhere: Sequence[bool]) -> None:
+        """Messages of one level (ids rising) stand before all of its others; those that are in the journal lose their
+        content."""
+        level = self.level_of(messages[0].envelope)
+        front: Items = deque()
+        for message, elsewhere in zip(messages, is_elsewhere):
+            if not elsewhere:
+                front.append(message)
                 continue
-            start = item.start
-            sums = list(accumulate(item.sizes[start : start + count]))
-            stop = start + min(bisect_left(sums, octets) + 1, len(sums))
-            size = sums[stop - start - 1]
-            expires = None if item.expires is None else item.expires[start:stop]
-            ids = range(item.first + start, item.first + stop)
-            taken.append(Taken(ids, item.sizes[start:stop], expires, item.left, item.envelope))
-            octets -= size
-            count -= stop - start
-            self._count -= stop - start
-            if self.octets is not None:
-                self.octets -= size
-            item.start = stop
-            item.offset += size
-            if stop == len(item.sizes):
-                self._items.popleft()
-        return taken
+            expires = (message.expires_ns,) if message.expires_ns else None
+            last = front[-1] if front else None
+            if not isinstance(last, PagedRun) or not last.goes_on(
+                message.id, 1, expires=expires is not None, place=None, envelope=IN_JOURNAL
+            ):
+                last = PagedRun(message.id, None, IN_JOURNAL)
+                front.append(last)
+            last.extend(message.id, (_octets_of(message),), expires)
+        self._levels[level].extendleft(reversed(front))
+        self._came(level, len(messages), sum(map(_octets_of, messages)))
+
+    def _came(self, level: int, count: int, octets: int) -> None:
+        self._count += count
+        if level > self.floor:
+            self.floor = level
+        if self.octets is not None:
+            self.octets += octets
+
+    # -- what comes next ----------------------------------------------------------------------------------------------
+
+    def is_behind(self, message: Message) -> bool:
+        """Whether the tail holds what goes before a message that comes back."""
+        level = self.level_of(message.envelope)
+        if level != self.floor:
+            return level < self.floor
+        return _first_id(self._levels[level][0]) < message.id
+
+    def expires_ns(self, level: int) -> int:
+        """When the message at the head of a level expires; 0: never."""
+        items = self._levels[level]
+        if not items:
+            return 0
+        head = items[0]
+        return head.expires_ns if isinstance(head, Message) else head.head_expires_ns
 
     def typical_size(self, count: int = 1000) -> int:
         """Octets of body of the messages that come next, on the average."""
-        item = self._items[0] if self._items else None
-        if not isinstance(item, PagedRun):
-            return 0 if item is None else len(item.blob)
+        if not self._count:
+            return 0
+        item = self._levels[self.floor][0]
+        if isinstance(item, Message):
+            return len(item.blob)
         sizes = item.sizes[item.start : item.start + count]
         return sum(sizes) // len(sizes)
 
     @property
-    def first_id(self) -> int:
-        """Of the message at its head; there must be one."""
-        item = self._items[0]
-        return item.id if isinstance(item, Message) else item.first + item.start
+    def first_id(self) -> int | None:
+        """The lowest id that is here. O(runs)."""
+        return min((_first_id(item) for level in self._levels for item in level), default=None)
 
-    def parts(self) -> "list[Part | Message]":
-        """What is there now, without taking it. It stays so while others append and take."""
-        return [item if isinstance(item, Message) else _part_of(item) for item in self._items]
+    def parts(self) -> list[Part | Message]:
+        """What is there now, the highest level first, without taking it. It stays so while others append and take."""
+        return [
+            item if isinstance(item, Message) else item.part(level)
+            for level in range(self.floor, -1, -1)
+            for item in self._levels[level]
+        ]
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def take(self, count: int, octets: int) -> list[Taken | Message]:
+        """From the head of its floor, up to so many messages and octets (at least one)."""
+        level, items = self.floor, self._levels[self.floor]
+        taken: list[Taken | Message] = []
+        while items and count > 0 and octets > 0:
+            item = items[0]
+            fitting, size = (1, len(item.blob)) if isinstance(item, Message) else item.count_within(count, octets)
+            taken.append(self._take(level, fitting))
+            count -= fitting
+            octets -= size
+        return taken
+
+    def take_expired(self, level: int, now_ns: int, count: int) -> list[Taken | Message]:
+        """From the head of a level, up to `count` messages that have expired, before the first that has not."""
+        items = self._levels[level]
+        taken: list[Taken | Message] = []
+        while items and count > 0:
+            item = items[0]
+            if isinstance(item, Message):
+                found = int(0 < item.expires_ns <= now_ns)
+            else:
+                found = item.count_expired(now_ns, count)
+            if not found:
+                break
+            taken.append(self._take(level, found))
+            count -= found
+        return taken
+
+    def _take(self, level: int, count: int) -> Taken | Message:
+        """So many messages of a level's first item."""
+        items = self._levels[level]
+        item = items[0]
+        taken: Taken | Message
+        if isinstance(item, Message):
+            items.popleft()
+            taken, octets = item, _octets_of(item)
+        else:
+            taken = item.take(count)
+            octets = sum(taken.sizes)
+            if not len(item):
+                items.popleft()
+        self._count -= count
+        if self.octets is not None:
+            self.octets -= octets
+        while self.floor >= 0 and not self._levels[self.floor]:
+            self.floor -= 1
+        return taken
 
 
-class Part(NamedTuple):
-    """What is left of a run."""
-
-    ids: range
-    sizes: "Numbers"
-    expires: "Numbers | None"
-    place: Place | None
-    envelope: Envelope
+def _first_id(item: PagedRun | Message) -> int:
+    return item.id if isinstance(item, Message) else item.first_id
 
 
-def _part_of(run: PagedRun) -> Part:
-    start, stop = run.start, len(run.sizes)
-    expires = None if run.expires is None else Numbers(run.expires, start, stop)
-    return Part(run.ids, Numbers(run.sizes, start, stop), expires, run.left, run.envelope)
+def _octets_of(item: PagedRun | Message) -> int:
+    if isinstance(item, PagedRun):
+        return sum(item.sizes[item.start :])
+    return item.envelope.framing.body_size(item.blob)
 
 
-def _goes_on(last: PagedRun, first_id: int, expires: bool, place: Place | None, envelope: Envelope) -> bool:
-    """Whether what comes is of the same kind as a run, and right behind it."""
-    count = len(last.sizes)
-    if last.first + count != first_id or count >= RUN_MAX or (last.expires is not None) != expires:
-        return False
-    if place is None or last.place is None:
-        return place is last.place
-    return last.place.chunk is place.chunk and last.end == place.offset and last.envelope is envelope
-
-
-def _body_size(message: Message) -> int:
-    return message.envelope.framing.body_size(message.blob)
-
-
-class Numbers(Sequence[int]):
-    """A part of a run's sizes or expiries, without a copy: a run only grows at its end."""
-
-    __slots__ = ("_values", "_start", "_stop")
-
-    def __init__(self, values: "array[int]", start: int, stop: int) -> None:
-        self._values = values
-        self._start = start
-        self._stop = stop
-
-    def __len__(self) -> int:
-        return self._stop - self._start
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            start, stop, _ = index.indices(len(self))
-            return self._values[self._start + start : self._start + stop]
-        return self._values[self._start + index]
+def _cut(run: PagedRun, count: int) -> PagedRun:
+    """The first messages of a run, as a run of their own."""
+    taken = run.take(count)
+    front = PagedRun(taken.ids[0], taken.place, taken.envelope)
+    for index, (id_, size) in enumerate(zip(taken.ids, taken.sizes)):
+        front.extend(id_, (size,), None if taken.expires is None else (taken.expires[index],))
+    return front

@@ -5,14 +5,18 @@ Source: rulings 22.
 """
 
 from array import array
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import repeat
+from operator import attrgetter
 
 from ..engine import Broker, Message, Queue
-from ..engine.tail import Part
+from ..engine.paged_run import Part
+from ..engine.ready import LeveledReady
 from .journal import Journal
 from .object_recorder import is_declared
 from .recorder import Recorder
-from .recovered import RecoveredMessage
+from .recovered import FRESH, RecoveredMessage
 from .snapshot import PART_MESSAGES, run_record
 
 
@@ -71,12 +75,36 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
             if found is not None:
                 yield found
 
+    if tail and isinstance(queue.ready, LeveledReady) and queue.ready.level_max:
+        # Ids of different levels lie among each other, and recovery wants them to rise.
+        for _ in journal.snapshot(queue_id, merge(stated(), *_leveled(recorder, tail, gone), key=attrgetter("id"))):
+            yield
+        return
     for _ in journal.snapshot(queue_id, stated()):
         yield
     for part in tail:
         for start in range(0, len(part.ids), PART_MESSAGES):
             _state_part(journal, recorder, queue_id, part, start, gone)
             yield
+
+
+def _leveled(recorder: Recorder, tail: list[Part], gone: set[int]) -> list[Iterator[RecoveredMessage]]:
+    """The messages of each level of a tail, ids rising."""
+
+    def stated(parts: list[Part]) -> Iterator[RecoveredMessage]:
+        for part in parts:
+            state = FRESH._replace(priority=part.level)
+            expiries: Iterable[int] = repeat(0) if part.expires is None else part.expires
+            for id_, size, expires_ns in zip(part.ids, part.sizes, expiries):
+                if id_ not in gone:
+                    lsn = recorder.contents.lsn_of(id_)
+                    assert lsn is not None
+                    yield RecoveredMessage(id_, lsn, size, recorder.wall_ms(expires_ns), state)
+
+    levels: dict[int, list[Part]] = {}
+    for part in tail:
+        levels.setdefault(part.level, []).append(part)
+    return list(map(stated, levels.values()))
 
 
 def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part, start: int, gone: set[int]) -> None:

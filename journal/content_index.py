@@ -5,7 +5,7 @@ Ids and LSNs rise by one within a run, so a run costs 24 octets however long it 
 
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 
 class ContentIndex:
@@ -46,12 +46,17 @@ class ContentIndex:
             return None
         return self._lsns[at] + id_ - self._firsts[at]
 
-    def runs(self, ids: range) -> Iterator[tuple[int, int, int]]:
-        """(first id, its LSN, how many) for consecutive ids, all of which are known."""
+    def runs(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """(first id, its LSN, how many) for rising ids, all of which are known; both rise by one within a run."""
+        if not isinstance(ids, range):
+            for first, count in _stretches(ids):
+                yield from self.runs(range(first, first + count))
+            return
+        has_moved = bool(self._moved) and not self._moved.keys().isdisjoint(ids)
         at = bisect_right(self._firsts, ids.start) - 1
         id_ = ids.start
         while id_ < ids.stop:
-            if self._moved:
+            if has_moved:
                 lsn = self.lsn_of(id_)
                 assert lsn is not None
                 yield id_, lsn, 1
@@ -78,3 +83,16 @@ class ContentIndex:
             if lsn is not None:
                 kept.add(id_, 1, lsn)
         self._firsts, self._lsns, self._counts, self._moved = kept._firsts, kept._lsns, kept._counts, {}
+
+
+def _stretches(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(first, how many) of those that rise by one."""
+    first = last = -1
+    for id_ in ids:
+        if id_ != last + 1:
+            if first >= 0:
+                yield first, last + 1 - first
+            first = id_
+        last = id_
+    if first >= 0:
+        yield first, last + 1 - first

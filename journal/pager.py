@@ -8,7 +8,8 @@ from itertools import repeat
 
 from ..engine import Broker, Envelope, Message
 from ..engine.content import PLAIN, PropertyFacts, scan_properties
-from ..engine.tail import Place, Unreadable
+from ..engine.paged_run import Place
+from ..engine.tail import Unreadable
 from .content_reader import ContentRun
 from .errors import JournalError
 from .journal import Journal
@@ -42,19 +43,23 @@ class JournalPager:
         deep = sum(queue.is_deep for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values())
         return self._memory // (deep + 1)
 
-    def load(self, ids: range) -> list[Message]:
+    def load(self, ids: Sequence[int]) -> list[Message]:
         """See `Pager`."""
         try:
             return self._load(ids)
         except (JournalError, OSError) as error:
             raise self._unreadable(f"messages {ids[0]} to {ids[-1]} cannot be read back: {error}") from error
 
+    def has(self, id_: int) -> bool:
+        """See `Pager`."""
+        return self._contents.lsn_of(id_) is not None
+
     def _unreadable(self, text: str) -> Unreadable:
         error = Unreadable(text)
         self.on_unreadable(error)
         return error
 
-    def _load(self, ids: range) -> list[Message]:
+    def _load(self, ids: Sequence[int]) -> list[Message]:
         journal, contents = self._journal, self._contents
         last = contents.lsn_of(ids[-1])
         assert last is not None

@@ -5,7 +5,7 @@ queues, exchanges and bindings, and what operators set; full_recorder.py has the
 the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Sequence
 from itertools import groupby
 from typing import Any, ClassVar
@@ -162,8 +162,11 @@ class Recorder(ObjectRecorder):
     def _write_enqueued(self, event: Event, queue_id: int, offset: int, durable: bool = True) -> None:
         count = len(event.messages)
         expires_ms = 0
-        if not isinstance(event.of, Envelope):
-            assert event.of is not None
+        assert event.of is not None
+        if isinstance(event.of, Envelope):
+            envelope = event.of
+        else:
+            envelope = event.of[0].envelope
             expires_ms = self.wall_ms(event.of[0].expires_ns)
         self._journal.enqueued(
             queue_id,
@@ -171,6 +174,7 @@ class Recorder(ObjectRecorder):
             self._run_lsn + offset,
             self._run_sizes[offset : offset + count] if count < self._run_count else self._run_sizes,
             expires_ms=expires_ms,
+            priority=envelope.facts.priority or 0,
             durable=durable,
         )
 
@@ -310,7 +314,14 @@ class Recorder(ObjectRecorder):
             self.contents.move(id_, lsn)
         self._late.setdefault(id_, set()).add(queue_id)
         size = envelope.framing.body_size(message.blob)
-        self._journal.enqueued(queue_id, (id_,), lsn, (size,), expires_ms=self.wall_ms(message.expires_ns))
+        self._journal.enqueued(
+            queue_id,
+            (id_,),
+            lsn,
+            (size,),
+            expires_ms=self.wall_ms(message.expires_ns),
+            priority=envelope.facts.priority or 0,
+        )
 
     def whereabouts(self) -> Callable[[int], tuple[int, ...]]:
         """Message id -> ids of the durable queues that it is in now.
@@ -318,15 +329,18 @@ class Recorder(ObjectRecorder):
         O(messages in memory + runs); asking, O(queues log runs).
         """
         where: dict[int, tuple[int, ...]] = {}
-        paged: list[tuple[int, list[range]]] = []
+        paged: list[tuple[int, list[Sequence[int]]]] = []
         for vhost in self._broker.virtual_hosts.values():
             for queue in vhost.queues.values():
                 if not queue.durable:
                     continue
                 id_ = self._queue_id(queue)
                 parts = queue.paged_parts()
-                runs = [part.ids for part in parts if not isinstance(part, Message) and part.place is None]
-                paged.append((id_, sorted(runs, key=_start)))
+                levels: dict[int, list[Sequence[int]]] = {}  # within each, runs do not overlap
+                for part in parts:
+                    if not isinstance(part, Message) and part.place is None:
+                        levels.setdefault(part.level, []).append(part.ids)
+                paged.extend((id_, sorted(runs, key=_first)) for runs in levels.values())
                 out = () if queue.keeps else self._broker.unacked_of(queue)
                 aside = (part for part in parts if isinstance(part, Message))
                 for message in (*queue.messages(), *out, *aside):
@@ -336,16 +350,24 @@ class Recorder(ObjectRecorder):
         def queues_of(id_: int) -> tuple[int, ...]:
             found = where.get(id_, ())
             for queue_id, runs in paged:
-                at = bisect_right(runs, id_, key=_start) - 1
-                if at >= 0 and id_ in runs[at]:
+                at = bisect_right(runs, id_, key=_first) - 1
+                if at >= 0 and _has(runs[at], id_):
                     found = (*found, queue_id)
             return found
 
         return queues_of
 
 
-def _start(ids: range) -> int:
-    return ids.start
+def _first(ids: Sequence[int]) -> int:
+    return ids[0]
+
+
+def _has(ids: Sequence[int], id_: int) -> bool:
+    """Whether rising ids have this one."""
+    if isinstance(ids, range):
+        return id_ in ids
+    at = bisect_left(ids, id_)
+    return at < len(ids) and ids[at] == id_
 
 
 def is_persistent(event: Event) -> bool:

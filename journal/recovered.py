@@ -1,4 +1,5 @@
-"""What is in one queue, in columns: about 21 octets a message, so that millions can be recovered in little memory.
+"""What is in one queue, in columns: about 21 octets a message (8 more where they expire, 1 where they have priorities),
+so that millions can be recovered in little memory.
 
 Message ids rise in the order of publishing, which is nearly always the order of enqueuing; the few that come late (a
 transaction, a dead letter of an older id) go to a dictionary until the next compaction.
@@ -55,6 +56,7 @@ class RecoveredQueue:
         "_late",
         "_lsns",
         "_moved",
+        "_priorities",
         "_sizes",
         "_starts",
         "states",
@@ -67,23 +69,26 @@ class RecoveredQueue:
         self._starts = array("q")  # where a run begins: ids and LSNs rise by one within it
         self._moved: set[int] = set()  # where the LSN is another than its run says
         self._expires: array[int] | None = None  # only when some message has one
+        self._priorities: bytearray | None = None  # likewise
         self._gone = bytearray()
         self._gone_count = 0
         self._head = 0  # everything before it is gone
-        self._late: dict[int, tuple[int, int, int]] = {}
-        self.states: dict[int, MessageState] = {}
+        self._late: dict[int, tuple[int, int, int, int]] = {}  # LSN, size, expiry, priority
+        self.states: dict[int, MessageState] = {}  # but for the priority
 
     def __len__(self) -> int:
         return len(self._ids) - self._gone_count + len(self._late)
 
     # -- what records do to it ----------------------------------------------------------------------------------------
 
-    def add(self, id_: int, content_lsn: int, size: int, expires_ms: int) -> None:
+    def add(self, id_: int, content_lsn: int, size: int, expires_ms: int, priority: int = 0) -> None:
         """Enqueued; also again, as a snapshot and a replay both say it."""
         ids = self._ids
         if not ids or id_ > ids[-1]:
-            if expires_ms and self._expires is None:
-                self._expires = array("q", bytes(8 * len(ids)))
+            if expires_ms:
+                self._begin_expires()
+            if priority:
+                self._begin_priorities()
             self._begin_run(id_, content_lsn)
             ids.append(id_)
             self._lsns.append(content_lsn)
@@ -91,26 +96,39 @@ class RecoveredQueue:
             self._gone.append(0)
             if self._expires is not None:
                 self._expires.append(expires_ms)
+            if self._priorities is not None:
+                self._priorities.append(priority)
             return
         at = self._find(id_)
         if at is None or self._gone[at]:
-            self._late[id_] = (content_lsn, size, expires_ms)
+            self._late[id_] = (content_lsn, size, expires_ms, priority)
             return
         self._place(at, content_lsn)
         self._sizes[at] = size
-        if expires_ms and self._expires is None:
-            self._expires = array("q", bytes(8 * len(ids)))
+        if expires_ms:
+            self._begin_expires()
         if self._expires is not None:
             self._expires[at] = expires_ms
+        self._set_priority(at, priority)
 
-    def extend(self, ids: range, content_lsn: int, sizes: Sequence[int], expires: Sequence[int] | None) -> None:
+    def extend(
+        self,
+        ids: range,
+        content_lsn: int,
+        sizes: Sequence[int],
+        expires: Sequence[int] | None,
+        priorities: bytes | None = None,
+    ) -> None:
         """Enqueued, many in a row: contents one behind the other. In bulk when they come behind all others."""
         if self._ids and ids[0] <= self._ids[-1]:
             for at, (id_, size) in enumerate(zip(ids, sizes)):
-                self.add(id_, content_lsn + at, size, expires[at] if expires is not None else 0)
+                expires_ms = 0 if expires is None else expires[at]
+                self.add(id_, content_lsn + at, size, expires_ms, 0 if priorities is None else priorities[at])
             return
-        if expires is not None and self._expires is None:
-            self._expires = array("q", bytes(8 * len(self._ids)))
+        if expires is not None:
+            self._begin_expires()
+        if priorities is not None:
+            self._begin_priorities()
         count = len(ids)
         self._begin_run(ids[0], content_lsn)
         self._ids.extend(ids)
@@ -119,6 +137,22 @@ class RecoveredQueue:
         self._gone.extend(bytes(count))
         if self._expires is not None:
             self._expires.extend(expires if expires is not None else bytes(count))
+        if self._priorities is not None:
+            self._priorities.extend(priorities if priorities is not None else bytes(count))
+
+    def _begin_expires(self) -> None:
+        if self._expires is None:
+            self._expires = array("q", bytes(8 * len(self._ids)))
+
+    def _begin_priorities(self) -> None:
+        if self._priorities is None:
+            self._priorities = bytearray(len(self._ids))
+
+    def _set_priority(self, at: int, priority: int) -> None:
+        if priority:
+            self._begin_priorities()
+        if self._priorities is not None:
+            self._priorities[at] = priority
 
     def _begin_run(self, id_: int, content_lsn: int) -> None:
         """Before something is appended: note it unless it goes on where the last ended."""
@@ -172,12 +206,24 @@ class RecoveredQueue:
         return True
 
     def change(self, id_: int, state: MessageState) -> None:
-        """Its state is this now. Without effect when it is not here."""
-        if id_ in self:
-            if state == FRESH:
-                self.states.pop(id_, None)
-            else:
-                self.states[id_] = state
+        """Its state is this now; a priority stays unless it says another. Without effect when it is not here."""
+        if id_ not in self:
+            return
+        if state.priority:
+            self._give_priority(id_, state.priority)
+            state = state._replace(priority=0)
+        if state == FRESH:
+            self.states.pop(id_, None)
+        else:
+            self.states[id_] = state
+
+    def _give_priority(self, id_: int, priority: int) -> None:
+        if id_ in self._late:
+            self._late[id_] = (*self._late[id_][:3], priority)
+            return
+        at = self._find(id_)
+        assert at is not None
+        self._set_priority(at, priority)
 
     def __contains__(self, id_: int) -> bool:
         if id_ in self._late:
@@ -194,11 +240,12 @@ class RecoveredQueue:
 
     def _compact(self) -> None:
         """Leave out what is gone, put the late ones in their places. O(what is there), cheap where little is gone."""
-        old, late = self._columns(), deque(sorted(self._late.items()))
+        old, late = (*self._columns(), self._priorities), deque(sorted(self._late.items()))
         moved, starts = sorted(self._moved), self._starts
         kept = _stretches(self._gone, self._head)
         self._ids, self._lsns, self._sizes, self._starts = array("q"), array("q"), array("I"), array("q")
         self._expires = None if old[3] is None else array("q")
+        self._priorities = None if old[4] is None else bytearray()
         self._moved = set()
         self._late, self._gone, self._gone_count, self._head = {}, bytearray(), 0, 0
         for start, end in kept:
@@ -208,18 +255,21 @@ class RecoveredQueue:
                 for at in range(start, end):
                     while late and late[0][0] < old[0][at]:
                         self._append_late(late.popleft())
-                    self.add(old[0][at], old[1][at], old[2][at], 0 if old[3] is None else old[3][at])
+                    expires_ms, priority = 0 if old[3] is None else old[3][at], 0 if old[4] is None else old[4][at]
+                    self.add(old[0][at], old[1][at], old[2][at], expires_ms, priority)
             else:
                 self._append_stretch(old, start, end, starts, moved)
         for one in late:
             self._append_late(one)
 
-    def _append_late(self, late: tuple[int, tuple[int, int, int]]) -> None:
+    def _append_late(self, late: tuple[int, tuple[int, int, int, int]]) -> None:
         self.add(late[0], *late[1])
 
-    def _append_stretch(self, old: Columns, start: int, end: int, starts: "array[int]", moved: list[int]) -> None:
+    def _append_stretch(
+        self, old: tuple[*Columns, bytearray | None], start: int, end: int, starts: "array[int]", moved: list[int]
+    ) -> None:
         """A part of other columns, as it is."""
-        ids, lsns, sizes, expires = old
+        ids, lsns, sizes, expires, priorities = old
         base = len(self._ids)
         self._begin_run(ids[start], lsns[start])
         inner = starts[bisect_right(starts, start) : bisect_left(starts, end)]
@@ -232,23 +282,27 @@ class RecoveredQueue:
         self._gone.extend(bytes(end - start))
         if self._expires is not None:  # a late one may have brought it in
             self._expires.extend(bytes(end - start) if expires is None else expires[start:end])
+        if self._priorities is not None:
+            self._priorities.extend(bytes(end - start) if priorities is None else priorities[start:end])
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
-    def _rows(self) -> Iterator[tuple[int, int, int, int]]:
-        expires = self._expires
+    def _rows(self) -> Iterator[tuple[int, int, int, int, int]]:
+        expires, priorities = self._expires, self._priorities
         for at, (id_, lsn, size, gone) in enumerate(zip(self._ids, self._lsns, self._sizes, self._gone)):
             if not gone:
-                yield id_, lsn, size, expires[at] if expires is not None else 0
-        for id_, (lsn, size, expires_ms) in self._late.items():
-            yield id_, lsn, size, expires_ms
+                expires_ms = expires[at] if expires is not None else 0
+                yield id_, lsn, size, expires_ms, priorities[at] if priorities is not None else 0
+        for id_, late in self._late.items():
+            yield id_, *late
 
     def messages(self) -> Iterator[RecoveredMessage]:
         """What is in the queue, ids rising; nothing may be added or removed meanwhile."""
         self.columns()
         states = self.states
-        for id_, lsn, size, expires_ms in self._rows():
-            yield RecoveredMessage(id_, lsn, size, expires_ms, states.get(id_, FRESH))
+        for id_, lsn, size, expires_ms, priority in self._rows():
+            state = states.get(id_, FRESH)
+            yield RecoveredMessage(id_, lsn, size, expires_ms, state._replace(priority=priority) if priority else state)
 
     def ids(self) -> "array[int]":
         """The ids, rising."""
@@ -262,6 +316,11 @@ class RecoveredQueue:
         if self._late or self._gone_count:
             self._compact()
         return self._columns()
+
+    @property
+    def priorities(self) -> bytearray | None:
+        """A column more: priorities (None: all 0). Read it behind `columns`."""
+        return self._priorities
 
     def _columns(self) -> Columns:
         return self._ids, self._lsns, self._sizes, self._expires

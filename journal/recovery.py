@@ -274,10 +274,7 @@ class _Replay:
                 if fields[5] & DURABLE:
                     link = fields[16]
                     at = lsn - link if link else decode_link(block.heap_of(fields))
-                    queue = queue_of(fields[9])
-                    queue.add(fields[1], at, fields[14], fields[2])
-                    if fields[6]:
-                        queue.change(fields[1], FRESH._replace(priority=fields[6]))
+                    queue_of(fields[9]).add(fields[1], at, fields[14], fields[2], fields[6])
             elif kind in TERMINAL_CODES:
                 settled = queues.get(fields[9])
                 if settled is not None and fields[5] & (DURABLE | KEPT) == DURABLE:

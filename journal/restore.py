@@ -10,7 +10,6 @@ from ..engine.group_id import message_for
 from ..engine.limits import MS, trim
 from ..engine.returns import tell_count, trim_ring
 from ..engine.stream_queue import StreamQueue
-from ..engine.tail import Tail
 from ..settings import Policy
 from .access_records import limits_of, policy_of, user_of
 from .heap import IS_AUTO_DELETE, IS_INTERNAL
@@ -170,19 +169,30 @@ class _Filling:
         _, _, sizes, expires = recovered.columns()
         special = recovered.states
         queue.expiring = queue.expiring or expires is not None
-        tail = Tail()
+        tail = deep.begin_tail(queue)
+        priorities = recovered.priorities if tail.level_max else None
         if not special:
             for start, first, _, count in recovered.runs():
-                due = None if expires is None else list(map(self._expires_ns, expires[start : start + count]))
-                tail.extend(first, sizes[start : start + count], due)
+                stop = start + count
+                due = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
+                if priorities is None:
+                    tail.extend(first, sizes[start:stop], due)
+                    continue
+                for at, level in enumerate(priorities[start:stop]):
+                    one_due = None if due is None else due[at : at + 1]
+                    tail.extend(
+                        first + at, sizes[start + at : start + at + 1], one_due, level=min(level, tail.level_max)
+                    )
         else:
             for one in recovered.messages():
                 if one.id not in special:
-                    tail.extend(one.id, (one.size,), (self._expires_ns(one.expires_ms),) if one.expires_ms else None)
+                    due = [self._expires_ns(one.expires_ms)] if one.expires_ms else None
+                    level = min(one.state.priority, tail.level_max)
+                    tail.extend(one.id, (one.size,), due, level=level)
                 elif (message := self._restored(queue, one)) is not None:
                     tail.append(message)
-        if len(tail):
-            queue.tail = tail
+        if not len(tail):
+            queue.tail = None
 
     def _expires_ns(self, expires_ms: int) -> int:
         return max(1, self._now_ns + (expires_ms - self._wall_ms) * MS) if expires_ms else 0

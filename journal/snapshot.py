@@ -1,10 +1,11 @@
 """A snapshot part: some of the messages that are in a queue, as the heap of a `snapshot` record.
 
 Heap, version 1, little-endian: `PART_HEAD` = u8 version, u8 flags (1: a size for each message, else one for all;
-2: expiries), u16 0, u32 messages, u32 runs, u32 states; then i64 first id of each run, i64 LSN of its first content of
-each run, u32 messages of each run (ids and content LSNs rise by one within a run); u32 sizes (one, or one a message);
-with flag 2 an i64 expiry (wall ms) a message; then a state: i64 id, i64 due (wall ms), u32 deliveries, u32 uncounted,
-u8 priority, 7 octets 0. The record has the queue's id and, as `arg`, the octets of all bodies in the part.
+2: expiries; 4: priorities), u16 0, u32 messages, u32 runs, u32 states; then i64 first id of each run, i64 LSN of its
+first content of each run, u32 messages of each run (ids and content LSNs rise by one within a run); u32 sizes (one, or
+one a message); with flag 2 an i64 expiry (wall ms) a message; with flag 4 a u8 a message, the priority of those that
+have no state; then a state: i64 id, i64 due (wall ms), u32 deliveries, u32 uncounted, u8 priority, 7 octets 0. The
+record has the queue's id and, as `arg`, the octets of all bodies in the part.
 Source: rulings 22.
 """
 
@@ -18,11 +19,11 @@ from struct import error as StructError
 from .errors import BadRecord
 from .heap import VERSION
 from .record import DURABLE, RESTATED, SNAPSHOT, Record
-from .recovered import FRESH, MessageState, RecoveredMessage, RecoveredQueue
+from .recovered import MessageState, RecoveredMessage, RecoveredQueue
 
 PART_HEAD = Struct("<BBHIII")
 _STATE = Struct("<qqIIB7x")
-HAS_SIZES, HAS_EXPIRIES = 1, 2
+HAS_SIZES, HAS_EXPIRIES, HAS_PRIORITIES = 1, 2, 4
 #: Messages in a part: about 5 ms of work.
 PART_MESSAGES = 4096
 
@@ -39,6 +40,7 @@ def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Reco
     firsts, lsns, counts = array("q"), array("q"), array("I")
     next_id = next_lsn = 0
     states: list[bytes] = []
+    priorities = bytearray()
     for message in messages:
         if message.id == next_id and message.content_lsn == next_lsn:
             counts[-1] += 1
@@ -47,12 +49,15 @@ def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Reco
             lsns.append(message.content_lsn)
             counts.append(1)
         next_id, next_lsn = message.id + 1, message.content_lsn + 1
-        if message.state != FRESH:
-            deliveries, uncounted, due_ms, priority = message.state
+        deliveries, uncounted, due_ms, priority = message.state
+        has_state = bool(deliveries or uncounted or due_ms)
+        priorities.append(0 if has_state else priority)
+        if has_state:
             states.append(_STATE.pack(message.id, due_ms, deliveries, uncounted, priority))
     sizes = array("I", (message.size for message in messages))
     expiries = array("q", (message.expires_ms for message in messages))
     flags = (HAS_SIZES if len(set(sizes)) > 1 else 0) | (HAS_EXPIRIES if any(expiries) else 0)
+    flags |= HAS_PRIORITIES if any(priorities) else 0
     heap = b"".join(
         (
             PART_HEAD.pack(VERSION, flags, 0, len(messages), len(firsts), len(states)),
@@ -61,6 +66,7 @@ def snapshot_record(queue_id: int, messages: Sequence[RecoveredMessage]) -> Reco
             _octets(counts),
             _octets(sizes if flags & HAS_SIZES else sizes[:1]),
             _octets(expiries) if flags & HAS_EXPIRIES else b"",
+            priorities if flags & HAS_PRIORITIES else b"",
             *states,
         )
     )
@@ -117,6 +123,7 @@ def load_part(heap: bytes, queue: RecoveredQueue) -> int:
             raise BadRecord("the runs of a snapshot part do not add up")
         sizes = column("I", count if flags & HAS_SIZES else min(count, 1))
         expiries = column("q", count) if flags & HAS_EXPIRIES else None
+        priorities = bytes(column("B", count)) if flags & HAS_PRIORITIES else None
         if count and not flags & HAS_SIZES:
             sizes *= count
         start = 0
@@ -128,6 +135,7 @@ def load_part(heap: bytes, queue: RecoveredQueue) -> int:
                     lsn,
                     sizes[start:end],
                     None if expiries is None else expiries[start:end],
+                    None if priorities is None else priorities[start:end],
                 )
             start = end
         for _ in range(state_count):

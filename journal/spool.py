@@ -9,7 +9,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 
-from ..engine.tail import Place
+from ..engine.paged_run import Place
 
 logger = logging.getLogger("leveret.journal")
 

@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, deep
-from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine.content import PLAIN, SCHEDULED_DELIVERY, encode_header, scan_properties
 from leveret.engine.field_table import Field, FieldTable
 from leveret.engine.session import NACKED
 from leveret.journal import Journal, JournalOptions
@@ -36,7 +36,12 @@ ARGUMENTS = st.sampled_from(
         *[FieldTable()] * 3,
         {"x-message-ttl": Field("l", 900)},
         {"x-max-length": Field("l", 6)},
-        {"x-max-priority": Field("l", 3)},
+        *[{"x-max-priority": Field("l", 3)}] * 3,
+        {"x-max-priority": Field("l", 3), "x-max-length": Field("l", 6)},
+        {"x-max-priority": Field("l", 2), "x-message-ttl": Field("l", 900)},
+        {"x-max-priority": Field("l", 3), "x-max-length-bytes": Field("l", 120)},
+        {"x-max-length-bytes": Field("l", 120)},
+        {"x-max-length-bytes": Field("l", 120), "x-overflow": Field("S", b"reject-publish")},
         {"x-single-active-consumer": Field("t", True)},
     ]
 )
@@ -64,10 +69,17 @@ class World:
     """One of the brokers, with three sessions of one client; the last one only gets."""
 
     def __init__(
-        self, arguments: FieldTable, said: dict[str, Any], *, is_deep: bool, files: SimulatedFiles | None = None
+        self,
+        arguments: FieldTable,
+        said: dict[str, Any],
+        *,
+        is_deep: bool,
+        files: SimulatedFiles | None = None,
+        clock: ManualClock | None = None,
+        memory: int = 0,
     ) -> None:
         self.files = files or SimulatedFiles()
-        self.clock = ManualClock()
+        self.clock = clock or ManualClock()
         self.broker = Broker(self.clock, settings=SettingsRepository([entry("q", **said)]))
         self.journal = Journal.open(
             "j", self.clock, JournalOptions(segment_size=3000), files=self.files, threaded=False, new_id=bytes(16)
@@ -75,7 +87,7 @@ class World:
         self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
         if is_deep:
             self.spool = tempfile.TemporaryDirectory()
-            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, 0, self.spool.name)
+            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, memory, self.spool.name)
         restore(self.broker, self.journal, self.recorder)
         self.seen: dict[str, list[tuple[bool, Any]]] = {}
         self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
@@ -149,13 +161,18 @@ class DepthMachine(RuleBasedStateMachine):
         arguments=ARGUMENTS,
         said=SETTINGS,
         runs=st.lists(st.tuples(SIZES, st.sampled_from([True, True, False])), min_size=1, max_size=5),
+        memory=st.sampled_from([0, 1500, 4000]),
     )
-    def start(self, arguments: FieldTable, said: dict[str, Any], runs: list[tuple[list[int], bool]]) -> None:
+    def start(
+        self, arguments: FieldTable, said: dict[str, Any], runs: list[tuple[list[int], bool]], memory: int
+    ) -> None:
         """There is something to begin with: most stories begin with a deep queue."""
-        self.worlds = [World(arguments, said, is_deep=is_deep) for is_deep in (False, True)]
+        self.worlds = [World(arguments, said, is_deep=is_deep, memory=memory) for is_deep in (False, True)]
+        self.memory = memory
         self.number = 0
+        self.arguments = arguments
         for sizes, persistent in runs:
-            self.publish(sizes, persistent, None, None)
+            self.publish(sizes, persistent, None, len(sizes) % 4, 0)
 
     def both(self, act: Callable[[World], object]) -> None:
         answers = []
@@ -168,12 +185,18 @@ class DepthMachine(RuleBasedStateMachine):
         sizes=SIZES,
         persistent=st.sampled_from([True, True, True, False]),
         expiration=st.sampled_from([None, None, None, b"400"]),
-        priority=st.sampled_from([None, None, 2]),
+        priority=st.sampled_from([None, 0, 1, 2, 3, 9]),
+        delay_ms=st.sampled_from([0, 0, 0, 0, 300]),
     )
-    def publish(self, sizes: list[int], persistent: bool, expiration: bytes | None, priority: int | None) -> None:
+    def publish(
+        self, sizes: list[int], persistent: bool, expiration: bytes | None, priority: int | None, delay_ms: int
+    ) -> None:
         self.number += 1
         mode = 2 if persistent else 1
-        properties = {"delivery_mode": mode, "expiration": expiration, "priority": priority}
+        properties: dict[str, Any] = {"delivery_mode": mode, "expiration": expiration, "priority": priority}
+        if delay_ms:
+            due_ms = self.worlds[0].clock.wall_ms() + delay_ms
+            properties["headers"] = {SCHEDULED_DELIVERY: Field("l", due_ms)}
         self.both(lambda world: world.publish(sizes, properties, self.number))
 
     @rule(no_ack=st.booleans(), count=st.integers(1, 3), name=st.sampled_from(["q", "q", "dead"]))
@@ -268,6 +291,24 @@ class DepthMachine(RuleBasedStateMachine):
                     world.journal.commit()
 
         self.both(act)
+
+    @rule(said=SETTINGS)
+    def restart(self, said: dict[str, Any]) -> None:
+        """The power goes, and comes back."""
+        before = self.worlds
+        for world in before:
+            world.close()
+        self.worlds = [
+            World(
+                self.arguments,
+                said,
+                is_deep=is_deep,
+                files=world.files.power_cut(),
+                clock=world.clock,
+                memory=self.memory,
+            )
+            for world, is_deep in zip(before, (False, True))
+        ]
 
     @precondition(lambda self: hasattr(self, "worlds"))
     @invariant()

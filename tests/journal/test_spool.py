@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.engine.tail import Place
+from leveret.engine.paged_run import Place
 from leveret.journal.spool import Spool
 
 

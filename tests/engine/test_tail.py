@@ -1,0 +1,170 @@
+"""A tail against lists: whatever is put where, it comes out in the same order, with the same sizes and expiries."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leveret.engine import Envelope, Message, paged_run
+from leveret.engine.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.paged_run import Place, Taken
+from leveret.engine.ready import merge_back
+from leveret.engine.tail import Tail
+
+LEVEL_MAX = 2
+ENVELOPES = [Envelope("", "q", PropertyFacts(priority=level)) for level in range(4)]
+CHUNK = object()
+
+#: (what, level, how many or which, expiry of each: 0 is never)
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(
+            ["extend", "extend", "extend", "spool", "append", "appendleft", "insert", "sink", "take", "due"]
+        ),
+        st.integers(0, 3),
+        st.integers(1, 7),
+        st.sampled_from([0, 0, 5, 9]),
+    ),
+    max_size=40,
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small() -> Iterator[None]:
+    """Three messages are worth a run of their own, ten are the most in one."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(paged_run, "APART_MIN", 3)
+        patch.setattr(paged_run, "RUN_MAX", 10)
+        yield
+
+
+def message(id_: int, level: int, expires_ns: int) -> Message:
+    """Its body has as many octets as its id says, modulo 5."""
+    body = bytes(id_ % 5)
+    made = Message(id_, PLAIN.join(encode_header(len(body), {}), body), ENVELOPES[level])
+    made.expires_ns = expires_ns
+    return made
+
+
+class Twin:
+    """A tail, and what it should hold: (id, expiry) by level."""
+
+    def __init__(self) -> None:
+        self.tail = Tail(LEVEL_MAX)
+        self.tail.count_octets()
+        self.levels: list[deque[Message]] = [deque() for _ in range(LEVEL_MAX + 1)]
+        self.next_id = 1
+        self.spooled = 0
+
+    def extend(self, level: int, count: int, expires_ns: int, place: Place | None = None) -> None:
+        """Every other run leaves a gap before it, as when other queues got something."""
+        first = self.next_id + count % 2
+        self.next_id = first + count
+        new = [message(id_, level, expires_ns) for id_ in range(first, self.next_id)]
+        self.levels[min(level, LEVEL_MAX)].extend(new)
+        sizes = [len(one.body) for one in new]
+        expires = [expires_ns] * count if expires_ns else None
+        envelope = {} if place is None else {"envelope": ENVELOPES[level]}
+        self.tail.extend(first, sizes, expires, place=place, level=min(level, LEVEL_MAX), **envelope)
+
+    def step(self, what: str, level: int, number: int, expires_ns: int) -> None:
+        """One of the steps."""
+        here = self.levels[min(level, LEVEL_MAX)]
+        if what == "extend":
+            self.extend(level, number, expires_ns)
+        elif what == "spool":
+            place = Place(CHUNK, self.spooled)
+            self.extend(level, number, expires_ns, place)
+            self.spooled += sum(len(one.body) for one in list(here)[-number:])
+        elif what in ("append", "appendleft"):
+            one = message(self.next_id, level, expires_ns)
+            self.next_id += 1
+            getattr(self.tail, what)(one)
+            getattr(here, what)(one)
+        elif what == "insert" and here:
+            one = message(max(here[number % len(here)].id - 1, 1), level, expires_ns)
+            if all(one.id != other.id for other in here):
+                self.tail.insert(one)
+                merge_back(here, [one])
+        elif what == "sink":
+            first = min((one.id for one in here), default=self.next_id) - 2 * number
+            back = [message(first + 2 * at - at % 2, level, expires_ns) for at in range(number)]
+            if back[0].id > 0:
+                self.tail.put_back(back, [bool(one.id % 3) for one in back])
+                here.extendleft(reversed(back))
+                self.next_id = max(self.next_id, back[-1].id + 1)
+        elif what == "take":
+            floor = self.tail.floor
+            taken = flat(self.tail.take(number, 6))
+            assert taken == facts([self.levels[floor].popleft() for _ in taken])
+            assert taken or not any(self.levels)
+        elif what == "due":
+            taken = flat(self.tail.take_expired(min(level, LEVEL_MAX), 5, number))
+            due = []
+            while here and len(due) < number and 0 < here[0].expires_ns <= 5:
+                due.append(here.popleft())
+            assert taken == facts(due)
+
+
+def facts(messages: list[Message]) -> list[tuple[int, int, int]]:
+    """(id, octets of body, expiry)."""
+    return [(one.id, len(one.body), one.expires_ns) for one in messages]
+
+
+def flat(taken: list[Taken | Message]) -> list[tuple[int, int, int]]:
+    """The same of what a tail gives."""
+    found: list[tuple[int, int, int]] = []
+    for part in taken:
+        if isinstance(part, Message):
+            found += facts([part])
+        else:
+            found += zip(part.ids, part.sizes, part.expires or [0] * len(part.ids), strict=True)
+    return found
+
+
+@settings(max_examples=400)
+@given(steps=STEPS)
+def test_order(steps: list[tuple[str, int, int, int]]) -> None:
+    """After each step the two hold the same."""
+    twin = Twin()
+    for step in steps:
+        twin.step(*step)
+        tail, levels = twin.tail, twin.levels
+        expected = [one for level in reversed(levels) for one in level]
+        found: list[tuple[int, int, int]] = []
+        for part in tail.parts():
+            if isinstance(part, Message):
+                found += facts([part])
+            else:
+                found += zip(part.ids, part.sizes, part.expires or [0] * len(part.ids), strict=True)
+        assert found == facts(expected)
+        assert len(tail) == len(expected)
+        assert tail.octets == sum(len(one.body) for one in expected)
+        assert tail.first_id == min((one.id for one in expected), default=None)
+        assert tail.floor == max((at for at, level in enumerate(levels) if level), default=-1)
+        heads = [level[0].expires_ns if level else 0 for level in levels]
+        assert [tail.expires_ns(level) for level in range(LEVEL_MAX + 1)] == heads
+
+
+def test_every_other_message_costs_no_run_of_its_own() -> None:
+    """Two queues that are fed in turns: 12 octets a message, and not some hundred."""
+    tail = Tail()
+    for id_ in range(0, 20, 2):
+        tail.extend(id_, (1,))
+    assert [list(part.ids) for part in tail.parts() if not isinstance(part, Message)] == [list(range(0, 20, 2))]
+
+
+def test_what_was_seen_stays_while_others_append_and_take() -> None:
+    """A checkpoint looks at parts in slices."""
+    tail = Tail()
+    for id_ in (1, 3, 4):
+        tail.extend(id_, (id_,), (id_,))
+    (part,) = tail.parts()
+    assert not isinstance(part, Message)
+    tail.take(2, 1000)
+    tail.extend(6, (6,), (6,))
+    assert (list(part.ids), list(part.sizes), list(part.expires or ())) == ([1, 3, 4], [1, 3, 4], [1, 3, 4])
