@@ -106,7 +106,7 @@ class Endpoint:
                 session.abort = session.finished = True
         if session.finished and not self._writing:
             self.scope.cancel()
-        if self.unblocked is not None and not session.journal_refuses:
+        if self.unblocked is not None and not session.journal_refuses and not session.is_ahead:
             self.unblocked.set()
 
     def _send_all(self) -> bool:
@@ -182,7 +182,7 @@ class Endpoint:
                         self.flush()
                         if stalled:
                             await self._catch_up()
-                    while session.blocked_event is not None and not session.finished:
+                    while (session.blocked_event is not None or session.is_ahead) and not session.finished:
                         await self._wait_for_the_journal()
         except ProxyFault as fault:
             logger.warning("%s: refused: PROXY header: %s", session.peer.name, fault)
@@ -255,7 +255,7 @@ class Endpoint:
                 pass
 
     async def _wait_for_the_journal(self) -> None:
-        """A publish that the journal does not take now: the peer is not read until it does."""
+        """The journal does not take a publish now, or cannot keep up: the peer is not read until it does."""
         self.unblocked = trio.Event()
         await self.unblocked.wait()
         self.unblocked = None

@@ -105,6 +105,8 @@ class AmqpSession:
         self.confirming: dict[Channel, None] = {}
         #: A publish or commit that waits until the journal takes it; nothing behind it is read.
         self.blocked_event: ProtocolEvent | None = None
+        #: It published in this turn, so that it has to wait where the journal cannot keep up.
+        self.has_published = False
         self._timer: Deadline | None = None
         self._heartbeat: Deadline | None = None
         self._sent_since_tick = False
@@ -175,6 +177,16 @@ class AmqpSession:
         """Whether nothing persistent is taken now: the disk is full, or has failed."""
         durability = self.broker.durability
         return durability is not None and durability.has_failed
+
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it publishes faster than the journal writes: it is not read until that has caught up."""
+        durability = self.broker.durability
+        if not self.has_published or durability is None or not durability.is_congested:
+            self.has_published = False
+            return False
+        self._await()
+        return True
 
     def block(self, event: ProtocolEvent) -> None:
         """This event waits, and with it all that the peer sent after it, as under RabbitMQ's disk alarm.
@@ -421,7 +433,8 @@ class AmqpSession:
 
     def _tick(self) -> None:
         """Send a heartbeat if nothing else went out; give up on a peer silent for two to three intervals."""
-        is_heard = self._received_since_tick or self.blocked_event is not None  # who is not read is not silent
+        # Who is not read is not silent.
+        is_heard = self._received_since_tick or self.blocked_event is not None or self.has_published
         self._idle_ticks = 0 if is_heard else self._idle_ticks + 1
         self._received_since_tick = False
         if self._idle_ticks >= 5:

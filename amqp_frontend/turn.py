@@ -112,6 +112,7 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
         _publish_each(session, event, known)
         return
     returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
+    session.has_published = True
     if returned:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
@@ -129,6 +130,7 @@ def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
 
 def _publish_each(session: AmqpSession, event: PublishReceived, known: KnownRoute) -> None:
     """Messages that may be refused one by one: what stands before such a one is published, returned, confirmed."""
+    session.has_published = True
     channel = event.channel
     engine_session = channel.session
     for blob in event.blobs:

@@ -26,6 +26,7 @@ from .durability import Durability
 from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDeleted, VirtualHostNotFound
 from .events import Counters, Event, EventKind, Listener
 from .limits import enforce
+from .memory_budget import MemoryBudget
 from .message import Envelope, Message
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .publishing import publish_dead
@@ -94,6 +95,7 @@ class Broker:
         self.deadlines = Deadlines()
         self.durability: Durability | None = None
         self.pager: Pager | None = None
+        self.memory = MemoryBudget()  # of the ready messages, where there is a pager
         self.hungry: dict[Queue, None] = {}  # deep queues that want more of their tails in memory
         self.awaiting: dict[Client, None] = {}  # hear more when more is safe
         self.departures = Departures()

@@ -6,69 +6,52 @@ dispatch (`Broker.hungry`) and done between turns; only somebody who must know n
 Source: queues page, section F; rulings 5, 16; issue on the journal, "Deep queues".
 """
 
-from collections import deque
 from collections.abc import Sequence
 from itertools import accumulate, pairwise, repeat
 from typing import TYPE_CHECKING
 
+from .consumer import UNLIMITED
 from .events import EventKind
 from .group_id import GroupedMessage, message_for
+from .memory_budget import SMALL
 from .message import Envelope, Message
 from .paged_run import Taken
+from .paging_out import OVERHEAD, may_have_tail, page_out, sink_below
 from .ready import LeveledReady
 from .tail import Pager, Tail
 
 if TYPE_CHECKING:
     from .queue import Queue
 
-#: Queues below this are not looked at.
-DEEP_MIN = 1000
-#: What a message costs beside its octets.
-OVERHEAD = 200
 #: A deep queue is fed when fewer than this are ready in memory, up to about so many or so many octets, ...
 LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 #: ... in slices of this many messages or octets.
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
 
 
-def may_have_tail(queue: "Queue") -> bool:
-    """Whether the queue's order and rules allow it to leave messages elsewhere."""
-    return not queue.keeps and queue.octets is None and type(queue.ready) in (deque, LeveledReady)
+def has_room(queue: "Queue", octets: int, count: int) -> bool:
+    """Whether so many messages more may be ready in memory; if so, they are counted. Amortized O(count).
 
-
-def measure(queue: "Queue") -> None:
-    """Many messages are ready: if they take more than their share, the next ones go to a tail."""
-    if queue.broker.pager is None or not may_have_tail(queue):
-        queue.measure_at = 1 << 62
-    elif not _has_room(queue):
-        begin_tail(queue)
-
-
-def begin_tail(queue: "Queue") -> Tail:
-    """From now on messages may be elsewhere."""
-    ready = queue.ready
-    tail = queue.tail = Tail(ready.level_max if isinstance(ready, LeveledReady) else 0)
-    if queue.rules.max_length_bytes is not None:
-        tail.count_octets()
-    queue.measure_at = DEEP_MIN
-    return tail
-
-
-def _has_room(queue: "Queue") -> bool:
-    """Whether one more message may be ready in memory. Amortized O(1)."""
-    ready, pager = queue.ready, queue.broker.pager
-    if len(ready) < queue.measure_at:
-        return True
-    assert pager is not None
-    held = ready.octets if isinstance(ready, LeveledReady) else sum(len(message.blob) for message in ready)
-    octets = held + OVERHEAD * len(ready)
-    budget = pager.budget()
-    if octets >= budget:
-        return False
-    # What would fill the rest, if the next ones are like these; never all of it at once.
-    room = (budget - octets) * len(ready) // octets
-    queue.measure_at = len(ready) + max(room // 2, DEEP_MIN // 4)
+    Called only where there is a pager.
+    """
+    octets += OVERHEAD * count
+    if octets > queue.allowance:
+        if not may_have_tail(queue):
+            queue.allowance = UNLIMITED
+        elif not queue.broker.memory.allows(queue, octets):
+            return False
+    queue.allowance -= octets
     return True
+
+
+def leave_what_came_back(queue: "Queue") -> None:
+    """More is ready in memory than was granted, since messages came back: where there is no room, the last ones go."""
+    excess = -queue.allowance
+    if not may_have_tail(queue):
+        queue.allowance = UNLIMITED
+    elif not queue.broker.memory.allows(queue, 0):
+        page_out(queue, excess)
+        queue.allowance = 0
 
 
 def extend_tail(queue: "Queue", tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
@@ -96,10 +79,10 @@ def append(queue: "Queue", tail: Tail, message: Message) -> None:
     envelope = message.envelope
     level = tail.level_of(envelope)
     if level > tail.floor:
-        if _has_room(queue):
+        if has_room(queue, len(message.blob), 1):
             queue.ready.append(message)
             return
-        _sink(queue, tail, level)
+        sink_below(queue, tail, level)
     expires = (message.expires_ns,) if message.expires_ns else None
     if isinstance(message, GroupedMessage):
         tail.append(message)
@@ -111,35 +94,24 @@ def append(queue: "Queue", tail: Tail, message: Message) -> None:
         tail.append(message)
 
 
-def _sink(queue: "Queue", tail: Tail, level: int) -> None:
-    """A level begins to have a tail: what is ready below it may not come first any more."""
-    ready, pager = queue.ready, queue.broker.pager
-    assert pager is not None
-    if not isinstance(ready, LeveledReady):
-        return
-    for messages in ready.take_below(level):
-        tail.put_back(
-            messages,
-            [
-                not message.deliveries
-                and not isinstance(message, GroupedMessage)
-                and queue.stores(message.envelope)
-                and pager.has(message.id)
-                for message in messages
-            ],
-        )
-
-
 def merge(queue: "Queue", messages: list[Message]) -> list[Message]:
     """Put messages (ids falling) that stand behind others of the tail back to their places; returns the others."""
     tail = queue.tail
     if tail is None:
         return messages
-    behind = {message.id for message in messages if tail.is_behind(message)}
+    before: list[Message] = []
+    last_id = -1  # the highest in memory, before the tail's head; looked for when it matters
     for message in messages:
-        if message.id in behind:
+        level = tail.level_of(message.envelope)
+        if level == tail.floor and tail.head_id < message.id and last_id < 0:
+            ready = queue.ready
+            here = ready.levels[level] if isinstance(ready, LeveledReady) else ready
+            last_id = max((one.id for one in here), default=0)
+        if level < tail.floor or (level == tail.floor and tail.head_id < message.id and last_id < message.id):
             tail.insert(message)
-    return [message for message in messages if message.id not in behind]
+        else:
+            before.append(message)
+    return before
 
 
 def place(queue: "Queue", message: Message, *, at_head: bool) -> None:
@@ -180,8 +152,12 @@ def is_hungry(queue: "Queue") -> bool:
 
 def load(queue: "Queue") -> None:
     """Bring a slice of the tail into memory."""
-    if queue.tail is not None:
-        queue.ready.extend(_brought(queue, queue.tail, queue.tail.take(SLICE, SLICE_OCTETS)))
+    tail, pager = queue.tail, queue.broker.pager
+    if tail is not None:
+        assert pager is not None
+        octets = min(SLICE_OCTETS, max(pager.budget(), SMALL))
+        queue.broker.memory.charge_window(queue, octets)
+        queue.ready.extend(_brought(queue, tail, tail.take(min(SLICE, 1 + octets // OVERHEAD), octets)))
 
 
 def take_expired(queue: "Queue", level: int, now_ns: int) -> list[Message]:
@@ -220,6 +196,12 @@ def _loaded(queue: "Queue", pager: Pager, part: Taken) -> list[Message]:
         ends = list(accumulate(part.sizes, initial=0))
         blobs = [octets[start:end] for start, end in pairwise(ends)]
         messages = list(map(Message, part.ids, blobs, repeat(part.envelope)))
+    if part.deliveries:
+        attempts = part.deliveries - part.uncounted
+        for message in messages:
+            message.deliveries, message.uncounted = part.deliveries, part.uncounted
+            if attempts > 0 and part.place is None and queue.rules.counts_deliveries:
+                queue.tell_count(message, attempts)
     if part.expires is not None:
         queue.expiring = True
         for message, expires_ns in zip(messages, part.expires):

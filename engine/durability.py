@@ -29,5 +29,9 @@ class Durability(Protocol):
         """Whether things happened that were not recorded: until all is stated anew, nobody hears that they are safe."""
 
     @property
+    def is_congested(self) -> bool:
+        """Whether so much waits to be written that publishers should wait, too."""
+
+    @property
     def is_lost(self) -> bool:
         """Whether that will never be: the disk is not to be trusted before a restart."""

@@ -17,6 +17,7 @@ from .group_id import message_for
 from .kept_ready import KeptReady
 from .last_value import LastValueReady
 from .message import Envelope, Message
+from .paging_out import begin_tail
 from .ready import LeveledReady, Ready
 from .rules import DROP_HEAD, FAIL, REJECT_PUBLISH_DLX, QueueRules
 from .tail import Tail
@@ -41,7 +42,7 @@ def admit(
     `due_ns`: they wait until then.
     """
     rules = queue.rules
-    if due_ns is None and _goes_straight_into_the_ring(queue, envelope):
+    if due_ns is None and _goes_straight_into_the_ring(queue, envelope, blobs):
         _admit_to_ring(queue, first_id, envelope, blobs)
         if queue.expiring:
             arm(queue)  # the heads are others now
@@ -98,13 +99,14 @@ def _expires_at_once(queue: "Queue", message: Message) -> bool:
     return rules.message_ttl_ms == 0 or not queue.ready_count
 
 
-def _goes_straight_into_the_ring(queue: "Queue", envelope: Envelope) -> bool:
+def _goes_straight_into_the_ring(queue: "Queue", envelope: Envelope, blobs: Sequence[bytes]) -> bool:
     return (
         queue.rules.is_only_a_ring
         and envelope.is_plain
         and queue.groups is None
         and queue.tail is None
         and not (queue.ready and rota.has_waiting(queue))
+        and (queue.broker.pager is None or deep.has_room(queue, sum(map(len, blobs)), len(blobs)))
     )
 
 
@@ -126,10 +128,10 @@ def _append(queue: "Queue", message: Message) -> None:
         return
     if queue.tail is not None:
         deep.append(queue, queue.tail, message)
+    elif queue.broker.pager is not None and not deep.has_room(queue, len(message.blob), 1):
+        deep.append(queue, begin_tail(queue), message)
     else:
         ready.append(message)
-        if len(ready) >= queue.measure_at:
-            deep.measure(queue)
     if queue.groups is not None:
         queue.dispatch()
     if rules.ring_size is not None and queue.ready_count > rules.ring_size:
@@ -252,7 +254,7 @@ def expire(queue: "Queue") -> None:
         while messages and 0 < messages[0].expires_ns <= now_ns:
             message = messages.popleft()
             if isinstance(ready, LeveledReady):
-                ready.took_head(message)
+                ready.took((message,))
             gone.append(message)
         if not messages and queue.tail is not None:
             for _ in range(SLICES_MAX):

@@ -20,7 +20,7 @@ from .limits import arm, expire
 from .message import Message
 from .queue import Queue
 from .ready import Ready
-from .returns import is_own_dead_letter_target, tell_count
+from .returns import is_own_dead_letter_target
 
 #: How many messages one consumer gets before the next one has its turn.
 BATCH = 256
@@ -101,7 +101,7 @@ class NonDestructiveQueue(Queue):
                 continue
             back.append(message)
             if attempts > 0 and rules.counts_deliveries:
-                tell_count(self, message, attempts)
+                self.tell_count(message, attempts)
             if isinstance(consumer, Consumer) and consumer in self._seen:
                 insort(self._again.setdefault(consumer, []), message, key=_id_of)
         if back:

@@ -36,18 +36,34 @@ class Taken(NamedTuple):
     expires: "array[int] | None"
     place: Place | None
     envelope: Envelope
+    deliveries: int
+    uncounted: int
 
 
 class PagedRun:
     """Messages with rising ids; those before `start` are taken.
 
     `place` None: the journal has them, and `sizes` are octets of body. Else the spool has their blobs, `sizes` are
-    octets of blob, and `envelope` is theirs.
+    octets of blob, and `envelope` is theirs. `deliveries`, `uncounted`: see `Message`.
     """
 
-    __slots__ = ("_ids", "end", "envelope", "expires", "first", "offset", "place", "sizes", "start")
+    __slots__ = (
+        "_ids",
+        "deliveries",
+        "end",
+        "envelope",
+        "expires",
+        "first",
+        "offset",
+        "place",
+        "sizes",
+        "start",
+        "uncounted",
+    )
 
-    def __init__(self, first: int, place: Place | None, envelope: Envelope) -> None:
+    def __init__(
+        self, first: int, place: Place | None, envelope: Envelope, deliveries: int = 0, uncounted: int = 0
+    ) -> None:
         self.first = first
         self._ids: array[int] | None = None  # None: they follow `first` without a gap
         self.sizes = array("I")
@@ -55,6 +71,8 @@ class PagedRun:
         self.expires: array[int] | None = None  # monotonic ns each, 0: never; None: none does
         self.place = place
         self.envelope = envelope
+        self.deliveries = deliveries
+        self.uncounted = uncounted
         self.offset = self.end = 0 if place is None else place.offset  # of the message at `start`; behind the last
 
     def __len__(self) -> int:
@@ -86,10 +104,19 @@ class PagedRun:
     def _id_at(self, index: int) -> int:
         return self.first + index if self._ids is None else self._ids[index]
 
-    def goes_on(self, first_id: int, count: int, *, expires: bool, place: Place | None, envelope: Envelope) -> bool:
+    def goes_on(
+        self,
+        first_id: int,
+        count: int,
+        expires: bool,
+        place: Place | None,
+        envelope: Envelope,
+        deliveries: int = 0,
+        uncounted: int = 0,
+    ) -> bool:
         """Whether `count` messages from `first_id` on may join it at its end."""
         here = len(self.sizes)
-        if here >= RUN_MAX:
+        if here >= RUN_MAX or deliveries != self.deliveries or uncounted != self.uncounted:
             return False
         last = self._id_at(here - 1)
         has_gap = first_id != last + 1
@@ -144,7 +171,7 @@ class PagedRun:
         sizes = self.sizes[start:stop]
         expires = None if self.expires is None else self.expires[start:stop]
         ids = range(self.first + start, self.first + stop) if self._ids is None else self._ids[start:stop]
-        taken = Taken(ids, sizes, expires, self.left, self.envelope)
+        taken = Taken(ids, sizes, expires, self.left, self.envelope, self.deliveries, self.uncounted)
         self.start = stop
         self.offset += sum(sizes)
         return taken
@@ -153,11 +180,12 @@ class PagedRun:
         """What is left, without taking it."""
         start, stop = self.start, len(self.sizes)
         expires = None if self.expires is None else Numbers(self.expires, start, stop)
-        return Part(self.ids, Numbers(self.sizes, start, stop), expires, self.left, self.envelope, level)
+        sizes = Numbers(self.sizes, start, stop)
+        return Part(self.ids, sizes, expires, self.left, self.envelope, level, self.deliveries - self.uncounted)
 
 
 class Part(NamedTuple):
-    """What is left of a run; `level`: of priority, at which it stands."""
+    """What is left of a run; `level`: of priority, at which it stands; `attempts`: deliveries that count."""
 
     ids: Sequence[int]
     sizes: "Numbers"
@@ -165,6 +193,7 @@ class Part(NamedTuple):
     place: Place | None
     envelope: Envelope
     level: int
+    attempts: int
 
 
 class Numbers(Sequence[int]):

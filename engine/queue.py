@@ -20,17 +20,19 @@ from ..settings import (
     ResolvedSettings,
 )
 from . import deep, rota
-from .arguments import CLASSIC, queue_type_of
+from .arguments import CLASSIC, QUORUM, queue_type_of
 from .consumer import Consumer
 from .deadlines import Deadline
-from .deaths import EXPIRED, MAXLEN
+from .deaths import DELIVERY_COUNT, EXPIRED, MAXLEN
 from .events import Counters, EventKind
-from .field_table import FieldTable
+from .field_table import Field, FieldTable
 from .groups import Groups
 from .last_value import LastValueReady, header_value
 from .limits import MS, admit, arm, body_size, enforce, expire
+from .memory_budget import octets_of
 from .message import Envelope, Message
 from .paged_run import Part
+from .paging_out import begin_tail
 from .ready import LeveledReady, Ready, merge_back
 from .redelivery import Scheduled
 from .returns import come_due, dead_letters_are_refused, give_back
@@ -74,6 +76,7 @@ class Queue:
 
     __slots__ = (
         "address",
+        "allowance",
         "arguments",
         "auto_delete",
         "broker",
@@ -95,7 +98,6 @@ class Queue:
         "is_auto_created",
         "last_used_ns",
         "layer",
-        "measure_at",
         "name",
         "next_consumer",
         "octets",
@@ -147,7 +149,7 @@ class Queue:
         self.rules = rules
         self.ready = self._empty_ready()
         self.tail: Tail | None = None  # behind what is ready, of a deep queue
-        self.measure_at = deep.DEEP_MIN  # when so many are ready, look at their size
+        self.allowance = 0  # octets that may become ready before somebody looks at them
         self.groups: Groups | None = None  # from the first message of a group on
         self.takes_plainly = not self.rules.concerns_arrival  # arrivals meet no rule
         self.octets = self._counted(())  # of all messages here
@@ -219,7 +221,7 @@ class Queue:
                 self.ready = ready
             else:
                 self.ready.extend(ready)
-                self.measure_at = deep.DEEP_MIN
+                self.allowance = 0
         if self.tail is not None and rules.max_length_bytes is not None:
             self.tail.count_octets()
         self.takes_plainly = not rules.concerns_arrival and self.groups is None
@@ -339,9 +341,10 @@ class Queue:
         if self.tail is not None:
             deep.extend_tail(self, self.tail, first_id + taken, envelope, rest)
             return ()
+        if self.broker.pager is not None and not deep.has_room(self, sum(map(len, rest)), len(rest)):
+            deep.extend_tail(self, begin_tail(self), first_id + taken, envelope, rest)
+            return ()
         self.ready.extend(map(Message, range(first_id + taken, first_id + count), rest, repeat(envelope)))
-        if len(self.ready) >= self.measure_at:
-            deep.measure(self)
         return ()
 
     def take_in(self, message: Message) -> bool:
@@ -451,6 +454,11 @@ class Queue:
         message.blob = blob
         message.envelope = message.envelope.plain()
 
+    def tell_count(self, message: Message, attempts: int) -> None:
+        """From now on deliveries say how often it was tried (x-delivery-count; address-settings page 5.6)."""
+        if self.type == QUORUM or self.broker.options.classic_tells_attempts:
+            self.add_headers(message, {DELIVERY_COUNT: Field("l", attempts)})
+
     def merge(self, messages: list[Message]) -> None:
         """Insert messages (ids falling) into the ready list at their places."""
         messages = deep.merge(self, messages)
@@ -458,6 +466,8 @@ class Queue:
             merge_back(self.ready, messages)
         else:
             self.ready.merge(messages)
+        if self.broker.pager is not None:
+            self.allowance -= octets_of(messages)
 
     def place_due(self, messages: list[Message]) -> None:
         """Insert messages (ids rising) whose publication was delayed and whose time has come.
@@ -507,6 +517,8 @@ class Queue:
                 block = [ready.popleft() for _ in range(share * width)]
                 for index, consumer in enumerate(eligible):
                     consumer.session.deliver_ready(consumer, block[index::width])
+        if self.allowance < 0:
+            deep.leave_what_came_back(self)
         if self.tail is not None:
             deep.feed(self)
         if self.expiring:

@@ -6,7 +6,6 @@ Plain queues keep a bare `collections.deque`, which offers the same methods; tha
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain
 
 from .kept_ready import KeptReady
 from .message import Message
@@ -75,18 +74,10 @@ class LeveledReady:
         """Level by level from 0 on: what is expired is looked for at the head of each."""
         return self._levels
 
-    def took_head(self, message: Message) -> None:
-        """A message was popped from one of `levels`."""
-        self._removed(message)
-
-    def take_below(self, level: int) -> list[list[Message]]:
-        """Take all messages of the levels below out, level by level that has any."""
-        taken = [list(messages) for messages in self._levels[:level] if messages]
-        for messages in self._levels[:level]:
-            messages.clear()
-        for message in chain.from_iterable(taken):
+    def took(self, messages: Iterable[Message]) -> None:
+        """Messages were taken out of `levels`."""
+        for message in messages:
             self._removed(message)
-        return taken
 
     def merge(self, messages: list[Message]) -> None:
         """Put messages (ids falling) back to their places."""

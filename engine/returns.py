@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 
 from . import deep
 from .arguments import QUORUM
-from .deaths import DELIVERY_COUNT, DELIVERY_LIMIT, EXPIRED
+from .deaths import DELIVERY_LIMIT, EXPIRED
 from .events import EventKind
-from .field_table import Field
 from .last_value import LastValueReady
 from .limits import MS, arm, is_full, trim
 from .message import Message
@@ -51,7 +50,7 @@ def give_back(queue: "Queue", messages: list[Message], *, why: str, counted: boo
             purged.append(message)
             continue
         if attempts > 0 and rules.counts_deliveries:
-            tell_count(queue, message, attempts)
+            queue.tell_count(message, attempts)
         wait_ms = None
         if delayed or is_refused:
             wait_ms = redelivery_delay_ms(rules, attempts, broker.chance(), counted=counted)
@@ -184,9 +183,3 @@ def dead_letters_are_refused(queue: "Queue") -> bool:
     return any(
         target.rules.address_full_policy == FAIL and is_full(target) for target in vhost.reach(exchange, Routed((key,)))
     )
-
-
-def tell_count(queue: "Queue", message: Message, attempts: int) -> None:
-    """From now on deliveries say how often it was tried (x-delivery-count; page 5.6)."""
-    if queue.type == QUORUM or queue.broker.options.classic_tells_attempts:
-        queue.add_headers(message, {DELIVERY_COUNT: Field("l", attempts)})

@@ -165,7 +165,7 @@ class StreamLog(KeptReady):
             start = offset - self.first_offset
             # A copy, since the array loses its head when a segment goes.
             sizes = self._sizes[start : start + len(ids)]
-            found.append(Part(ids, Numbers(sizes, 0, len(sizes)), None, None, IN_JOURNAL, 0))
+            found.append(Part(ids, Numbers(sizes, 0, len(sizes)), None, None, IN_JOURNAL, 0, 0))
         return found
 
     def _runs(self, start: int, stop: int) -> list[tuple[int, range]]:

@@ -26,6 +26,10 @@ class Pager(Protocol):
     def has(self, id_: int) -> bool:
         """Whether the journal can give this message."""
 
+    @property
+    def memory(self) -> int:
+        """Octets that messages may take in memory, those of all queues together."""
+
     def budget(self) -> int:
         """Octets that one more deep queue may keep in memory."""
 
@@ -81,14 +85,17 @@ class Tail:
         place: Place | None = None,
         envelope: Envelope = IN_JOURNAL,
         level: int = 0,
+        deliveries: int = 0,
     ) -> None:
         """Messages with consecutive ids that the journal has, or the spool at `place`. `expires`: monotonic ns each."""
+        if not sizes:
+            return
         items = self._levels[level]
         last = items[-1] if items else None
         if not isinstance(last, PagedRun) or not last.goes_on(
-            first_id, len(sizes), expires=expires is not None, place=place, envelope=envelope
+            first_id, len(sizes), expires is not None, place, envelope, deliveries
         ):
-            last = PagedRun(first_id, place, envelope)
+            last = PagedRun(first_id, place, envelope, deliveries)
             items.append(last)
         last.extend(first_id, sizes, expires)
         self._came(level, len(sizes), 0 if self.octets is None else sum(sizes))
@@ -121,41 +128,25 @@ class Tail:
         items.extendleft(reversed(before))
         self._came(level, 1, _octets_of(message))
 
-    def put_back(self, messages: Sequence[Message], is_elsewhere: Sequence[bool]) -> None:
-        """Messages of one level (ids rising) stand before all of its others; those that are in the journal lose their
-        content."""
-        level = self.level_of(messages[0].envelope)
-        front: Items = deque()
-        for message, elsewhere in zip(messages, is_elsewhere):
-            if not elsewhere:
-                front.append(message)
-                continue
-            expires = (message.expires_ns,) if message.expires_ns else None
-            last = front[-1] if front else None
-            if not isinstance(last, PagedRun) or not last.goes_on(
-                message.id, 1, expires=expires is not None, place=None, envelope=IN_JOURNAL
-            ):
-                last = PagedRun(message.id, None, IN_JOURNAL)
-                front.append(last)
-            last.extend(message.id, (_octets_of(message),), expires)
-        self._levels[level].extendleft(reversed(front))
-        self._came(level, len(messages), sum(map(_octets_of, messages)))
+    def put_back(self, level: int, items: Sequence[PagedRun | Message]) -> None:
+        """What was ready before all others of its level stands there again."""
+        self._levels[level].extendleft(reversed(items))
+        count = sum(1 if isinstance(item, Message) else len(item) for item in items)
+        self._came(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
 
     def _came(self, level: int, count: int, octets: int) -> None:
         self._count += count
-        if level > self.floor:
+        if count and level > self.floor:
             self.floor = level
         if self.octets is not None:
             self.octets += octets
 
     # -- what comes next ----------------------------------------------------------------------------------------------
 
-    def is_behind(self, message: Message) -> bool:
-        """Whether the tail holds what goes before a message that comes back."""
-        level = self.level_of(message.envelope)
-        if level != self.floor:
-            return level < self.floor
-        return _first_id(self._levels[level][0]) < message.id
+    @property
+    def head_id(self) -> int:
+        """Of the message at the head of its floor; there must be one."""
+        return _first_id(self._levels[self.floor][0])
 
     def expires_ns(self, level: int) -> int:
         """When the message at the head of a level expires; 0: never."""
@@ -252,7 +243,7 @@ def _octets_of(item: PagedRun | Message) -> int:
 def _cut(run: PagedRun, count: int) -> PagedRun:
     """The first messages of a run, as a run of their own."""
     taken = run.take(count)
-    front = PagedRun(taken.ids[0], taken.place, taken.envelope)
+    front = PagedRun(taken.ids[0], taken.place, taken.envelope, taken.deliveries, taken.uncounted)
     for index, (id_, size) in enumerate(zip(taken.ids, taken.sizes)):
         front.extend(id_, (size,), None if taken.expires is None else (taken.expires[index],))
     return front

@@ -549,6 +549,7 @@ class VirtualHost:
         ready = queue.take_ready()
         ready.extend(queue.scheduled.take_all())
         queue.forget_deadlines()
+        self.broker.memory.forget(queue)
         count = len(ready) + paged
         queue.counters.deleted += count + (0 if queue.keeps else queue.unacked)
         if self.broker.listeners:

@@ -16,7 +16,7 @@ from ..engine.ready import LeveledReady
 from .journal import Journal
 from .object_recorder import is_declared
 from .recorder import Recorder
-from .recovered import FRESH, RecoveredMessage
+from .recovered import MessageState, RecoveredMessage
 from .snapshot import PART_MESSAGES, run_record
 
 
@@ -75,9 +75,10 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
             if found is not None:
                 yield found
 
-    if tail and isinstance(queue.ready, LeveledReady) and queue.ready.level_max:
-        # Ids of different levels lie among each other, and recovery wants them to rise.
-        for _ in journal.snapshot(queue_id, merge(stated(), *_leveled(recorder, tail, gone), key=attrgetter("id"))):
+    is_leveled = isinstance(queue.ready, LeveledReady) and queue.ready.level_max > 0
+    if tail and (is_leveled or any(part.attempts for part in tail)):
+        # Ids of different levels, and of what came back, lie among each other; recovery wants them to rise.
+        for _ in journal.snapshot(queue_id, merge(stated(), *_each(recorder, tail, gone), key=attrgetter("id"))):
             yield
         return
     for _ in journal.snapshot(queue_id, stated()):
@@ -88,12 +89,12 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
             yield
 
 
-def _leveled(recorder: Recorder, tail: list[Part], gone: set[int]) -> list[Iterator[RecoveredMessage]]:
+def _each(recorder: Recorder, tail: list[Part], gone: set[int]) -> list[Iterator[RecoveredMessage]]:
     """The messages of each level of a tail, ids rising."""
 
     def stated(parts: list[Part]) -> Iterator[RecoveredMessage]:
         for part in parts:
-            state = FRESH._replace(priority=part.level)
+            state = MessageState(deliveries=part.attempts, priority=part.level)
             expiries: Iterable[int] = repeat(0) if part.expires is None else part.expires
             for id_, size, expires_ns in zip(part.ids, part.sizes, expiries):
                 if id_ not in gone:

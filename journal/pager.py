@@ -31,7 +31,7 @@ class JournalPager:
         self._broker = broker
         self._journal = journal
         self._contents = recorder.contents
-        self._memory = memory
+        self.memory = memory
         self._spool = None if directory is None else Spool(directory)
         #: Told of each failure before it is raised: whoever asked may be a connection, and the others must hear too.
         self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
@@ -41,7 +41,7 @@ class JournalPager:
     def budget(self) -> int:
         """See `Pager`: equal shares."""
         deep = sum(queue.is_deep for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values())
-        return self._memory // (deep + 1)
+        return self.memory // (deep + 1)
 
     def load(self, ids: Sequence[int]) -> list[Message]:
         """See `Pager`."""

@@ -26,6 +26,9 @@ TOPOLOGY = frozenset({EventKind.DECLARED, EventKind.UNDECLARED, EventKind.BOUND,
 #: Where a stream begins is stated anew after these, in the same block.
 FROM_THE_HEAD = frozenset({EventKind.DROPPED, EventKind.EXPIRED, EventKind.PURGED})
 
+#: Octets that wait for the disk before publishers wait, too.
+BACKLOG_MAX = 32 * 1024 * 1024
+
 
 class Recorder(ObjectRecorder):
     """`persists_deliveries`: write counts at each delivery. `counts_max`: larger ones are not written; -1: all are."""
@@ -266,6 +269,11 @@ class Recorder(ObjectRecorder):
             return 0
         clock = self._broker.clock
         return clock.wall_ms() + -(-(monotonic_ns - clock.monotonic_ns()) // MS)
+
+    @property
+    def is_congested(self) -> bool:
+        """See `Durability`."""
+        return self._journal.backlog_bytes > BACKLOG_MAX and not self.has_failed
 
     # -- for checkpoints and moving -----------------------------------------------------------------------------------
 

@@ -1,6 +1,7 @@
 """Restoring: a broker gets back what the journal says was there. Source: rulings 21; address-settings page 4.5, 5.7."""
 
 import logging
+from bisect import bisect_left
 from heapq import merge
 
 from ..engine import Broker, Envelope, Message, Queue, deep
@@ -8,7 +9,9 @@ from ..engine.content import PLAIN, scan_properties
 from ..engine.field_table import FieldTable, decode_table, integer_of
 from ..engine.group_id import message_for
 from ..engine.limits import MS, trim
-from ..engine.returns import tell_count, trim_ring
+from ..engine.memory_budget import octets_of
+from ..engine.paging_out import begin_tail, may_have_tail
+from ..engine.returns import trim_ring
 from ..engine.stream_queue import StreamQueue
 from ..settings import Policy
 from .access_records import limits_of, policy_of, user_of
@@ -129,11 +132,11 @@ class _Filling:
     def fill(self, queue: Queue, recovered: RecoveredQueue) -> int:
         """Messages back where they were; of many only the first ones into memory. Returns how many."""
         count = len(recovered)
-        if self._pages and deep.may_have_tail(queue):
+        if self._pages and may_have_tail(queue):
             self._fill_tail(queue, recovered)
             if self._memory > 0:
                 deep.load(queue)
-                self._memory -= sum(len(message.blob) + deep.OVERHEAD for message in queue.ready)
+                self._memory -= octets_of(queue.ready)
         else:
             for one in recovered.messages():
                 message = self._restored(queue, one)
@@ -165,32 +168,36 @@ class _Filling:
         return self._journal.contents.read_message(lsn)[0].ts_us // 1000
 
     def _fill_tail(self, queue: Queue, recovered: RecoveredQueue) -> None:
-        """By place only, but for messages that something happened to."""
+        """By place only, but for messages that wait for their time."""
         _, _, sizes, expires = recovered.columns()
-        special = recovered.states
         queue.expiring = queue.expiring or expires is not None
-        tail = deep.begin_tail(queue)
+        tail = begin_tail(queue)
         priorities = recovered.priorities if tail.level_max else None
-        if not special:
-            for start, first, _, count in recovered.runs():
-                stop = start + count
-                due = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
-                if priorities is None:
-                    tail.extend(first, sizes[start:stop], due)
-                    continue
-                for at, level in enumerate(priorities[start:stop]):
-                    one_due = None if due is None else due[at : at + 1]
-                    tail.extend(
-                        first + at, sizes[start + at : start + at + 1], one_due, level=min(level, tail.level_max)
-                    )
-        else:
-            for one in recovered.messages():
-                if one.id not in special:
-                    due = [self._expires_ns(one.expires_ms)] if one.expires_ms else None
-                    level = min(one.state.priority, tail.level_max)
-                    tail.extend(one.id, (one.size,), due, level=level)
-                elif (message := self._restored(queue, one)) is not None:
-                    tail.append(message)
+        states = recovered.states
+
+        def extend(first: int, start: int, stop: int, attempts: int = 0) -> None:
+            due = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
+            if priorities is None:
+                tail.extend(first, sizes[start:stop], due, deliveries=attempts)
+                return
+            for at in range(start, stop):
+                one_due = None if due is None else due[at - start : at - start + 1]
+                level = min(priorities[at], tail.level_max)
+                tail.extend(first + at - start, (sizes[at],), one_due, level=level, deliveries=attempts)
+
+        special = sorted(states)
+        for start, first, lsn, count in recovered.runs():
+            done = 0
+            for id_ in special[bisect_left(special, first) : bisect_left(special, first + count)]:
+                at, state = id_ - first, states[id_]
+                extend(first + done, start + done, start + at)
+                if state.due_ms > self._wall_ms:
+                    expires_ms = 0 if expires is None else expires[start + at]
+                    self._restored(queue, RecoveredMessage(id_, lsn + at, sizes[start + at], expires_ms, state))
+                else:
+                    extend(id_, start + at, start + at + 1, state.deliveries - state.uncounted)
+                done = at + 1
+            extend(first + done, start + done, start + count)
         if not len(tail):
             queue.tail = None
 
@@ -207,7 +214,7 @@ class _Filling:
         if queue.octets is not None:
             queue.octets += len(message.blob)
         if attempts > 0 and queue.rules.counts_deliveries:
-            tell_count(queue, message, attempts)
+            queue.tell_count(message, attempts)
         if one.state.due_ms > self._wall_ms:
             queue.scheduled.add(self._now_ns + (one.state.due_ms - self._wall_ms) * MS, message)
             return None

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from leveret.engine import Envelope, Message, paged_run
 from leveret.engine.content import PLAIN, PropertyFacts, encode_header
-from leveret.engine.paged_run import Place, Taken
+from leveret.engine.paged_run import IN_JOURNAL, PagedRun, Place, Taken
 from leveret.engine.ready import merge_back
 from leveret.engine.tail import Tail
 
@@ -94,7 +94,7 @@ class Twin:
             first = min((one.id for one in here), default=self.next_id) - 2 * number
             back = [message(first + 2 * at - at % 2, level, expires_ns) for at in range(number)]
             if back[0].id > 0:
-                self.tail.put_back(back, [bool(one.id % 3) for one in back])
+                self.tail.put_back(min(level, LEVEL_MAX), [paged(one) if one.id % 3 else one for one in back])
                 here.extendleft(reversed(back))
                 self.next_id = max(self.next_id, back[-1].id + 1)
         elif what == "take":
@@ -108,6 +108,13 @@ class Twin:
             while here and len(due) < number and 0 < here[0].expires_ns <= 5:
                 due.append(here.popleft())
             assert taken == facts(due)
+
+
+def paged(one: Message) -> PagedRun:
+    """Left to the journal, in a run of its own."""
+    run = PagedRun(one.id, None, IN_JOURNAL)
+    run.extend(one.id, (len(one.body),), (one.expires_ns,) if one.expires_ns else None)
+    return run
 
 
 def facts(messages: list[Message]) -> list[tuple[int, int, int]]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, deep
+from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, deep, memory_budget, paging_out
 from leveret.engine.content import PLAIN, SCHEDULED_DELIVERY, encode_header, scan_properties
 from leveret.engine.field_table import Field, FieldTable
 from leveret.engine.session import NACKED
@@ -58,10 +58,12 @@ SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
 
 @pytest.fixture(autouse=True, scope="module")
 def _small() -> Iterator[None]:
-    """Three messages are deep, and come back in pairs."""
+    """A queue is deep from its first messages on, and they come back in pairs."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"DEEP_MIN": 3, "LOW": 2, "HIGH": 4, "SLICE": 2}.items():
+        for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2}.items():
             patch.setattr(deep, name, value)
+        patch.setattr(memory_budget, "SMALL", 0)
+        patch.setattr(paging_out, "SLICE", 2)
         yield
 
 

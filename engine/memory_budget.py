@@ -1,0 +1,106 @@
+"""What ready messages may take in memory, all queues together.
+
+A queue is granted so many octets at a time and asks for more when it has used them; what it gave out meanwhile is
+noticed when somebody wants more than there is. Then the largest queue leaves its last messages elsewhere, or, where
+that is the one that asks, the next ones. Source: seed "activemq-queue-cursors" ("a fixed amount of RAM used in all the
+caches"); queues page, F.7.
+"""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from .message import Message
+from .paging_out import OVERHEAD, page_out
+
+if TYPE_CHECKING:
+    from .queue import Queue
+
+#: A queue may always have so much, or its part of one half of all if that is less.
+FLOOR = 64 * 1024
+#: Less than this is not worth leaving elsewhere.
+SMALL = 16 * 1024
+
+
+def octets_of(messages: Iterable[Message]) -> int:
+    """What they take in memory, about."""
+    return sum(len(message.blob) + OVERHEAD for message in messages)
+
+
+class MemoryBudget:
+    """Of a broker that has a pager, whose `memory` is the limit."""
+
+    __slots__ = ("_asked", "_charges", "total")
+
+    def __init__(self) -> None:
+        #: What each holds at most before it asks again; and how much that was for how many, when it was looked at.
+        self._charges: dict[Queue, tuple[int, int, int]] = {}
+        self.total = 0  # octets, of all of them
+        self._asked = 0  # since all charges were looked at
+
+    def allows(self, queue: "Queue", octets: int) -> bool:
+        """Whether a queue that has used up its allowance gets one of so many octets or more.
+
+        O(ready), amortized O(1).
+        """
+        assert queue.broker.pager is not None
+        memory = queue.broker.pager.memory
+        held = octets_of(queue.ready)
+        self._charge(queue, held, 0)
+        self._asked += 1
+        floor = min(FLOOR, memory // (2 * len(self._charges)))
+        wanted = max(held // 2, floor, octets)
+        if memory - self.total < wanted and self._asked > len(self._charges):
+            self._look_at_others(queue, floor)
+        missing = wanted - (memory - self.total)
+        if missing > 0:
+            self._take_from_largest(queue, held, missing)
+        grant = min(wanted, memory - self.total)
+        if grant < octets or grant < min(wanted, floor):
+            if held + octets > SMALL:
+                return False
+            grant = max(grant, octets)
+        self._charge(queue, held, grant)
+        return True
+
+    def charge_window(self, queue: "Queue", octets: int) -> None:
+        """A deep queue brings messages back into memory, up to so many octets at a time; another may have to leave."""
+        if queue not in self._charges:
+            assert queue.broker.pager is not None
+            self._charges[queue] = (octets, 0, 0)
+            self.total += octets
+            missing = self.total - queue.broker.pager.memory
+            if missing > 0:
+                self._take_from_largest(queue, octets, missing)
+
+    def forget(self, queue: "Queue") -> None:
+        """It is gone, or holds nothing."""
+        if queue in self._charges:
+            self.total -= self._charges.pop(queue)[0]
+
+    def _charge(self, queue: "Queue", held: int, grant: int) -> None:
+        self.forget(queue)
+        self._charges[queue] = (held + grant, held, len(queue.ready))
+        self.total += held + grant
+        queue.allowance = grant
+
+    def _look_at_others(self, asker: "Queue", floor: int) -> None:
+        """What have they given out? By count, at the size that theirs had. O(queues)."""
+        self._asked = 0
+        for queue, (charge, held, count) in list(self._charges.items()):
+            now = len(queue.ready)
+            if queue is asker:
+                continue
+            if not now:
+                self.forget(queue)
+                queue.allowance = 0
+            elif now < count:
+                estimate = held * now // count
+                if estimate + floor < charge:
+                    self._charge(queue, estimate, floor)
+
+    def _take_from_largest(self, queue: "Queue", held: int, missing: int) -> None:
+        """The largest makes room, unless it is about as large as the one that asks."""
+        largest = max(self._charges, key=lambda one: self._charges[one][0])
+        if largest is not queue and self._charges[largest][0] > 2 * held:
+            page_out(largest, missing)
+            self._charge(largest, octets_of(largest.ready), 0)

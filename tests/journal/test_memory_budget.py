@@ -1,0 +1,191 @@
+"""One budget for the ready messages of all queues (queues page F.7, F12): whoever asks, all together keep to it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Broker, Envelope, ManualClock, Queue, Session, User
+from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine.field_table import Field, FieldTable
+from leveret.engine.memory_budget import SMALL, octets_of
+from leveret.journal import Journal, JournalOptions
+from leveret.journal.pager import JournalPager
+from leveret.journal.recorder import Recorder
+from leveret.journal.restore import restore
+
+MEMORY = 1024 * 1024
+USER = User("guest")
+
+
+class Desk:
+    """A broker whose messages may take one MiB."""
+
+    def __init__(self, spool: str | None = None) -> None:
+        clock = ManualClock()
+        self.broker = Broker(clock)
+        options = JournalOptions(segment_size=1 << 20)
+        self.journal = Journal.open("j", clock, options, files=SimulatedFiles(), threaded=False, new_id=bytes(16))
+        recorder = Recorder(self.broker, self.journal)
+        self.broker.pager = JournalPager(self.broker, self.journal, recorder, MEMORY, spool)
+        restore(self.broker, self.journal, recorder)
+        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.session = self.client.open_session()
+        self.queues: list[Queue] = []
+        self.number = 0
+
+    def flush(self) -> None:
+        self.client.take_outbox()
+        self.client.drained()
+
+    def declare(self, arguments: FieldTable) -> None:
+        """One more queue."""
+        name = f"q{len(self.queues)}"
+        self.queues.append(self.client.vhost.declare_queue(name, client=self.client, durable=True, arguments=arguments))
+
+    def publish(self, queue: Queue, count: int, size: int, *, mode: int = 2, priority: int = 0) -> None:
+        """A run of messages."""
+        properties: dict[str, Any] = {"delivery_mode": mode, "priority": priority}
+        bodies = [b"%d." % (self.number + at) + bytes(size) for at in range(count)]
+        self.number += count
+        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        envelope = Envelope("", queue.name, scan_properties(PLAIN.split(blobs[0])[0][12:]))
+        route = self.client.vhost.route("", queue.name, USER)
+        self.session.publish(route, envelope, blobs, mandatory=False)
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        """Until there is nothing to do."""
+        while self.broker.end_turn() or self.broker.feed():
+            self.journal.commit()
+        self.journal.commit()
+
+    @property
+    def held(self) -> int:
+        """Octets that ready messages take in memory now."""
+        return sum(octets_of(queue.ready) for queue in self.queues)
+
+    @property
+    def bound(self) -> int:
+        """All of them, and what is too little to be left elsewhere."""
+        return MEMORY + SMALL * len(self.queues)
+
+
+@pytest.fixture
+def desk() -> Iterator[Desk]:
+    """Closed afterwards."""
+    made = Desk()
+    yield made
+    made.journal.close()
+
+
+def test_many_queues_share_it(desk: Desk) -> None:
+    """F12, scaled: each of fifty has more than all may take together."""
+    for _ in range(50):
+        desk.declare({})
+    for _ in range(30):
+        for queue in desk.queues:
+            desk.publish(queue, 50, 1000)
+            assert desk.held <= desk.bound
+    assert all(queue.ready_count == 1500 for queue in desk.queues)
+    for queue in desk.queues:
+        assert desk.session.get(queue, no_ack=True) is not None
+        assert desk.held <= desk.bound
+
+
+def test_who_came_first_makes_room(desk: Desk) -> None:
+    """A queue that has everything gives some of it to one that comes later, and loses no message by it."""
+    for _ in range(2):
+        desk.declare({})
+    first, second = desk.queues
+    desk.publish(first, 500, 1000)
+    assert not first.is_deep
+    desk.publish(second, 500, 1000)
+    assert desk.held <= desk.bound
+    assert first.is_deep and len(second.ready) > 200
+    for queue in desk.queues:
+        bodies = [desk.session.get(queue, no_ack=True) for _ in range(500)]
+        numbers = [int(got[1].body.partition(b".")[0]) for got in bodies if got is not None]
+        assert numbers == list(range(numbers[0], numbers[0] + 500))
+
+
+@pytest.mark.parametrize("size", [10_000, 400_000, 3_000_000])
+def test_large_messages(desk: Desk, size: int) -> None:
+    """They count by their octets: not even one that is larger than everything stays for long."""
+    desk.declare({})
+    (queue,) = desk.queues
+    for _ in range(20):
+        desk.publish(queue, 1, size)
+        assert desk.held <= max(MEMORY, 2 * size)
+    assert queue.ready_count == 20
+
+
+def test_what_comes_back_leaves_again(desk: Desk) -> None:
+    """A consumer that took all of a deep queue and acknowledged every tenth: the rest is in the journal alone again."""
+    desk.declare({})
+    (queue,) = desk.queues
+    for _ in range(40):
+        desk.publish(queue, 100, 1000)
+    desk.session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
+    desk.end_turn()
+    assert len(desk.session.unacked) == 4000
+    desk.session.ack_each(list(desk.session.unacked)[9::10])
+    desk.session.close()
+    desk.end_turn()
+    assert queue.ready_count == 3600
+    assert desk.held <= desk.bound
+    assert len(queue.paged_parts()) < 10
+    again = desk.client.open_session()
+    found = [again.get(queue, no_ack=True) for _ in range(3600)]
+    numbers = [int(got[1].body.partition(b".")[0]) for got in found if got is not None]
+    assert numbers == [number for number in range(4000) if number % 10 != 9]
+    assert all(got is not None and got[2] for got in found)  # redelivered
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(["publish", "publish", "publish", "get", "consume", "close", "purge", "declare"]),
+        st.integers(0, 20),
+        st.sampled_from([10, 1000, 60_000]),
+        st.sampled_from([1, 5, 40]),
+    ),
+    min_size=5,
+    max_size=40,
+)
+KINDS: list[FieldTable] = [{}, {"x-max-priority": Field("l", 5)}, {"x-max-length-bytes": Field("l", 600_000)}]
+
+
+@settings(max_examples=60, deadline=None)
+@given(steps=STEPS)
+def test_whatever_happens(tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int, int]]) -> None:
+    """Held messages never exceed the bound by more than what one run brought."""
+    desk = Desk(str(tmp_path_factory.mktemp("spool")))
+    desk.declare({})
+    consumer: Session | None = None
+    for what, which, size, count in steps:
+        queue = desk.queues[which % len(desk.queues)]
+        if what == "publish":
+            desk.publish(queue, count, size, mode=1 + which % 2, priority=which % 7)
+        elif what == "get":
+            for _ in range(count):
+                desk.session.get(queue, no_ack=bool(which % 2))
+        elif what == "consume" and consumer is None:
+            consumer = desk.client.open_session()
+            consumer.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
+        elif what == "close" and consumer is not None:
+            consumer.close(failed=bool(which % 2))
+            consumer = None
+        elif what == "purge":
+            queue.purge()
+        elif what == "declare" and len(desk.queues) < 8:
+            desk.declare(KINDS[which % len(KINDS)])
+        desk.end_turn()
+        assert desk.held <= desk.bound + count * (size + 300)
+    assert isinstance(desk.broker.pager, JournalPager)
+    desk.broker.pager.close()
+    desk.journal.close()
