@@ -59,6 +59,11 @@ class RawClient:
             if isinstance(received, base.Frame):
                 raise Unexpected(f"{received.name} instead of {kind.__name__}")
 
+    def wait_for(self, kind: type[base.Frame]) -> None:
+        """Skip everything up to the next method of this kind."""
+        while not isinstance(self._next_frame(), kind):
+            pass
+
     def read_to_end(self) -> bytes:
         """Everything until the broker closes; a reset counts as closing."""
         octets = self._received

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from .addresses import Address, AddressTaken, bind, url_of
+from .allocator import give_back
 from .amqp_frontend.options import FrontendOptions
 from .command_arguments import CommandError
 from .configured import ConfiguredObjects, Report, broker_options
@@ -235,6 +236,7 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
     async with trio.open_nursery() as nursery:
         with trio.open_signal_receiver(*_signals()) as signals:
             nursery.start_soon(runtime.run)
+            nursery.start_soon(give_back)
             if keeper is not None:
                 nursery.start_soon(keeper.tend)
             if options.watch is not None:
