@@ -6,9 +6,10 @@ Source: rulings 21; queues page, section F.
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from struct import Struct
+from struct import Struct, iter_unpack
 from typing import NamedTuple
 
+from ..engine.content import PLAIN
 from .block import HEADER_SIZE, IS_GAP, Block
 from .errors import BadRecord, Damaged, NotInJournal
 from .files import REAL, Files
@@ -27,6 +28,8 @@ AHEAD_READ_SIZE = 1024 * 1024
 NEAR = 4096
 #: Of a record: where its heap entry is, exchange, octets of heap entry.
 _PLACE = Struct("<24xI4xi20xI4x")
+#: Its octets that say exchange and octets of heap entry.
+_SAME = (*range(32, 36), *range(56, 60))
 
 
 class ContentRun(NamedTuple):
@@ -35,7 +38,8 @@ class ContentRun(NamedTuple):
     exchange_id: int
     routing_key: bytes
     cause_id: int  # of the message that they are dead or diverted copies of; 0: none
-    contents: Sequence[bytes]  # blobs of the engine's plain framing
+    header: bytes | None  # payload of the header that all of them have; None: they differ, or there is but one
+    contents: Sequence[bytes]  # bodies if the header is given, else blobs of the engine's plain framing
 
 
 class ContentReader:
@@ -209,19 +213,29 @@ class ContentReader:
 def _runs_in(block: Block, index: int, count: int) -> Iterator[ContentRun]:
     """The contents of records of one block. Raises: BadRecord."""
     start = HEADER_SIZE + RECORD_SIZE * index
-    places = list(_PLACE.iter_unpack(block.data[start : start + RECORD_SIZE * count]))
-    lengths = [length for _, _, length in places]
-    first, end = places[0][0], places[-1][0] + lengths[-1]
-    if end > block.header.heap_size or sum(lengths) != end - first:
-        raise BadRecord("heap entries do not lie one behind the other in the heap")
-    heap = bytes(block.data[block.heap_start + first : block.heap_start + end])
-    if lengths.count(lengths[0]) == count and len({exchange for _, exchange, _ in places}) == 1:
-        content = decode_content(heap[: lengths[0]])  # all of a size, perhaps all from one place: in one sweep
-        size = len(content.content)
-        prefixes, blobs = zip(*Struct(f"{lengths[0] - size}s{size}s").iter_unpack(heap))
-        if prefixes.count(prefixes[0]) == count:
-            yield ContentRun(places[0][1], content.routing_key, content.cause_id, blobs)
+    records = bytes(block.data[start : start + RECORD_SIZE * count])
+    first, exchange_id, length = _PLACE.unpack_from(records)
+    last, _, last_length = _PLACE.unpack_from(records, RECORD_SIZE * (count - 1))
+    end = last + last_length
+    if end > block.header.heap_size:
+        raise BadRecord("a heap entry lies outside the heap")
+    heap = block.data[block.heap_start + first : block.heap_start + end]
+    is_even = all(records[at::RECORD_SIZE] == records[at : at + 1] * count for at in _SAME)
+    if count > 1 and is_even and len(heap) == length * count:
+        content = decode_content(bytes(heap[:length]))  # all of a size, perhaps all from one place: in one sweep
+        header, body = PLAIN.split(content.content)
+        heads, bodies = zip(*iter_unpack(f"{length - len(body)}s{len(body)}s", heap))
+        if heads.count(heads[0]) == count:
+            yield ContentRun(exchange_id, content.routing_key, content.cause_id, header, bodies)
             return
+    yield from _runs_of_many(list(_PLACE.iter_unpack(records)), bytes(heap))
+
+
+def _runs_of_many(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[ContentRun]:
+    """The contents at `places`, from the first one's heap entry on. Raises: BadRecord."""
+    first = places[0][0]
+    if sum(length for _, _, length in places) != len(heap):
+        raise BadRecord("heap entries do not lie one behind the other in the heap")
     starts_with = heap.startswith
     exchange_id, prefix, skip, key, cause_id = 0, b"", 0, b"", 0
     contents: list[bytes] = []
@@ -229,11 +243,11 @@ def _runs_in(block: Block, index: int, count: int) -> Iterator[ContentRun]:
         offset -= first
         if not contents or exchange != exchange_id or not starts_with(prefix, offset):
             if contents:
-                yield ContentRun(exchange_id, key, cause_id, contents)
+                yield ContentRun(exchange_id, key, cause_id, None, contents)
             content = decode_content(heap[offset : offset + length])
             contents = []
             exchange_id, key, cause_id = exchange, content.routing_key, content.cause_id
             skip = length - len(content.content)
             prefix = heap[offset : offset + skip]
         contents.append(heap[offset + skip : offset + length])
-    yield ContentRun(exchange_id, key, cause_id, contents)
+    yield ContentRun(exchange_id, key, cause_id, None, contents)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import repeat
 
 from ..engine import Broker, Envelope, Message
-from ..engine.content import PLAIN, PropertyFacts, scan_properties
+from ..engine.content import PLAIN, CommonHeader, PropertyFacts, scan_properties
 from ..engine.tail import Place, Unreadable
 from .content_reader import ContentRun
 from .errors import JournalError
@@ -35,7 +35,7 @@ class JournalPager:
         #: Told of each failure before it is raised: whoever asked may be a connection, and the others must hear too.
         self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
         self._facts: dict[bytes, PropertyFacts] = {}
-        self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool], Envelope] = {}
+        self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool, bytes | None], Envelope] = {}
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
@@ -93,6 +93,9 @@ class JournalPager:
 
     def _alike(self, run: ContentRun) -> Iterator[tuple[Envelope, Sequence[bytes]]]:
         """Its contents in parts that have the same properties. Raises: Damaged."""
+        if run.header is not None:
+            yield self._envelope(run, run.header[PROPERTIES_AT - 4 :], run.header), run.contents
+            return
         length, properties = b"", b""
         envelope: Envelope | None = None
         start = 0
@@ -109,18 +112,20 @@ class JournalPager:
         assert envelope is not None
         yield envelope, blobs[start:] if start else blobs
 
-    def _envelope(self, run: ContentRun, properties: bytes) -> Envelope:
+    def _envelope(self, run: ContentRun, properties: bytes, header: bytes | None = None) -> Envelope:
         facts = self._facts.get(properties)
         if facts is None:
             if len(self._facts) >= MEMORY_MAX:
                 self._facts.clear()
             facts = self._facts[properties] = scan_properties(properties)._replace(persistent=True)
-        key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0)
+        key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0, header)
         envelope = self._envelopes.get(key)
         if envelope is None:
             if len(self._envelopes) >= MEMORY_MAX:
                 self._envelopes.clear()
             exchange = self._journal.names.text(run.exchange_id)
-            envelope = self._envelopes[key] = Envelope(exchange, run.routing_key.decode(), facts, PLAIN)
+            envelope = self._envelopes[key] = Envelope(
+                exchange, run.routing_key.decode(), facts, PLAIN if header is None else CommonHeader(header)
+            )
             envelope.cause_id = run.cause_id
         return envelope

@@ -100,7 +100,7 @@ class World:
 
     @staticmethod
     def content(envelope: Envelope, blob: bytes) -> Any:
-        return PLAIN.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key
+        return envelope.framing.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key
 
     def end_turn(self) -> None:
         """Until there is nothing to do now, what is due already included."""
