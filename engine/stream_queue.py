@@ -20,7 +20,7 @@ from .ready import Ready
 from .rules import effective_arguments, plain_arguments
 from .stream_log import SEGMENT_OCTETS_DEFAULT, StreamLog, tell_offset
 from .stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, OFFSET, age_ms, start_of
-from .tail import IN_JOURNAL, Part
+from .tail import IN_JOURNAL, Part, messages_of
 
 #: Where nobody says how large a segment is, a bounded stream has at least so many: nearer to its bound than RabbitMQ.
 SEGMENTS_MIN = 8
@@ -165,7 +165,7 @@ class StreamQueue(NonDestructiveQueue):
         octets = min(WINDOW_OCTETS, pager.budget() // 2 // (len(self._windows) + 1))
         messages: list[Message] = []
         for ids in log.paged(offset, WINDOW_MESSAGES, octets):
-            messages += pager.load(ids)
+            messages += messages_of(ids, pager.load(ids))
         for at, message in enumerate(messages):
             tell_offset(message, offset + at)
         self._windows[consumer] = Window(offset, messages)

@@ -7,8 +7,8 @@ that are nowhere else stand in between as they are, so that order is kept. Sourc
 from array import array
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, repeat
 from typing import Any, NamedTuple, Protocol
 
 from .content import PropertyFacts
@@ -31,10 +31,23 @@ class Place(NamedTuple):
     offset: int
 
 
+#: Messages that have an envelope in common: their blobs.
+Run = tuple[Envelope, Sequence[bytes]]
+
+
+def messages_of(ids: range, runs: Iterable[Run]) -> list[Message]:
+    """Runs as messages with consecutive ids."""
+    messages: list[Message] = []
+    for envelope, blobs in runs:
+        start = ids.start + len(messages)
+        messages.extend(map(Message, range(start, start + len(blobs)), blobs, repeat(envelope)))
+    return messages
+
+
 class Pager(Protocol):
     """What gives a tail's messages back. `load` and `unspool` read files: not within a turn's budget."""
 
-    def load(self, ids: range) -> list[Message]:
+    def load(self, ids: range) -> Sequence[Run]:
         """The messages with these consecutive ids, as they were published, from the journal. Raises: Unreadable."""
 
     def budget(self) -> int:

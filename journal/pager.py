@@ -4,11 +4,10 @@ Source: queues page, section F; rulings 5 and 23.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
 
-from ..engine import Broker, Envelope, Message
+from ..engine import Broker, Envelope
 from ..engine.content import PLAIN, CommonHeader, PropertyFacts, scan_properties
-from ..engine.tail import Place, Unreadable
+from ..engine.tail import Place, Run, Unreadable
 from .content_reader import ContentRun
 from .errors import JournalError
 from .journal import Journal
@@ -42,7 +41,7 @@ class JournalPager:
         deep = sum(queue.is_deep for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values())
         return self._memory // (deep + 1)
 
-    def load(self, ids: range) -> list[Message]:
+    def load(self, ids: range) -> list[Run]:
         """See `Pager`."""
         try:
             return self._load(ids)
@@ -54,20 +53,15 @@ class JournalPager:
         self.on_unreadable(error)
         return error
 
-    def _load(self, ids: range) -> list[Message]:
+    def _load(self, ids: range) -> list[Run]:
         journal, contents = self._journal, self._contents
         last = contents.lsn_of(ids[-1])
         assert last is not None
         if last >= journal.written_lsn:
             journal.commit()
             journal.wait(last + 1)
-        messages: list[Message] = []
-        for id_, lsn, count in contents.runs(ids):
-            for run in journal.contents.runs(lsn, count):
-                for envelope, blobs in self._alike(run):
-                    messages.extend(map(Message, range(id_, id_ + len(blobs)), blobs, repeat(envelope)))
-                    id_ += len(blobs)
-        return messages
+        runs = journal.contents.runs
+        return [part for _, lsn, count in contents.runs(ids) for run in runs(lsn, count) for part in self._alike(run)]
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
         """See `Pager`."""
@@ -91,7 +85,7 @@ class JournalPager:
         if self._spool is not None:
             self._spool.close()
 
-    def _alike(self, run: ContentRun) -> Iterator[tuple[Envelope, Sequence[bytes]]]:
+    def _alike(self, run: ContentRun) -> Iterator[Run]:
         """Its contents in parts that have the same properties. Raises: Damaged."""
         if run.header is not None:
             yield self._envelope(run, run.header[PROPERTIES_AT - 4 :], run.header), run.contents

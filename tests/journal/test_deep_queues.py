@@ -55,7 +55,7 @@ SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
 def _small() -> Iterator[None]:
     """Three messages are deep, and come back in pairs."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"DEEP_MIN": 3, "LOW": 2, "HIGH": 4, "SLICE": 2}.items():
+        for name, value in {"DEEP_MIN": 3, "LOW": 2, "HIGH": 4, "SLICE": 2, "STRAIGHT_MIN": 2}.items():
             patch.setattr(deep, name, value)
         yield
 
