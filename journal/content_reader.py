@@ -5,8 +5,8 @@ Source: rulings 21; queues page, section F.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from struct import Struct, iter_unpack
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct, unpack
 from typing import NamedTuple
 
 from ..engine.content import PLAIN
@@ -38,7 +38,7 @@ class ContentRun(NamedTuple):
     exchange_id: int
     routing_key: bytes
     cause_id: int  # of the message that they are dead or diverted copies of; 0: none
-    header: bytes | None  # payload of the header that all of them have; None: they differ, or there is but one
+    header: bytes | None  # payload of the header that all of them have; None: they differ
     contents: Sequence[bytes]  # bodies if the header is given, else blobs of the engine's plain framing
 
 
@@ -69,6 +69,8 @@ class ContentReader:
         self._segment = 0  # that is being read
         self._block: Block | None = None  # that was read last
         self._blocks: Iterator[Block] = iter(())  # those behind it
+        self._like = ContentRun(0, b"", 0, None, ())  # what was read in one sweep last, ...
+        self._length, self._head = 0, b""  # ... octets of its heap entries, and what stands there before each body
 
     def close(self) -> None:
         """Give all handles back."""
@@ -120,11 +122,45 @@ class ContentReader:
             here = min(count, block.header.record_count - index)
             self._check_kinds(block, index, here)
             try:
-                yield from _runs_in(block, index, here)
+                yield from self._runs_in(block, index, here)
             except BadRecord as error:
                 raise self._damaged(block, error) from error
             lsn += here
             count -= here
+
+    def _runs_in(self, block: Block, index: int, count: int) -> Iterable[ContentRun]:
+        """The contents of records of one block. Raises: BadRecord."""
+        start = HEADER_SIZE + RECORD_SIZE * index
+        records = bytes(block.data[start : start + RECORD_SIZE * count])
+        first, _, _ = _PLACE.unpack_from(records)
+        last, _, length = _PLACE.unpack_from(records, RECORD_SIZE * (count - 1))
+        if last + length > block.header.heap_size:
+            raise BadRecord("a heap entry lies outside the heap")
+        heap = block.data[block.heap_start + first : block.heap_start + last + length]
+        even = self._even_run(records, heap, count)
+        return _runs_of(list(_PLACE.iter_unpack(records)), bytes(heap)) if even is None else (even,)
+
+    def _even_run(self, records: bytes, heap: memoryview, count: int) -> ContentRun | None:
+        """Contents that differ in their bodies alone, which are of a size: cut out in one sweep.
+
+        None: they differ in more, or a single one does from what was read before it. Raises: BadRecord.
+        """
+        if any(records[at::RECORD_SIZE] != records[at : at + 1] * count for at in _SAME):
+            return None
+        _, exchange_id, length = _PLACE.unpack_from(records)
+        if len(heap) != length * count:
+            return None
+        like, head = self._like, self._head
+        if exchange_id != like.exchange_id or length != self._length or heap[: len(head)] != head:
+            content = decode_content(bytes(heap[:length]))
+            header, body = PLAIN.split(content.content)
+            like = self._like = ContentRun(exchange_id, content.routing_key, content.cause_id, header, ())
+            self._length, head = length, bytes(heap[: length - len(body)])
+            self._head = head
+            if count == 1:
+                return None
+        parts = unpack(f"{len(head)}s{length - len(head)}s" * count, heap)
+        return like._replace(contents=parts[1::2]) if parts[::2].count(head) == count else None
 
     def _check_kinds(self, block: Block, index: int, count: int) -> None:
         start = HEADER_SIZE + RECORD_SIZE * index
@@ -210,28 +246,7 @@ class ContentReader:
         return handle, facts
 
 
-def _runs_in(block: Block, index: int, count: int) -> Iterator[ContentRun]:
-    """The contents of records of one block. Raises: BadRecord."""
-    start = HEADER_SIZE + RECORD_SIZE * index
-    records = bytes(block.data[start : start + RECORD_SIZE * count])
-    first, exchange_id, length = _PLACE.unpack_from(records)
-    last, _, last_length = _PLACE.unpack_from(records, RECORD_SIZE * (count - 1))
-    end = last + last_length
-    if end > block.header.heap_size:
-        raise BadRecord("a heap entry lies outside the heap")
-    heap = block.data[block.heap_start + first : block.heap_start + end]
-    is_even = all(records[at::RECORD_SIZE] == records[at : at + 1] * count for at in _SAME)
-    if count > 1 and is_even and len(heap) == length * count:
-        content = decode_content(bytes(heap[:length]))  # all of a size, perhaps all from one place: in one sweep
-        header, body = PLAIN.split(content.content)
-        heads, bodies = zip(*iter_unpack(f"{length - len(body)}s{len(body)}s", heap))
-        if heads.count(heads[0]) == count:
-            yield ContentRun(exchange_id, content.routing_key, content.cause_id, header, bodies)
-            return
-    yield from _runs_of_many(list(_PLACE.iter_unpack(records)), bytes(heap))
-
-
-def _runs_of_many(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[ContentRun]:
+def _runs_of(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[ContentRun]:
     """The contents at `places`, from the first one's heap entry on. Raises: BadRecord."""
     first = places[0][0]
     if sum(length for _, _, length in places) != len(heap):

@@ -60,8 +60,17 @@ class JournalPager:
         if last >= journal.written_lsn:
             journal.commit()
             journal.wait(last + 1)
-        runs = journal.contents.runs
-        return [part for _, lsn, count in contents.runs(ids) for run in runs(lsn, count) for part in self._alike(run)]
+        found: list[Run] = []
+        blobs: list[bytes] = []
+        before: Envelope | None = None
+        for _, lsn, count in contents.runs(ids):
+            for run in journal.contents.runs(lsn, count):
+                for envelope, some in self._alike(run):
+                    if envelope is not before:
+                        before, blobs = envelope, []
+                        found.append((envelope, blobs))
+                    blobs += some
+        return found
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
         """See `Pager`."""
