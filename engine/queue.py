@@ -482,7 +482,7 @@ class Queue:
     def dispatch(self) -> None:
         """Hand out ready messages while a consumer has credit. O(delivered)."""
         ready = self.ready
-        if self.tail is not None and not ready:
+        if self.tail is not None and not ready and rota.has_waiting(self):
             deep.hand_out(self)
         if self.groups is not None:
             self.groups.dispatch(self)

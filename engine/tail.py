@@ -188,9 +188,12 @@ class Tail:
                     self.octets -= _body_size(item)
                 continue
             start = item.start
-            sums = list(accumulate(item.sizes[start : start + count]))
-            stop = start + min(bisect_left(sums, octets) + 1, len(sums))
-            size = sums[stop - start - 1]
+            stop = min(start + count, len(item.sizes))
+            size = sum(item.sizes[start:stop])
+            if size > octets:
+                sums = list(accumulate(item.sizes[start:stop]))
+                stop = start + bisect_left(sums, octets) + 1
+                size = sums[stop - start - 1]
             expires = None if item.expires is None else item.expires[start:stop]
             ids = range(item.first + start, item.first + stop)
             taken.append(Taken(ids, item.sizes[start:stop], expires, item.left, item.envelope))

@@ -102,8 +102,9 @@ class ContentReader:
     def read_message(self, lsn: int) -> tuple[Record, Content]:
         """The record and everything in its heap entry. Raises: as `read`."""
         block, index = self._find(lsn)
-        fields = RECORD.unpack_from(block.data, HEADER_SIZE + RECORD_SIZE * index)
-        self._check_kinds(block, index, 1)
+        start = HEADER_SIZE + RECORD_SIZE * index
+        fields = RECORD.unpack_from(block.data, start)
+        _check_kinds(block, index, bytes(block.data[start : start + RECORD_SIZE]))
         try:
             return from_fields(fields, b""), decode_content(block.heap_of(fields))
         except BadRecord as error:
@@ -120,7 +121,6 @@ class ContentReader:
         while count > 0:
             block, index = self._find(lsn, ahead=self._ahead)
             here = min(count, block.header.record_count - index)
-            self._check_kinds(block, index, here)
             try:
                 yield from self._runs_in(block, index, here)
             except BadRecord as error:
@@ -132,6 +132,7 @@ class ContentReader:
         """The contents of records of one block. Raises: BadRecord."""
         start = HEADER_SIZE + RECORD_SIZE * index
         records = bytes(block.data[start : start + RECORD_SIZE * count])
+        _check_kinds(block, index, records)
         first, _, _ = _PLACE.unpack_from(records)
         last, _, length = _PLACE.unpack_from(records, RECORD_SIZE * (count - 1))
         if last + length > block.header.heap_size:
@@ -161,12 +162,6 @@ class ContentReader:
                 return None
         parts = unpack(f"{len(head)}s{length - len(head)}s" * count, heap)
         return like._replace(contents=parts[1::2]) if parts[::2].count(head) == count else None
-
-    def _check_kinds(self, block: Block, index: int, count: int) -> None:
-        start = HEADER_SIZE + RECORD_SIZE * index
-        kinds = bytes(block.data[start + 28 : start + RECORD_SIZE * count : RECORD_SIZE])
-        if kinds.count(PUBLISHED) + kinds.count(MOVED) != count:
-            raise NotInJournal(f"a record from {block.header.base_lsn + index} on has no content")
 
     def _damaged(self, block: Block, error: BadRecord) -> Damaged:
         return Damaged(segment_name(self._segment), block.offset, str(error))
@@ -244,6 +239,13 @@ class ContentReader:
         while len(self._handles) > OPEN_FILES_MAX:
             self._close(next(iter(self._handles)))
         return handle, facts
+
+
+def _check_kinds(block: Block, index: int, records: bytes) -> None:
+    """Raises: NotInJournal, when not all of the records have contents."""
+    kinds = records[28::RECORD_SIZE]
+    if kinds.count(PUBLISHED) + kinds.count(MOVED) != len(kinds):
+        raise NotInJournal(f"a record from {block.header.base_lsn + index} on has no content")
 
 
 def _runs_of(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[ContentRun]:
