@@ -161,6 +161,7 @@ class Connection:
         self._buffer = b""
         size = len(data)
         position = 0
+        last: PublishReceived | None = None  # in this read
         try:
             if self.state is HEADER_:
                 if size < 8:
@@ -184,7 +185,10 @@ class Connection:
                                 event, position = self._read_publishes(channel, data, position, length)
                                 if event is not None:
                                     yield event
+                                    last = event
                                     continue
+                                if last is not None and self._is_cut_short(last, data, position):
+                                    return  # it begins the run of the next read, and is no run of its own
                         elif index == ACK and length == 13:
                             channel = self.channels.get(number)
                             if channel is not None and channel.state is OPEN and channel.assembly is None:
@@ -288,6 +292,30 @@ class Connection:
             return None, start
         self.current_ids = (60, 40)
         return PublishReceived(channel, method_frame, run_facts, blobs), position
+
+    def _is_cut_short(self, last: PublishReceived, data: bytes, position: int) -> bool:
+        """Whether all that is left of a read is the beginning of another message like the last, with nothing wrong."""
+        channel = last.channel
+        start = position + len(last.method_frame)
+        rest = len(data) - start
+        if not data.startswith(last.method_frame, position):
+            return False
+        if rest < CONTENT_HEAD.size:
+            return last.blobs[-1][:3].startswith(data[start : start + 3])  # type and channel of the header frame
+        kind, number, header_length, class_id, weight, body_size = CONTENT_HEAD.unpack_from(data, start)
+        header_end = start + header_length + FRAME_OVERHEAD
+        if kind != HEADER or number != channel.number or class_id != 60 or weight or header_length > self.frame_max:
+            return False
+        if header_end > len(data):
+            return True
+        body_head = FRAME_HEAD.pack(BODY, number, min(body_size, 0xFFFFFFFF))
+        return (
+            data[header_end - 1] == FRAME_END
+            and data[start + 19 : header_end - 1] in channel.facts
+            and 0 < body_size <= min(self.frame_max - FRAME_OVERHEAD, channel.message_size_max)
+            and header_end + len(body_head) + body_size >= len(data)
+            and body_head.startswith(data[header_end : header_end + len(body_head)])
+        )
 
     def arguments_of(self, method_frame: bytes) -> PublishArguments:
         """Decode the arguments of a basic.publish frame, once for each that keeps coming back.

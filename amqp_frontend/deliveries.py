@@ -11,9 +11,17 @@ from struct import Struct
 from pamqp import commands
 
 from ..engine import Consumer, Delivered, Envelope
-from ..engine.content import PLAIN
+from ..engine.content import PLAIN, CommonHeader
 from .codec import encode_method
-from .wire import FRAME_END_OCTET, METHOD, ContentFraming, content_frames, plain_content_frames
+from .wire import (
+    FRAME_END_OCTET,
+    FRAME_OVERHEAD,
+    METHOD,
+    ContentFraming,
+    around_body,
+    content_frames,
+    plain_content_frames,
+)
 
 _TAG = Struct(">Q").pack
 _DELIVER_HEAD = Struct(">BHL").pack
@@ -72,12 +80,17 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[bytes]:
     address = address_of(envelope)
     prefix = wire.prefix(len(address))
     suffix = (b"\x01" if effect.redelivered else b"\x00") + address + FRAME_END_OCTET
-    contents = contents_for(envelope, effect.blobs, wire.number, frame_max)
-    count = len(contents)
+    count = len(effect.blobs)
     tag = effect.first_tag
+    tags = map(_TAG, range(tag, tag + count))
+    framing = envelope.framing
+    if type(framing) is CommonHeader and len(effect.blobs[0]) + FRAME_OVERHEAD <= frame_max:
+        before, behind = around_body(wire.number, framing.header, len(effect.blobs[0]))
+        return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix + before), effect.blobs, repeat(behind)))
+    contents = contents_for(envelope, effect.blobs, wire.number, frame_max)
     if count == 1:
         return (prefix, _TAG(tag), suffix, contents[0])
-    return chain.from_iterable(zip(repeat(prefix), map(_TAG, range(tag, tag + count)), repeat(suffix), contents))
+    return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), contents))
 
 
 def render_cancel(number: int, tag: str) -> bytes:

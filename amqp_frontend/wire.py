@@ -44,6 +44,12 @@ def content_frames(channel: int, header: bytes, body: bytes, frame_max: int) -> 
     return b"".join(frames)
 
 
+def around_body(channel: int, header: bytes, size: int) -> tuple[bytes, bytes]:
+    """What stands before and behind a body of so many octets that goes into one frame. As `content_frames`."""
+    start = frame(HEADER, channel, header)
+    return (start + FRAME_HEAD.pack(BODY, channel, size), FRAME_END_OCTET) if size else (start, b"")
+
+
 def plain_content_frames(channel: int, blobs: Sequence[bytes], frame_max: int) -> list[bytes]:
     """As `content_frames`, for a run of blobs of the engine's plain framing. 0.3 us each when they are of a size.
 

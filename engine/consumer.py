@@ -1,6 +1,7 @@
 """Who holds deliveries: consumers, and one-off gets."""
 
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from .field_table import FieldTable, integer_of
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from .session import Session
 
 UNLIMITED = 1 << 62
+_HOLDER = attrgetter("holder")
 
 
 class Holder:
@@ -71,8 +73,12 @@ class Consumer(Holder):
         return credit
 
 
-def by_holder(messages: Iterable["Message"]) -> Iterable[tuple[Holder, list["Message"]]]:
+def by_holder(messages: list["Message"]) -> Iterable[tuple[Holder, list["Message"]]]:
     """Consecutive messages of one holder, as runs."""
+    holders: set[Holder] = set(map(_HOLDER, messages))
+    if len(holders) == 1:
+        yield holders.pop(), messages
+        return
     run: list[Message] = []
     last: Holder | None = None
     for message in messages:

@@ -264,3 +264,20 @@ class PlainFraming:
 
 
 PLAIN = PlainFraming()
+
+
+class CommonHeader:
+    """The engine's own where messages differ in their bodies alone: those are the blobs, the header is here."""
+
+    __slots__ = ("header",)
+
+    def __init__(self, header: bytes) -> None:
+        self.header = header
+
+    def split(self, blob: bytes) -> tuple[bytes, bytes]:
+        """See `Framing`."""
+        return self.header, blob
+
+    def body_size(self, blob: bytes) -> int:
+        """See `Framing`."""
+        return len(blob)

@@ -1,21 +1,23 @@
 """Deep queues: when the ready list takes more memory than its share, what comes behind it stays in the journal.
 
-Transient messages go to the spool, a temporary file. Queues with last values, those that count octets for their address
-(`max-size-bytes`), and those that keep what was acknowledged, stay in memory. Loading is asked for at the end of a
-dispatch (`Broker.hungry`) and done between turns; only somebody who must know now waits for it.
+Transient messages go to the spool, a temporary file. Queues with last values, those that count octets for their
+address (`max-size-bytes`), and those that keep what was acknowledged, stay in memory. What consumers with much room can
+take is loaded when they can have it, and goes to them as new messages would. For the others some is loaded in advance:
+asked for at the end of a dispatch (`Broker.hungry`) and done between turns; only somebody who must know now waits.
 Source: queues page, section F; rulings 5, 16; issue on the journal, "Deep queues".
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, pairwise, repeat
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
+from . import rota
 from .consumer import UNLIMITED
 from .events import EventKind
 from .group_id import GroupedMessage, message_for
 from .memory_budget import SMALL
 from .message import Envelope, Message
-from .paged_run import Taken
+from .paged_run import Run, Taken, messages_of
 from .paging_out import OVERHEAD, may_have_tail, page_out, sink_below
 from .ready import LeveledReady
 from .tail import Pager, Tail
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 #: ... in slices of this many messages or octets.
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
+#: Where consumers take so many at once, what they take is never ready in memory: it is loaded when they can have it.
+STRAIGHT_MIN = 64
 
 
 def has_room(queue: "Queue", octets: int, count: int) -> bool:
@@ -136,7 +140,7 @@ def _is_in_journal(queue: "Queue", envelope: Envelope) -> bool:
 
 def feed(queue: "Queue") -> None:
     """A deep queue has handed out: see to it that there is more."""
-    if queue.tail is not None and len(queue.ready) < LOW:
+    if queue.tail is not None and len(queue.ready) < LOW and is_hungry(queue):
         queue.broker.hungry[queue] = None
 
 
@@ -145,6 +149,8 @@ def is_hungry(queue: "Queue") -> bool:
     tail, pager = queue.tail, queue.broker.pager
     if tail is None or queue.deleted:
         return False
+    if _may_go_straight(queue) and any(not 0 < one.prefetch < STRAIGHT_MIN for one in queue.consumers):
+        return not queue.ready and rota.has_waiting(queue)
     assert pager is not None
     octets = min(HIGH_OCTETS, pager.budget())
     return len(queue.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
@@ -152,12 +158,59 @@ def is_hungry(queue: "Queue") -> bool:
 
 def load(queue: "Queue") -> None:
     """Bring a slice of the tail into memory."""
-    tail, pager = queue.tail, queue.broker.pager
-    if tail is not None:
-        assert pager is not None
-        octets = min(SLICE_OCTETS, max(pager.budget(), SMALL))
+    _bring(queue, SLICE, SLICE_OCTETS, is_straight=False)
+
+
+def hand_out(queue: "Queue") -> None:
+    """Nothing is ready in memory: what consumers can take now goes straight to them; where that is little, load."""
+    wanted = octets = 0
+    if not queue.ready and _may_go_straight(queue) and not queue.held:
+        for consumer in queue.consumers[:1] if queue.rules.single_active_consumer else queue.consumers:
+            credit = consumer.credit()
+            if credit > 0:
+                wanted += credit
+                octets += consumer.client.room()
+    if wanted < STRAIGHT_MIN:
+        load(queue)
+    else:
+        _bring(queue, min(wanted, SLICE), min(octets, SLICE_OCTETS), is_straight=True)
+
+
+def _may_go_straight(queue: "Queue") -> bool:
+    return not queue.expiring and queue.groups is None
+
+
+def _bring(queue: "Queue", count: int, octets: int, *, is_straight: bool) -> None:
+    """Take so much from the head of the tail, into memory unless it goes to consumers."""
+    tail, pager, ready = queue.tail, queue.broker.pager, queue.ready
+    if tail is None:
+        return
+    assert pager is not None
+    if not is_straight:
+        octets = min(octets, max(pager.budget(), SMALL))
+        count = min(count, 1 + octets // OVERHEAD)
         queue.broker.memory.charge_window(queue, octets)
-        queue.ready.extend(_brought(queue, tail, tail.take(min(SLICE, 1 + octets // OVERHEAD), octets)))
+    for part in tail.take(count, octets):
+        if isinstance(part, Message):
+            queue.expiring = queue.expiring or bool(part.expires_ns)
+            ready.append(part)
+            continue
+        ids, runs = part.ids, _runs_of(pager, part)
+        if is_straight and not ready and part.expires is None and not part.deliveries and isinstance(ids, range):
+            ids, runs = _hand_straight(queue, ids, runs)
+        ready.extend(_messages(queue, part, ids, runs))
+    if not len(tail):
+        queue.tail = None
+
+
+def _hand_straight(queue: "Queue", ids: range, runs: Sequence[Run]) -> tuple[range, Sequence[Run]]:
+    """Give messages to consumers as if they were new. Returns what they did not take."""
+    for at, (envelope, blobs) in enumerate(runs):
+        taken = 0 if envelope.facts.is_marked else queue.hand_over(ids.start, envelope, blobs)
+        ids = ids[taken:]
+        if taken < len(blobs):
+            return ids, [(envelope, blobs[taken:]), *runs[at + 1 :]]
+    return ids, ()
 
 
 def take_expired(queue: "Queue", level: int, now_ns: int) -> list[Message]:
@@ -175,27 +228,19 @@ def _brought(queue: "Queue", tail: Tail, parts: Sequence[Taken | Message]) -> li
     found: list[Message] = []
     for part in parts:
         if isinstance(part, Message):
-            queue.expiring = queue.expiring or bool(part.expires_ns)
             found.append(part)
         else:
-            found.extend(_loaded(queue, pager, part))
+            found.extend(_messages(queue, part, part.ids, _runs_of(pager, part)))
     if not len(tail):
         queue.tail = None
     return found
 
 
-def _loaded(queue: "Queue", pager: Pager, part: Taken) -> list[Message]:
-    if part.place is None:
-        messages = pager.load(part.ids)
-        if any(envelope.facts.is_marked for envelope in {message.envelope for message in messages}):
-            messages = [message_for(queue, one.id, one.blob, one.envelope) for one in messages]
-    else:
-        size = sum(part.sizes)
-        octets = pager.unspool(part.place, size)
-        pager.release(part.place, size)
-        ends = list(accumulate(part.sizes, initial=0))
-        blobs = [octets[start:end] for start, end in pairwise(ends)]
-        messages = list(map(Message, part.ids, blobs, repeat(part.envelope)))
+def _messages(queue: "Queue", part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
+    """What is left of a part, as it was before it was left elsewhere."""
+    messages = messages_of(ids, runs)
+    if any(envelope.facts.is_marked for envelope, _ in runs):
+        messages = [message_for(queue, one.id, one.blob, one.envelope) for one in messages]
     if part.deliveries:
         attempts = part.deliveries - part.uncounted
         for message in messages:
@@ -207,6 +252,16 @@ def _loaded(queue: "Queue", pager: Pager, part: Taken) -> list[Message]:
         for message, expires_ns in zip(messages, part.expires):
             message.expires_ns = expires_ns
     return messages
+
+
+def _runs_of(pager: Pager, part: Taken) -> Sequence[Run]:
+    if part.place is None:
+        return pager.load(part.ids)
+    size = sum(part.sizes)
+    octets = pager.unspool(part.place, size)
+    pager.release(part.place, size)
+    ends = list(accumulate(part.sizes, initial=0))
+    return [(part.envelope, [octets[start:end] for start, end in pairwise(ends)])]
 
 
 def drop_tail(queue: "Queue", kind: EventKind) -> int:

@@ -6,12 +6,12 @@ Source: queues page, section F; rulings 5.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Sequence
-from itertools import accumulate
+from collections.abc import Iterable, Sequence
+from itertools import accumulate, repeat
 from typing import Any, NamedTuple
 
 from .content import PropertyFacts
-from .message import Envelope
+from .message import Envelope, Message
 
 #: Messages in one run at most, so that the memory of what was taken is given back.
 RUN_MAX = 250_000
@@ -19,6 +19,19 @@ RUN_MAX = 250_000
 APART_MIN = 64
 #: What events say of messages that are elsewhere: they are in the journal.
 IN_JOURNAL = Envelope("", "", PropertyFacts(persistent=True))
+
+
+#: Messages that have an envelope in common: their blobs.
+Run = tuple[Envelope, Sequence[bytes]]
+
+
+def messages_of(ids: Sequence[int], runs: Iterable[Run]) -> list[Message]:
+    """Runs as messages with these ids."""
+    messages: list[Message] = []
+    for envelope, blobs in runs:
+        start = len(messages)
+        messages.extend(map(Message, ids[start : start + len(blobs)], blobs, repeat(envelope)))
+    return messages
 
 
 class Place(NamedTuple):
@@ -147,7 +160,11 @@ class PagedRun:
 
     def count_within(self, count: int, octets: int) -> tuple[int, int]:
         """How many of its next `count` messages fit into so many octets (at least one), and their octets."""
-        sums = list(accumulate(self.sizes[self.start : self.start + count]))
+        sizes = self.sizes[self.start : self.start + count]
+        total = sum(sizes)
+        if total <= octets:
+            return len(sizes), total
+        sums = list(accumulate(sizes))
         fitting = min(bisect_left(sums, octets) + 1, len(sums))
         return fitting, sums[fitting - 1]
 

@@ -273,8 +273,8 @@ class Queue:
         return deep.is_hungry(self)
 
     def load(self) -> None:
-        """Bring a slice into memory; reads files."""
-        deep.load(self)
+        """Bring a slice into memory, or to consumers; reads files."""
+        deep.hand_out(self)
 
     def stores(self, envelope: Envelope) -> bool:
         """Whether messages of this kind survive a restart in this queue."""
@@ -494,8 +494,8 @@ class Queue:
     def dispatch(self) -> None:
         """Hand out ready messages while a consumer has credit. O(delivered)."""
         ready = self.ready
-        if self.tail is not None and not ready:
-            deep.load(self)
+        if self.tail is not None and not ready and rota.has_waiting(self):
+            deep.hand_out(self)
         if self.groups is not None:
             self.groups.dispatch(self)
             return

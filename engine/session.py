@@ -7,7 +7,7 @@ Source: behaviour page 2.7, 2.12 to 2.15.
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import repeat
+from itertools import islice, repeat, takewhile
 from typing import TYPE_CHECKING
 
 from . import arrival, publishing
@@ -387,29 +387,22 @@ class Session:
         self._give_back(messages, why="recovered", counted=False)
 
     def _take(self, tag: int, multiple: bool) -> list[Message]:
-        """The outstanding messages that a tag names; they are outstanding no more."""
+        """The outstanding messages that a tag names; they are outstanding no more. O(those), and no loop in Python."""
         unacked = self.unacked
-        if not multiple:
-            message = unacked.pop(tag, None)
-            if message is None:
-                raise UnknownDeliveryTag(tag=tag)
-            taken = {tag: message}
-        elif tag == 0:
-            taken = dict(unacked)
-            unacked.clear()
+        if multiple and tag == 0:
+            tags = list(unacked)
+        elif tag not in unacked:
+            raise UnknownDeliveryTag(tag=tag)
+        elif multiple:
+            tags = list(islice(unacked, tag - next(iter(unacked)) + 1))
+            if tags[-1] != tag:  # some between them are settled
+                tags = list(takewhile(tag.__ge__, unacked))
         else:
-            if tag not in unacked:
-                raise UnknownDeliveryTag(tag=tag)
-            taken = {}
-            for each in unacked:
-                if each > tag:
-                    break
-                taken[each] = unacked[each]
-            for each in taken:
-                del unacked[each]
+            tags = [tag]
+        taken = list(map(unacked.pop, tags))
         if self.transaction is not None:
-            self.transaction.tags.update(taken)
-        return list(taken.values())
+            self.transaction.tags.update(zip(tags, taken))
+        return taken
 
     def _acked(self, messages: list[Message]) -> None:
         if self.transaction is not None:

@@ -16,7 +16,7 @@ from .events import EventKind
 from .field_table import integer_of
 from .message import Envelope, Message
 from .non_destructive import NonDestructiveQueue, copy_of
-from .paged_run import IN_JOURNAL, Part
+from .paged_run import IN_JOURNAL, Part, messages_of
 from .ready import Ready
 from .rules import effective_arguments, plain_arguments
 from .stream_log import SEGMENT_OCTETS_DEFAULT, StreamLog, tell_offset
@@ -165,7 +165,7 @@ class StreamQueue(NonDestructiveQueue):
         octets = min(WINDOW_OCTETS, pager.budget() // 2 // (len(self._windows) + 1))
         messages: list[Message] = []
         for ids in log.paged(offset, WINDOW_MESSAGES, octets):
-            messages += pager.load(ids)
+            messages += messages_of(ids, pager.load(ids))
         for at, message in enumerate(messages):
             tell_offset(message, offset + at)
         self._windows[consumer] = Window(offset, messages)

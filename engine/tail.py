@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from .message import Envelope, Message
-from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Taken
+from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Run, Taken
 
 
 class Unreadable(Exception):
@@ -20,7 +20,7 @@ class Unreadable(Exception):
 class Pager(Protocol):
     """What gives a tail's messages back. `load` and `unspool` read files: not within a turn's budget."""
 
-    def load(self, ids: Sequence[int]) -> list[Message]:
+    def load(self, ids: Sequence[int]) -> Sequence[Run]:
         """The messages with these rising ids, as they were published, from the journal. Raises: Unreadable."""
 
     def has(self, id_: int) -> bool:

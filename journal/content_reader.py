@@ -5,10 +5,11 @@ Source: rulings 21; queues page, section F.
 
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from struct import Struct
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct, unpack
 from typing import NamedTuple
 
+from ..engine.content import PLAIN
 from .block import HEADER_SIZE, IS_GAP, Block
 from .errors import BadRecord, Damaged, NotInJournal
 from .files import REAL, Files
@@ -27,6 +28,8 @@ AHEAD_READ_SIZE = 1024 * 1024
 NEAR = 4096
 #: Of a record: where its heap entry is, exchange, octets of heap entry.
 _PLACE = Struct("<24xI4xi20xI4x")
+#: Its octets that say exchange and octets of heap entry.
+_SAME = (*range(32, 36), *range(56, 60))
 
 
 class ContentRun(NamedTuple):
@@ -35,7 +38,8 @@ class ContentRun(NamedTuple):
     exchange_id: int
     routing_key: bytes
     cause_id: int  # of the message that they are dead or diverted copies of; 0: none
-    contents: Sequence[bytes]  # blobs of the engine's plain framing
+    header: bytes | None  # payload of the header that all of them have; None: they differ
+    contents: Sequence[bytes]  # bodies if the header is given, else blobs of the engine's plain framing
 
 
 class ContentReader:
@@ -65,6 +69,8 @@ class ContentReader:
         self._segment = 0  # that is being read
         self._block: Block | None = None  # that was read last
         self._blocks: Iterator[Block] = iter(())  # those behind it
+        self._like = ContentRun(0, b"", 0, None, ())  # what was read in one sweep last, ...
+        self._length, self._head = 0, b""  # ... octets of its heap entries, and what stands there before each body
 
     def close(self) -> None:
         """Give all handles back."""
@@ -96,8 +102,9 @@ class ContentReader:
     def read_message(self, lsn: int) -> tuple[Record, Content]:
         """The record and everything in its heap entry. Raises: as `read`."""
         block, index = self._find(lsn)
-        fields = RECORD.unpack_from(block.data, HEADER_SIZE + RECORD_SIZE * index)
-        self._check_kinds(block, index, 1)
+        start = HEADER_SIZE + RECORD_SIZE * index
+        fields = RECORD.unpack_from(block.data, start)
+        _check_kinds(block, index, bytes(block.data[start : start + RECORD_SIZE]))
         try:
             return from_fields(fields, b""), decode_content(block.heap_of(fields))
         except BadRecord as error:
@@ -114,19 +121,47 @@ class ContentReader:
         while count > 0:
             block, index = self._find(lsn, ahead=self._ahead)
             here = min(count, block.header.record_count - index)
-            self._check_kinds(block, index, here)
             try:
-                yield from _runs_in(block, index, here)
+                yield from self._runs_in(block, index, here)
             except BadRecord as error:
                 raise self._damaged(block, error) from error
             lsn += here
             count -= here
 
-    def _check_kinds(self, block: Block, index: int, count: int) -> None:
+    def _runs_in(self, block: Block, index: int, count: int) -> Iterable[ContentRun]:
+        """The contents of records of one block. Raises: BadRecord."""
         start = HEADER_SIZE + RECORD_SIZE * index
-        kinds = bytes(block.data[start + 28 : start + RECORD_SIZE * count : RECORD_SIZE])
-        if kinds.count(PUBLISHED) + kinds.count(MOVED) != count:
-            raise NotInJournal(f"a record from {block.header.base_lsn + index} on has no content")
+        records = bytes(block.data[start : start + RECORD_SIZE * count])
+        _check_kinds(block, index, records)
+        first, _, _ = _PLACE.unpack_from(records)
+        last, _, length = _PLACE.unpack_from(records, RECORD_SIZE * (count - 1))
+        if last + length > block.header.heap_size:
+            raise BadRecord("a heap entry lies outside the heap")
+        heap = block.data[block.heap_start + first : block.heap_start + last + length]
+        even = self._even_run(records, heap, count)
+        return _runs_of(list(_PLACE.iter_unpack(records)), bytes(heap)) if even is None else (even,)
+
+    def _even_run(self, records: bytes, heap: memoryview, count: int) -> ContentRun | None:
+        """Contents that differ in their bodies alone, which are of a size: cut out in one sweep.
+
+        None: they differ in more, or a single one does from what was read before it. Raises: BadRecord.
+        """
+        if any(records[at::RECORD_SIZE] != records[at : at + 1] * count for at in _SAME):
+            return None
+        _, exchange_id, length = _PLACE.unpack_from(records)
+        if len(heap) != length * count:
+            return None
+        like, head = self._like, self._head
+        if exchange_id != like.exchange_id or length != self._length or heap[: len(head)] != head:
+            content = decode_content(bytes(heap[:length]))
+            header, body = PLAIN.split(content.content)
+            like = self._like = ContentRun(exchange_id, content.routing_key, content.cause_id, header, ())
+            self._length, head = length, bytes(heap[: length - len(body)])
+            self._head = head
+            if count == 1:
+                return None
+        parts = unpack(f"{len(head)}s{length - len(head)}s" * count, heap)
+        return like._replace(contents=parts[1::2]) if parts[::2].count(head) == count else None
 
     def _damaged(self, block: Block, error: BadRecord) -> Damaged:
         return Damaged(segment_name(self._segment), block.offset, str(error))
@@ -206,22 +241,18 @@ class ContentReader:
         return handle, facts
 
 
-def _runs_in(block: Block, index: int, count: int) -> Iterator[ContentRun]:
-    """The contents of records of one block. Raises: BadRecord."""
-    start = HEADER_SIZE + RECORD_SIZE * index
-    places = list(_PLACE.iter_unpack(block.data[start : start + RECORD_SIZE * count]))
-    lengths = [length for _, _, length in places]
-    first, end = places[0][0], places[-1][0] + lengths[-1]
-    if end > block.header.heap_size or sum(lengths) != end - first:
+def _check_kinds(block: Block, index: int, records: bytes) -> None:
+    """Raises: NotInJournal, when not all of the records have contents."""
+    kinds = records[28::RECORD_SIZE]
+    if kinds.count(PUBLISHED) + kinds.count(MOVED) != len(kinds):
+        raise NotInJournal(f"a record from {block.header.base_lsn + index} on has no content")
+
+
+def _runs_of(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[ContentRun]:
+    """The contents at `places`, from the first one's heap entry on. Raises: BadRecord."""
+    first = places[0][0]
+    if sum(length for _, _, length in places) != len(heap):
         raise BadRecord("heap entries do not lie one behind the other in the heap")
-    heap = bytes(block.data[block.heap_start + first : block.heap_start + end])
-    if lengths.count(lengths[0]) == count and len({exchange for _, exchange, _ in places}) == 1:
-        content = decode_content(heap[: lengths[0]])  # all of a size, perhaps all from one place: in one sweep
-        size = len(content.content)
-        prefixes, blobs = zip(*Struct(f"{lengths[0] - size}s{size}s").iter_unpack(heap))
-        if prefixes.count(prefixes[0]) == count:
-            yield ContentRun(places[0][1], content.routing_key, content.cause_id, blobs)
-            return
     starts_with = heap.startswith
     exchange_id, prefix, skip, key, cause_id = 0, b"", 0, b"", 0
     contents: list[bytes] = []
@@ -229,11 +260,11 @@ def _runs_in(block: Block, index: int, count: int) -> Iterator[ContentRun]:
         offset -= first
         if not contents or exchange != exchange_id or not starts_with(prefix, offset):
             if contents:
-                yield ContentRun(exchange_id, key, cause_id, contents)
+                yield ContentRun(exchange_id, key, cause_id, None, contents)
             content = decode_content(heap[offset : offset + length])
             contents = []
             exchange_id, key, cause_id = exchange, content.routing_key, content.cause_id
             skip = length - len(content.content)
             prefix = heap[offset : offset + skip]
         contents.append(heap[offset + skip : offset + length])
-    yield ContentRun(exchange_id, key, cause_id, contents)
+    yield ContentRun(exchange_id, key, cause_id, None, contents)

@@ -4,11 +4,10 @@ Source: queues page, section F; rulings 5 and 23.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import repeat
 
-from ..engine import Broker, Envelope, Message
-from ..engine.content import PLAIN, PropertyFacts, scan_properties
-from ..engine.paged_run import Place
+from ..engine import Broker, Envelope
+from ..engine.content import PLAIN, CommonHeader, PropertyFacts, scan_properties
+from ..engine.paged_run import Place, Run
 from ..engine.tail import Unreadable
 from .content_reader import ContentRun
 from .errors import JournalError
@@ -36,14 +35,14 @@ class JournalPager:
         #: Told of each failure before it is raised: whoever asked may be a connection, and the others must hear too.
         self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
         self._facts: dict[bytes, PropertyFacts] = {}
-        self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool], Envelope] = {}
+        self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool, bytes | None], Envelope] = {}
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
         deep = sum(queue.is_deep for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values())
         return self.memory // (deep + 1)
 
-    def load(self, ids: Sequence[int]) -> list[Message]:
+    def load(self, ids: Sequence[int]) -> list[Run]:
         """See `Pager`."""
         try:
             return self._load(ids)
@@ -59,20 +58,24 @@ class JournalPager:
         self.on_unreadable(error)
         return error
 
-    def _load(self, ids: Sequence[int]) -> list[Message]:
+    def _load(self, ids: Sequence[int]) -> list[Run]:
         journal, contents = self._journal, self._contents
         last = contents.lsn_of(ids[-1])
         assert last is not None
         if last >= journal.written_lsn:
             journal.commit()
             journal.wait(last + 1)
-        messages: list[Message] = []
-        for id_, lsn, count in contents.runs(ids):
+        found: list[Run] = []
+        blobs: list[bytes] = []
+        before: Envelope | None = None
+        for _, lsn, count in contents.runs(ids):
             for run in journal.contents.runs(lsn, count):
-                for envelope, blobs in self._alike(run):
-                    messages.extend(map(Message, range(id_, id_ + len(blobs)), blobs, repeat(envelope)))
-                    id_ += len(blobs)
-        return messages
+                for envelope, some in self._alike(run):
+                    if envelope is not before:
+                        before, blobs = envelope, []
+                        found.append((envelope, blobs))
+                    blobs += some
+        return found
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
         """See `Pager`."""
@@ -96,8 +99,11 @@ class JournalPager:
         if self._spool is not None:
             self._spool.close()
 
-    def _alike(self, run: ContentRun) -> Iterator[tuple[Envelope, Sequence[bytes]]]:
+    def _alike(self, run: ContentRun) -> Iterator[Run]:
         """Its contents in parts that have the same properties. Raises: Damaged."""
+        if run.header is not None:
+            yield self._envelope(run, run.header[PROPERTIES_AT - 4 :], run.header), run.contents
+            return
         length, properties = b"", b""
         envelope: Envelope | None = None
         start = 0
@@ -114,18 +120,20 @@ class JournalPager:
         assert envelope is not None
         yield envelope, blobs[start:] if start else blobs
 
-    def _envelope(self, run: ContentRun, properties: bytes) -> Envelope:
+    def _envelope(self, run: ContentRun, properties: bytes, header: bytes | None = None) -> Envelope:
         facts = self._facts.get(properties)
         if facts is None:
             if len(self._facts) >= MEMORY_MAX:
                 self._facts.clear()
             facts = self._facts[properties] = scan_properties(properties)._replace(persistent=True)
-        key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0)
+        key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0, header)
         envelope = self._envelopes.get(key)
         if envelope is None:
             if len(self._envelopes) >= MEMORY_MAX:
                 self._envelopes.clear()
             exchange = self._journal.names.text(run.exchange_id)
-            envelope = self._envelopes[key] = Envelope(exchange, run.routing_key.decode(), facts, PLAIN)
+            envelope = self._envelopes[key] = Envelope(
+                exchange, run.routing_key.decode(), facts, PLAIN if header is None else CommonHeader(header)
+            )
             envelope.cause_id = run.cause_id
         return envelope

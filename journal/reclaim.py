@@ -68,7 +68,8 @@ class Ledger:
         if not ids:
             return
         if not self._strays:
-            first, last = self._row_of_id(min(ids)), self._row_of_id(max(ids))
+            lowest, highest = (ids[0], ids[-1]) if isinstance(ids, range) else (min(ids), max(ids))
+            first, last = self._row_of_id(lowest), self._row_of_id(highest)
             if first is last:
                 first.live -= len(ids)
                 return

@@ -8,6 +8,7 @@ the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Sequence
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, ClassVar
 
 from ..engine import Broker, Envelope, Message, Queue
@@ -17,10 +18,11 @@ from ..engine.stream_queue import StreamQueue
 from .content_index import ContentIndex
 from .journal import Journal
 from .object_recorder import ObjectRecorder, is_durable
-from .record import CONNECTION, CONSUMER, COUNTED, QUEUE
+from .record import CONNECTION, CONSUMER, COUNTED, QUEUE, REASON_CODES
 from .recovered import MessageState, RecoveredMessage
 
 MS = 1_000_000
+_ENVELOPE = attrgetter("envelope")
 #: Changes of what there is.
 TOPOLOGY = frozenset({EventKind.DECLARED, EventKind.UNDECLARED, EventKind.BOUND, EventKind.UNBOUND})
 #: Where a stream begins is stated anew after these, in the same block.
@@ -204,6 +206,8 @@ class Recorder(ObjectRecorder):
         more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id}
         if len(ids) > 1 and (event.kind is EventKind.DELETED or isinstance(ids, range)):
             self._journal.settled_range(event.kind, queue_id, ids, **more)
+        elif len(ids) > 1 and reason in REASON_CODES and stand_in_a_row(ids):
+            self._journal.settled_range(event.kind, queue_id, range(ids[0], ids[-1] + 1), **more)
         else:
             self._journal.happened(event.kind, queue_id, ids, **more)
         if event.kind in FROM_THE_HEAD:
@@ -391,4 +395,11 @@ def persistent_ids(event: Event) -> Sequence[int]:
         return event.messages if event.of.facts.persistent else ()
     if event.of is None:
         return ()
+    if all(envelope.facts.persistent for envelope in set(map(_ENVELOPE, event.of))):
+        return event.messages
     return [message.id for message in event.of if message.envelope.facts.persistent]
+
+
+def stand_in_a_row(ids: Sequence[int]) -> bool:
+    """Whether these, which differ, are all from the first to the last."""
+    return ids[-1] - ids[0] + 1 == len(ids) and min(ids) == ids[0] and max(ids) == ids[-1]

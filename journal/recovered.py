@@ -187,10 +187,12 @@ class RecoveredQueue:
         start, end = bisect_left(self._ids, first_id), bisect_right(self._ids, last_id)
         self._gone_count += self._gone.count(0, start, end)
         self._gone[start:end] = b"\1" * (end - start)
-        for id_ in [id_ for id_ in self._late if first_id <= id_ <= last_id]:
-            del self._late[id_]
-        for id_ in [id_ for id_ in self.states if first_id <= id_ <= last_id]:
-            del self.states[id_]
+        if start <= self._head < end:
+            self._head = end
+        ids = range(first_id, last_id + 1)
+        for known in (self._late, self.states):
+            for id_ in [id_ for id_ in (ids if len(ids) < len(known) else known) if id_ in known and id_ in ids]:
+                del known[id_]
         if self._gone_count > COMPACT_MIN and self._gone_count * 2 > len(self._ids):
             self._compact()
 

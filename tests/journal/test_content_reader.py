@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.engine.clock import ManualClock
+from leveret.engine.content import PLAIN
 from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
 from leveret.journal.block import Block, encode_records, read_block
 from leveret.journal.read_ahead import ReadAhead
@@ -54,7 +55,8 @@ def in_runs(journal: Journal, written: list[tuple[int, int, bytes, bytes]]) -> l
         lsn = lsns[0]
         for run in journal.contents.runs(lsn, len(lsns)):
             for content in run.contents:
-                found.append((lsn, run.exchange_id, run.routing_key, content))
+                whole = content if run.header is None else PLAIN.join(run.header, content)
+                found.append((lsn, run.exchange_id, run.routing_key, whole))
                 lsn += 1
     return found
 

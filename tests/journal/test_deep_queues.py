@@ -60,7 +60,7 @@ SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
 def _small() -> Iterator[None]:
     """A queue is deep from its first messages on, and they come back in pairs."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2}.items():
+        for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "STRAIGHT_MIN": 2}.items():
             patch.setattr(deep, name, value)
         patch.setattr(memory_budget, "SMALL", 0)
         patch.setattr(paging_out, "SLICE", 2)
@@ -114,7 +114,7 @@ class World:
 
     @staticmethod
     def content(envelope: Envelope, blob: bytes) -> Any:
-        return PLAIN.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key
+        return envelope.framing.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key
 
     def end_turn(self) -> None:
         """Until there is nothing to do now, what is due already included."""

@@ -77,7 +77,7 @@ class World:
         for effect in self.client.take_outbox():
             assert isinstance(effect, Delivered)
             for blob in effect.blobs:
-                header, body = PLAIN.split(blob)
+                header, body = effect.envelope.framing.split(blob)
                 offset: Any = headers_of(header)["x-stream-offset"].value
                 self.got.append((offset, body))
         self.client.drained()

@@ -288,7 +288,7 @@ def test_snapshots_come_back(drawn: list[RecoveredMessage]) -> None:
     assert list(queue.messages()) == drawn
 
 
-STEPS = st.sampled_from(["add", "extend", "remove", "move", "range", "read"])
+STEPS = st.sampled_from(["add", "extend", "remove", "move", "range", "long range", "change", "read"])
 
 
 @given(st.lists(st.tuples(STEPS, st.integers(0, 30))), st.sampled_from([0, 9]))
@@ -308,13 +308,17 @@ def test_a_queue_in_columns_is_a_dictionary(steps: list[tuple[str, int]], expire
             assert queue.move(id_, lsn) == (id_ in model)
             if id_ in model:
                 model[id_] = lsn
-        elif what == "range":
-            queue.remove_range(id_, id_ + 3)
-            model = {other: at for other, at in model.items() if not id_ <= other <= id_ + 3}
+        elif what in ("range", "long range"):
+            last = id_ + (3 if what == "range" else 30)
+            queue.remove_range(id_, last)
+            model = {other: at for other, at in model.items() if not id_ <= other <= last}
+        elif what == "change":
+            queue.change(id_, MessageState(2, 0, 0, 0))
         else:
             assert list(queue.ids()) == sorted(model)
         assert len(queue) == len(model)
         assert all(other in queue for other in model)
+        assert queue.states.keys() <= model.keys()
     assert {message.id: message.content_lsn for message in queue.messages()} == model
     told = [(first + at, lsn + at) for _, first, lsn, count in queue.runs() for at in range(count)]
     assert told == sorted(model.items())

@@ -11,6 +11,7 @@ from typing import Any
 from ..engine import Consumer, Envelope, Message, Queue
 from ..engine.content import ContentError, decode_properties
 from ..engine.field_table import Field, FieldTable
+from ..engine.paged_run import messages_of
 from .virtual_clock import EngineClock
 
 
@@ -163,7 +164,7 @@ def _only_on_disk(queue: Queue) -> Iterator[Message]:
         else:
             pager = queue.broker.pager
             assert pager is not None
-            yield from pager.load(part[0])
+            yield from messages_of(part[0], pager.load(part[0]))
 
 
 def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:

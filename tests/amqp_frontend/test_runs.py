@@ -1,0 +1,68 @@
+"""A read that ends within a message: the message begins the run of the next read, and is no run of its own."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pair import Pair, content, method, publish, raw_frame
+from pamqp import commands
+
+from leveret.amqp_frontend.protocol_events import PublishReceived
+
+MESSAGES = [publish(1, "the.queue", b"%03d" % number, delivery_mode=2) for number in range(6)]
+STREAM = b"".join(MESSAGES)
+ENDS = [sum(map(len, MESSAGES[: at + 1])) for at in range(len(MESSAGES))]
+
+
+def runs(*reads: bytes) -> list[int]:
+    """How many messages each publish event has."""
+    connection = Pair().open(2).session.connection
+    found = []
+    for read in reads:
+        connection.receive_bytes(read)
+        found += [len(event.blobs) for event in connection.events() if isinstance(event, PublishReceived)]
+    return found
+
+
+@given(st.integers(0, len(STREAM)))
+def test_a_cut(place: int) -> None:
+    """All of the first read that is whole is one run, the rest another."""
+    whole = sum(end <= place for end in ENDS)
+    if whole:
+        expected = [count for count in (whole, len(MESSAGES) - whole) if count]
+    elif place >= ENDS[0] - len(content(1, b"000", delivery_mode=2)):
+        expected = [1, len(MESSAGES) - 1]  # the first message of a connection is looked at as it comes
+    else:
+        expected = [len(MESSAGES)]
+    assert runs(STREAM[:place], STREAM[place:]) == expected
+
+
+METHOD = method(1, commands.Basic.Publish, exchange="", routing_key="the.queue")
+HEARTBEAT = raw_frame(8, 0, b"")
+WITH_BODY = content(1, b"x" * 50, delivery_mode=2)
+
+
+@pytest.mark.parametrize(
+    "rest, is_between",
+    [
+        (METHOD + HEARTBEAT, True),
+        (METHOD + WITH_BODY[:23] + HEARTBEAT, True),
+        (METHOD + content(1, b"", delivery_mode=2), False),
+        (METHOD + content(1, b"x", priority=7)[:-3], True),  # properties that were not seen before
+        (METHOD + WITH_BODY[:-3], False),  # they were, and nothing is wrong: it can wait
+    ],
+)
+def test_what_is_looked_at_as_it_comes(rest: bytes, is_between: bool) -> None:
+    """Anything but the beginning of a message like the last does not wait for the next read."""
+    connection = Pair().open(1).session.connection
+    connection.receive_bytes(MESSAGES[0] + rest)
+    list(connection.events())
+    assert (connection.channels[1].assembly is not None) == is_between
+
+
+@pytest.mark.parametrize("wrong", [WITH_BODY[:3] + b"\xff" * 20, content(2, b"xx")[:-3], METHOD])
+def test_what_is_wrong_is_told_at_once(wrong: bytes) -> None:
+    """Behind a good message in the same read."""
+    peer = Pair().open(2)
+    peer.call(1, commands.Queue.Declare, queue="the.queue")
+    peer.send(MESSAGES[0] + METHOD + wrong)
+    assert isinstance(peer.take()[-1].frame, commands.Connection.Close)
