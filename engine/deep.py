@@ -88,7 +88,7 @@ def append(queue: "Queue", tail: Tail, message: Message) -> None:
             return
         sink_below(queue, tail, level)
     expires = (message.expires_ns,) if message.expires_ns else None
-    if isinstance(message, GroupedMessage):
+    if isinstance(message, GroupedMessage) or queue.octets is not None:
         tail.append(message)
     elif _is_in_journal(queue, envelope):
         tail.extend(message.id, (envelope.framing.body_size(message.blob),), expires, level=level)
@@ -177,7 +177,7 @@ def hand_out(queue: "Queue") -> None:
 
 
 def _may_go_straight(queue: "Queue") -> bool:
-    return not queue.expiring and queue.groups is None
+    return not queue.expiring and queue.groups is None and queue.octets is None
 
 
 def _bring(queue: "Queue", count: int, octets: int, *, is_straight: bool) -> None:
@@ -247,6 +247,8 @@ def _messages(queue: "Queue", part: Taken, ids: Sequence[int], runs: Sequence[Ru
             message.deliveries, message.uncounted = part.deliveries, part.uncounted
             if attempts > 0 and part.place is None and queue.rules.counts_deliveries:
                 queue.tell_count(message, attempts)
+    if queue.octets is not None:  # that somebody asks for since it became deep
+        queue.octets += sum(len(message.blob) for message in messages)
     if part.expires is not None:
         queue.expiring = True
         for message, expires_ns in zip(messages, part.expires):
@@ -273,6 +275,8 @@ def drop_tail(queue: "Queue", kind: EventKind) -> int:
     for part in tail.parts():
         if isinstance(part, Message):
             broker.emit(kind, queue, (part,))
+            if queue.octets is not None:
+                queue.count_out((part,))
             continue
         if broker.listeners:
             broker.emit_run(kind, queue, part.ids, part.envelope)

@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 FLOOR = 64 * 1024
 #: Less than this is not worth leaving elsewhere.
 SMALL = 16 * 1024
+#: The largest queue gives so much at once, unless that were half of what it has.
+TAKE_MIN = 1024 * 1024
+_NOTHING = (0, 0, 0)
 
 
 def octets_of(messages: Iterable[Message]) -> int:
@@ -29,13 +32,14 @@ def octets_of(messages: Iterable[Message]) -> int:
 class MemoryBudget:
     """Of a broker that has a pager, whose `memory` is the limit."""
 
-    __slots__ = ("_asked", "_charges", "total")
+    __slots__ = ("_asked", "_charges", "_largest", "total")
 
     def __init__(self) -> None:
         #: What each holds at most before it asks again; and how much that was for how many, when it was looked at.
         self._charges: dict[Queue, tuple[int, int, int]] = {}
         self.total = 0  # octets, of all of them
         self._asked = 0  # since all charges were looked at
+        self._largest: Queue | None = None  # when it was last looked for
 
     def allows(self, queue: "Queue", octets: int) -> bool:
         """Whether a queue that has used up its allowance gets one of so many octets or more.
@@ -76,6 +80,8 @@ class MemoryBudget:
         """It is gone, or holds nothing."""
         if queue in self._charges:
             self.total -= self._charges.pop(queue)[0]
+            if queue is self._largest:
+                self._largest = None
 
     def _charge(self, queue: "Queue", held: int, grant: int) -> None:
         self.forget(queue)
@@ -98,9 +104,21 @@ class MemoryBudget:
                 if estimate + floor < charge:
                     self._charge(queue, estimate, floor)
 
-    def _take_from_largest(self, queue: "Queue", held: int, missing: int) -> None:
-        """The largest makes room, unless it is about as large as the one that asks."""
-        largest = max(self._charges, key=lambda one: self._charges[one][0])
-        if largest is not queue and self._charges[largest][0] > 2 * held:
-            page_out(largest, missing)
-            self._charge(largest, octets_of(largest.ready), 0)
+    def _take_from_largest(self, asker: "Queue", held: int, missing: int) -> None:
+        """The largest makes room, unless it is about as large as the one that asks. O(what leaves), mostly."""
+        charges, largest = self._charges, self._largest
+        if largest is None or largest is asker or charges.get(largest, _NOTHING)[0] < max(2 * held, 2 * missing):
+            largest = max(charges, key=lambda one: charges[one][0])
+        self._largest = largest
+        charge, looked_at, _ = charges[largest]
+        if largest is asker or charge <= 2 * held:
+            return
+        freed = page_out(largest, min(max(missing, TAKE_MIN), charge // 2))
+        if not freed:
+            self._largest = None
+        if not largest.ready:
+            self.forget(largest)
+            largest.allowance = 0
+        else:
+            charges[largest] = (charge - freed, max(looked_at - freed, 0), len(largest.ready))
+            self.total -= freed

@@ -37,10 +37,13 @@ def begin_tail(queue: "Queue") -> Tail:
     return tail
 
 
-def page_out(queue: "Queue", octets: int) -> None:
-    """Leave so many octets elsewhere of the messages that come last in memory, as far as they can be."""
+def page_out(queue: "Queue", octets: int) -> int:
+    """Leave so many octets elsewhere of the messages that come last in memory, as far as they can be.
+
+    Returns how many that gave free.
+    """
     if not may_have_tail(queue):
-        return
+        return 0
     tail = begin_tail(queue) if queue.tail is None else queue.tail
     ready = queue.ready
     freed = before = 0
@@ -56,10 +59,11 @@ def page_out(queue: "Queue", octets: int) -> None:
                 ready.took(taken)
             freed += sink(queue, tail, level, taken[::-1])
             if freed == before:
-                return  # they cannot be elsewhere
+                return freed  # they cannot be elsewhere
             before = freed
     if not len(tail):
         queue.tail = None
+    return freed
 
 
 def sink_below(queue: "Queue", tail: Tail, level: int) -> None:

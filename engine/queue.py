@@ -226,7 +226,8 @@ class Queue:
             self.tail.count_octets()
         self.takes_plainly = not rules.concerns_arrival and self.groups is None
         out = () if counted is not None or self.keeps else self.broker.unacked_of(self)
-        self.octets = self._counted(chain(self.messages(), out))
+        aside = (part for part in self.paged_parts() if isinstance(part, Message))
+        self.octets = self._counted(chain(self.messages(), aside, out))
         if counted is not None and self.octets is not None:
             self.octets = counted
 

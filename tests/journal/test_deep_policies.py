@@ -6,7 +6,9 @@ import pytest
 from durable_desk import DurableDesk
 from simulated_files import SimulatedFiles
 
+from leveret.engine import Message, Queue
 from leveret.journal.pager import JournalPager
+from leveret.settings import SettingsRepository, entry
 
 COUNT, SIZE = 5000, 100
 
@@ -61,3 +63,26 @@ def test_a_limit_that_lets_all_stay() -> None:
     assert desk.counts()[0] == COUNT + 2
     expected = [f"{number:0{SIZE}}" for number in range(COUNT)] + ["y" * SIZE, "z" * SIZE]
     assert desk.all() == "".join(expected)
+
+
+def test_an_address_that_counts_octets_comes_late() -> None:
+    """What is in memory counts from then on, what comes back from the journal when it does; it ends at nothing."""
+    desk = deep_desk()
+    queue = desk.vhost.queues["q"]
+    said = {"max_size_bytes": 10**9, "address_full_policy": "DROP"}
+    desk.pair.broker.replace_settings(SettingsRepository([entry("q", **said)]))
+    assert queue.octets == octets_in_memory(queue)
+    desk.publish(*["z" * SIZE] * 3, delivery_mode=2)
+    assert queue.octets == octets_in_memory(queue)
+    for _ in range(COUNT - 10):
+        desk.ack(desk.must_get("q"))
+        assert queue.octets == octets_in_memory(queue)
+    assert queue.purge() == 13
+    assert queue.octets == 0
+    desk.settle()
+
+
+def octets_in_memory(queue: Queue) -> int:
+    """Of all messages that are not only in the journal."""
+    aside = [part for part in queue.paged_parts() if isinstance(part, Message)]
+    return sum(len(message.blob) for message in (*queue.messages(), *aside, *queue.broker.unacked_of(queue)))
