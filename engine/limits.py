@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
-from . import deep, rota
+from . import deep, kept_heads, rota
 from .deaths import EXPIRED, MAXLEN
 from .events import EventKind
 from .expiry import NO_EXPIRY_POLICY
 from .group_id import message_for
+from .kept_log import KeptLog
 from .kept_ready import KeptReady
 from .last_value import LastValueReady
 from .message import Envelope, Message
@@ -128,7 +129,7 @@ def _append(queue: "Queue", message: Message) -> None:
     else:
         ready.append(message)
         if len(ready) >= queue.measure_at:
-            deep.measure(queue)
+            queue.measure()
     if queue.groups is not None:
         queue.dispatch()
     if rules.ring_size is not None and queue.ready_count > rules.ring_size:
@@ -190,6 +191,9 @@ def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Seq
 
 
 def _evict_head(queue: "Queue") -> None:
+    if isinstance(queue.ready, KeptLog):
+        kept_heads.evict(queue, queue.ready, 1)
+        return
     if not queue.ready:
         deep.load(queue)
     gone = queue.ready.popleft()
@@ -220,6 +224,9 @@ def trim(queue: "Queue") -> None:
     for _ in range(TRIM_SLICE):
         if not _is_over(queue):
             return
+        if isinstance(queue.ready, KeptLog):
+            kept_heads.drop(queue, queue.ready)
+            continue
         if not queue.ready:
             deep.load(queue)
         queue.lose([queue.ready.popleft()], MAXLEN)
@@ -237,13 +244,17 @@ def _is_over(queue: "Queue") -> bool:
 def _octets(queue: "Queue") -> int:
     """Of all ready bodies, where a limit on them asks."""
     ready, tail = queue.ready, queue.tail
-    if not isinstance(ready, LeveledReady):
-        return sum(map(body_size, ready))  # a queue that keeps its messages
+    if isinstance(ready, KeptLog):
+        return ready.body_octets
+    assert isinstance(ready, LeveledReady)
     return ready.octets + (tail.octets or 0 if tail is not None else 0)
 
 
 def expire(queue: "Queue") -> None:
     """Take expired messages off the heads; those behind a head that lives wait for their turn, as in RabbitMQ."""
+    if isinstance(queue.ready, KeptLog):
+        kept_heads.expire(queue, queue.ready)
+        return
     _expire_heads(queue)
     for _ in range(SLICES_MAX):
         if queue.ready or not deep.surface(queue):
@@ -271,9 +282,12 @@ def arm(queue: "Queue") -> None:
     ready = queue.ready
     if not ready:
         deep.surface(queue)
-    levels: Sequence[deque[Message] | KeptReady]
-    levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready else []
-    due_ns = min((level[0].expires_ns for level in levels if level[0].expires_ns), default=0)
+    if isinstance(ready, KeptLog):
+        due_ns = ready.head_expires_ns
+    else:
+        levels: Sequence[deque[Message] | KeptReady]
+        levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready else []
+        due_ns = min((level[0].expires_ns for level in levels if level[0].expires_ns), default=0)
     deadline = queue.expiry_deadline
     if deadline is not None and deadline.action is not None:
         if due_ns and deadline.due_ns <= due_ns:

@@ -265,6 +265,10 @@ class Queue:
         """All that is elsewhere is gone (purged, deleted); the listeners are told. Returns how many messages."""
         return deep.drop_tail(self, kind)
 
+    def measure(self) -> None:
+        """Many messages are in memory: see whether they take more than their share."""
+        deep.measure(self)
+
     def is_hungry(self) -> bool:
         """Whether more of what is elsewhere should be in memory."""
         return deep.is_hungry(self)
@@ -340,7 +344,7 @@ class Queue:
             return ()
         self.ready.extend(map(Message, range(first_id + taken, first_id + count), rest, repeat(envelope)))
         if len(self.ready) >= self.measure_at:
-            deep.measure(self)
+            self.measure()
         return ()
 
     def take_in(self, message: Message) -> bool:

@@ -37,6 +37,9 @@ class Pager(Protocol):
     def load(self, ids: range) -> list[Message]:
         """The messages with these consecutive ids, as they were published, from the journal. Raises: Unreadable."""
 
+    def has(self, id_: int) -> bool:
+        """Whether a message is in the journal as it was published."""
+
     def budget(self) -> int:
         """Octets that one more deep queue may keep in memory."""
 
@@ -214,7 +217,7 @@ class Tail:
 class Part(NamedTuple):
     """What is left of a run."""
 
-    ids: range
+    ids: Sequence[int]
     sizes: "Numbers"
     expires: "Numbers | None"
     place: Place | None

@@ -8,6 +8,7 @@ from array import array
 from collections.abc import Iterator
 
 from ..engine import Broker, Message, Queue
+from ..engine.paged_places import stretches
 from ..engine.tail import Part
 from .journal import Journal
 from .object_recorder import is_declared
@@ -84,13 +85,12 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
     stop = start + PART_MESSAGES
     ids, sizes = part.ids[start:stop], array("I", part.sizes[start:stop])
     expiries = None if part.expires is None else array("q", map(recorder.wall_ms, part.expires[start:stop]))
-    if gone.isdisjoint(ids):
-        runs = list(recorder.contents.runs(ids))
-    else:
+    if not gone.isdisjoint(ids):
         kept = [at for at, id_ in enumerate(ids) if id_ not in gone]
-        runs = [run for at in kept for run in recorder.contents.runs(ids[at : at + 1])]
+        ids = [ids[at] for at in kept]
         sizes = array("I", (sizes[at] for at in kept))
         expiries = None if expiries is None else array("q", (expiries[at] for at in kept))
+    runs = [run for stretch in stretches(ids) for run in recorder.contents.runs(stretch)]
     if runs:
         journal.append([run_record(queue_id, runs, sizes, expiries)])
 

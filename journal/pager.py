@@ -42,6 +42,10 @@ class JournalPager:
         deep = sum(queue.is_deep for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values())
         return self._memory // (deep + 1)
 
+    def has(self, id_: int) -> bool:
+        """See `Pager`."""
+        return self._contents.lsn_of(id_) is not None
+
     def load(self, ids: range) -> list[Message]:
         """See `Pager`."""
         try:

@@ -318,7 +318,7 @@ class Recorder(ObjectRecorder):
         O(messages in memory + runs); asking, O(queues log runs).
         """
         where: dict[int, tuple[int, ...]] = {}
-        paged: list[tuple[int, list[range]]] = []
+        paged: list[tuple[int, list[Sequence[int]]]] = []
         for vhost in self._broker.virtual_hosts.values():
             for queue in vhost.queues.values():
                 if not queue.durable:
@@ -344,8 +344,8 @@ class Recorder(ObjectRecorder):
         return queues_of
 
 
-def _start(ids: range) -> int:
-    return ids.start
+def _start(ids: Sequence[int]) -> int:
+    return ids[0]
 
 
 def is_persistent(event: Event) -> bool:
