@@ -22,7 +22,7 @@ BURIED_MAX = 4000
 
 
 def expire(queue: "Queue", log: "KeptLog") -> None:
-    """Take expired messages off the head: a slice, the rest when the queue is armed again."""
+    """Take expired messages off the head: a slice, the rest at the ends of turns (see `arm`)."""
     now_ns = queue.broker.clock.monotonic_ns()
     has_target = queue.dead_letter_target(EXPIRED) is not None
     if has_target and queue.broker.dead_count >= BURIED_MAX:

@@ -214,7 +214,14 @@ def _would_overflow(queue: "Queue", message: Message) -> bool:
 
 
 def enforce(queue: "Queue") -> None:
-    """A limit may be new, or smaller: what is too much goes, as far as arrivals would have made it go."""
+    """A limit may be new, or smaller: what is too much goes, as far as arrivals would have made it go.
+
+    Also what expired at the head of a queue that keeps its messages and was too much for one slice.
+    """
+    if queue.expiring and isinstance(queue.ready, KeptLog):
+        expire(queue)
+        arm(queue)
+        queue.broker.mark(queue)  # nothing is handed out before what has expired is gone
     if queue.rules.has_limit and queue.rules.overflow == DROP_HEAD:
         trim(queue)
 
@@ -284,6 +291,9 @@ def arm(queue: "Queue") -> None:
         deep.surface(queue)
     if isinstance(ready, KeptLog):
         due_ns = ready.head_expires_ns
+        if 0 < due_ns <= queue.broker.clock.monotonic_ns():
+            queue.broker.trim_later(queue)
+            return
     else:
         levels: Sequence[deque[Message] | KeptReady]
         levels = ready.heads() if isinstance(ready, LeveledReady) else [ready] if ready else []
