@@ -18,6 +18,7 @@ from .kept_log import KeptLog
 from .kept_ready import KeptReady
 from .last_value import LastValueReady
 from .message import Envelope, Message
+from .paged_message import body_size
 from .ready import LeveledReady
 from .rules import DROP_HEAD, FAIL, REJECT_PUBLISH_DLX, QueueRules
 
@@ -304,8 +305,3 @@ def arm(queue: "Queue") -> None:
             return  # it will look, and arm again
         queue.broker.deadlines.cancel(deadline)
     queue.expiry_deadline = queue.broker.deadlines.set(due_ns, queue.expire_due) if due_ns else None
-
-
-def body_size(message: Message) -> int:
-    """Octets of a message's body: what limits count."""
-    return message.envelope.framing.body_size(message.blob)

@@ -96,7 +96,9 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
 
 
 def _forget_contents(broker: Broker, recorder: Recorder) -> None:
-    """Where contents are need not be known of messages that are gone."""
+    """Where contents are need not be known of messages that are gone; of dead letters to come they may be asked for."""
+    if broker.dead_count:
+        return
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     alive = array("q")
     tails = 0

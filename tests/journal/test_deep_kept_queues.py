@@ -1,4 +1,4 @@
-"""Non-destructive queues whose older part only the journal has: what consumers see is what they see without.
+"""Non-destructive and last-value queues whose contents only the journal has: clients see what they see without.
 
 Two brokers do the same, one leaves all it can to its journal; power cuts are among the steps. Compared after each: what
 each consumer and get received, how much is ready, unacknowledged and waiting, all counters.
@@ -6,7 +6,6 @@ each consumer and get received, how much is ready, unacknowledged and waiting, a
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -46,9 +45,12 @@ def _small() -> Iterator[None]:
 
 
 class World:
-    """One of the brokers, with three sessions of one client; the last one only gets. `memory` None: nothing is paged."""
+    """One of the brokers: three sessions of one client, the last one only gets. `memory` None: nothing leaves it."""
 
-    def __init__(self, arguments: FieldTable, said: dict[str, Any], *, memory: int | None) -> None:
+    def __init__(
+        self, arguments: FieldTable, said: dict[str, Any], *, memory: int | None, is_kept: bool = True
+    ) -> None:
+        self.is_kept = is_kept
         self.files = SimulatedFiles()
         self.clock = ManualClock()
         self.arguments, self.said, self.memory = arguments, said, memory
@@ -57,8 +59,7 @@ class World:
 
     def start(self) -> None:
         """On what the files have."""
-        said = {"default_non_destructive": True, **self.said}
-        self.broker = Broker(self.clock, settings=SettingsRepository([entry("q", **said)]))
+        self.broker = Broker(self.clock, settings=self.repository())
         options = JournalOptions(segment_size=3000)
         self.journal = Journal.open("j", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
         self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
@@ -69,7 +70,7 @@ class World:
         self.sessions: list[Session] = [self.client.open_session() for _ in range(3)]
         vhost = self.client.vhost
         queue = vhost.declare_queue("q", client=self.client, durable=True, arguments=self.arguments)
-        assert isinstance(queue, NonDestructiveQueue)
+        assert isinstance(queue, NonDestructiveQueue) is self.is_kept
         self.queue = queue
         vhost.declare_exchange("e", "topic", durable=True)
         for name in ("q", "dead", "other"):
@@ -83,9 +84,13 @@ class World:
         self.files = self.files.power_cut()
         self.start()
 
+    def repository(self) -> SettingsRepository:
+        return SettingsRepository([entry("q", **{"default_non_destructive": self.is_kept, **self.said})])
+
     @property
     def log(self) -> KeptLog:
-        return self.queue.kept
+        assert isinstance(self.queue.ready, KeptLog)
+        return self.queue.ready
 
     def flush(self) -> None:
         for effect in self.client.take_outbox():
@@ -195,6 +200,8 @@ SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
 class KeptMachine(RuleBasedStateMachine):
     """Everything is done in both worlds."""
 
+    is_kept = True
+
     @initialize(
         arguments=ARGUMENTS,
         said=SETTINGS,
@@ -204,7 +211,9 @@ class KeptMachine(RuleBasedStateMachine):
     def start(
         self, arguments: FieldTable, said: dict[str, Any], memory: int, runs: list[tuple[list[int], bool]]
     ) -> None:
-        self.worlds = [World(arguments, said, memory=share) for share in (None, memory)]
+        if not self.is_kept:
+            said = said | {"default_last_value_key": "k"}
+        self.worlds = [World(arguments, said, memory=share, is_kept=self.is_kept) for share in (None, memory)]
         self.number = 0
         for sizes, persistent in runs:
             self.publish(sizes, persistent, None, None, None, None, "q.x")
@@ -313,7 +322,6 @@ class KeptMachine(RuleBasedStateMachine):
             count = world.client.vhost.delete_queue("q", client=world.client)
             world.end_turn()
             queue = world.client.vhost.declare_queue("q", client=world.client, durable=True, arguments=world.arguments)
-            assert isinstance(queue, NonDestructiveQueue)
             world.queue = queue
             world.client.vhost.bind_queue("q", "e", "q.#", {})
             return count
@@ -322,8 +330,7 @@ class KeptMachine(RuleBasedStateMachine):
             # A limit on octets that is new after a restart begins with an estimate of what only the journal has.
             fixed = {key: value for key, value in world.said.items() if key in FIXED}
             world.said = {key: value for key, value in said.items() if key not in FIXED} | fixed
-            repository = SettingsRepository([entry("q", **{"default_non_destructive": True, **world.said})])
-            world.broker.replace_settings(repository)
+            world.broker.replace_settings(world.repository())
 
         acts: dict[str, Callable[[World], object]] = {
             "purge": lambda world: world.queue.purge(),
@@ -363,13 +370,28 @@ class KeptMachine(RuleBasedStateMachine):
             world.journal.close()
 
 
+class LastValueMachine(KeptMachine):
+    """The same with a destructive queue of last values."""
+
+    is_kept = False
+
+
+STORIES = settings(
+    max_examples=150,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate, Phase.shrink],
+)
+
+
 class TestKept(KeptMachine.TestCase):  # type: ignore[misc,name-defined]
     """Many short stories."""
 
-    settings = settings(
-        max_examples=150,
-        stateful_step_count=25,
-        deadline=None,
-        suppress_health_check=list(HealthCheck),
-        phases=[Phase.generate, Phase.shrink],
-    )
+    settings = STORIES
+
+
+class TestLastValues(LastValueMachine.TestCase):  # type: ignore[misc,name-defined]
+    """Many short stories."""
+
+    settings = STORIES
