@@ -201,6 +201,7 @@ class KeptMachine(RuleBasedStateMachine):
     """Everything is done in both worlds."""
 
     is_kept = True
+    has_keys = False
 
     @initialize(
         arguments=ARGUMENTS,
@@ -211,7 +212,7 @@ class KeptMachine(RuleBasedStateMachine):
     def start(
         self, arguments: FieldTable, said: dict[str, Any], memory: int, runs: list[tuple[list[int], bool]]
     ) -> None:
-        if not self.is_kept:
+        if self.has_keys:
             said = said | {"default_last_value_key": "k"}
         self.worlds = [World(arguments, said, memory=share, is_kept=self.is_kept) for share in (None, memory)]
         self.number = 0
@@ -230,7 +231,7 @@ class KeptMachine(RuleBasedStateMachine):
         persistent=st.sampled_from([True, True, True, False]),
         expiration=st.sampled_from([None, None, None, b"400", b"2000"]),
         priority=st.sampled_from([None, None, 2]),
-        key=st.sampled_from([None, b"a", b"b", b"c", b"d"]),
+        key=st.sampled_from([None, b"a", b"a", b"b", b"c"]),
         delay=st.sampled_from([None, None, None, None, 300]),
         routing_key=st.sampled_from(["q.x", "q.x", "q.both", "other"]),
     )
@@ -374,10 +375,17 @@ class LastValueMachine(KeptMachine):
     """The same with a destructive queue of last values."""
 
     is_kept = False
+    has_keys = True
+
+
+class KeptLastValueMachine(KeptMachine):
+    """The same with a queue of last values that keeps them."""
+
+    has_keys = True
 
 
 STORIES = settings(
-    max_examples=150,
+    max_examples=100,
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),
@@ -395,3 +403,109 @@ class TestLastValues(LastValueMachine.TestCase):  # type: ignore[misc,name-defin
     """Many short stories."""
 
     settings = STORIES
+
+
+class TestKeptLastValues(KeptLastValueMachine.TestCase):  # type: ignore[misc,name-defined]
+    """Many short stories."""
+
+    settings = STORIES
+
+
+def of_key(key: bytes) -> dict[str, Any]:
+    return PERSISTENT | {"headers": {"k": Field("S", key)}}
+
+
+@pytest.mark.parametrize("memory", [None, 0])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_keys_of_last_values_are_known_after_a_restart(memory: int | None, is_kept: bool) -> None:
+    """A value that comes then replaces the one from before."""
+    world = World({}, {"default_last_value_key": "k"}, memory=memory, is_kept=is_kept)
+    for number, key in enumerate((b"a", b"b", b"c")):
+        world.publish([50], of_key(key), number)
+    world.end_turn()
+    world.restart()
+    assert world.queue.is_deep is (memory == 0)
+    world.publish([50], of_key(b"b"), 3)
+    world.end_turn()
+    assert (world.queue.ready_count, world.queue.statistics().counters["replaced"]) == (3, 1)
+    world.consume("t")
+    world.end_turn()
+    assert world.bodies("t") == ([b"0.0", b"2.0", b"3.0"] if is_kept else [b"0.0", b"3.0", b"2.0"])
+
+
+def test_what_was_replaced_does_not_come_back() -> None:
+    """A consumer gives back what has a newer value meanwhile; what is there still, comes again."""
+    world = World({}, {"default_last_value_key": "k"}, memory=0)
+    for number, key in enumerate((b"a", b"b", b"c", b"d")):
+        world.publish([50], of_key(key), number)
+    world.consume("t", no_ack=False)
+    world.end_turn()
+    world.publish([50], of_key(b"b"), 4)
+    world.end_turn()
+    world.sessions[0].reject(3, multiple=True, requeue=True, why=NACKED)
+    world.end_turn()
+    assert world.bodies("t") == [b"0.0", b"1.0", b"2.0", b"3.0", b"4.0", b"0.0", b"2.0"]
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_full_disk(is_kept: bool) -> None:
+    """What the journal does not have stays in memory, and leaves it when it has been stated; nothing is lost."""
+    world = World({}, {"default_last_value_key": "k"}, memory=0, is_kept=is_kept)
+    for number in range(5):
+        world.publish([50], of_key(b"%d" % number), number)
+    arguments = {"x-dead-letter-exchange": Field("S", b"e"), "x-dead-letter-routing-key": Field("S", b"q.x")}
+    vhost, getter = world.client.vhost, world.sessions[2]
+    source = vhost.declare_queue("source", client=world.client, durable=True, arguments=arguments)
+    vhost.bind_queue("source", "e", "source", {})
+    world.publish([50], of_key(b"6"), 6, "source")
+    world.end_turn()
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(28, "No space left on device")
+
+    world.files.fault = fault
+    world.publish([50], of_key(b"5"), 5)
+    world.broker.end_turn()
+    world.journal.commit()
+    assert not world.journal.wait(world.journal.next_lsn)
+    world.recorder.fail(for_good=False)
+    getter.get(source, no_ack=False)
+    getter.reject(1, requeue=False)  # the journal does not get what dies
+    world.consume("t", prefetch=9, no_ack=False)
+    while world.broker.end_turn() or world.broker.feed() or world.broker.hungry:
+        pass
+    assert world.bodies("t") == [b"%d.0" % number for number in range(7)]
+    world.files.fault = lambda operation, path: None
+    world.journal.retry()
+    world.recorder.recover()
+    world.state()
+    world.recorder.all_is_stated()
+    world.sessions[0].reject(7, multiple=True, requeue=True, why=NACKED)
+    world.publish([50], of_key(b"7"), 7)
+    world.end_turn()
+    world.restart()
+    world.consume("again")
+    world.end_turn()
+    assert world.bodies("again") == [b"%d.0" % number for number in range(8)]
+
+
+@pytest.mark.parametrize("memory", [None, 0, 4000])
+def test_messages_that_only_memory_has_stand_where_they_came(memory: int | None) -> None:
+    """Transient ones among those that were left to the journal; delayed ones whose time has come."""
+    world = World({}, {}, memory=memory)
+    for number in range(12):
+        properties: dict[str, Any] = {"delivery_mode": 1 if number % 3 else 2}
+        if number == 4:
+            due_ms = world.clock.wall_ms() + 300
+            properties |= {"delivery_mode": 2, "headers": {"_AMQ_SCHED_DELIVERY": Field("l", due_ms)}}
+        world.publish([50] * 3, properties, number)
+    world.consume("before")
+    world.end_turn()
+    world.advance(400)
+    world.consume("after", who=1)
+    world.end_turn()
+    expected = [b"%d.%d" % (number, at) for number in range(12) for at in range(3)]
+    late = [b"4.0", b"4.1", b"4.2"]
+    assert world.bodies("after") == expected
+    assert world.bodies("before") == [body for body in expected if body not in late] + late
