@@ -15,10 +15,10 @@ if TYPE_CHECKING:
     from .kept_log import KeptLog
     from .queue import Queue
 
-#: Messages that expire at once, before others have their turn.
-EXPIRE_SLICE = 4000
+#: Messages that expire at once, and octets of those that leave a dead letter, before others have their turn.
+EXPIRE_SLICE, EXPIRE_OCTETS = 4000, 4 * 1024 * 1024
 #: While so many dead letters are on their way, no more of them are made: they are in memory.
-BURIED_MAX = 4000
+BURIED_MAX = 500
 
 
 def expire(queue: "Queue", log: "KeptLog") -> None:
@@ -28,8 +28,14 @@ def expire(queue: "Queue", log: "KeptLog") -> None:
     if has_target and queue.broker.dead_count >= BURIED_MAX:
         return
     gone: list[Message | Left] = []
-    while 0 < log.head_expires_ns <= now_ns and len(gone) < EXPIRE_SLICE:
-        gone.append(_with_content(queue, log) if has_target else log.take_head())
+    octets = 0
+    while 0 < log.head_expires_ns <= now_ns and len(gone) < EXPIRE_SLICE and octets < EXPIRE_OCTETS:
+        if has_target:
+            message = _with_content(queue, log)
+            octets += len(message.blob)
+            gone.append(message)
+        else:
+            gone.append(log.take_head())
     _lose(queue, gone, EXPIRED)
 
 

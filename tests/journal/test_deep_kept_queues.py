@@ -27,6 +27,8 @@ from leveret.journal.pager import JournalPager
 from leveret.journal.recorder import Recorder
 from leveret.journal.restore import restore
 from leveret.settings import SettingsRepository, entry
+from leveret.testing.queue_surgery import load_all, take_ready
+from leveret.testing.snapshots import snapshot_of
 
 USER = User("guest")
 MS = 1_000_000
@@ -509,3 +511,21 @@ def test_messages_that_only_memory_has_stand_where_they_came(memory: int | None)
     late = [b"4.0", b"4.1", b"4.2"]
     assert world.bodies("after") == expected
     assert world.bodies("before") == [body for body in expected if body not in late] + late
+
+
+def test_the_tests_own_tools_see_all() -> None:
+    """A picture of the queue, and messages taken out of its middle."""
+    world = World({}, {}, memory=0)
+    for number in range(6):
+        world.publish([50], {"delivery_mode": 1 if number == 3 else 2}, number)
+    world.end_turn()
+    picture = snapshot_of(world.queue, world.clock)
+    assert [message.body.rstrip(b"\0") for message in picture.ready] == [b"%d.0" % number for number in range(6)]
+    load_all(world.queue)
+    take_ready(world.queue, [message for message in world.queue.ready if message.body[:1] in b"24"])
+    world.end_turn()
+    assert world.queue.statistics().counters["purged"] == 2
+    world.restart()
+    world.consume("t")
+    world.end_turn()
+    assert world.bodies("t") == [b"0.0", b"1.0", b"5.0"]

@@ -37,11 +37,13 @@ def test_every_consumer_reads_all_of_a_deep_queue(tmp_path: Path) -> None:
             channel.queue_declare("all", durable=True, arguments={"x-non-destructive": True})
             arguments = {"x-non-destructive": True, "x-last-value-key": "k"}
             channel.queue_declare("last", durable=True, arguments=arguments)
+            channel.queue_declare("newest", durable=True, arguments={"x-last-value-key": "k"})
             if run == 0:
                 channel.confirm_delivery()
                 channel.exchange_declare("e", "fanout", durable=True)
                 channel.queue_bind("all", "e")
                 channel.queue_bind("last", "e")
+                channel.queue_bind("newest", "e")
                 for number in range(COUNT):
                     properties = pika.BasicProperties(delivery_mode=2, headers={"k": number * 7 % KEYS})
                     channel.basic_publish("e", "", b"%06d" % number + bytes(1000), properties)
@@ -51,4 +53,7 @@ def test_every_consumer_reads_all_of_a_deep_queue(tmp_path: Path) -> None:
             assert method is not None and int(body[:6]) == 0 and method.message_count == COUNT
             assert read(connection.channel(), "last", KEYS) == sorted(values.values())
             assert channel.queue_declare("last", passive=True).method.message_count == KEYS
+            if run == 1:  # its messages go when they are acknowledged
+                assert sorted(read(connection.channel(), "newest", KEYS)) == sorted(values.values())
+            assert channel.queue_declare("newest", passive=True).method.message_count == (0 if run else KEYS)
             connection.close()
