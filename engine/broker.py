@@ -345,6 +345,11 @@ class Broker:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
         self._dead.extend((queue, message, reason) for message in messages)
 
+    @property
+    def dead_count(self) -> int:
+        """How many dead letters are on their way."""
+        return len(self._dead)
+
     def _publish_dead(self) -> None:
         """A slice of the dead letters: their publication may cause more of them."""
         dead = self._dead

@@ -9,14 +9,16 @@ from collections.abc import Sequence
 from itertools import islice, repeat
 from typing import TYPE_CHECKING
 
-from . import deep, rota
+from . import deep, kept_heads, rota
 from .deaths import EXPIRED, MAXLEN
 from .events import EventKind
 from .expiry import NO_EXPIRY_POLICY
 from .group_id import message_for
+from .kept_log import KeptLog
 from .kept_ready import KeptReady
 from .last_value import LastValueReady
 from .message import Envelope, Message
+from .paged_message import body_size
 from .paging_out import begin_tail
 from .ready import LeveledReady, Ready
 from .rules import DROP_HEAD, FAIL, REJECT_PUBLISH_DLX, QueueRules
@@ -132,6 +134,7 @@ def _append(queue: "Queue", message: Message) -> None:
         deep.append(queue, begin_tail(queue), message)
     else:
         ready.append(message)
+        queue.measure()
     if queue.groups is not None:
         queue.dispatch()
     if rules.ring_size is not None and queue.ready_count > rules.ring_size:
@@ -193,6 +196,9 @@ def _admit_to_ring(queue: "Queue", first_id: int, envelope: Envelope, blobs: Seq
 
 
 def _evict_head(queue: "Queue") -> None:
+    if isinstance(queue.ready, KeptLog):
+        kept_heads.evict(queue, queue.ready, 1)
+        return
     if not queue.ready:
         deep.load(queue)
     gone = queue.ready.popleft()
@@ -213,7 +219,14 @@ def _would_overflow(queue: "Queue", message: Message) -> bool:
 
 
 def enforce(queue: "Queue") -> None:
-    """A limit may be new, or smaller: what is too much goes, as far as arrivals would have made it go."""
+    """A limit may be new, or smaller: what is too much goes, as far as arrivals would have made it go.
+
+    Also what expired at the head of a queue that keeps its messages and was too much for one slice.
+    """
+    if queue.expiring and isinstance(queue.ready, KeptLog):
+        expire(queue)
+        arm(queue)
+        queue.broker.mark(queue)  # nothing is handed out before what has expired is gone
     if queue.rules.has_limit and queue.rules.overflow == DROP_HEAD:
         trim(queue)
 
@@ -223,6 +236,9 @@ def trim(queue: "Queue") -> None:
     for _ in range(TRIM_SLICE):
         if not _is_over(queue):
             return
+        if isinstance(queue.ready, KeptLog):
+            kept_heads.drop(queue, queue.ready)
+            continue
         if not queue.ready:
             deep.load(queue)
         queue.lose([queue.ready.popleft()], MAXLEN)
@@ -240,13 +256,17 @@ def _is_over(queue: "Queue") -> bool:
 def _octets(queue: "Queue") -> int:
     """Of all ready bodies, where a limit on them asks."""
     ready, tail = queue.ready, queue.tail
-    if not isinstance(ready, LeveledReady):
-        return sum(map(body_size, ready))  # a queue that keeps its messages
+    if isinstance(ready, KeptLog):
+        return ready.body_octets
+    assert isinstance(ready, LeveledReady)
     return ready.octets + (tail.octets or 0 if tail is not None else 0)
 
 
 def expire(queue: "Queue") -> None:
     """Take expired messages off the heads; those behind a head that lives wait for their turn, as in RabbitMQ."""
+    if isinstance(queue.ready, KeptLog):
+        kept_heads.expire(queue, queue.ready)
+        return
     now_ns = queue.broker.clock.monotonic_ns()
     ready = queue.ready
     gone: list[Message] = []
@@ -268,11 +288,15 @@ def expire(queue: "Queue") -> None:
 
 def arm(queue: "Queue") -> None:
     """See to it that the next head to expire is looked at in time."""
-    tail = queue.tail
-    due_ns = min(
-        filter(None, (_head_expires_ns(level, messages, tail) for level, messages in enumerate(_levels(queue.ready)))),
-        default=0,
-    )
+    tail, ready = queue.tail, queue.ready
+    if isinstance(ready, KeptLog):
+        due_ns = ready.head_expires_ns
+        if 0 < due_ns <= queue.broker.clock.monotonic_ns():
+            queue.broker.trim_later(queue)
+            return
+    else:
+        heads = (_head_expires_ns(level, messages, tail) for level, messages in enumerate(_levels(ready)))
+        due_ns = min(filter(None, heads), default=0)
     deadline = queue.expiry_deadline
     if deadline is not None and deadline.action is not None:
         if due_ns and deadline.due_ns <= due_ns:
@@ -289,8 +313,3 @@ def _head_expires_ns(level: int, messages: deque[Message] | KeptReady, tail: Tai
     if messages:
         return messages[0].expires_ns
     return 0 if tail is None else tail.expires_ns(level)
-
-
-def body_size(message: Message) -> int:
-    """Octets of a message's body: what limits count."""
-    return message.envelope.framing.body_size(message.blob)

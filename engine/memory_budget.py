@@ -24,7 +24,7 @@ TAKE_MIN = 1024 * 1024
 _NOTHING = (0, 0, 0)
 
 
-def octets_of(messages: Iterable[Message]) -> int:
+def held_octets(messages: Iterable[Message]) -> int:
     """What they take in memory, about."""
     return sum(len(message.blob) + OVERHEAD for message in messages)
 
@@ -48,7 +48,7 @@ class MemoryBudget:
         """
         assert queue.broker.pager is not None
         memory = queue.broker.pager.memory
-        held = octets_of(queue.ready)
+        held = held_octets(queue.ready)
         self._charge(queue, held, 0)
         self._asked += 1
         floor = min(FLOOR, memory // (2 * len(self._charges)))

@@ -24,6 +24,7 @@ class Envelope:
     __slots__ = (
         "_persisted",
         "_plain",
+        "_stored",
         "cause_id",  # of the message of which this is a dead letter; 0: none
         "copies",  # more routing keys, of CC and BCC
         "exchange",
@@ -56,6 +57,7 @@ class Envelope:
         self.cause_id = 0
         self._plain: Envelope | None = None
         self._persisted: Envelope | None = None
+        self._stored: Envelope | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -77,6 +79,14 @@ class Envelope:
         if self._persisted is None:
             self._persisted = self._like(self.facts._replace(persistent=True), self.framing)
         return self._persisted
+
+    def stored(self) -> "Envelope":
+        """The same for blobs of the engine's own framing, as the journal gives them back; always the same object."""
+        if self.framing is PLAIN:
+            return self
+        if self._stored is None:
+            self._stored = self._like(self.facts, PLAIN)
+        return self._stored
 
     def plain(self) -> "Envelope":
         """The same for blobs of the engine's own framing that have a headers table now; always the same object."""

@@ -2,28 +2,38 @@
 
 Messages go only by expiry, ring, limit, last value, purge and delete, or by failing for good. What is out is a copy of
 the entry, so that consumers do not get in each other's way; each has its own place in the queue.
-Source: address-settings page 3.4, 4.2, 4.5 (rule 13); rulings, "Events" (acked, `kept`).
+With a journal the oldest ones are left to it beyond the queue's share of memory, and read back where somebody wants
+them: for consumers between turns (`Broker.feed`), for a get and for dead letters at once.
+Source: address-settings page 3.4, 4.2, 4.5 (rule 13); rulings, "Events" (acked, `kept`); queues page, section F.
 """
 
 from bisect import insort
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, ClassVar
 
-from . import rota
+from . import kept_heads, rota
 from .consumer import Consumer
 from .deaths import DELIVERY_LIMIT
 from .events import EventKind
 from .field_table import FieldTable
-from .kept_ready import KeptReady
+from .kept_log import KeptLog
 from .last_value import Key, header_value
 from .limits import arm, expire
 from .message import Message
+from .paged_places import stretches
+from .paged_run import IN_JOURNAL, Part
 from .queue import Queue
 from .ready import Ready
 from .returns import is_own_dead_letter_target
 
 #: How many messages one consumer gets before the next one has its turn.
 BATCH = 256
+#: Octets of new messages after which memory is looked at, where the share is large.
+LOOK_OCTETS = 1024 * 1024
+#: Keys of last values that nobody has any more are looked for when there are so many more keys than messages.
+SPARE_KEYS = 1000
 
 
 class NonDestructiveQueue(Queue):
@@ -31,7 +41,7 @@ class NonDestructiveQueue(Queue):
 
     keeps: ClassVar[bool] = True
 
-    __slots__ = ("_again", "_by_key", "_key_of", "_seen")
+    __slots__ = ("_again", "_by_key", "_key_of", "_look_at", "_next_turn", "_seen", "_starved")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -40,14 +50,107 @@ class NonDestructiveQueue(Queue):
         key = self.rules.last_value_key
         self._key_of = None if key is None else header_value(key)
         self._by_key: dict[Key, int] = {}
+        self._look_at = 0  # octets in memory at which they are compared with their share
+        self._starved: dict[Consumer, None] = {}  # want what is in no window
+        self._next_turn: Consumer | None = None  # where a dispatch stopped that had to read
 
     def _empty_ready(self) -> Ready:
-        return KeptReady()
+        return KeptLog(self.broker)
 
     @property
-    def _kept(self) -> KeptReady:
-        assert isinstance(self.ready, KeptReady)
+    def kept(self) -> KeptLog:
+        """What is here."""
+        assert isinstance(self.ready, KeptLog)
         return self.ready
+
+    def take_ready(self) -> Ready:
+        """See `Queue`."""
+        self._by_key.clear()
+        self._look_at = 0
+        return super().take_ready()
+
+    def _counted(self, messages: Iterable[Message]) -> int | None:
+        octets = super()._counted(messages)
+        return None if octets is None or not isinstance(self.ready, KeptLog) else octets + self.kept.places.blob_octets
+
+    # -- what only the journal has ------------------------------------------------------------------------------------
+
+    @property
+    def is_deep(self) -> bool:
+        """See `Queue`."""
+        return bool(self.kept.places)
+
+    def paged_parts(self) -> list[Part | Message]:
+        """See `Queue`."""
+        return self.kept.places.parts()
+
+    @property
+    def first_paged_id(self) -> int | None:
+        """See `Queue`."""
+        return self.kept.places.first_id if self.kept.places else None
+
+    def drop_paged(self, kind: EventKind) -> int:
+        """See `Queue`."""
+        places = self.kept.places
+        if self.octets is not None:
+            self.octets -= places.blob_octets
+        gone = places.take_all()
+        if gone and self.broker.listeners:
+            runs = list(stretches(gone))
+            for ids in [gone] if len(runs) * 4 > len(gone) else runs:
+                self.broker.emit_run(kind, self, ids, IN_JOURNAL)
+        return len(gone)
+
+    def measure(self) -> None:
+        """See `Queue`: the oldest messages leave memory."""
+        log, pager, durability = self.kept, self.broker.pager, self.broker.durability
+        if log.memory_octets < self._look_at:
+            return
+        if pager is not None and self.durable and not (durability is not None and durability.is_behind):
+            share = pager.budget() // 2  # the other half is for windows
+            if log.memory_octets > share:
+                log.page_out(share // 2, self._can_leave)
+            step = min(LOOK_OCTETS, share // 4)
+        else:
+            step = LOOK_OCTETS
+        self._look_at = log.memory_octets + max(step, log.memory_octets // 8)
+
+    def _can_leave(self, message: Message) -> bool:
+        """Whether the journal has it as it is here."""
+        pager = self.broker.pager
+        return self.stores(message.envelope) and not message.deliveries and pager is not None and pager.has(message.id)
+
+    def is_hungry(self) -> bool:
+        """See `Queue`."""
+        return bool(self._starved)
+
+    def load(self) -> None:
+        """See `Queue`: the next window of the consumer that waits longest."""
+        consumer = next(iter(self._starved))
+        del self._starved[consumer]
+        if consumer in self._seen:
+            self.kept.windows.fill(consumer, self.kept.places, self._seen[consumer])
+
+    def know_contents(self) -> None:
+        """After a restart: read once what only the contents say, where somebody asks for it. Raises: Unreadable."""
+        if self._key_of is None and self.octets is None:
+            return
+        places, windows, last = self.kept.places, self.kept.windows, 0
+        while places and last < places.last_id:
+            windows.fill(None, places, last)
+            for message in windows.all(None):
+                self._know_key(message)
+                if self.octets is not None:
+                    places.tell_octets(message.id, len(message.blob))
+                    self.octets += len(message.blob)
+                last = message.id
+        windows.forget(None)
+        for message in self.kept:
+            self._know_key(message)
+
+    def _know_key(self, message: Message) -> None:
+        if self._key_of is not None and (key := self._key_of(message)) is not None:
+            self._by_key[key] = max(message.id, self._by_key.get(key, 0))
 
     def take_in(self, message: Message) -> bool:
         """Count a new message in. It is never the first consumer's alone."""
@@ -65,10 +168,16 @@ class NonDestructiveQueue(Queue):
         """Consumers that saw the old value are to see the new one: it goes to the tail."""
         if key is None:
             return
-        older = self._kept.take(self._by_key.get(key, 0))
+        id_ = self._by_key.get(key, 0)
         self._by_key[key] = message.id
-        if older is not None:
+        older = self.kept.take(id_) or self.kept.places.take(id_)
+        if isinstance(older, Message):
             self.replaced(older)
+        elif older is not None:
+            self.counters.replaced += 1
+            kept_heads.forget(self, [older], EventKind.REPLACED)
+        elif len(self._by_key) > 2 * len(self.kept) + SPARE_KEYS:
+            self._by_key = {key: id_ for key, id_ in self._by_key.items() if id_ == message.id or self.kept.has(id_)}
 
     def acknowledged(self, messages: Sequence[Message]) -> None:
         """Counted, and kept."""
@@ -91,7 +200,7 @@ class NonDestructiveQueue(Queue):
         back: list[Message] = []
         for message in sorted(messages, key=_id_of):
             consumer, message.holder = message.holder, None
-            if self.deleted or not self._kept.has(message.id):
+            if self.deleted or not self.kept.has(message.id):
                 continue
             message.uncounted += not counted
             attempts = message.deliveries - message.uncounted
@@ -118,26 +227,48 @@ class NonDestructiveQueue(Queue):
 
     def kill(self, messages: list[Message], *, reason: str) -> None:
         """What failed for good goes, for every consumer; what went before stays gone."""
-        taken = [self._kept.take(message.id) for message in messages]
-        gone = [message for message in taken if message is not None]
+        gone = [one for message in messages if (one := self._take(message)) is not None]
         if gone:
             self.lose(gone, reason)
+
+    def _take(self, copy: Message) -> Message | None:
+        """The entry that this is a copy of; None: it is gone. One that is not in memory has the copy's content.
+
+        A copy says more only in x-delivery-count, which no dead letter has.
+        """
+        message = self.kept.take(copy.id)
+        if message is None and (left := self.kept.places.take(copy.id)) is not None:
+            message = copy_of(copy)
+            message.expires_ns = left.expires_ns
+            if self.octets is not None:
+                self.octets += len(message.blob) - left.octets  # it is counted out as it is
+        return message
 
     def dispatch(self) -> None:
         """Give each consumer with credit what it has not seen, in batches, round and round."""
         if self.expiring:
             expire(self)
             arm(self)
+            if 0 < self.kept.head_expires_ns <= self.broker.clock.monotonic_ns():
+                return  # more of them go first
         if self.held:
             return
+        consumers = self.consumers[:1] if self.rules.single_active_consumer else list(self.consumers)
+        if self._next_turn in consumers:
+            at = consumers.index(self._next_turn)
+            consumers = consumers[at:] + consumers[:at]
+        self._next_turn = None
         is_busy = True
         while is_busy:
             is_busy = False
-            for consumer in self.consumers[:1] if self.rules.single_active_consumer else list(self.consumers):
+            for consumer in consumers:
                 batch = self._next_for(consumer, min(consumer.credit(), BATCH))
                 if batch:
                     consumer.session.deliver_ready(consumer, batch)
                     is_busy = True
+                if consumer in self._starved and consumer.session.prefetch_total:
+                    self._next_turn = consumer  # whom it shares its limit with must not come before it
+                    return
 
     def _next_for(self, consumer: Consumer, count: int) -> list[Message]:
         """What a consumer gets next: what it gave back, then copies of what it has not seen."""
@@ -145,14 +276,13 @@ class NonDestructiveQueue(Queue):
             return []
         again = self._again.get(consumer)
         if again:
-            taken = [message for message in again[:count] if self._kept.has(message.id)]
+            taken = [message for message in again[:count] if self.kept.has(message.id)]
             del again[:count]
             if taken:
                 return taken
-        fresh = self._kept.after(self._seen.get(consumer, 0), count)
         room = consumer.client.room()
         copies: list[Message] = []
-        for message in fresh:
+        for message in self._unseen(consumer, count):
             copies.append(copy_of(message))
             room -= len(message.blob)
             if room <= 0:
@@ -161,13 +291,32 @@ class NonDestructiveQueue(Queue):
             self._seen[consumer] = copies[-1].id
         return copies
 
+    def _unseen(self, consumer: Consumer, count: int) -> Iterable[Message]:
+        """What it has not seen, up to so many; it will be asked again, where the journal has to be read."""
+        log, seen = self.kept, self._seen.get(consumer, 0)
+        if seen >= log.places.last_id:
+            log.windows.forget(consumer)
+            return log.after(seen, count)
+        return islice(log.between(seen, count, partial(self._read_back, consumer)), count)
+
+    def _read_back(self, consumer: Consumer, id_: int) -> Message | None:
+        message = self.kept.windows.find(consumer, id_)
+        if message is None:
+            self._starved[consumer] = None
+            self.broker.hungry[self] = None
+        return message
+
     def pop(self) -> Message | None:
         """A get always sees the head."""
         self.touch()
         if self.expiring:
             expire(self)
             arm(self)
-        return copy_of(self.ready[0]) if self.ready else None
+        id_ = self.kept.first_alive(self.broker.clock.monotonic_ns())
+        if id_ is None:
+            return None
+        here = self.kept.after(id_ - 1, 1)
+        return copy_of(here[0] if here and here[0].id == id_ else self.kept.read_head(id_, 1))
 
     def add_consumer(self, consumer: Consumer) -> None:
         """It begins at the head. Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
@@ -178,6 +327,9 @@ class NonDestructiveQueue(Queue):
         """Its place is forgotten."""
         self._seen.pop(consumer, None)
         self._again.pop(consumer, None)
+        self._starved.pop(consumer, None)
+        if isinstance(self.ready, KeptLog):
+            self.ready.windows.forget(consumer)
         rota.leave(self, consumer)
 
 

@@ -28,11 +28,12 @@ from .events import Counters, EventKind
 from .field_table import Field, FieldTable
 from .groups import Groups
 from .last_value import LastValueReady, header_value
-from .limits import MS, admit, arm, body_size, enforce, expire
-from .memory_budget import octets_of
+from .limits import MS, admit, arm, enforce, expire
+from .memory_budget import held_octets
 from .message import Envelope, Message
+from .paged_message import body_size, octets_of
 from .paged_run import Part
-from .paging_out import begin_tail
+from .paging_out import begin_tail, may_have_tail
 from .ready import LeveledReady, Ready, merge_back
 from .redelivery import Scheduled
 from .returns import come_due, dead_letters_are_refused, give_back
@@ -235,12 +236,12 @@ class Queue:
         """Octets of these, where somebody asks (max-size-bytes); None where nobody does."""
         if self.rules.max_size_bytes is None or not self.rules.has_size_limit:
             return None
-        return sum(len(message.blob) for message in messages)
+        return sum(map(octets_of, messages))
 
     def count_out(self, messages: Iterable[Message]) -> None:
         """Messages left the queue for good. Called only where octets are counted."""
         assert self.octets is not None
-        self.octets -= sum(len(message.blob) for message in messages)
+        self.octets -= sum(map(octets_of, messages))
 
     def messages(self) -> Iterator[Message]:
         """All in memory that are ready or wait for their time."""
@@ -254,7 +255,7 @@ class Queue:
     @property
     def is_deep(self) -> bool:
         """Whether messages are elsewhere, with only their places in memory."""
-        return self.tail is not None
+        return self.tail is not None or (isinstance(self.ready, LastValueReady) and self.ready.left_count > 0)
 
     def paged_parts(self) -> list[Part | Message]:
         """What is elsewhere. It stays so while others append and take."""
@@ -268,6 +269,9 @@ class Queue:
     def drop_paged(self, kind: EventKind) -> int:
         """All that is elsewhere is gone (purged, deleted); the listeners are told. Returns how many messages."""
         return deep.drop_tail(self, kind)
+
+    def measure(self) -> None:
+        """A message came into memory: queues with another share than the common budget look at it."""
 
     def is_hungry(self) -> bool:
         """Whether more of what is elsewhere should be in memory."""
@@ -289,7 +293,7 @@ class Queue:
     def _empty_ready(self) -> Ready:
         rules = self.rules
         if rules.last_value_key is not None:
-            return LastValueReady(rules.max_priority or 0, body_size, header_value(rules.last_value_key))
+            return LastValueReady(self, rules.max_priority or 0, header_value(rules.last_value_key))
         if rules.max_priority is None and rules.max_length_bytes is None:
             return deque()
         return LeveledReady(rules.max_priority or 0, body_size)
@@ -451,7 +455,7 @@ class Queue:
         """A message of this queue says more from now on."""
         blob = message.envelope.spliced(message.blob, added)
         if self.octets is not None:
-            self.octets += len(blob) - len(message.blob)
+            self.octets += len(blob) - octets_of(message)
         message.blob = blob
         message.envelope = message.envelope.plain()
 
@@ -467,8 +471,8 @@ class Queue:
             merge_back(self.ready, messages)
         else:
             self.ready.merge(messages)
-        if self.broker.pager is not None:
-            self.allowance -= octets_of(messages)
+        if self.broker.pager is not None and may_have_tail(self):
+            self.allowance -= held_octets(messages)
 
     def place_due(self, messages: list[Message]) -> None:
         """Insert messages (ids rising) whose publication was delayed and whose time has come.

@@ -6,10 +6,11 @@ Order of checks: attempts, nobody there to purge for, ring, delay, insertion (pa
 
 from typing import TYPE_CHECKING
 
-from . import deep
+from . import deep, kept_heads
 from .arguments import QUORUM
 from .deaths import DELIVERY_LIMIT, EXPIRED
 from .events import EventKind
+from .kept_log import KeptLog
 from .last_value import LastValueReady
 from .limits import MS, arm, is_full, trim
 from .message import Message
@@ -145,6 +146,9 @@ def trim_ring(queue: "Queue", inserted: int) -> None:
     assert ring_size is not None
     ready = queue.ready
     excess = min(inserted, queue.ready_count - ring_size)
+    if isinstance(ready, KeptLog):
+        kept_heads.evict(queue, ready, max(excess, 0))
+        return
     while excess > 0 and queue.has_ready:
         if not ready:
             deep.load(queue)

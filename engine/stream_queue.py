@@ -48,14 +48,13 @@ class StreamQueue(NonDestructiveQueue):
     `_seen` is, for each consumer, the offset of what it gets next.
     """
 
-    __slots__ = ("_chunk_offset", "_looked_at", "_max_age_ms", "_max_octets", "_starved", "_windows")
+    __slots__ = ("_chunk_offset", "_looked_at", "_max_age_ms", "_max_octets", "_windows")
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._chunk_offset = 0  # where the last run of messages begins
         self._looked_at = 0  # octets in memory when they were last compared with their share
         self._windows: dict[Consumer, Window] = {}
-        self._starved: dict[Consumer, None] = {}  # want what is in no window
         self._read_limits()
 
     def _read_limits(self) -> None:
@@ -285,7 +284,6 @@ class StreamQueue(NonDestructiveQueue):
     def remove_consumer(self, consumer: Consumer) -> None:
         """Its place is forgotten."""
         self._windows.pop(consumer, None)
-        self._starved.pop(consumer, None)
         super().remove_consumer(consumer)
 
     def _start(self, consumer: Consumer) -> int:

@@ -24,7 +24,7 @@ class Pager(Protocol):
         """The messages with these rising ids, as they were published, from the journal. Raises: Unreadable."""
 
     def has(self, id_: int) -> bool:
-        """Whether the journal can give this message."""
+        """Whether the journal has this message, as it was published."""
 
     @property
     def memory(self) -> int:

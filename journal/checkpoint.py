@@ -113,19 +113,20 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
     stop = start + PART_MESSAGES
     ids, sizes = part.ids[start:stop], array("I", part.sizes[start:stop])
     expiries = None if part.expires is None else array("q", map(recorder.wall_ms, part.expires[start:stop]))
-    if gone.isdisjoint(ids):
-        runs = list(recorder.contents.runs(ids))
-    else:
+    if not gone.isdisjoint(ids):
         kept = [at for at, id_ in enumerate(ids) if id_ not in gone]
-        runs = [run for at in kept for run in recorder.contents.runs(ids[at : at + 1])]
+        ids = [ids[at] for at in kept]
         sizes = array("I", (sizes[at] for at in kept))
         expiries = None if expiries is None else array("q", (expiries[at] for at in kept))
+    runs = list(recorder.contents.runs(ids))
     if runs:
         journal.append([run_record(queue_id, runs, sizes, expiries)])
 
 
 def _forget_contents(broker: Broker, recorder: Recorder) -> None:
-    """Where contents are need not be known of messages that are gone."""
+    """Where contents are need not be known of messages that are gone; of dead letters to come they may be asked for."""
+    if broker.dead_count:
+        return
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     alive = array("q")
     tails = 0

@@ -7,6 +7,8 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
+from ..engine.paged_places import stretches
+
 
 class ContentIndex:
     """Added to in order of ids; forgets what is not used any more when it is rebuilt."""
@@ -49,8 +51,8 @@ class ContentIndex:
     def runs(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
         """(first id, its LSN, how many) for rising ids, all of which are known; both rise by one within a run."""
         if not isinstance(ids, range):
-            for first, count in _stretches(ids):
-                yield from self.runs(range(first, first + count))
+            for stretch in stretches(ids):
+                yield from self.runs(stretch)
             return
         has_moved = bool(self._moved) and not self._moved.keys().isdisjoint(ids)
         at = bisect_right(self._firsts, ids.start) - 1
@@ -83,16 +85,3 @@ class ContentIndex:
             if lsn is not None:
                 kept.add(id_, 1, lsn)
         self._firsts, self._lsns, self._counts, self._moved = kept._firsts, kept._lsns, kept._counts, {}
-
-
-def _stretches(ids: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """(first, how many) of those that rise by one."""
-    first = last = -1
-    for id_ in ids:
-        if id_ != last + 1:
-            if first >= 0:
-                yield first, last + 1 - first
-            first = id_
-        last = id_
-    if first >= 0:
-        yield first, last + 1 - first

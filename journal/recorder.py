@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 from ..engine import Broker, Envelope, Message, Queue
 from ..engine.durability import UNTIL_STATED
 from ..engine.events import TERMINAL, Event, EventKind
+from ..engine.paged_message import body_size
 from ..engine.stream_queue import StreamQueue
 from .content_index import ContentIndex
 from .journal import Journal
@@ -300,7 +301,7 @@ class Recorder(ObjectRecorder):
             self.wall_ms(due_ns),
             message.envelope.facts.priority or 0,
         )
-        size = message.envelope.framing.body_size(message.blob)
+        size = body_size(message)
         return RecoveredMessage(message.id, lsn, size, self.wall_ms(message.expires_ns), state)
 
     def record_late(self, queue: Queue, message: Message) -> None:

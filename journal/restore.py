@@ -1,6 +1,7 @@
 """Restoring: a broker gets back what the journal says was there. Source: rulings 21; address-settings page 4.5, 5.7."""
 
 import logging
+from array import array
 from bisect import bisect_left
 from heapq import merge
 
@@ -9,9 +10,11 @@ from ..engine.content import PLAIN, scan_properties
 from ..engine.field_table import FieldTable, decode_table, integer_of
 from ..engine.group_id import message_for
 from ..engine.limits import MS, trim
-from ..engine.memory_budget import octets_of
+from ..engine.memory_budget import held_octets
+from ..engine.non_destructive import NonDestructiveQueue
 from ..engine.paging_out import begin_tail, may_have_tail
 from ..engine.returns import trim_ring
+from ..engine.stream_log import HEADER_OCTETS
 from ..engine.stream_queue import StreamQueue
 from ..settings import Policy
 from .access_records import limits_of, policy_of, user_of
@@ -136,14 +139,35 @@ class _Filling:
             self._fill_tail(queue, recovered)
             if self._memory > 0:
                 deep.load(queue)
-                self._memory -= octets_of(queue.ready)
+                self._memory -= held_octets(queue.ready)
+        elif self._pages and isinstance(queue, NonDestructiveQueue):
+            self._fill_kept(queue, recovered)
         else:
             for one in recovered.messages():
                 message = self._restored(queue, one)
                 if message is not None:
                     queue.ready.append(message)
+        if isinstance(queue, NonDestructiveQueue):
+            queue.know_contents()
         queue.counters.enqueued += count
         return count
+
+    def _fill_kept(self, queue: NonDestructiveQueue, recovered: RecoveredQueue) -> None:
+        """By place only, but for messages that something happened to."""
+        ids, _, sizes, expires = recovered.columns()
+        special = {id_ for id_, state in recovered.states.items() if state.deliveries or state.due_ms}
+        rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
+        queue.expiring = queue.expiring or expires is not None
+        queue.kept.places.extend(
+            array("q", (ids[at] for at in rows)) if special else ids,
+            array("I", (sizes[at] for at in rows)) if special else sizes,
+            array("I", (sizes[at] + HEADER_OCTETS for at in rows)),
+            None if expires is None else array("q", (self._expires_ns(expires[at]) for at in rows)),
+        )
+        if special:
+            for one in recovered.messages():
+                if one.id in special and (message := self._restored(queue, one)) is not None:
+                    queue.ready.append(message)
 
     def fill_stream(self, queue: StreamQueue, recovered: RecoveredQueue, first_offset: int) -> int:
         """A stream's messages with the offsets that they had. Returns how many."""

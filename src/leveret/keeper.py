@@ -193,6 +193,8 @@ class Keeper:
             await trio.sleep(0.01)
         if self.journal.state is not WriterState.RUNNING:
             return False
+        while self.broker.dead_count:
+            await trio.lowlevel.checkpoint()  # what they were made of may be in segments that nobody else needs
         try:
             gone = self.journal.reclaim()
             base_lsn = self.journal.ledger.to_empty()

@@ -13,7 +13,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import Broker, Envelope, ManualClock, Queue, Session, User
 from leveret.engine.content import PLAIN, encode_header, scan_properties
 from leveret.engine.field_table import Field, FieldTable
-from leveret.engine.memory_budget import SMALL, octets_of
+from leveret.engine.memory_budget import SMALL, held_octets
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.pager import JournalPager
 from leveret.journal.recorder import Recorder
@@ -69,7 +69,7 @@ class Desk:
     @property
     def held(self) -> int:
         """Octets that ready messages take in memory now."""
-        return sum(octets_of(queue.ready) for queue in self.queues)
+        return sum(held_octets(queue.ready) for queue in self.queues)
 
     @property
     def bound(self) -> int:

@@ -1,6 +1,7 @@
 """Messages taken out of the middle of a queue, which no client can ask for."""
 
 from ..engine import Message, Queue, deep
+from ..engine.kept_log import KeptLog
 from ..engine.kept_ready import KeptReady
 
 
@@ -8,6 +9,8 @@ def load_all(queue: Queue) -> None:
     """Bring what only the journal holds into memory."""
     while queue.tail is not None:
         deep.load(queue)
+    if isinstance(queue.ready, KeptLog):
+        queue.ready.load_all()
 
 
 def take_ready(queue: Queue, gone: list[Message]) -> None:

@@ -144,7 +144,7 @@ def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
     return QueueSnapshot(
         name=queue.name,
         vhost=queue.vhost.name,
-        ready=tuple(message_of(message) for message in (*queue.ready, *_only_on_disk(queue))),
+        ready=tuple(message_of(message) for message in _ready(queue)),
         unacked=tuple(message_of(message) for message in unacked),
         scheduled=tuple(message_of(message, due_ns) for due_ns, message in queue.scheduled.entries()),
         consumers=tuple(_consumer_of(consumer) for consumer in queue.consumers),
@@ -156,15 +156,23 @@ def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
     )
 
 
+def _ready(queue: Queue) -> list[Message]:
+    """What is ready, wherever it is."""
+    found = [*queue.ready, *_only_on_disk(queue)]
+    if queue.keeps:
+        found.sort(key=lambda message: message.id)  # what only the disk has stands before, or between
+    return found
+
+
 def _only_on_disk(queue: Queue) -> Iterator[Message]:
-    """What stands behind the ready list of a queue that is deeper than memory."""
+    """What a queue has that is deeper than memory."""
     for part in queue.paged_parts():
         if isinstance(part, Message):
             yield part
         else:
             pager = queue.broker.pager
             assert pager is not None
-            yield from messages_of(part[0], pager.load(part[0]))
+            yield from messages_of(part.ids, pager.load(part.ids))
 
 
 def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:

@@ -1,0 +1,531 @@
+"""Non-destructive and last-value queues whose contents only the journal has: clients see what they see without.
+
+Two brokers do the same, one leaves all it can to its journal; power cuts are among the steps. Compared after each: what
+each consumer and get received, how much is ready, unacknowledged and waiting, all counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, kept_heads, kept_windows
+from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine.field_table import Field, FieldTable
+from leveret.engine.kept_log import KeptLog
+from leveret.engine.non_destructive import NonDestructiveQueue
+from leveret.engine.session import NACKED
+from leveret.journal import Journal, JournalOptions
+from leveret.journal.checkpoint import checkpoint
+from leveret.journal.pager import JournalPager
+from leveret.journal.recorder import Recorder
+from leveret.journal.restore import restore
+from leveret.settings import SettingsRepository, entry
+from leveret.testing.queue_surgery import load_all, take_ready
+from leveret.testing.snapshots import snapshot_of
+
+USER = User("guest")
+MS = 1_000_000
+PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small() -> Iterator[None]:
+    """What is read back comes in threes; few expire at once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(kept_windows, "WINDOW_MESSAGES", 3)
+        patch.setattr("leveret.engine.kept_log.WINDOW_MESSAGES", 3)
+        patch.setattr(kept_heads, "EXPIRE_SLICE", 4)
+        patch.setattr(kept_heads, "BURIED_MAX", 4)
+        yield
+
+
+class World:
+    """One of the brokers: three sessions of one client, the last one only gets. `memory` None: nothing leaves it."""
+
+    def __init__(
+        self, arguments: FieldTable, said: dict[str, Any], *, memory: int | None, is_kept: bool = True
+    ) -> None:
+        self.is_kept = is_kept
+        self.files = SimulatedFiles()
+        self.clock = ManualClock()
+        self.arguments, self.said, self.memory = arguments, said, memory
+        self.seen: dict[str, list[tuple[bool, Any]]] = {}
+        self.start()
+
+    def start(self) -> None:
+        """On what the files have."""
+        self.broker = Broker(self.clock, settings=self.repository())
+        options = JournalOptions(segment_size=3000)
+        self.journal = Journal.open("j", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
+        self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
+        if self.memory is not None:
+            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, self.memory)
+        restore(self.broker, self.journal, self.recorder)
+        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.sessions: list[Session] = [self.client.open_session() for _ in range(3)]
+        vhost = self.client.vhost
+        queue = vhost.declare_queue("q", client=self.client, durable=True, arguments=self.arguments)
+        assert isinstance(queue, NonDestructiveQueue) is self.is_kept
+        self.queue = queue
+        vhost.declare_exchange("e", "topic", durable=True)
+        for name in ("q", "dead", "other"):
+            vhost.declare_queue(name, client=self.client, durable=True, arguments={} if name != "q" else self.arguments)
+            vhost.bind_queue(name, "e", f"{name}.#", {})
+        vhost.bind_queue("other", "e", "q.both", {})
+        self.end_turn()
+
+    def restart(self) -> None:
+        """The power goes; all was safe."""
+        self.files = self.files.power_cut()
+        self.start()
+
+    def repository(self) -> SettingsRepository:
+        return SettingsRepository([entry("q", **{"default_non_destructive": self.is_kept, **self.said})])
+
+    @property
+    def log(self) -> KeptLog:
+        assert isinstance(self.queue.ready, KeptLog)
+        return self.queue.ready
+
+    def flush(self) -> None:
+        for effect in self.client.take_outbox():
+            if isinstance(effect, Delivered):
+                consumer: Any = effect.consumer
+                list_ = self.seen.setdefault(consumer.tag, [])
+                list_ += [(effect.redelivered, self.content(effect.envelope, blob)) for blob in effect.blobs]
+        self.client.drained()
+
+    @staticmethod
+    def content(envelope: Envelope, blob: bytes) -> Any:
+        return envelope.framing.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key, envelope.exchange
+
+    def end_turn(self) -> None:
+        """Until there is nothing to do now, what is due already included."""
+        self._end_turn()
+        while (due := self.broker.next_deadline_ns()) is not None and due <= self.clock.monotonic_ns():
+            self.broker.advance()
+            self._end_turn()
+
+    def _end_turn(self) -> None:
+        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
+            self.journal.commit()
+        self.journal.commit()
+        assert self.journal.wait(self.journal.next_lsn)
+        self.broker.more_is_safe()
+
+    def publish(self, sizes: list[int], properties: dict[str, Any], number: int, key: str = "q.x") -> None:
+        bodies = [b"%d.%d" % (number, index) + bytes(size) for index, size in enumerate(sizes)]
+        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        route = self.client.vhost.route("e", key, USER)
+        self.sessions[2].publish(route, Envelope("e", key, facts), blobs, mandatory=False)
+
+    def advance(self, ms: int) -> None:
+        until = self.clock.monotonic_ns() + ms * MS
+        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
+            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
+            self.broker.advance()
+            self.end_turn()
+        self.clock.advance_ns(until - self.clock.monotonic_ns())
+
+    def get(self, name: str = "q", *, no_ack: bool = True) -> Any:
+        got = self.sessions[2].get(self.client.vhost.queue(name), no_ack=no_ack)
+        if got is None:
+            return None
+        tag, message, redelivered, left = got
+        return tag, redelivered, left, self.content(message.envelope, message.blob)
+
+    def consume(self, tag: str, *, prefetch: int = 0, no_ack: bool = True, total: bool = False, who: int = 0) -> None:
+        session = self.sessions[who]
+        session.limit(prefetch, total=total)
+        session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments={})
+
+    def state(self) -> None:
+        """A checkpoint; segments go and contents move."""
+        for _ in checkpoint(self.broker, self.journal, self.recorder):
+            self.journal.commit()
+        self.journal.commit()
+        self.journal.wait(self.journal.next_lsn)
+        self.journal.reclaim()
+        base_lsn = self.journal.ledger.to_empty()
+        if base_lsn is not None:
+            queues_of = self.recorder.whereabouts()
+            for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+                self.journal.commit()
+
+    def bodies(self, tag: str) -> list[bytes]:
+        """What a consumer got, without padding."""
+        return [content[0].rstrip(b"\0") for _, content in self.seen.get(tag, [])]
+
+    def facts(self) -> object:
+        statistics = [queue.statistics() for queue in self.client.vhost.queues.values()]
+        return statistics, self.seen, [len(session.unacked) for session in self.sessions]
+
+
+ARGUMENTS = st.sampled_from(
+    [
+        *[FieldTable()] * 3,
+        {"x-message-ttl": Field("l", 900)},
+        {"x-message-ttl": Field("l", 900), "x-dead-letter-exchange": Field("S", b"e")},
+        {"x-max-length": Field("l", 6)},
+        {"x-max-length": Field("l", 6), "x-dead-letter-exchange": Field("S", b"e")},
+        {"x-max-length-bytes": Field("l", 200), "x-dead-letter-exchange": Field("S", b"")},
+        {"x-max-length": Field("l", 7), "x-overflow": Field("S", b"reject-publish")},
+        {"x-max-priority": Field("l", 3)},
+        {"x-single-active-consumer": Field("t", True)},
+        {"x-ring-size": Field("l", 8)},
+    ]
+)
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "max_delivery_attempts": st.sampled_from([-1, 2, 5]),
+        "dead_letter_address": st.sampled_from(["", "dead"]),
+        "expiry_address": st.sampled_from(["", "dead"]),
+        "default_last_value_key": st.sampled_from(["", "k"]),
+        "max_size_messages": st.sampled_from([-1, 9]),
+        "max_size_bytes": st.sampled_from([-1, 900]),
+        "address_full_policy": st.sampled_from(["PAGE", "DROP", "FAIL"]),
+    },
+)
+FIXED = {"default_last_value_key", "max_size_bytes", "address_full_policy"}
+SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
+
+
+class KeptMachine(RuleBasedStateMachine):
+    """Everything is done in both worlds."""
+
+    is_kept = True
+    has_keys = False
+
+    @initialize(
+        arguments=ARGUMENTS,
+        said=SETTINGS,
+        memory=st.sampled_from([0, 0, 4000]),
+        runs=st.lists(st.tuples(SIZES, st.sampled_from([True, True, False])), min_size=1, max_size=5),
+    )
+    def start(
+        self, arguments: FieldTable, said: dict[str, Any], memory: int, runs: list[tuple[list[int], bool]]
+    ) -> None:
+        if self.has_keys:
+            said = said | {"default_last_value_key": "k"}
+        self.worlds = [World(arguments, said, memory=share, is_kept=self.is_kept) for share in (None, memory)]
+        self.number = 0
+        for sizes, persistent in runs:
+            self.publish(sizes, persistent, None, None, None, None, "q.x")
+
+    def both(self, act: Callable[[World], object]) -> None:
+        answers = []
+        for world in self.worlds:
+            answers.append(act(world))
+            world.end_turn()
+        assert answers[0] == answers[1]
+
+    @rule(
+        sizes=SIZES,
+        persistent=st.sampled_from([True, True, True, False]),
+        expiration=st.sampled_from([None, None, None, b"400", b"2000"]),
+        priority=st.sampled_from([None, None, 2]),
+        key=st.sampled_from([None, b"a", b"a", b"b", b"c"]),
+        delay=st.sampled_from([None, None, None, None, 300]),
+        routing_key=st.sampled_from(["q.x", "q.x", "q.both", "other"]),
+    )
+    def publish(
+        self,
+        sizes: list[int],
+        persistent: bool,
+        expiration: bytes | None,
+        priority: int | None,
+        key: bytes | None,
+        delay: int | None,
+        routing_key: str,
+    ) -> None:
+        self.number += 1
+        headers = {} if key is None else {"k": Field("S", key)}
+
+        def act(world: World) -> None:
+            if delay is not None:
+                due_ms = world.clock.wall_ms() + delay
+                headers["x-opt-delivery-time"] = headers["_AMQ_SCHED_DELIVERY"] = Field("l", due_ms)
+            mode = 2 if persistent else 1
+            properties = {"delivery_mode": mode, "expiration": expiration, "priority": priority}
+            if headers:
+                properties["headers"] = headers
+            world.publish(sizes, properties, self.number, routing_key)
+
+        self.both(act)
+
+    @rule(no_ack=st.booleans(), count=st.integers(1, 3), name=st.sampled_from(["q", "q", "dead", "other"]))
+    def get(self, no_ack: bool, count: int, name: str) -> None:
+        self.both(lambda world: [world.get(name, no_ack=no_ack) for _ in range(count)])
+
+    @rule(
+        who=st.integers(0, 1),
+        prefetch=st.integers(0, 4),
+        total=st.booleans(),
+        no_ack=st.booleans(),
+        count=st.integers(1, 2),
+    )
+    def consume(self, who: int, prefetch: int, total: bool, no_ack: bool, count: int) -> None:
+        def act(world: World) -> None:
+            if not world.sessions[who].consumers:
+                for number in range(count):
+                    tag = f"t{self.number}.{number}"
+                    world.consume(tag, prefetch=prefetch, no_ack=no_ack, total=total, who=who)
+
+        self.number += 1
+        self.both(act)
+
+    @rule(who=st.integers(0, 1))
+    def cancel(self, who: int) -> None:
+        self.both(lambda world: [world.sessions[who].cancel(tag) for tag in list(world.sessions[who].consumers)])
+
+    @rule(
+        who=st.integers(0, 2),
+        which=st.integers(0, 9),
+        how=st.sampled_from(["ack", "ack", "nack", "nack", "reject"]),
+        multiple_=st.booleans(),
+    )
+    def settle(self, who: int, which: int, how: str, multiple_: bool) -> None:
+        def act(world: World) -> None:
+            session = world.sessions[who]
+            # Whose deliveries come first is no rule where several consumers share a channel.
+            held = sorted((getattr(one.holder, "tag", ""), one.id, tag) for tag, one in session.unacked.items())
+            if not held:
+                return
+            tag = held[which % len(held)][2]
+            multiple = multiple_ and held[0][0] == held[-1][0]
+            if how == "ack":
+                session.ack(tag, multiple=multiple)
+            else:
+                session.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
+
+        self.both(act)
+
+    @rule(who=st.integers(0, 2), failed=st.booleans())
+    def close(self, who: int, failed: bool) -> None:
+        def act(world: World) -> None:
+            world.sessions[who].close(failed=failed)
+            world.sessions[who] = world.client.open_session()
+
+        self.both(act)
+
+    @rule(what=st.sampled_from(["purge", "recover", "ring", "no ring", "settings", "delete"]), said=SETTINGS)
+    def intervene(self, what: str, said: dict[str, Any]) -> None:
+        """What happens more seldom."""
+
+        def delete(world: World) -> object:
+            count = world.client.vhost.delete_queue("q", client=world.client)
+            world.end_turn()
+            queue = world.client.vhost.declare_queue("q", client=world.client, durable=True, arguments=world.arguments)
+            world.queue = queue
+            world.client.vhost.bind_queue("q", "e", "q.#", {})
+            return count
+
+        def change(world: World) -> None:
+            # A limit on octets that is new after a restart begins with an estimate of what only the journal has.
+            fixed = {key: value for key, value in world.said.items() if key in FIXED}
+            world.said = {key: value for key, value in said.items() if key not in FIXED} | fixed
+            world.broker.replace_settings(world.repository())
+
+        acts: dict[str, Callable[[World], object]] = {
+            "purge": lambda world: world.queue.purge(),
+            "recover": lambda world: [session.recover() for session in world.sessions],
+            "ring": lambda world: world.queue.set_ring_size(5),
+            "no ring": lambda world: world.queue.set_ring_size(None),
+            "settings": change,
+            "delete": delete,
+        }
+        self.both(acts[what])
+
+    @rule(ms=st.sampled_from([1, 400, 6000]))
+    def advance(self, ms: int) -> None:
+        self.both(lambda world: world.advance(ms))
+
+    @rule()
+    def state(self) -> None:
+        """Segments go and contents move under the deep queue."""
+        self.both(lambda world: world.state())
+
+    @rule(ms=st.sampled_from([0, 500]))
+    def restart(self, ms: int) -> None:
+        """The power goes, for so long."""
+        for world in self.worlds:
+            world.clock.advance_ns(ms * MS)
+            world.restart()
+
+    @precondition(lambda self: hasattr(self, "worlds"))
+    @invariant()
+    def no_difference(self) -> None:
+        shallow, deep = self.worlds
+        assert deep.facts() == shallow.facts()
+        assert not shallow.queue.is_deep
+
+    def teardown(self) -> None:
+        for world in getattr(self, "worlds", ()):
+            world.journal.close()
+
+
+class LastValueMachine(KeptMachine):
+    """The same with a destructive queue of last values."""
+
+    is_kept = False
+    has_keys = True
+
+
+class KeptLastValueMachine(KeptMachine):
+    """The same with a queue of last values that keeps them."""
+
+    has_keys = True
+
+
+STORIES = settings(
+    max_examples=100,
+    stateful_step_count=25,
+    deadline=None,
+    suppress_health_check=list(HealthCheck),
+    phases=[Phase.generate, Phase.shrink],
+)
+
+
+class TestKept(KeptMachine.TestCase):  # type: ignore[misc,name-defined]
+    """Many short stories."""
+
+    settings = STORIES
+
+
+class TestLastValues(LastValueMachine.TestCase):  # type: ignore[misc,name-defined]
+    """Many short stories."""
+
+    settings = STORIES
+
+
+class TestKeptLastValues(KeptLastValueMachine.TestCase):  # type: ignore[misc,name-defined]
+    """Many short stories."""
+
+    settings = STORIES
+
+
+def of_key(key: bytes) -> dict[str, Any]:
+    return PERSISTENT | {"headers": {"k": Field("S", key)}}
+
+
+@pytest.mark.parametrize("memory", [None, 0])
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_the_keys_of_last_values_are_known_after_a_restart(memory: int | None, is_kept: bool) -> None:
+    """A value that comes then replaces the one from before."""
+    world = World({}, {"default_last_value_key": "k"}, memory=memory, is_kept=is_kept)
+    for number, key in enumerate((b"a", b"b", b"c")):
+        world.publish([50], of_key(key), number)
+    world.end_turn()
+    world.restart()
+    assert world.queue.is_deep is (memory == 0)
+    world.publish([50], of_key(b"b"), 3)
+    world.end_turn()
+    assert (world.queue.ready_count, world.queue.statistics().counters["replaced"]) == (3, 1)
+    world.consume("t")
+    world.end_turn()
+    assert world.bodies("t") == ([b"0.0", b"2.0", b"3.0"] if is_kept else [b"0.0", b"3.0", b"2.0"])
+
+
+def test_what_was_replaced_does_not_come_back() -> None:
+    """A consumer gives back what has a newer value meanwhile; what is there still, comes again."""
+    world = World({}, {"default_last_value_key": "k"}, memory=0)
+    for number, key in enumerate((b"a", b"b", b"c", b"d")):
+        world.publish([50], of_key(key), number)
+    world.consume("t", no_ack=False)
+    world.end_turn()
+    world.publish([50], of_key(b"b"), 4)
+    world.end_turn()
+    world.sessions[0].reject(3, multiple=True, requeue=True, why=NACKED)
+    world.end_turn()
+    assert world.bodies("t") == [b"0.0", b"1.0", b"2.0", b"3.0", b"4.0", b"0.0", b"2.0"]
+
+
+@pytest.mark.parametrize("is_kept", [True, False])
+def test_a_full_disk(is_kept: bool) -> None:
+    """What the journal does not have stays in memory, and leaves it when it has been stated; nothing is lost."""
+    world = World({}, {"default_last_value_key": "k"}, memory=0, is_kept=is_kept)
+    for number in range(5):
+        world.publish([50], of_key(b"%d" % number), number)
+    arguments = {"x-dead-letter-exchange": Field("S", b"e"), "x-dead-letter-routing-key": Field("S", b"q.x")}
+    vhost, getter = world.client.vhost, world.sessions[2]
+    source = vhost.declare_queue("source", client=world.client, durable=True, arguments=arguments)
+    vhost.bind_queue("source", "e", "source", {})
+    world.publish([50], of_key(b"6"), 6, "source")
+    world.end_turn()
+
+    def fault(operation: str, path: str) -> None:
+        if operation == "write":
+            raise OSError(28, "No space left on device")
+
+    world.files.fault = fault
+    world.publish([50], of_key(b"5"), 5)
+    world.broker.end_turn()
+    world.journal.commit()
+    assert not world.journal.wait(world.journal.next_lsn)
+    world.recorder.fail(for_good=False)
+    getter.get(source, no_ack=False)
+    getter.reject(1, requeue=False)  # the journal does not get what dies
+    world.consume("t", prefetch=9, no_ack=False)
+    while world.broker.end_turn() or world.broker.feed() or world.broker.hungry:
+        pass
+    assert world.bodies("t") == [b"%d.0" % number for number in range(7)]
+    world.files.fault = lambda operation, path: None
+    world.journal.retry()
+    world.recorder.recover()
+    world.state()
+    world.recorder.all_is_stated()
+    world.sessions[0].reject(7, multiple=True, requeue=True, why=NACKED)
+    world.publish([50], of_key(b"7"), 7)
+    world.end_turn()
+    world.restart()
+    world.consume("again")
+    world.end_turn()
+    assert world.bodies("again") == [b"%d.0" % number for number in range(8)]
+
+
+@pytest.mark.parametrize("memory", [None, 0, 4000])
+def test_messages_that_only_memory_has_stand_where_they_came(memory: int | None) -> None:
+    """Transient ones among those that were left to the journal; delayed ones whose time has come."""
+    world = World({}, {}, memory=memory)
+    for number in range(12):
+        properties: dict[str, Any] = {"delivery_mode": 1 if number % 3 else 2}
+        if number == 4:
+            due_ms = world.clock.wall_ms() + 300
+            properties |= {"delivery_mode": 2, "headers": {"_AMQ_SCHED_DELIVERY": Field("l", due_ms)}}
+        world.publish([50] * 3, properties, number)
+    world.consume("before")
+    world.end_turn()
+    world.advance(400)
+    world.consume("after", who=1)
+    world.end_turn()
+    expected = [b"%d.%d" % (number, at) for number in range(12) for at in range(3)]
+    late = [b"4.0", b"4.1", b"4.2"]
+    assert world.bodies("after") == expected
+    assert world.bodies("before") == [body for body in expected if body not in late] + late
+
+
+def test_the_tests_own_tools_see_all() -> None:
+    """A picture of the queue, and messages taken out of its middle."""
+    world = World({}, {}, memory=0)
+    for number in range(6):
+        world.publish([50], {"delivery_mode": 1 if number == 3 else 2}, number)
+    world.end_turn()
+    picture = snapshot_of(world.queue, world.clock)
+    assert [message.body.rstrip(b"\0") for message in picture.ready] == [b"%d.0" % number for number in range(6)]
+    load_all(world.queue)
+    take_ready(world.queue, [message for message in world.queue.ready if message.body[:1] in b"24"])
+    world.end_turn()
+    assert world.queue.statistics().counters["purged"] == 2
+    world.restart()
+    world.consume("t")
+    world.end_turn()
+    assert world.bodies("t") == [b"0.0", b"1.0", b"5.0"]

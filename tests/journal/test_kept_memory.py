@@ -1,0 +1,195 @@
+"""How much of non-destructive and last-value queues is in memory: sizes of what is there, no clock."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+
+import pytest
+
+from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Message, User
+from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine.field_table import Field, FieldTable
+from leveret.engine.kept_log import KeptLog
+from leveret.engine.paged_message import PagedMessage
+from leveret.journal import Journal, JournalOptions
+from leveret.journal.pager import JournalPager
+from leveret.journal.recorder import Recorder
+from leveret.journal.restore import restore
+
+USER = User("guest")
+COUNT, SIZE, RUN = 20_000, 1024, 50
+BUDGET = 1024 * 1024
+KEPT = {"x-non-destructive": Field("t", True)}
+LAST_VALUES = {"x-last-value-key": Field("S", b"k")}
+
+
+class Desk:
+    """A broker on real files, with one client that reads nothing back until it is asked to."""
+
+    def __init__(self, directory: Path, arguments: FieldTable) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(self.clock)
+        self.journal = Journal.open(str(directory), self.clock, JournalOptions(fsync="never"), threaded=False)
+        recorder = Recorder(self.broker, self.journal)
+        self.broker.pager = JournalPager(self.broker, self.journal, recorder, BUDGET)
+        restore(self.broker, self.journal, recorder)
+        self.got: dict[str, list[int]] = {}
+        self.client: Client = self.broker.connect("/", USER, name="c", flush=self.flush)
+        self.session = self.client.open_session()
+        self.queue = self.client.vhost.declare_queue("q", client=self.client, durable=True, arguments=arguments)
+
+    def flush(self) -> None:
+        for effect in self.client.take_outbox():
+            if isinstance(effect, Delivered):
+                numbers = [int(PLAIN.split(blob)[1][:8]) for blob in effect.blobs]
+                self.got.setdefault(getattr(effect.consumer, "tag", ""), []).extend(numbers)
+        self.client.drained()
+
+    def end_turn(self) -> None:
+        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
+            pass
+        self.journal.commit()
+        assert self.journal.wait(self.journal.next_lsn)
+
+    def publish(self, numbers: range, keys: int = COUNT) -> None:
+        """A run of messages, each with its number, and the key that it has among so many."""
+        headers = [
+            encode_header(SIZE, {"delivery_mode": 2, "headers": {"k": Field("l", number % keys)}}) for number in numbers
+        ]
+        envelope = Envelope("", "q", scan_properties(headers[0][12:]))
+        bodies = [b"%08d" % number + bytes(SIZE - 8) for number in numbers]
+        route = self.client.vhost.route("", "q", USER)
+        self.session.publish(route, envelope, list(map(PLAIN.join, headers, bodies)), mandatory=False)
+        self.end_turn()
+
+    def close(self) -> None:
+        self.client.close()
+        self.journal.close()
+
+    @property
+    def log(self) -> KeptLog:
+        """Of a non-destructive queue."""
+        assert isinstance(self.queue.ready, KeptLog)
+        return self.queue.ready
+
+    @property
+    def content_octets(self) -> int:
+        """Of all contents of messages that the queue holds in memory, each counted once."""
+        log = self.log
+        windows = [message for reader in (None, *self.queue.consumers) for message in log.windows.all(reader)]
+        return sum({id(message.blob): len(message.blob) for message in (*log, *windows)}.values())
+
+    @property
+    def columns_octets(self) -> int:
+        """Of what says where the others are."""
+        places = self.log.places
+        return sum(sys.getsizeof(getattr(places, name)) for name in ("_ids", "_sizes", "_blobs", "_gone"))
+
+
+def _messages_in_process() -> int:
+    """Octets of the contents of all messages that there are, each content once."""
+    gc.collect()
+    messages = [one for one in gc.get_objects() if isinstance(one, Message)]
+    blobs = [message.blob for message in messages if not (isinstance(message, PagedMessage) and message.is_left)]
+    return sum({id(blob): len(blob) for blob in blobs}.values())
+
+
+@pytest.mark.timeout(120)
+def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
+    """20,000 messages of 1 KiB, a budget of 1 MiB: while they come, while two consumers read, and after a restart."""
+    others = _messages_in_process()  # of other tests
+    desk = Desk(tmp_path / "j", KEPT)
+    most = 0
+    for start in range(0, COUNT, RUN):
+        desk.publish(range(start, start + RUN))
+        most = max(most, desk.content_octets)
+    assert len(desk.log) == COUNT and desk.log.memory_count < COUNT // 20
+    assert most <= BUDGET
+    assert _messages_in_process() - others <= BUDGET
+    assert desk.columns_octets <= 40 * COUNT
+
+    fast, slow = desk.client.open_session(), desk.client.open_session()
+    slow.limit(3, total=False)
+    slow.consume(desk.queue, "slow", no_ack=False, exclusive=False, arguments={})
+    fast.limit(700, total=False)
+    fast.consume(desk.queue, "fast", no_ack=False, exclusive=False, arguments={})
+    desk.end_turn()
+    while fast.unacked:
+        fast.ack_each(list(fast.unacked))
+        slow.ack_each(list(slow.unacked)[:1])
+        desk.end_turn()
+        most = max(most, desk.content_octets)
+    assert desk.got["fast"] == list(range(COUNT))
+    assert desk.got["slow"] == list(range(len(desk.got["slow"]))) and len(desk.got["slow"]) > 20
+    assert most <= BUDGET + 2 * (SIZE + 100)  # each window has room for one message at least
+
+    got = desk.session.get(desk.queue, no_ack=True)
+    assert got is not None and got[1].body[:8] == b"00000000" and got[3] == COUNT
+    desk.close()
+    del desk, got, fast, slow
+
+    again = Desk(tmp_path / "j", KEPT)
+    assert len(again.log) == COUNT and again.content_octets == 0
+    assert _messages_in_process() - others <= BUDGET
+    assert again.columns_octets <= 40 * COUNT
+    again.session.consume(again.queue, "again", no_ack=True, exclusive=False, arguments={})
+    again.end_turn()
+    assert again.got["again"] == list(range(COUNT))
+    again.close()
+
+
+@pytest.mark.timeout(120)
+def test_last_values_stay_within_the_budget(tmp_path: Path) -> None:
+    """20,000 keys, two values each; while they come, after a restart, and while a slow consumer takes them."""
+    others = _messages_in_process()
+    desk = Desk(tmp_path / "j", LAST_VALUES)
+    for start in range(0, 2 * COUNT, RUN):
+        desk.publish(range(start, start + RUN))
+    assert desk.queue.ready_count == COUNT
+    assert _messages_in_process() - others <= BUDGET
+    desk.close()
+    del desk
+    again = Desk(tmp_path / "j", LAST_VALUES)
+    assert again.queue.ready_count == COUNT
+    assert _messages_in_process() - others <= BUDGET
+    again.publish(range(3 * COUNT, 3 * COUNT + RUN))  # newer ones of keys that are known, at the places of the old
+    assert again.queue.ready_count == COUNT
+    again.session.limit(100, total=False)
+    again.session.consume(again.queue, "t", no_ack=False, exclusive=False, arguments={})
+    again.end_turn()
+    while again.session.unacked:
+        again.session.ack_each(list(again.session.unacked))
+        again.end_turn()
+        if again.queue.ready_count % 5000 < 100:
+            assert _messages_in_process() - others <= BUDGET + 100 * (SIZE + 100)
+    assert again.got["t"] == [*range(3 * COUNT, 3 * COUNT + RUN), *range(COUNT + RUN, 2 * COUNT)]
+    again.close()
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("arguments", [KEPT, LAST_VALUES])
+def test_dead_letters_of_many_that_expire_at_once(tmp_path: Path, arguments: FieldTable) -> None:
+    """Their contents are not all read back at once."""
+    rules = {"x-message-ttl": Field("l", 60_000), "x-dead-letter-exchange": Field("S", b"")}
+    rules |= {"x-dead-letter-routing-key": Field("S", b"dead")}
+    others = _messages_in_process()
+    desk = Desk(tmp_path / "j", arguments | rules)
+    dead = desk.client.vhost.declare_queue("dead", client=desk.client, durable=True)
+    for start in range(0, COUNT, RUN):
+        desk.publish(range(start, start + RUN))
+    desk.clock.advance_ns(61 * 1_000_000_000)
+    desk.broker.advance()
+    most = rounds = 0
+    while desk.broker.end_turn():
+        rounds += 1
+        desk.journal.commit()
+        most = max(most, _messages_in_process() - others)
+    desk.end_turn()
+    assert (desk.queue.ready_count, dead.ready_count) == (0, COUNT)
+    assert rounds > 3 and most <= 7 * BUDGET  # of 20: a slice that is read, and the other queue's share
+    desk.session.consume(dead, "t", no_ack=True, exclusive=False, arguments={})
+    desk.end_turn()
+    assert desk.got["t"] == list(range(COUNT))
+    desk.close()
