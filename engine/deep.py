@@ -1,8 +1,9 @@
 """Deep queues: when the ready list takes more memory than its share, what comes behind it stays in the journal.
 
 Transient messages go to the spool, a temporary file. Queues with priorities and limits in octets stay in memory; those
-that keep what was acknowledged, and those of last values, have ways of their own (`KeptLog`, `PagedMessage`). Loading is
-asked for at the end of a dispatch (`Broker.hungry`) and done between turns; only somebody who must know now waits for it.
+that keep what was acknowledged, and those of last values, have ways of their own (`KeptLog`, `PagedMessage`).
+Loading is asked for at the end of a dispatch (`Broker.hungry`) and done between turns; only somebody who must know now
+waits for it.
 Source: queues page, section F; rulings 5, 16; issue on the journal, "Deep queues".
 """
 
