@@ -1,9 +1,9 @@
 """Deep queues: when the ready list takes more memory than its share, what comes behind it stays in the journal.
 
-Transient messages go to the spool, a temporary file. What consumers with much room can take is loaded when they can have
-it, and goes to them as new messages would. For the others some is loaded in advance: asked for at the end of a dispatch
-(`Broker.hungry`) and done between turns; only somebody who must know now waits. Queues that keep what was acknowledged
-(`KeptLog`) and those of last values (`PagedMessage`) have ways of their own.
+Transient messages go to the spool, a temporary file. What consumers with much room can take is loaded when they can
+have it, and goes to them as new messages would. For the others some is loaded in advance: asked for at the end of a
+dispatch (`Broker.hungry`) and done between turns; only somebody who must know now waits. Queues that keep what was
+acknowledged (`KeptLog`) and those of last values (`PagedMessage`) have ways of their own.
 Source: queues page, section F; rulings 5, 16; issue on the journal, "Deep queues".
 """
 
