@@ -138,6 +138,8 @@ class Broker:
         gone = [policy.identity for policy in self.policies if policy.vhost == name]
         if gone:
             self.replace_policies(self.policies.without(gone))
+        # At once, and whole: one that was said to be gone does not come back with half of its queues.
+        self.emit_object(EventKind.UNDECLARED, name, name, {"what": "vhost", "is_going": True})
         self.departures.condemn(vhost, [client for client in self.clients if client.vhost is vhost])
 
     def limit_virtual_host(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:

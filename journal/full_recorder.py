@@ -87,7 +87,8 @@ class FullRecorder(Recorder):
         return self._exchange_id(event.vhost, envelope.exchange)
 
     def _is_service(self, vhost: str, exchange: str) -> bool:
-        return isinstance(self._broker.virtual_hosts[vhost].exchanges.get(exchange), ServiceExchange)
+        found = self._broker.virtual_hosts.get(vhost)  # None: it is being taken down
+        return found is not None and isinstance(found.exchanges.get(exchange), ServiceExchange)
 
     def _write_enqueued(self, event: Event, queue_id: int, offset: int, durable: bool = True) -> None:
         super()._write_enqueued(event, queue_id, offset, queue_id in self._durable_ids and is_persistent(event))

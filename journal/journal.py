@@ -407,10 +407,14 @@ class Journal:
         """A queue, exchange, virtual host, ... is there; restored if its properties say durable. Returns the LSN."""
         return self._object(DECLARED, id_, declared, restated)
 
-    def undeclared(self, id_: int, what: int) -> int:
-        """It is gone, with its bindings; the id means nothing any more. Messages in it: `deleted` before this."""
+    def undeclared(self, id_: int, what: int, *, forgets: bool = True) -> int:
+        """It is gone, with its bindings; the id means nothing any more. Messages in it: `deleted` before this.
+
+        A virtual host is gone with all that is in it. `forgets=False`: records that speak of that are still to come.
+        """
         lsn = self._object(UNDECLARED, id_, Declared(what, 0, "", b""), False)
-        self.names.forget(id_)
+        if forgets:
+            self.names.forget(id_)
         return lsn
 
     def _object(self, kind: int, id_: int, declared: Declared, restated: bool) -> int:

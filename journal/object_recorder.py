@@ -107,8 +107,8 @@ class ObjectRecorder:
 
     def _undeclared(self, event: Event) -> None:
         assert event.detail is not None
-        if event.detail["what"] == "vhost":  # everything in it went before
-            self._journal.undeclared(self._vhost_id(event.subject), VHOST)
+        if event.detail["what"] == "vhost":  # what is in it still has to go, by names that speak of it
+            self._journal.undeclared(self._vhost_id(event.subject), VHOST, forgets=not event.detail.get("is_going"))
             self._has_recorded = True
             return
         if event.detail["what"] == "user":

@@ -212,7 +212,8 @@ class Recorder(ObjectRecorder):
         else:
             self._journal.happened(event.kind, queue_id, ids, **more)
         if event.kind in FROM_THE_HEAD:
-            queue = self._broker.virtual_hosts[event.vhost].queues.get(event.subject)
+            vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being taken down
+            queue = None if vhost is None else vhost.queues.get(event.subject)
             if isinstance(queue, StreamQueue):
                 self.state_object(queue, restated=True)
 

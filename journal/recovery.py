@@ -242,6 +242,7 @@ class _Replay:
         self.salvages = salvages  # there is no whole checkpoint to start from: `moved` alone may tell of a message
         self.begin = begin
         self.gaps: list[tuple[int, int]] = []
+        self._dropped: set[int] = set()  # queues and exchanges that went with their virtual host
         self._handlers: dict[int, Callable[[Fields, int, Block], None]] = {
             DEFINE: self._define,
             HEAD: self._head,
@@ -350,15 +351,24 @@ class _Replay:
             self.found.objects[fields[9] or fields[8] or fields[2]] = declared
 
     def _undeclared(self, fields: Fields, lsn: int, block: Block) -> None:
-        found = self.found
         id_ = fields[9] or fields[8] or fields[2]
+        what = decode_declared(block.heap_of(fields)).what
+        if what == VHOST:  # whatever is in it goes with it
+            for inner in [inner for inner in self.found.names.ids_of(EXCHANGE, QUEUE) if self._is_in(inner, id_)]:
+                self._drop(inner)
+                self._dropped.add(inner)
+        self._drop(id_)
+
+    def _is_in(self, id_: int, vhost_id: int) -> bool:
+        return self.found.names[id_].vhost_id == vhost_id
+
+    def _drop(self, id_: int) -> None:
+        found = self.found
         found.objects.pop(id_, None)
         found.queues.pop(id_, None)
         found.names.forget(id_)
-        what = decode_declared(block.heap_of(fields)).what
-        if what in (EXCHANGE, QUEUE):
-            for source_id, bound in [key for key in found.bindings if id_ in (key[0], key[1].target_id)]:
-                del found.bindings[source_id, bound]
+        for source_id, bound in [key for key in found.bindings if id_ in (key[0], key[1].target_id)]:
+            del found.bindings[source_id, bound]
 
     def _bound(self, fields: Fields, lsn: int, block: Block) -> None:
         if fields[5] & DURABLE:
@@ -372,6 +382,8 @@ class _Replay:
             self.found.settings[fields[2]] = decode_text(block.heap_of(fields))
 
     def _snapshot(self, fields: Fields, lsn: int, block: Block) -> None:
+        if fields[9] in self._dropped:
+            return  # a checkpoint went on while its virtual host was taken down
         load_part(block.heap_of(fields), self.found.queue(fields[9]))
 
     def _checkpoint(self, fields: Fields, lsn: int, block: Block) -> None:

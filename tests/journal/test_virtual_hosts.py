@@ -3,8 +3,9 @@
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.content import PLAIN, encode_header
+from leveret.engine.content import PLAIN, PropertyFacts, encode_header
 from leveret.journal import Journal, JournalOptions
+from leveret.journal.checkpoint import checkpoint
 from leveret.journal.recorder import Recorder
 from leveret.journal.restore import restore
 
@@ -22,7 +23,8 @@ class Restarted:
         self.broker = Broker(clock)
         options = JournalOptions(segment_size=100_000, preallocate_size=0)
         self.journal = Journal.open("data", clock, options, files=self.files, threaded=False, new_id=bytes(16))
-        restore(self.broker, self.journal, Recorder(self.broker, self.journal, counts_max=-1))
+        self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
+        restore(self.broker, self.journal, self.recorder)
 
     def again(self) -> None:
         """Everything safe, then a restart."""
@@ -33,6 +35,13 @@ class Restarted:
         self.journal.close()
         self.start()
 
+    def killed(self) -> None:
+        """What was recorded so far is safe, and nothing else happens before the end."""
+        self.journal.commit()
+        assert self.journal.wait(self.journal.next_lsn)
+        self.files = self.files.crash()
+        self.start()
+
     def furnish(self) -> None:
         """The virtual host `v` with an exchange, a queue bound to it, and a message."""
         vhost = self.broker.create_virtual_host("v")
@@ -41,7 +50,7 @@ class Restarted:
         vhost.bind_queue("q", "e", "#", {})
         session = self.broker.connect("v", User("u"), name="c", flush=lambda: None).open_session()
         blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
-        session.publish(vhost.route("e", "k", User("u")), Envelope("e", "k"), [blob], mandatory=False)
+        session.publish(vhost.route("e", "k", User("u")), Envelope("e", "k", PropertyFacts(persistent=True)), [blob], mandatory=False)
 
 
 def test_it_comes_back_until_it_is_deleted() -> None:
@@ -50,6 +59,7 @@ def test_it_comes_back_until_it_is_deleted() -> None:
     one.furnish()
     one.again()
     assert list(one.broker.virtual_hosts["v"].queues) == ["q"]
+    assert len(one.broker.virtual_hosts["v"].queues["q"].ready) == 1
     one.broker.delete_virtual_host("v")
     one.again()
     assert "v" not in one.broker.virtual_hosts
@@ -61,3 +71,36 @@ def test_it_comes_back_until_it_is_deleted() -> None:
     vhost = one.broker.virtual_hosts["v"]
     assert list(vhost.queues) == ["q"] and "e" not in vhost.exchanges
     assert len(vhost.queues["q"].ready) == 0
+
+
+def test_a_kill_behind_the_answer_does_not_bring_it_back() -> None:
+    """Its queues go at the ends of turns; it is gone when it was said to be, with everything, and may be made anew."""
+    one = Restarted()
+    one.furnish()
+    one.again()
+    one.recorder.take_barrier()
+    one.broker.delete_virtual_host("v")
+    assert one.recorder.take_barrier() > 0  # the answer waits for the journal
+    one.killed()
+    assert "v" not in one.broker.virtual_hosts
+    one.furnish()
+    one.again()
+    vhost = one.broker.virtual_hosts["v"]
+    assert list(vhost.queues) == ["q"] and len(vhost.queues["q"].ready) == 1
+
+
+def test_a_checkpoint_that_was_under_way_does_not_bring_its_messages_back() -> None:
+    """The queue is stated, the virtual host goes, the queue's messages are stated, then the kill."""
+    one = Restarted()
+    one.furnish()
+    one.again()
+    slices = checkpoint(one.broker, one.journal, one.recorder)
+    for _ in range(3):
+        next(slices)
+        one.journal.commit()
+    one.broker.delete_virtual_host("v")
+    for _ in slices:
+        one.journal.commit()
+    one.killed()
+    assert "v" not in one.broker.virtual_hosts
+    assert not one.journal.ledger.rows or not sum(row.live for row in one.journal.ledger.rows)
