@@ -46,7 +46,8 @@ class ContentReader:
     """Contents by the LSN of their `published` or `moved` record. For one thread at a time.
 
     `open_segment`: the one that is being written, by the writer's own account (None: what is on the disk is all).
-    `unwritten(lsn)`: the block with a record that could not be written yet.
+    `unwritten(lsn)`: the block with a record that is not written yet, as it is now: of a turn that goes on, too, which
+    must not be cut in two by whoever wants to read.
     `ahead`: whether runs are read ahead by a thread.
     """
 
@@ -180,6 +181,7 @@ class ContentReader:
         self._read_elsewhere()
         block = self._unwritten(lsn)
         if block is not None:
+            self._block = block  # it may grow, but what is in it stays
             return block, lsn - block.header.base_lsn
         segment = self._segment_of(lsn)
         handle, facts = self._opened(segment)

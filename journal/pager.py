@@ -60,11 +60,6 @@ class JournalPager:
 
     def _load(self, ids: Sequence[int]) -> list[Run]:
         journal, contents = self._journal, self._contents
-        last = contents.lsn_of(ids[-1])
-        assert last is not None
-        if last >= journal.written_lsn:
-            journal.commit()
-            journal.wait(last + 1)
         found: list[Run] = []
         blobs: list[bytes] = []
         before: Envelope | None = None

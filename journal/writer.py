@@ -194,7 +194,7 @@ class Writer:
         return self._open.next_lsn
 
     def unwritten(self, lsn: int) -> Block | None:
-        """The block with this record, if it is only in memory: what the disk had no room for. Encoded each time."""
+        """The block with this record, as far as it is filled, if it is only in memory. Encoded each time."""
         if lsn < self.written_lsn:
             return None
         with self._lock:

@@ -423,3 +423,34 @@ def test_a_full_disk_under_a_deep_queue(recovers: bool) -> None:
         world.recorder.recover()
         world.end_turn()
     world.close()
+
+
+@pytest.mark.parametrize("arguments", [{"x-ring-size": Field("l", 6)}, {"x-max-length": Field("l", 6)}])
+def test_a_turn_that_reads_back_what_it_wrote_is_not_cut_in_two(arguments: FieldTable) -> None:
+    """The head that has to go came in the same turn and stands in the journal alone: a kill finds all of it or nothing.
+
+    Else what the turn took out could be gone, and what it put in its place not there.
+    """
+    arguments = {**arguments, "x-dead-letter-exchange": Field("S", b"e")}
+    world = World(arguments, {}, is_deep=True)
+    world.publish([50] * 8, PERSISTENT, 1)
+    world.end_turn()
+    before = held(world)
+    world.publish([50] * 20, PERSISTENT, 2)
+    assert world.queue.is_deep
+    world.journal.writer.run_once()  # its thread may write at any time
+    assert held(World(arguments, {}, is_deep=True, files=world.files.crash())) == before
+    world.end_turn()
+    after = held(world)
+    assert after != before and len(after) == 6
+    assert held(World(arguments, {}, is_deep=True, files=world.files.crash())) == after
+
+
+def held(world: World) -> list[bytes]:
+    """The bodies in the queue, oldest first."""
+    bodies = []
+    while (taken := world.sessions[2].get(world.queue, no_ack=False)) is not None:
+        bodies.append(taken[1].envelope.framing.split(taken[1].blob)[1].rstrip(bytes(1)))
+    world.sessions[2].recover()
+    world.end_turn()
+    return bodies
