@@ -349,7 +349,7 @@ class Broker:
 
     @property
     def dead_count(self) -> int:
-        """How many dead letters are on their way."""
+        """How many dead letters are still to be published: until then the turn is not over for a journal."""
         return len(self._dead)
 
     def _publish_dead(self) -> None:

@@ -32,7 +32,8 @@ logger = logging.getLogger("leveret.journal")
 def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     """Make what was recovered; returns how many messages that are. The recorder listens from then on.
 
-    Rings are trimmed as by arrivals, so that at most ring-size messages are ready; that is recorded.
+    Rings are trimmed as by arrivals, so that at most ring-size messages are ready; that is recorded, and is committed
+    with the first turn: dead letters of what expired meanwhile belong to it.
     """
     found = journal.recovered
     _restore_what_operators_set(broker, found)
@@ -90,7 +91,6 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.durability = recorder
     for _, queue in queues:
         _settle_in(queue)
-    journal.commit()
     return count
 
 

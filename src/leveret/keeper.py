@@ -85,10 +85,18 @@ class Keeper:
 
     def commit(self) -> None:
         """The turn is over: what it recorded is written."""
-        self.journal.commit()
+        self._end_turn()
         if self._checkpoint is None and self.journal.checkpoint_due:
             self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
             self._wake.set()
+
+    def _end_turn(self) -> int:
+        """What was recorded may be written. Returns the LSN behind it.
+
+        Not before all dead letters are out, which may take more than one turn: the deaths that they are of are recorded
+        already, and after a kill between the two the messages would be nowhere.
+        """
+        return self.journal.next_lsn if self.broker.dead_count else self.journal.commit()
 
     async def tend(self) -> None:
         """Listen to the journal's thread, make checkpoints, reclaim. Ends by being cancelled.
@@ -185,10 +193,12 @@ class Keeper:
 
     async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
         """Whether it is durable."""
+        while self.broker.dead_count:  # a checkpoint begins between turns
+            await trio.lowlevel.checkpoint()
         for _ in checkpoint:
-            self.journal.commit()
+            self._end_turn()
             await trio.lowlevel.checkpoint()  # others' turns come between
-        lsn = self.journal.commit()
+        lsn = self._end_turn()
         while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:
             await trio.sleep(0.01)
         if self.journal.state is not WriterState.RUNNING:
@@ -215,13 +225,16 @@ class Keeper:
             return whereabouts(id_)
 
         for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
-            self.journal.commit()
+            self._end_turn()
             await trio.lowlevel.checkpoint()
             whereabouts = self.recorder.whereabouts()
 
     def close(self) -> None:
         """Write what waits, then a last checkpoint so that the next start is quick."""
         try:
+            while self.broker.dead_count:
+                self.broker.end_turn()
+            self.journal.commit()
             if self.journal.state is WriterState.RUNNING:
                 for _ in checkpoint(self.broker, self.journal, self.recorder):
                     self.journal.commit()

@@ -50,7 +50,12 @@ class Restarted:
         vhost.bind_queue("q", "e", "#", {})
         session = self.broker.connect("v", User("u"), name="c", flush=lambda: None).open_session()
         blob = PLAIN.join(encode_header(1, {"delivery_mode": 2}), b"x")
-        session.publish(vhost.route("e", "k", User("u")), Envelope("e", "k", PropertyFacts(persistent=True)), [blob], mandatory=False)
+        session.publish(
+            vhost.route("e", "k", User("u")),
+            Envelope("e", "k", PropertyFacts(persistent=True)),
+            [blob],
+            mandatory=False,
+        )
 
 
 def test_it_comes_back_until_it_is_deleted() -> None:
