@@ -25,6 +25,7 @@ class ReadAhead(Iterator[Block]):
         self._changed = Condition()
         self._ready: deque[Block] = deque()
         self._octets = 0
+        self._is_full = False  # until half of it is taken: each time that the thread wakes, it takes the interpreter
         self._is_first = True
         self._thread: Thread | None = None
         self._is_over = False
@@ -42,9 +43,9 @@ class ReadAhead(Iterator[Block]):
                 self._changed.wait()
             if self._ready:
                 block = self._ready.popleft()
-                was_full = self._octets >= self._ahead_octets
                 self._octets -= block.header.size
-                if was_full and self._octets < self._ahead_octets:
+                if self._is_full and self._octets <= self._ahead_octets // 2:
+                    self._is_full = False
                     self._changed.notify()
                 return block
         if self._error is not None:
@@ -68,7 +69,8 @@ class ReadAhead(Iterator[Block]):
                     self._ready.append(block)
                     self._octets += block.header.size
                     self._changed.notify()
-                    while self._octets >= self._ahead_octets and not self._is_over:
+                    self._is_full = self._octets >= self._ahead_octets
+                    while self._is_full and not self._is_over:
                         self._changed.wait()
                     if self._is_over:
                         return
