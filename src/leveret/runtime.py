@@ -36,10 +36,17 @@ class Runtime:
 
     def end_turn(self) -> None:
         """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
-        if self.broker.end_turn() or self.broker.hungry:
+        if self._turn_ends(feeds=False):
             self._more.set()
-        if self._commit is not None:
-            self._commit()
+
+    def _turn_ends(self, *, feeds: bool) -> bool:
+        """Returns whether there is more to do."""
+        broker = self.broker
+        try:
+            return broker.end_turn() or (feeds and broker.feed()) or bool(broker.hungry)
+        finally:  # also when what a consumer is to get could not be read: others have turns before the broker stops
+            if self._commit is not None:
+                self._commit()
 
     async def run(self) -> None:
         """Do what is due, and what turns left over, until cancelled."""
@@ -52,12 +59,8 @@ class Runtime:
         while True:
             await self._more.wait()
             self._more = trio.Event()
-            while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
-                if self._commit is not None:
-                    self._commit()
+            while self._turn_ends(feeds=True):
                 await trio.lowlevel.checkpoint()  # other connections' turns come between
-            if self._commit is not None:
-                self._commit()
 
     async def _keep_deadlines(self) -> None:
         broker = self.broker
