@@ -6,6 +6,7 @@ Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple, Protocol
@@ -70,6 +71,12 @@ class PropertyFacts(NamedTuple):
 NO_FACTS = PropertyFacts()
 
 
+@lru_cache(512)
+def _present(flags: int) -> tuple[tuple[str, int, str], ...]:
+    """The properties that these flags announce: of fourteen most messages have two or three."""
+    return tuple(one for one in PROPERTIES if flags & one[1])
+
+
 def scan_properties(data: bytes) -> PropertyFacts:
     """Check a property list (flags and values) and keep the facts.
 
@@ -88,9 +95,7 @@ def scan_properties(data: bytes) -> PropertyFacts:
     user_id: bytes | None = None
     is_marked = False
     try:
-        for name, bit, kind in PROPERTIES:
-            if not flags & bit:
-                continue
+        for name, bit, kind in _present(flags):
             if kind == "shortstr":
                 start = position + 1
                 position = start + data[position]

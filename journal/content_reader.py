@@ -143,7 +143,7 @@ class ContentReader:
         return _runs_of(list(_PLACE.iter_unpack(records)), bytes(heap)) if even is None else (even,)
 
     def _even_run(self, records: bytes, heap: memoryview, count: int) -> ContentRun | None:
-        """Contents that differ in their bodies alone, which are of a size: cut out in one sweep.
+        """Contents of a size that differ in their bodies, or in bodies and headers, alone: cut out in one sweep.
 
         None: they differ in more, or a single one does from what was read before it. Raises: BadRecord.
         """
@@ -161,8 +161,14 @@ class ContentReader:
             self._head = head
             if count == 1:
                 return None
-        parts = unpack(f"{len(head)}s{length - len(head)}s" * count, heap)
-        return like._replace(contents=parts[1::2]) if parts[::2].count(head) == count else None
+        if heap[length * (count - 1) :][: len(head)] == head:
+            parts = unpack(f"{len(head)}s{length - len(head)}s" * count, heap)
+            if parts[::2].count(head) == count:
+                return like._replace(contents=parts[1::2])
+        assert like.header is not None
+        prefix = head[: -4 - len(like.header)]
+        parts = unpack(f"{len(prefix)}s{length - len(prefix)}s" * count, heap)
+        return like._replace(header=None, contents=parts[1::2]) if parts[::2].count(prefix) == count else None
 
     def _damaged(self, block: Block, error: BadRecord) -> Damaged:
         return Damaged(segment_name(self._segment), block.offset, str(error))

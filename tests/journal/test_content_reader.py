@@ -5,11 +5,11 @@ from collections.abc import Iterator
 from itertools import groupby
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leveret.engine.clock import ManualClock
-from leveret.engine.content import PLAIN
+from leveret.engine.content import PLAIN, encode_header
 from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
 from leveret.journal.block import Block, encode_records, read_block
 from leveret.journal.read_ahead import ReadAhead
@@ -18,12 +18,10 @@ from leveret.journal.record import PUBLISHED, Record
 from ..support.journal_workload import blob
 from ..support.simulated_files import SimulatedFiles
 
-#: A turn: runs of (routing key, octets of body of each).
+#: A turn: runs of (routing key, octets of body of each); those called "mixed" have several headers.
 TURNS = st.lists(
     st.lists(
-        st.tuples(
-            st.sampled_from([b"", b"key", b"another.key"]), st.lists(st.sampled_from([0, 5, 5, 5, 900]), min_size=1)
-        ),
+        st.tuples(st.sampled_from([b"", b"key", b"mixed"]), st.lists(st.sampled_from([0, 5, 5, 5, 900]), min_size=1)),
         min_size=1,
         max_size=4,
     ),
@@ -39,7 +37,12 @@ def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[
         exchange = journal.define(2, 0, f"exchange {number % 2}")
         for key, sizes in turn:
             ids = range(journal.next_message_id, journal.next_message_id + len(sizes))
-            blobs = [blob(b"%d" % id_ * size) for id_, size in zip(ids, sizes)]
+            bodies = [b"%d" % id_ * size for id_, size in zip(ids, sizes)]
+            if key == b"mixed":
+                headers = [encode_header(len(body), {"priority": id_ % 3}) for id_, body in zip(ids, bodies)]
+                blobs = [PLAIN.join(header, body) for header, body in zip(headers, bodies)]
+            else:
+                blobs = [blob(body) for body in bodies]
             lsn = journal.published(ids, exchange, key, blobs, queue_ids=[7])
             written += [(lsn + at, exchange, key, one) for at, one in enumerate(blobs)]
             journal.enqueued(7, ids, lsn, sizes)
@@ -62,6 +65,7 @@ def in_runs(journal: Journal, written: list[tuple[int, int, bytes, bytes]]) -> l
 
 
 @given(TURNS)
+@example([[(b"mixed", [5, 5, 5, 5, 5])], [(b"key", [5, 5, 5])], [(b"mixed", [5])]])
 def test_runs_are_what_stands_there(turns: list[list[tuple[bytes, list[int]]]]) -> None:
     """Any mixture of exchanges, keys and sizes, over several segments."""
     journal = Journal.open(
