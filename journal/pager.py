@@ -120,7 +120,10 @@ class JournalPager:
         if facts is None:
             if len(self._facts) >= MEMORY_MAX:
                 self._facts.clear()
-            facts = self._facts[properties] = scan_properties(properties)._replace(persistent=True)
+            facts = scan_properties(properties)
+            if not facts.persistent:
+                facts = facts._replace(persistent=True)
+            self._facts[properties] = facts
         key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0, header)
         envelope = self._envelopes.get(key)
         if envelope is None:

@@ -10,6 +10,8 @@ from .block import Block
 
 #: Octets that may lie ready: what a fast consumer takes in some 10 ms.
 AHEAD_OCTETS = 4 * 1024 * 1024
+#: Blocks are handed over together that have so many: each time, the threads wait for one another.
+BATCH_OCTETS = 512 * 1024
 
 
 class ReadAhead(Iterator[Block]):
@@ -63,20 +65,32 @@ class ReadAhead(Iterator[Block]):
 
     def _read(self) -> None:
         error: BaseException | None = None
+        batch: list[Block] = []
+        octets = 0
         try:
             for block in self._blocks:
-                with self._changed:
-                    self._ready.append(block)
-                    self._octets += block.header.size
-                    self._changed.notify()
-                    self._is_full = self._octets >= self._ahead_octets
-                    while self._is_full and not self._is_over:
-                        self._changed.wait()
-                    if self._is_over:
+                batch.append(block)
+                octets += block.header.size
+                if octets >= BATCH_OCTETS:
+                    if not self._hand_over(batch, octets):
                         return
+                    batch, octets = [], 0
         except BaseException as caught:
             error = caught
         with self._changed:
+            self._ready += batch
+            self._octets += octets
             self._error = error
             self._is_over = True
             self._changed.notify()
+
+    def _hand_over(self, batch: list[Block], octets: int) -> bool:
+        """Wait until there is room for more. False: nobody wants any more."""
+        with self._changed:
+            self._ready += batch
+            self._octets += octets
+            self._changed.notify()
+            self._is_full = self._octets >= self._ahead_octets
+            while self._is_full and not self._is_over:
+                self._changed.wait()
+            return not self._is_over

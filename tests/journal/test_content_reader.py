@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from leveret.engine.clock import ManualClock
 from leveret.engine.content import PLAIN, encode_header
-from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
+from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal, read_ahead
 from leveret.journal.block import Block, encode_records, read_block
 from leveret.journal.read_ahead import ReadAhead
 from leveret.journal.record import PUBLISHED, Record
@@ -105,9 +105,11 @@ def blocks(count: int, *, fails: bool = False) -> Iterator[Block]:
         raise OSError(5, "a bad disk")
 
 
+@pytest.mark.parametrize("batch_octets", [1, 300, read_ahead.BATCH_OCTETS])
 @pytest.mark.parametrize("ahead_octets", [1, 500, 1 << 20])
-def test_order_end_and_errors(ahead_octets: int) -> None:
+def test_order_end_and_errors(ahead_octets: int, batch_octets: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """All blocks in order, then the end; an error comes where its block would have."""
+    monkeypatch.setattr(read_ahead, "BATCH_OCTETS", batch_octets)
     assert [block.header.base_lsn for block in ReadAhead(blocks(100), ahead_octets)] == list(range(100))
     reading = ReadAhead(blocks(10, fails=True), ahead_octets)
     assert [next(reading).header.base_lsn for _ in range(10)] == list(range(10))
@@ -115,8 +117,9 @@ def test_order_end_and_errors(ahead_octets: int) -> None:
         next(reading)
 
 
-def test_closing_in_the_middle() -> None:
+def test_closing_in_the_middle(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread has ended when `close` returns, also when it waits for room."""
+    monkeypatch.setattr(read_ahead, "BATCH_OCTETS", 1)
     reading = ReadAhead(blocks(1000), 1)
     next(reading), next(reading)
     reading.close()
