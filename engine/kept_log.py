@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from .kept_ready import KeptReady
 from .kept_windows import WINDOW_MESSAGES, Windows
 from .message import Message
+from .paged_message import body_size
 from .paged_places import Left, PagedPlaces
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ class KeptLog(KeptReady):
     def body_octets(self) -> int:
         """Octets of all bodies. O(messages in memory), once."""
         if self._body_octets is None:
-            self._body_octets = sum(map(_body_size, self))
+            self._body_octets = sum(map(body_size, self))
         return self._body_octets + self.places.body_octets
 
     def has(self, id_: int) -> bool:
@@ -55,34 +56,39 @@ class KeptLog(KeptReady):
 
     def append(self, message: Message) -> None:
         """See `KeptReady`."""
-        super().append(message)
-        self._count(message, 1)
+        if self._messages and self._messages[-1].id > message.id:
+            super().append(message)
+        else:
+            self._messages.append(message)
+        self.memory_octets += len(message.blob) + OVERHEAD
+        if self._body_octets is not None:
+            self._body_octets += body_size(message)
 
     appendleft = append
 
     def popleft(self) -> Message:
         """See `KeptReady`."""
         message = super().popleft()
-        self._count(message, -1)
+        self._count_out(message)
         return message
 
     def pop(self) -> Message:
         """See `KeptReady`."""
         message = super().pop()
-        self._count(message, -1)
+        self._count_out(message)
         return message
 
     def take(self, id_: int) -> Message | None:
         """See `KeptReady`; None also when only the journal has it."""
         message = super().take(id_)
         if message is not None:
-            self._count(message, -1)
+            self._count_out(message)
         return message
 
-    def _count(self, message: Message, sign: int) -> None:
-        self.memory_octets += sign * (len(message.blob) + OVERHEAD)
+    def _count_out(self, message: Message) -> None:
+        self.memory_octets -= len(message.blob) + OVERHEAD
         if self._body_octets is not None:
-            self._body_octets += sign * _body_size(message)
+            self._body_octets -= body_size(message)
 
     def page_out(self, octets: int, can_leave: Callable[[Message], bool]) -> None:
         """Leave the oldest that can to the journal, until what is in memory takes no more than so many octets."""
@@ -95,7 +101,7 @@ class KeptLog(KeptReady):
             stop += 1
             if can_leave(message):
                 leaving.append(message)
-                self._count(message, -1)
+                self._count_out(message)
             else:
                 staying.append(message)
         self._messages[:stop] = staying
@@ -166,7 +172,3 @@ class KeptLog(KeptReady):
         while message is not None:
             yield message
             message = next(here, None)
-
-
-def _body_size(message: Message) -> int:
-    return message.envelope.framing.body_size(message.blob)
