@@ -529,3 +529,22 @@ def test_the_tests_own_tools_see_all() -> None:
     world.consume("t")
     world.end_turn()
     assert world.bodies("t") == [b"0.0", b"1.0", b"5.0"]
+
+
+def test_a_checkpoint_before_dead_letters_are_made() -> None:
+    """Last values that expired, of which only the journal has the contents, and is asked for them afterwards."""
+    arguments = {"x-message-ttl": Field("l", 900), "x-dead-letter-exchange": Field("S", b"")}
+    arguments["x-dead-letter-routing-key"] = Field("S", b"dead")
+    world = World(arguments, {"default_last_value_key": "k"}, memory=0, is_kept=False)
+    for number in range(5):
+        world.publish([50], of_key(b"%d" % number), number)
+    world.end_turn()
+    world.clock.advance_ns(1000 * MS)
+    world.broker.advance()
+    assert world.broker.dead_count == 5
+    world.journal.commit()
+    for _ in checkpoint(world.broker, world.journal, world.recorder):
+        world.journal.commit()
+    world.publish([50], PERSISTENT, 5, "other")
+    world.end_turn()
+    assert [world.get("dead")[3][0].rstrip(b"\0") for _ in range(5)] == [b"%d.0" % number for number in range(5)]
