@@ -10,29 +10,20 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from depth_world import MS, PERSISTENT, DepthWorld
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, kept_heads, kept_windows
-from leveret.engine.content import PLAIN, encode_header, scan_properties
+from leveret.engine import kept_heads, kept_windows
 from leveret.engine.field_table import Field, FieldTable
 from leveret.engine.kept_log import KeptLog
 from leveret.engine.non_destructive import NonDestructiveQueue
 from leveret.engine.session import NACKED
-from leveret.journal import Journal, JournalOptions
 from leveret.journal.checkpoint import checkpoint
-from leveret.journal.pager import JournalPager
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
 from leveret.settings import SettingsRepository, entry
 from leveret.testing.queue_surgery import load_all, take_ready
 from leveret.testing.snapshots import snapshot_of
-
-USER = User("guest")
-MS = 1_000_000
-PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
 
 
 @pytest.fixture(autouse=True, scope="module")
@@ -46,127 +37,27 @@ def _small() -> Iterator[None]:
         yield
 
 
-class World:
-    """One of the brokers: three sessions of one client, the last one only gets. `memory` None: nothing leaves it."""
+class World(DepthWorld):
+    """With a queue that keeps its messages, unless it is one of last values alone (`is_kept` False)."""
+
+    has_spool = False
 
     def __init__(
         self, arguments: FieldTable, said: dict[str, Any], *, memory: int | None, is_kept: bool = True
     ) -> None:
         self.is_kept = is_kept
-        self.files = SimulatedFiles()
-        self.clock = ManualClock()
-        self.arguments, self.said, self.memory = arguments, said, memory
-        self.seen: dict[str, list[tuple[bool, Any]]] = {}
-        self.start()
-
-    def start(self) -> None:
-        """On what the files have."""
-        self.broker = Broker(self.clock, settings=self.repository())
-        options = JournalOptions(segment_size=3000)
-        self.journal = Journal.open("j", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
-        self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
-        if self.memory is not None:
-            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, self.memory)
-        restore(self.broker, self.journal, self.recorder)
-        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
-        self.sessions: list[Session] = [self.client.open_session() for _ in range(3)]
-        vhost = self.client.vhost
-        queue = vhost.declare_queue("q", client=self.client, durable=True, arguments=self.arguments)
-        assert isinstance(queue, NonDestructiveQueue) is self.is_kept
-        self.queue = queue
-        vhost.declare_exchange("e", "topic", durable=True)
-        for name in ("q", "dead", "other"):
-            vhost.declare_queue(name, client=self.client, durable=True, arguments={} if name != "q" else self.arguments)
-            vhost.bind_queue(name, "e", f"{name}.#", {})
-        vhost.bind_queue("other", "e", "q.both", {})
-        self.end_turn()
-
-    def restart(self) -> None:
-        """The power goes; all was safe."""
-        self.files = self.files.power_cut()
-        self.start()
+        super().__init__(arguments, said, memory=memory)
+        assert isinstance(self.queue, NonDestructiveQueue) is is_kept
 
     def repository(self) -> SettingsRepository:
+        """See `DepthWorld`."""
         return SettingsRepository([entry("q", **{"default_non_destructive": self.is_kept, **self.said})])
 
     @property
     def log(self) -> KeptLog:
+        """The messages of a queue that keeps them."""
         assert isinstance(self.queue.ready, KeptLog)
         return self.queue.ready
-
-    def flush(self) -> None:
-        for effect in self.client.take_outbox():
-            if isinstance(effect, Delivered):
-                consumer: Any = effect.consumer
-                list_ = self.seen.setdefault(consumer.tag, [])
-                list_ += [(effect.redelivered, self.content(effect.envelope, blob)) for blob in effect.blobs]
-        self.client.drained()
-
-    @staticmethod
-    def content(envelope: Envelope, blob: bytes) -> Any:
-        return envelope.framing.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key, envelope.exchange
-
-    def end_turn(self) -> None:
-        """Until there is nothing to do now, what is due already included."""
-        self._end_turn()
-        while (due := self.broker.next_deadline_ns()) is not None and due <= self.clock.monotonic_ns():
-            self.broker.advance()
-            self._end_turn()
-
-    def _end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
-            self.journal.commit()
-        self.journal.commit()
-        assert self.journal.wait(self.journal.next_lsn)
-        self.broker.more_is_safe()
-
-    def publish(self, sizes: list[int], properties: dict[str, Any], number: int, key: str = "q.x") -> None:
-        bodies = [b"%d.%d" % (number, index) + bytes(size) for index, size in enumerate(sizes)]
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        route = self.client.vhost.route("e", key, USER)
-        self.sessions[2].publish(route, Envelope("e", key, facts), blobs, mandatory=False)
-
-    def advance(self, ms: int) -> None:
-        until = self.clock.monotonic_ns() + ms * MS
-        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
-            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
-            self.broker.advance()
-            self.end_turn()
-        self.clock.advance_ns(until - self.clock.monotonic_ns())
-
-    def get(self, name: str = "q", *, no_ack: bool = True) -> Any:
-        got = self.sessions[2].get(self.client.vhost.queue(name), no_ack=no_ack)
-        if got is None:
-            return None
-        tag, message, redelivered, left = got
-        return tag, redelivered, left, self.content(message.envelope, message.blob)
-
-    def consume(self, tag: str, *, prefetch: int = 0, no_ack: bool = True, total: bool = False, who: int = 0) -> None:
-        session = self.sessions[who]
-        session.limit(prefetch, total=total)
-        session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments={})
-
-    def state(self) -> None:
-        """A checkpoint; segments go and contents move."""
-        for _ in checkpoint(self.broker, self.journal, self.recorder):
-            self.journal.commit()
-        self.journal.commit()
-        self.journal.wait(self.journal.next_lsn)
-        self.journal.reclaim()
-        base_lsn = self.journal.ledger.to_empty()
-        if base_lsn is not None:
-            queues_of = self.recorder.whereabouts()
-            for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
-                self.journal.commit()
-
-    def bodies(self, tag: str) -> list[bytes]:
-        """What a consumer got, without padding."""
-        return [content[0].rstrip(b"\0") for _, content in self.seen.get(tag, [])]
-
-    def facts(self) -> object:
-        statistics = [queue.statistics() for queue in self.client.vhost.queues.values()]
-        return statistics, self.seen, [len(session.unacked) for session in self.sessions]
 
 
 ARGUMENTS = st.sampled_from(

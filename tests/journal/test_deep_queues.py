@@ -6,30 +6,23 @@ how much is ready, unacknowledged and waiting; all counters.
 
 from __future__ import annotations
 
-import tempfile
 import unittest
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from depth_world import PERSISTENT
+from depth_world import DepthWorld as World
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, deep, memory_budget, paging_out
-from leveret.engine.content import PLAIN, SCHEDULED_DELIVERY, encode_header, scan_properties
+from leveret.engine import deep, memory_budget, paging_out
+from leveret.engine.content import SCHEDULED_DELIVERY
 from leveret.engine.field_table import Field, FieldTable
 from leveret.engine.session import NACKED
-from leveret.journal import Journal, JournalOptions
 from leveret.journal.checkpoint import checkpoint
-from leveret.journal.pager import JournalPager
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
 from leveret.settings import SettingsRepository, entry
-
-USER = User("guest")
-MS = 1_000_000
 
 ARGUMENTS = st.sampled_from(
     [
@@ -67,95 +60,6 @@ def _small() -> Iterator[None]:
         yield
 
 
-class World:
-    """One of the brokers, with three sessions of one client; the last one only gets."""
-
-    def __init__(
-        self,
-        arguments: FieldTable,
-        said: dict[str, Any],
-        *,
-        is_deep: bool,
-        files: SimulatedFiles | None = None,
-        clock: ManualClock | None = None,
-        memory: int = 0,
-    ) -> None:
-        self.files = files or SimulatedFiles()
-        self.clock = clock or ManualClock()
-        self.broker = Broker(self.clock, settings=SettingsRepository([entry("q", **said)]))
-        self.journal = Journal.open(
-            "j", self.clock, JournalOptions(segment_size=3000), files=self.files, threaded=False, new_id=bytes(16)
-        )
-        self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
-        if is_deep:
-            self.spool = tempfile.TemporaryDirectory()
-            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, memory, self.spool.name)
-        restore(self.broker, self.journal, self.recorder)
-        self.seen: dict[str, list[tuple[bool, Any]]] = {}
-        self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
-        self.sessions: list[Session] = []
-        vhost = self.client.vhost
-        self.queue = vhost.declare_queue("q", client=self.client, durable=True, arguments=arguments)
-        for _ in range(3):
-            self.sessions.append(self.client.open_session())
-        vhost.declare_exchange("e", "topic", durable=True)
-        vhost.declare_queue("dead", client=self.client, durable=True)
-        vhost.bind_queue("q", "e", "q.#", {})
-        vhost.bind_queue("dead", "e", "dead.#", {})
-        self.end_turn()
-
-    def flush(self) -> None:
-        for effect in self.client.take_outbox():
-            if isinstance(effect, Delivered):
-                consumer: Any = effect.consumer
-                list_ = self.seen.setdefault(consumer.tag, [])
-                list_ += [(effect.redelivered, self.content(effect.envelope, blob)) for blob in effect.blobs]
-        self.client.drained()
-
-    @staticmethod
-    def content(envelope: Envelope, blob: bytes) -> Any:
-        return envelope.framing.split(blob)[1], sorted(envelope.headers(blob)), envelope.routing_key
-
-    def end_turn(self) -> None:
-        """Until there is nothing to do now, what is due already included."""
-        self._end_turn()
-        while (due := self.broker.next_deadline_ns()) is not None and due <= self.clock.monotonic_ns():
-            self.broker.advance()
-            self._end_turn()
-
-    def _end_turn(self) -> None:
-        while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
-            self.journal.commit()
-        self.journal.commit()
-        assert self.journal.wait(self.journal.next_lsn)
-        self.broker.more_is_safe()
-
-    def publish(self, sizes: list[int], properties: dict[str, Any], number: int) -> None:
-        bodies = [b"%d.%d" % (number, index) + bytes(size) for index, size in enumerate(sizes)]
-        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
-        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        route = self.client.vhost.route("e", "q.x", USER)
-        self.sessions[2].publish(route, Envelope("e", "q.x", facts), blobs, mandatory=False)
-
-    def advance(self, ms: int) -> None:
-        until = self.clock.monotonic_ns() + ms * MS
-        while (due := self.broker.next_deadline_ns()) is not None and due <= until:
-            self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
-            self.broker.advance()
-            self.end_turn()
-        self.clock.advance_ns(until - self.clock.monotonic_ns())
-
-    def close(self) -> None:
-        self.journal.close()
-        if isinstance(self.broker.pager, JournalPager):
-            self.broker.pager.close()
-            self.spool.cleanup()
-
-    def facts(self) -> object:
-        statistics = [queue.statistics() for queue in self.client.vhost.queues.values()]
-        return statistics, self.seen, [len(session.unacked) for session in self.sessions]
-
-
 class DepthMachine(RuleBasedStateMachine):
     """Everything is done in both worlds."""
 
@@ -169,10 +73,8 @@ class DepthMachine(RuleBasedStateMachine):
         self, arguments: FieldTable, said: dict[str, Any], runs: list[tuple[list[int], bool]], memory: int
     ) -> None:
         """There is something to begin with: most stories begin with a deep queue."""
-        self.worlds = [World(arguments, said, is_deep=is_deep, memory=memory) for is_deep in (False, True)]
-        self.memory = memory
+        self.worlds = [World(arguments, said, memory=share) for share in (None, memory)]
         self.number = 0
-        self.arguments = arguments
         for sizes, persistent in runs:
             self.publish(sizes, persistent, None, len(sizes) % 4, 0)
 
@@ -297,20 +199,9 @@ class DepthMachine(RuleBasedStateMachine):
     @rule(said=SETTINGS)
     def restart(self, said: dict[str, Any]) -> None:
         """The power goes, and comes back."""
-        before = self.worlds
-        for world in before:
-            world.close()
-        self.worlds = [
-            World(
-                self.arguments,
-                said,
-                is_deep=is_deep,
-                files=world.files.power_cut(),
-                clock=world.clock,
-                memory=self.memory,
-            )
-            for world, is_deep in zip(before, (False, True))
-        ]
+        for world in self.worlds:
+            world.said = said
+            world.restart()
 
     @precondition(lambda self: hasattr(self, "worlds"))
     @invariant()
@@ -338,13 +229,10 @@ class TestDepth(DepthMachine.TestCase):  # type: ignore[misc,name-defined]
 assert issubclass(TestDepth, unittest.TestCase)
 
 
-PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
-
-
 @pytest.mark.parametrize("is_deep", [False, True])
 def test_what_expires_behind_an_evicted_head(is_deep: bool) -> None:
     """A ring's arrival takes the head away; those behind it that have expired go at once."""
-    world = World({}, {}, is_deep=is_deep)
+    world = World({}, {}, memory=0 if is_deep else None)
     world.publish([0], PERSISTENT, 1)
     world.publish([0, 0, 0], PERSISTENT | {"expiration": b"400"}, 2)
     world.end_turn()
@@ -361,7 +249,7 @@ def test_what_expires_behind_an_evicted_head(is_deep: bool) -> None:
 @pytest.mark.parametrize("count", range(1, 12))
 def test_a_consumer_comes_when_gets_took_all_that_was_in_memory(count: int) -> None:
     """What is ready in the journal alone is ready."""
-    world = World({}, {}, is_deep=True)
+    world = World({}, {}, memory=0)
     world.publish([0] * 12, PERSISTENT, 1)
     world.publish([0] * 12, PERSISTENT, 2)
     world.end_turn()
@@ -377,11 +265,11 @@ def test_a_consumer_comes_when_gets_took_all_that_was_in_memory(count: int) -> N
 @pytest.mark.parametrize("is_deep", [False, True])
 def test_groups_survive_a_restart(is_deep: bool) -> None:
     """Messages of a group that come back from the journal, paged or not, still go to one consumer."""
-    before = World({}, {}, is_deep=False)
+    before = World({}, {}, memory=None)
     for group in (b"a", b"b"):
         before.publish([0] * 6, PERSISTENT | {"headers": {"JMSXGroupID": Field("S", group)}}, ord(group))
     before.end_turn()
-    world = World({}, {}, is_deep=is_deep, files=before.files.power_cut())
+    world = World({}, {}, memory=0 if is_deep else None, files=before.files.power_cut())
     for session, tag in zip(world.sessions, ("one", "two")):
         session.limit(1, total=False)
         session.consume(world.queue, tag, no_ack=False, exclusive=False, arguments={})
@@ -398,7 +286,7 @@ def test_groups_survive_a_restart(is_deep: bool) -> None:
 @pytest.mark.parametrize("recovers", [False, True])
 def test_a_full_disk_under_a_deep_queue(recovers: bool) -> None:
     """What was taken before anybody heard that the disk is full is nowhere but in memory; consumers get it."""
-    world = World(FieldTable(), {}, is_deep=True)
+    world = World(FieldTable(), {}, memory=0)
     world.publish([3] * 7, {"delivery_mode": 2}, 0)
     world.end_turn()
 
@@ -432,18 +320,18 @@ def test_a_turn_that_reads_back_what_it_wrote_is_not_cut_in_two(arguments: Field
     Else what the turn took out could be gone, and what it put in its place not there.
     """
     arguments = {**arguments, "x-dead-letter-exchange": Field("S", b"e")}
-    world = World(arguments, {}, is_deep=True)
+    world = World(arguments, {}, memory=0)
     world.publish([50] * 8, PERSISTENT, 1)
     world.end_turn()
     before = held(world)
     world.publish([50] * 20, PERSISTENT, 2)
     assert world.queue.is_deep
     world.journal.writer.run_once()  # its thread may write at any time
-    assert held(World(arguments, {}, is_deep=True, files=world.files.crash())) == before
+    assert held(World(arguments, {}, memory=0, files=world.files.crash())) == before
     world.end_turn()
     after = held(world)
     assert after != before and len(after) == 6
-    assert held(World(arguments, {}, is_deep=True, files=world.files.crash())) == after
+    assert held(World(arguments, {}, memory=0, files=world.files.crash())) == after
 
 
 def held(world: World) -> list[bytes]:
