@@ -80,12 +80,13 @@ bench-deep: $(VENV)/.dev
 soak: $(VENV)/.dev
 	@$(BIN)/python benchmarks/soak.py $(ARGS)
 
-# A writer of the journal and a broker under load, killed at random points; ROUNDS=5000 SEED=7 for a long night.
+# A writer of the journal and brokers under load, killed at random points; ROUNDS=5000 SEED=7 LANES=4 for a long night.
 ROUNDS ?= 2000
 SEED ?= 1
+LANES ?= 2
 crash: $(VENV)/.dev
 	@LEVERET_CRASH_ROUNDS=$(ROUNDS) LEVERET_CRASH_SEED=$(SEED) $(BIN)/pytest --timeout=0 tests/journal/test_kill.py $(ARGS)
-	@$(BIN)/python tests/journal/crash_rounds.py --rounds $(ROUNDS) --seed $(SEED)
+	@$(BIN)/python tests/journal/crash_rounds.py --rounds $(ROUNDS) --seed $(SEED) --lanes $(LANES)
 
 # Debian's packages of the brokers that we compare with.
 peers:
