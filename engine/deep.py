@@ -15,7 +15,7 @@ from . import rota
 from .consumer import UNLIMITED
 from .events import EventKind
 from .group_id import GroupedMessage, message_for
-from .memory_budget import SMALL
+from .memory_budget import SMALL, TAKE_MIN
 from .message import Envelope, Message
 from .paged_run import Run, Taken, messages_of
 from .paging_out import OVERHEAD, may_have_tail, page_out, sink_below
@@ -49,13 +49,19 @@ def has_room(queue: "Queue", octets: int, count: int) -> bool:
 
 
 def leave_what_came_back(queue: "Queue") -> None:
-    """More is ready in memory than was granted, since messages came back: where there is no room, the last ones go."""
+    """More is ready in memory than was granted, since messages came back: where there is no room, the last ones go.
+
+    Some more than need be, so that the next one that comes back finds room. Amortized O(what came back).
+    """
     excess = -queue.allowance
     if not may_have_tail(queue):
         queue.allowance = UNLIMITED
     elif not queue.broker.memory.allows(queue, 0):
-        page_out(queue, excess)
-        queue.allowance = 0
+        assert queue.broker.pager is not None
+        room = min(TAKE_MIN, queue.broker.pager.memory // 8)
+        freed = page_out(queue, excess + room)
+        # What cannot leave is not asked again soon.
+        queue.broker.memory.gave(queue, freed, max(freed - excess, 0) if freed else TAKE_MIN)
 
 
 def extend_tail(queue: "Queue", tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
@@ -83,7 +89,7 @@ def append(queue: "Queue", tail: Tail, message: Message) -> None:
     envelope = message.envelope
     level = tail.level_of(envelope)
     if level > tail.floor:
-        if has_room(queue, len(message.blob), 1):
+        if _is_within_charge(queue, message) or has_room(queue, len(message.blob), 1):
             queue.ready.append(message)
             return
         sink_below(queue, tail, level)
@@ -96,6 +102,18 @@ def append(queue: "Queue", tail: Tail, message: Message) -> None:
         tail.extend(message.id, (len(message.blob),), expires, place=place, envelope=envelope, level=level)
     else:
         tail.append(message)
+
+
+def _is_within_charge(queue: "Queue", message: Message) -> bool:
+    """Whether a queue with levels takes no more with this message than it was charged: no need to look at all of it."""
+    ready = queue.ready
+    if not isinstance(ready, LeveledReady):
+        return False
+    octets = len(message.blob) + OVERHEAD
+    if ready.octets + OVERHEAD * len(ready) + octets > queue.broker.memory.charge_of(queue):
+        return False
+    queue.allowance = max(queue.allowance - octets, 0)
+    return True
 
 
 def merge(queue: "Queue", messages: list[Message]) -> list[Message]:
@@ -153,6 +171,8 @@ def is_hungry(queue: "Queue") -> bool:
         return not queue.ready and rota.has_waiting(queue)
     assert pager is not None
     octets = min(HIGH_OCTETS, pager.budget())
+    if tail.level_max:
+        octets //= 2  # the rest of the window is for higher levels that come, which else would have all of it sink
     return len(queue.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
 
 
@@ -187,9 +207,10 @@ def _bring(queue: "Queue", count: int, octets: int, *, is_straight: bool) -> Non
         return
     assert pager is not None
     if not is_straight:
-        octets = min(octets, max(pager.budget(), SMALL))
+        window = max(pager.budget(), SMALL)
+        octets = min(octets, window)
         count = min(count, 1 + octets // OVERHEAD)
-        queue.broker.memory.charge_window(queue, octets)
+        queue.broker.memory.charge_window(queue, min(HIGH_OCTETS, window))
     for part in tail.take(count, octets):
         if isinstance(part, Message):
             queue.expiring = queue.expiring or bool(part.expires_ns)

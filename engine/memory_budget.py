@@ -68,13 +68,25 @@ class MemoryBudget:
 
     def charge_window(self, queue: "Queue", octets: int) -> None:
         """A deep queue brings messages back into memory, up to so many octets at a time; another may have to leave."""
-        if queue not in self._charges:
+        charge, held, count = self._charges.get(queue, _NOTHING)
+        if charge < octets:
             assert queue.broker.pager is not None
-            self._charges[queue] = (octets, 0, 0)
-            self.total += octets
+            self._charges[queue] = (octets, held, count)
+            self.total += octets - charge
             missing = self.total - queue.broker.pager.memory
             if missing > 0:
                 self._take_from_largest(queue, octets, missing)
+
+    def gave(self, queue: "Queue", octets: int, grant: int) -> None:
+        """A queue that was not allowed more has left so many octets elsewhere, and gets this much for it."""
+        charge, held, _ = self._charges[queue]
+        self._charges[queue] = (charge - octets + grant, max(held - octets, 0), len(queue.ready))
+        self.total += grant - octets
+        queue.allowance = grant
+
+    def charge_of(self, queue: "Queue") -> int:
+        """Octets that a queue may take before it asks."""
+        return self._charges.get(queue, _NOTHING)[0]
 
     def forget(self, queue: "Queue") -> None:
         """It is gone, or holds nothing."""
@@ -84,9 +96,8 @@ class MemoryBudget:
                 self._largest = None
 
     def _charge(self, queue: "Queue", held: int, grant: int) -> None:
-        self.forget(queue)
+        self.total += held + grant - self._charges.get(queue, _NOTHING)[0]
         self._charges[queue] = (held + grant, held, len(queue.ready))
-        self.total += held + grant
         queue.allowance = grant
 
     def _look_at_others(self, asker: "Queue", floor: int) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Envelope, ManualClock, Queue, Session, User
+from leveret.engine import Broker, Envelope, ManualClock, Message, Queue, Session, User, memory_budget
 from leveret.engine.content import PLAIN, encode_header, scan_properties
 from leveret.engine.field_table import Field, FieldTable
 from leveret.engine.memory_budget import SMALL, held_octets
+from leveret.engine.session import NACKED
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.pager import JournalPager
 from leveret.journal.recorder import Recorder
@@ -146,6 +147,33 @@ def test_what_comes_back_leaves_again(desk: Desk) -> None:
     numbers = [int(got[1].body.partition(b".")[0]) for got in found if got is not None]
     assert numbers == [number for number in range(4000) if number % 10 != 9]
     assert all(got is not None and got[2] for got in found)  # redelivered
+
+
+@pytest.mark.parametrize("priorities", [False, True])
+def test_looking_is_amortized(desk: Desk, monkeypatch: pytest.MonkeyPatch, priorities: bool) -> None:
+    """Where memory is full, a message that comes, or comes back, does not cost a look at all that is ready."""
+    looked_at: list[int] = []
+
+    def counted(messages: Iterable[Message]) -> int:
+        here = list(messages)
+        looked_at.append(len(here))
+        return held_octets(here)
+
+    monkeypatch.setattr(memory_budget, "held_octets", counted)
+    for _ in range(2):
+        desk.declare({"x-max-priority": Field("l", 9)} if priorities else {})
+    full, other = desk.queues
+    for _ in range(100):
+        desk.publish(full, 50, 100)
+    tags = [got[0] for _ in range(1500) if (got := desk.session.get(full, no_ack=False)) is not None]
+    for _ in range(100):
+        desk.publish(other, 50, 100)
+    looked_at.clear()
+    for number, tag in enumerate(tags):
+        desk.session.reject(tag, multiple=False, requeue=True, why=NACKED)
+        desk.publish(full, 1, 100, priority=number % 10)
+    assert sum(looked_at) < 100 * len(tags)
+    assert desk.held <= desk.bound + MEMORY // 3  # and what was read back in advance
 
 
 STEPS = st.lists(
