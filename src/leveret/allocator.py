@@ -11,10 +11,10 @@ import trio
 #: How often it is looked at.
 INTERVAL_S = 10
 #: Less than so many octets free is for what comes next; so is less than a quarter of what is in use.
-FREE_MIN = 64 * 1024 * 1024
+FREE_MIN = 16 * 1024 * 1024
 PART_MIN = 4
 #: Smaller processes are not looked at.
-LARGE = 128 * 1024 * 1024
+LARGE = 64 * 1024 * 1024
 #: Fields of mallinfo2(3), all of them size_t.
 FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
 
@@ -36,11 +36,16 @@ def trimmer() -> Callable[[], bool] | None:
     except (OSError, AttributeError, TypeError):
         return None
 
+    given = 0  # of what is free, what the system has already: the library goes on counting it
+
     def trim() -> bool:
+        nonlocal given
         info = libc.mallinfo2()
-        if info.fordblks < max(FREE_MIN, info.uordblks // PART_MIN):
+        given = min(given, info.fordblks)
+        if info.fordblks - given < max(FREE_MIN, info.uordblks // PART_MIN):
             return False
         libc.malloc_trim(0)
+        given = libc.mallinfo2().fordblks
         return True
 
     return trim

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from typing import Any, ClassVar
 
 from simulated_files import SimulatedFiles
@@ -46,9 +48,11 @@ class DepthWorld:
         options = JournalOptions(segment_size=3000)
         self.journal = Journal.open("j", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
         self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
-        self.spool = tempfile.TemporaryDirectory() if self.memory is not None and self.has_spool else None
         if self.memory is not None:
-            directory = None if self.spool is None else self.spool.name
+            directory = None
+            if self.has_spool:
+                directory = tempfile.mkdtemp()
+                weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
             self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, self.memory, directory)
         restore(self.broker, self.journal, self.recorder)
         self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
@@ -74,8 +78,6 @@ class DepthWorld:
         self.journal.close()
         if isinstance(self.broker.pager, JournalPager):
             self.broker.pager.close()
-        if self.spool is not None:
-            self.spool.cleanup()
 
     def repository(self) -> SettingsRepository:
         """The operator's settings."""
