@@ -3,12 +3,11 @@
     python tests/journal/crash_rounds.py [--rounds 2000 | --seconds 60] [--seed N] [--lanes 2]
 
 Each round starts a broker on the same directory, looks at all that is there, loads it, and kills it: at some moment,
-soon after the journal began or dropped a segment, or while it starts. What the client may know is modelled in
-`crash/truth.py`; `crash/world.py` has the kinds of queues, `crash/line.py` and `crash/declares.py` the load. Lanes are
-processes with a broker each. Of two lanes one has memory for next to nothing, so that its queues are deep; what else
-the brokers are configured with comes of the seed.
-SIGTERM lets each lane finish its round.
-Exit status 1 with the seed, the round and the directory when a rule is broken.
+soon after the journal began or dropped a segment, in an orderly end, or while it starts. What the client may know is
+modelled in `crash/truth.py`; `crash/world.py` has the kinds of queues, `crash/line.py` and `crash/declares.py` have the
+load. Lanes are processes with a broker each. Of two lanes one has memory for next to nothing, so that its queues are
+deep; what else the brokers are configured with comes of the seed. SIGTERM lets each lane finish its round. Exit status
+1 with the seed, the round and the directory when a rule is broken. docs/testing.md, "Killed brokers", says more.
 """
 
 from __future__ import annotations

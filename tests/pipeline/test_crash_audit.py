@@ -44,16 +44,18 @@ QUICK = ["--conf", "spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+U
 
 
 class Remembering(Truth):
-    """Knows of every fact that was ever sure, and of every one that was ever taken away."""
+    """Knows of every fact that was ever sure, of every one that was ever taken away, and of those acknowledged."""
 
     def __init__(self) -> None:
         super().__init__()
         self.been: set[Fact] = set()
         self.taken: set[Fact] = set()
+        self.acked: set[Fact] = set()
 
     def did(self, line: Line, what: str, adds: Sequence[Fact] = (), removes: Sequence[Fact] = ()) -> Operation:
         """See `Truth`."""
         self.taken.update(removes)
+        self.acked.update(removes if what.startswith("ack") else ())
         return super().did(line, what, adds, removes)
 
     def answered(self, operation: Operation) -> None:
@@ -78,12 +80,12 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
 
     Then rows of the same journal are taken away, doubled, moved: those messages are named, and the exit code is 2.
     """
-    lane = Lane(Setup(str(tmp_path)), random.Random(11))
+    lane = Lane(Setup(str(tmp_path), segment_size="2MiB"), random.Random(11))  # few checkpoints
     lane.world.truth = truth = Remembering()
     journal = Path(lane.setup.journal)
     journal.mkdir()
     register_reader(str(journal), "test", 1)  # before the first segment: nothing goes unread
-    while lane.figures["kills"] < ROUNDS or len(numbers(truth.been - truth.here, "a")) < ACKED:
+    while lane.figures["kills"] < ROUNDS or len(numbers(truth.acked & truth.been - truth.here, "a")) < ACKED:
         lane.round()
     process = Process(lane.setup, forked=False)
     look(process.port(), lane.world)
@@ -114,12 +116,9 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
         assert open_ | gone == {number for of, number in fate if of == queue}
 
     # Of a queue to which nothing comes back: that would be a fault of its own.
-    acked = (
-        frames.events.where("kind = 'acked' AND msg_id > 0 AND queue = 'a'")
-        .orderBy("lsn", "msg_id", "queue")
-        .limit(PLANTED)
-    )
-    events, expected = planted(frames.events, acked.collect())
+    acked = frames.events.where("kind = 'acked' AND msg_id > 0 AND queue = 'a'").orderBy("lsn", "msg_id").limit(PLANTED)
+    stated = {row.msg_id for row in frames.snapshots.where("queue = 'a'").select("msg_id").distinct().collect()}
+    events, expected = planted(frames.events, acked.collect(), stated)
     damaged = Frames(events, frames.payloads, frames.snapshots, frames.checkpoints, frames.segments)
     found = audit(damaged, kept(lives(damaged.events))).collect()
     assert {(one.fault, one.msg_id, one.queue) for one in found} == expected
@@ -133,9 +132,12 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
     assert (named["fault"], named["msg_id"], named["queue"]) == ("lost", first.msg_id, first.queue)
 
 
-def planted(events: Any, acked: list[Any]) -> tuple[Any, set[tuple[str, int, str]]]:
+def planted(events: Any, acked: list[Any], stated: set[int]) -> tuple[Any, set[tuple[str, int, str]]]:
     """The events with one fault for each of five acked messages, and (fault, message, queue) of all: an ack gone, an
-    enqueued gone, either of them twice, an enqueued behind its ack."""
+    enqueued gone, either of them twice, an enqueued behind its ack.
+
+    What was not enqueued, or too late, is unexpected in the snapshots that state it.
+    """
     one, two, three, four, five = acked
 
     def row(of: Any, kind: str) -> str:
@@ -146,7 +148,8 @@ def planted(events: Any, acked: list[Any]) -> tuple[Any, set[tuple[str, int, str
     twice = events.where(f"{row(three, 'acked')} OR {row(four, 'enqueued')}")
     damaged = events.where(f"NOT ({gone})").withColumn("lsn", moved).unionByName(twice)
     faults = ("lost", "lost", "duplicate", "duplicate", "reordered")
-    return damaged, {(fault, of.msg_id, of.queue) for fault, of in zip(faults, acked, strict=True)}
+    expected = {(fault, of.msg_id, of.queue) for fault, of in zip(faults, acked, strict=True)}
+    return damaged, expected | {("unexpected", of.msg_id, of.queue) for of in (two, five) if of.msg_id in stated}
 
 
 def take_row_away(lake: Path, msg_id: int, queue: str) -> None:

@@ -107,8 +107,7 @@ class Declares:
         return self._send(declare, f"declare {name}", [queue_fact(name, arguments)], [])
 
     def _delete_queue(self) -> bytes:
-        there = self._there("queue", "t")
-        there = [fact for fact in there if fact[1] not in QUEUES]
+        there = [fact for fact in self._there("queue", "t") if fact[1] not in QUEUES]
         if not there:
             return b""
         return self._delete(self._world.chance.choice(there))

@@ -135,13 +135,13 @@ class Line:
                 del held[tag]
                 self._came_back(queue, number)
                 method = commands.Basic.Nack(delivery_tag=tag, requeue=True)
-            elif lot > 0.99:
+            elif lot > 0.998:
                 several = [held.pop(one) for one in sorted(held) if one <= tag]
                 letters = [message("dead", dead) for of, dead in several if of == "work"]
                 gone = [fact for one in several for fact in world.taken(*one)]
                 world.did(self.number, f"reject up to {number} from {queue}", letters, gone)
                 method = commands.Basic.Nack(delivery_tag=tag, multiple=True, requeue=False)
-            elif lot > 0.97:
+            elif lot > 0.98:
                 several = [held.pop(one) for one in sorted(held) if one <= tag]
                 gone = [fact for one in several for fact in world.taken(*one)]
                 world.did(self.number, f"ack up to {number} from {queue}", removes=gone)
