@@ -3,7 +3,7 @@
 Only with glibc, whose heap holds on to pages that lie among others; elsewhere nothing is done.
 """
 
-import resource
+import mmap
 from collections.abc import Callable
 
 import trio
@@ -68,6 +68,6 @@ def resident_octets() -> int:
     """What this process takes of the machine's memory; 0 where the system does not say."""
     try:
         with open("/proc/self/statm", "rb") as file:
-            return int(file.read().split()[1]) * resource.getpagesize()
+            return int(file.read().split()[1]) * mmap.PAGESIZE
     except OSError:
         return 0

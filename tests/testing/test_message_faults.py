@@ -112,6 +112,8 @@ def test_lost_acks_bring_the_message_again(broker: RunningBroker) -> None:
         with broker.faults.lose_acks() as fault:
             broker.inject(routing_key="jobs", body=b"twice")
             assert seen.next() == b"twice"
+            while not fault.hits:  # its acknowledgement is still on its way
+                broker.assert_queue("jobs", unacked=1, ready=0)
             broker.assert_queue("jobs", unacked=1, ready=0)
             broker.faults.drop_connection()
             seen.end()
