@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import re
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,8 @@ MUST_PASS = ("leveret", "rabbitmq")
 FAILURES_A_SCENARIO_MAX = 4
 FOLDER = "../interop/scenarios"
 ARROW = " -> "
+REASON_MAX = 300
+_FOLDERS = re.compile(r"(?<![\w.:/])/(?:[\w.@+-]+/)+")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +63,17 @@ def _broker_data(column: Column) -> dict[str, Any]:
         if result.verdict == PASSED:
             passed.setdefault(result.scenario, []).append(cast)
         else:
-            others.setdefault((result.scenario, result.verdict, result.reason), []).append(cast)
+            others.setdefault((result.scenario, result.verdict, told(result.reason)), []).append(cast)
     clients = [{**asdict(hello), "reads_not": sorted(hello.reads_not)} for hello in column.clients]
     facts: dict[str, Any] = {"broker": column.broker, "version": column.version, "date": column.date}
     facts |= {"skipped": column.skipped, "remark": column.remark}
     rows = [{"scenario": s, "verdict": v, "reason": r, "clients": casts} for (s, v, r), casts in others.items()]
     return {**facts, "clients": clients, "passed": passed, "others": rows}
+
+
+def told(reason: str) -> str:
+    """The first line of what a client said, without the folders of the machine that it ran on."""
+    return _FOLDERS.sub("", reason.partition("\n")[0])[:REASON_MAX]
 
 
 def _column(data: dict[str, Any]) -> Column:

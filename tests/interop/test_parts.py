@@ -8,6 +8,7 @@ import pytest
 
 from leveret.interop.differential.comparison import Known, judge
 from leveret.interop.driver import Driver, DriverFailed
+from leveret.interop.scorecard import told
 from leveret.interop.suite import Gate
 from leveret.interop.tap import HEARTBEAT, Direction
 from leveret.interop.toolchains import NotHere, Toolchain
@@ -173,3 +174,9 @@ def test_last_deliveries_excuse_nothing_else() -> None:
     two = got | {"queues": {"q0": [2, 0]}}
     assert judge(operation, two | {"1/2": delivered, "queues": {"q0": [0, 0]}}, two) is True
     assert judge(operation, got | {"1/2": delivered | {"answers": [["basic.cancel", {}]]}}, got) is True
+
+
+def test_a_scorecard_tells_no_folders() -> None:
+    """Of what a client said the first line, without where the machine keeps its files; addresses stay."""
+    said = 'no answer from amqp://127.0.0.1:5672/v: "/home/me/env/lib/python3/client.py", line 7\nTraceback'
+    assert told(said) == 'no answer from amqp://127.0.0.1:5672/v: "client.py", line 7'
