@@ -21,7 +21,6 @@ from leveret.engine import deep, memory_budget, paging_out
 from leveret.engine.content import SCHEDULED_DELIVERY
 from leveret.engine.field_table import Field, FieldTable
 from leveret.engine.session import NACKED
-from leveret.journal.checkpoint import checkpoint
 from leveret.settings import SettingsRepository, entry
 
 ARGUMENTS = st.sampled_from(
@@ -105,16 +104,7 @@ class DepthMachine(RuleBasedStateMachine):
 
     @rule(no_ack=st.booleans(), count=st.integers(1, 3), name=st.sampled_from(["q", "q", "dead"]))
     def get(self, no_ack: bool, count: int, name: str) -> None:
-        def act(world: World) -> object:
-            found = []
-            for _ in range(count):
-                got = world.sessions[2].get(world.client.vhost.queue(name), no_ack=no_ack)
-                if got is not None:
-                    tag, message, redelivered, left = got
-                    found.append((tag, redelivered, left, world.content(message.envelope, message.blob)))
-            return found
-
-        self.both(act)
+        self.both(lambda world: [world.get(name, no_ack=no_ack) for _ in range(count)])
 
     @rule(who=st.integers(0, 1), prefetch=st.integers(0, 4), no_ack=st.booleans())
     def consume(self, who: int, prefetch: int, no_ack: bool) -> None:
@@ -180,21 +170,7 @@ class DepthMachine(RuleBasedStateMachine):
     @rule()
     def checkpoint(self) -> None:
         """Segments go and contents move under the deep queue."""
-
-        def act(world: World) -> None:
-            for _ in checkpoint(world.broker, world.journal, world.recorder):
-                world.journal.commit()
-            world.journal.commit()
-            world.journal.wait(world.journal.next_lsn)
-            world.journal.reclaim()
-            base_lsn = world.journal.ledger.to_empty()
-            if base_lsn is not None:
-                queues_of = world.recorder.whereabouts()
-                move = world.recorder.contents.move
-                for _ in world.journal.move_forward(base_lsn, queues_of, move):
-                    world.journal.commit()
-
-        self.both(act)
+        self.both(lambda world: world.state())
 
     @rule(said=SETTINGS)
     def restart(self, said: dict[str, Any]) -> None:
