@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop artemis differential workers fuzz soak crash clean
+.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop artemis differential workers fuzz soak crash crash-objects changelog clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -36,8 +36,10 @@ $(VENV)/.spark: pyproject.toml | $(VENV)/.dev
 serve: $(VENV)/.serve
 	@exec $(BIN)/leveret serve $(ARGS)
 
+# Files are shared out among the cores; `make test JOBS=0` runs one after another.
+JOBS ?= auto
 test: $(VENV)/.spark lint types
-	@$(BIN)/pytest $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
 
 # The data pipeline's tests alone; and the one that starts a cluster of a master and two workers.
 spark: $(VENV)/.spark
@@ -88,13 +90,18 @@ crash: $(VENV)/.dev
 	@LEVERET_CRASH_ROUNDS=$(ROUNDS) LEVERET_CRASH_SEED=$(SEED) $(BIN)/pytest --timeout=0 tests/journal/test_kill.py $(ARGS)
 	@$(BIN)/python tests/journal/crash_rounds.py --rounds $(ROUNDS) --seed $(SEED) --lanes $(LANES)
 
-# Debian's packages of the brokers that we compare with.
+# What operators and clients declare, with checkpoints at every distance from a segment's head; on files in memory.
+crash-objects: $(VENV)/.dev
+	@$(BIN)/python tests/journal/object_rounds.py --rounds $(ROUNDS) --seed $(SEED)
+
+# Debian's packages of the brokers that we compare with, and of Perl's clients.
 peers:
 	apt-get install -y rabbitmq-server garagemq
+	apt-get install -y libnet-amqp-perl libanyevent-rabbitmq-perl libmojo-rabbitmq-client-perl
 
 # Five clients' own test suites against RabbitMQ and Leveret; `make clients ARGS="--only amqp"`.
 clients: $(VENV)/.dev
-	@$(BIN)/python -m leveret.interop.clients $(ARGS)
+	@$(BIN)/python -m leveret.interop.suites $(ARGS)
 
 # Real workers of task frameworks against RabbitMQ and Leveret; `make workers ARGS="--only celery -k retries"`.
 workers: $(VENV)/.dev
@@ -130,6 +137,10 @@ $(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz
 	@$(BIN)/python tests/fuzz/fuzz_frames.py -max_total_time=$(FUZZ_SECONDS) $(ARGS)
+
+# CHANGELOG.md from the fragments in changelog.d/.
+changelog: $(VENV)/.serve
+	@$(BIN)/python docs/draw_changelog.py > CHANGELOG.md
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

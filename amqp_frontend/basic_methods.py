@@ -2,11 +2,11 @@
 
 from pamqp import commands
 
-from ..engine.arguments import check_consumer_arguments, queue_type_of
-from ..engine.deaths import REJECTED
 from ..engine.errors import LimitReached
-from ..engine.field_table import FieldTable
-from ..engine.reply_queue import REPLY_PREFIX, REPLY_TO
+from ..engine.messages.deaths import REJECTED
+from ..engine.messages.field_table import FieldTable
+from ..engine.queues.reply_queue import REPLY_PREFIX, REPLY_TO
+from ..engine.rules.arguments import check_consumer_arguments, queue_type_of
 from .channel import Channel
 from .codec import Method, encode_method
 from .deliveries import ConsumerWire, contents_for

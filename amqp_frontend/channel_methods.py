@@ -4,6 +4,7 @@ from pamqp import commands
 
 from .channel import Channel
 from .codec import AccessRequest, AccessRequestOk, Method
+from .protocol_events import CommitUnderWay
 from .replies import ChannelAlreadyOpen, FlowNotImplemented, TooManyChannels
 from .session import AmqpSession, Handler
 from .states import ChannelState, ChannelStep
@@ -67,8 +68,19 @@ def _tx_select(session: AmqpSession, channel: Channel, method: commands.Tx.Selec
 
 
 def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commit) -> None:
-    session.send_returns(channel, channel.session.commit())
-    session.send(channel.number, commands.Tx.CommitOk)
+    under_way = CommitUnderWay(channel, channel.session.commit())
+    if under_way.commit.is_done:
+        answer_commit(session, under_way)
+    else:
+        session.unfinished = under_way
+
+
+def answer_commit(session: AmqpSession, done: CommitUnderWay) -> None:
+    """tx.commit-ok, once what was done is in the journal. Raises: PartialCommit."""
+    session.send_returns(done.channel, done.commit.outcome())
+    session.send(done.channel.number, commands.Tx.CommitOk)
+    if done.commit.barrier:
+        session.hold_output(done.commit.barrier)
 
 
 def _tx_rollback(session: AmqpSession, channel: Channel, method: commands.Tx.Rollback) -> None:

@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from pamqp import base, commands
 
-from ..engine.field_table import FieldTable, FieldTableError, UnknownFieldTag, decode_table, encode_table
+from ..engine.messages.field_table import FieldTable, FieldTableError, UnknownFieldTag, decode_table, encode_table
 from .replies import BadFieldTable, MalformedShortString, UndecodableArguments
 from .wire import FRAME_END_OCTET, METHOD, METHOD_HEAD
 

@@ -8,7 +8,7 @@ Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.13; performance page 4, rules 2
 
 from collections.abc import Iterator
 
-from ..engine.content import PropertyFacts
+from ..engine.messages.content import PropertyFacts
 from .channel import Assembly, Channel, KnownRoute, PublishArguments
 from .codec import METHODS, decode_method, encode_method, ids_of
 from .protocol_events import (
@@ -27,6 +27,8 @@ from .replies import (
     FrameEndMissing,
     FrameTooLarge,
     IncompleteTooLarge,
+    MalformedConnectionString,
+    MalformedShortString,
     MethodFrameExpected,
     NotLoggedIn,
     UnexpectedFrame,
@@ -44,10 +46,10 @@ from .wire import (
     FRAME_HEAD,
     FRAME_OVERHEAD,
     HEADER,
+    HEADERS_TAKEN,
     HEARTBEAT,
     METHOD,
     METHOD_HEAD,
-    PROTOCOL_HEADER,
 )
 
 HEADER_, STARTING, SECURING, TUNING, OPENING, RUNNING, CLOSING, CLOSED, REFUSED = ConnectionState
@@ -170,7 +172,7 @@ class Connection:
                         yield HeaderRejected(data)
                     return
                 position = 8
-                if data[:8] != PROTOCOL_HEADER:
+                if data[:8] not in HEADERS_TAKEN:
                     position = size
                     yield HeaderRejected(data[:8])
                     return
@@ -379,7 +381,10 @@ class Connection:
             raise UnimplementedMethod
         if index not in _AWAITED[self.state]:
             raise UnexpectedMethod(state=self.state.name.lower())
-        return ConnectionMethod(decode_method(METHODS[index], arguments))
+        try:
+            return ConnectionMethod(decode_method(METHODS[index], arguments))
+        except MalformedShortString:
+            raise MalformedConnectionString from None
 
     def _channel_method(self, number: int, index: int, arguments: bytes) -> ProtocolEvent | None:
         channel = self.channels.get(number)

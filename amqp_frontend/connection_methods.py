@@ -10,7 +10,7 @@ from typing import Any
 from pamqp import commands
 
 from ..engine.errors import LoginRefused
-from ..engine.field_table import Field, FieldTable
+from ..engine.messages.field_table import Field, FieldTable
 from .codec import Method, encode_method
 from .options import FrontendOptions
 from .protocol_events import HeaderReceived
@@ -111,7 +111,11 @@ def _tune_ok(session: AmqpSession, method: commands.Connection.TuneOk) -> None:
 def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
     assert session.user is not None
     session.client = session.broker.connect(
-        method.virtual_host, session.user, name=session.peer.name, flush=session.on_output
+        method.virtual_host,
+        session.user,
+        name=session.peer.name,
+        flush=session.on_output,
+        properties=session.client_properties,
     )
     session.client.on_expelled = session.expel
     session.connection.step(ConnectionStep.OPEN)

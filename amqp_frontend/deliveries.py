@@ -10,8 +10,8 @@ from struct import Struct
 
 from pamqp import commands
 
-from ..engine import Consumer, Delivered, Envelope
-from ..engine.content import PLAIN, CommonHeader
+from ..engine import Delivered, Envelope
+from ..engine.messages.content import PLAIN, CommonHeader
 from .codec import encode_method
 from .wire import (
     FRAME_END_OCTET,
@@ -73,7 +73,6 @@ def contents_for(envelope: Envelope, blobs: Sequence[bytes], number: int, frame_
 def render_delivered(effect: Delivered, frame_max: int) -> Iterable[bytes]:
     """The octets of a run of deliveries, in parts."""
     consumer = effect.consumer
-    assert isinstance(consumer, Consumer)
     wire = consumer.opaque
     assert isinstance(wire, ConsumerWire)
     envelope = effect.envelope

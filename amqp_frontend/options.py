@@ -9,7 +9,7 @@ Network = IPv4Network | IPv6Network
 
 @dataclass(slots=True, frozen=True)
 class FrontendOptions:
-    """Defaults are those of the interface page; `product` and `version` are what clients see in connection.start.
+    """Defaults: interfaces page, "Configuration keys". `product` and `version` stand in connection.start.
 
     Clients branch on the product (kombu chooses its kind of prefetch by it), so we name the broker whose behaviour
     ours is compared with; `platform` and `information` say who we are.
@@ -21,9 +21,11 @@ class FrontendOptions:
     mechanisms: tuple[str, ...] = ("PLAIN", "AMQPLAIN")
     anonymous_user: str = "guest"
     handshake_timeout_ms: int = 10_000
+    first_octet_timeout_ms: int = 3_000
     refused_login_delay_ms: int = 3_000
     half_open_max: int = 256
     connections_max: int = 0  # 0 = unlimited
+    descriptor_max: int | None = None  # a connection's is lower; None: the system has enough
     consumers_per_channel_max: int = 0  # 0 = unlimited
     message_size_max: int = 128 * 1024 * 1024
     incomplete_max: int = 256 * 1024 * 1024  # of bodies of one connection that are not whole yet

@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..engine.content import PropertyFacts
+from ..engine.messages.content import PropertyFacts
 from .codec import Method
 
 if TYPE_CHECKING:
+    from ..engine.peers.commit import Commit
     from .channel import Channel
 
 
@@ -62,4 +63,14 @@ class AcksReceived:
     up_to: int | None
 
 
-ProtocolEvent = HeaderReceived | HeaderRejected | ConnectionMethod | ChannelMethod | PublishReceived | AcksReceived
+@dataclass(slots=True)
+class CommitUnderWay:
+    """A tx.commit that was too much for one turn; it is answered when the commit is done."""
+
+    channel: "Channel"
+    commit: "Commit"
+
+
+ProtocolEvent = (
+    HeaderReceived | HeaderRejected | ConnectionMethod | ChannelMethod | PublishReceived | AcksReceived | CommitUnderWay
+)

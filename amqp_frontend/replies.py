@@ -1,17 +1,19 @@
 """The one table of reply codes and texts: which refusal becomes which close, word for word.
 
 Engine errors and the frontend's own errors have a row each; `{...}` names facts of the error. A test fails when a
-class has no row. Source: behaviour page 0 to 2; amqp-error-cases.
+class has no row. Source: behaviour page 0 to 2; tests/spec/error_cases.json.
 """
 
 from enum import Enum
 from typing import NamedTuple
 
 from ..engine import errors as engine
-from ..engine.arguments import Reason
-from ..engine.field_table import Field
+from ..engine.messages.field_table import Field
+from ..engine.rules.arguments import Reason
 
 TEXT_MAX = 255
+#: What stands at the end of a text that had to be cut.
+CUT = "..."
 
 
 class Scope(Enum):
@@ -76,6 +78,10 @@ class UndecodableArguments(PeerError):
 
 class MalformedShortString(PeerError):
     """A short string of a method is not UTF-8."""
+
+
+class MalformedConnectionString(PeerError):
+    """The same on channel 0, where the close names the method."""
 
 
 class BadFieldTable(PeerError):
@@ -320,11 +326,17 @@ REPLY: dict[type[Exception], Row] = {
         CHANNEL,
         "cannot bind to exchange '{name}' in vhost '{vhost}': condition limit ({limit}) is reached",
     ),
+    engine.TopicStatesMaxReached: Row(
+        406,
+        CHANNEL,
+        "cannot bind to exchange '{name}' in vhost '{vhost}': limit of topic states ({limit}) is reached",
+    ),
     engine.TransactionTooLarge: Row(406, CHANNEL, "transaction is larger than configured max size {limit}"),
     engine.UnackedMaxReached: Row(
         406, CHANNEL, "cannot get from queue '{name}': limit of unacknowledged deliveries ({limit}) is reached"
     ),
     engine.Expelled: Row(320, CONNECTION, "Closed via management plugin", False),
+    engine.ConnectionForced: Row(320, CONNECTION, "{reason}", False),
     engine.UserDeleted: Row(320, CONNECTION, "user '{user}' is deleted", False),
     engine.VirtualHostDeleted: Row(320, CONNECTION, "vhost '{vhost}' is deleted", False),
     engine.NotSupported: Row(540, CONNECTION, "not supported"),
@@ -361,6 +373,7 @@ REPLY: dict[type[Exception], Row] = {
     UnexpectedFrame: Row(505, CONNECTION, "type {type}, {octets}", False),
     UndecodableArguments: Row(501, CONNECTION, "cannot decode {octets_term}"),
     MalformedShortString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr", False),
+    MalformedConnectionString: Row(501, CONNECTION, "Malformed UTF-8 in shortstr"),
     BadFieldTable: Row(502, CONNECTION, "{why}"),
     UnimplementedMethod: Row(503, CONNECTION, "unimplemented method"),
     UnexpectedMethod: Row(504, CONNECTION, "unexpected method in connection state {state}"),
@@ -446,7 +459,7 @@ def reply_for(error: Exception) -> Reply:
     text = f"{constant} - {row.text.format_map(_Facts(error))}"
     raw = text.encode()
     if len(raw) > TEXT_MAX:
-        text = raw[:TEXT_MAX].decode(errors="ignore")
+        text = raw[: TEXT_MAX - len(CUT)].decode(errors="ignore") + CUT
     return Reply(row.code, text, row.scope, row.with_ids)
 
 

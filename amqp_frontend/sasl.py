@@ -1,11 +1,11 @@
 """SASL mechanisms: from a response to a user. Source: behaviour page 1.4."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..engine import User, Users
 from ..engine.errors import LoginRefused
-from ..engine.field_table import FieldTableError, decode_bare_table
+from ..engine.messages.field_table import FieldTableError, decode_bare_table
 
 
 class MalformedResponse(Exception):
@@ -14,12 +14,16 @@ class MalformedResponse(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """What is known of the other side before it logs in. `certified_name`: proven by a client certificate."""
+    """What is known of the other side before it logs in. `certified_name`: proven by a client certificate.
+
+    `origin`: whose share of the half-open places it takes: an address, of IPv6 a /64.
+    """
 
     name: str
     is_loopback: bool
     certified_name: str | None = None
     is_secured: bool = False  # by TLS
+    origin: str = field(default="", compare=False)
 
     def offered(self, mechanisms: tuple[str, ...]) -> tuple[str, ...]:
         """Of those that are switched on: EXTERNAL on TLS alone, and there with or without a certificate.

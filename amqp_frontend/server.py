@@ -2,7 +2,7 @@
 
 A connection is one task: wait until readable, read what is there, handle it, end the turn, send. Sending is done by
 whoever's turn made the octets; a writer task exists only while a socket is full.
-Source: performance page 4; rulings 4.
+Source: performance page 4; ruling 4.
 """
 
 import errno
@@ -18,6 +18,7 @@ import trio
 
 from ..engine import Broker
 from .certificate_names import user_name
+from .half_open import HalfOpen, NoPlace
 from .options import FrontendOptions
 from .peers import is_listed, peer_of, proxied
 from .proxy_protocol import SIZE_MAX, ProxyFault, read_header
@@ -34,6 +35,8 @@ ACCEPTS_A_TURN = 64
 #: After these, accepting is tried again a little later: the process is out of something.
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _EXHAUSTED_PAUSE_S = 0.1
+#: So many descriptors have come back when it is worth a line that there are enough.
+_FREE_AGAIN = 8
 #: SO_LINGER on, zero seconds: closing resets the connection.
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 
@@ -55,6 +58,7 @@ class Endpoint:
     """
 
     __slots__ = (
+        "_has_ended",
         "_is_proxied",
         "_pending",
         "_server",
@@ -77,11 +81,13 @@ class Endpoint:
         self._is_proxied = is_proxied
         self.transport: socket.socket | TlsTransport = tls or sock
         self.session = self._make_session(peer)
+        self.session.on_login = self._answered
         self.scope = trio.CancelScope()
         self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
         self._writing = False
         self.drained: trio.Event | None = None
-        self.unblocked: trio.Event | None = None
+        self.unblocked: trio.CancelScope | None = None
+        self._has_ended = False
 
     wait_readable = staticmethod(trio.lowlevel.wait_readable)
     wait_writable = staticmethod(trio.lowlevel.wait_writable)
@@ -89,6 +95,14 @@ class Endpoint:
 
     def _make_session(self, peer: Peer) -> AmqpSession:
         return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
+
+    def _answered(self, is_in: bool) -> None:
+        """The peer's login was."""
+        half_open = self._server.half_open
+        if is_in:
+            half_open.has_logged_in(self)
+        else:
+            half_open.was_refused(self)
 
     def flush(self) -> None:
         """Send what there is, as far as the kernel takes it; never waits, never fails."""
@@ -106,8 +120,8 @@ class Endpoint:
                 session.abort = session.finished = True
         if session.finished and not self._writing:
             self.scope.cancel()
-        if self.unblocked is not None and not session.journal_refuses and not session.is_ahead:
-            self.unblocked.set()
+        if self.unblocked is not None and not session.must_wait and not session.is_ahead:
+            self.unblocked.cancel()
 
     def _send_all(self) -> bool:
         """Send what was left over, then what the session has: all of it (True) or till the socket is full (False)."""
@@ -164,7 +178,8 @@ class Endpoint:
         handle = self.handle
         try:
             with self.scope:
-                data = await self._introduction() if self._tls is not None or self._is_proxied else b""
+                await trio.lowlevel.checkpoint_if_cancelled()  # it may have made room before it came to run
+                data = await self._introduction()
                 while not session.finished:
                     if not data:
                         await wait_readable(fd)
@@ -177,13 +192,15 @@ class Endpoint:
                     handle(session, data)
                     data = b""  # not held while waiting
                     end_turn()  # sends what this and other connections got
+                    stalled = session.is_stalled
                     if session.has_output or session.finished:
-                        stalled = session.is_stalled
                         self.flush()
-                        if stalled:
-                            await self._catch_up()
-                    while (session.blocked_event is not None or session.is_ahead) and not session.finished:
-                        await self._wait_for_the_journal()
+                    if stalled or session.is_held_up or session.is_cut or session.is_ahead:
+                        await self._catch_up(stalled)
+                        if self._has_ended:
+                            break
+        except NoPlace as refusal:
+            logger.warning("%s: refused: %s", session.peer.name, refusal)
         except ProxyFault as fault:
             logger.warning("%s: refused: PROXY header: %s", session.peer.name, fault)
         except TlsFault as fault:
@@ -198,16 +215,28 @@ class Endpoint:
                 end_turn()
             except Exception:
                 logger.exception("%s: internal error while cleaning up", session.peer.name)
-            self._close()
+            self.close()
             self._server.forget(self)
 
     async def _introduction(self) -> bytes:
-        """What comes before AMQP: PROXY header, TLS handshake, both under the handshake timeout.
+        """What comes before AMQP (PROXY header, TLS handshake) and the first octets of that; under time limits.
 
-        Returns: the first octets of AMQP, if any came with them. Raises: ProxyFault, TlsFault, OSError.
+        Returns: those octets, if any came with the handshake. Raises: ProxyFault, TlsFault, NoPlace, OSError.
         """
-        data = await self._read_proxy_header() if self._is_proxied else b""
-        return data if self._tls is None or self.session.finished else await self._shake_hands(self._tls, data)
+        session = self.session
+        patience_ms = session.options.first_octet_timeout_ms
+        with trio.move_on_after(patience_ms / 1000) as patience:
+            data = await self._read_proxy_header() if self._is_proxied else b""
+            if not data and not session.finished:
+                data = await self._read_some(PIECE if self._tls is not None else READ_SIZE)
+                if not data:
+                    session.finished = True  # a balancer's look whether we are there; not worth a line
+        if patience.cancelled_caught:
+            session.drop(f"nothing came within {patience_ms} ms")
+        if session.finished:
+            return b""
+        self._server.half_open.has_begun(self)
+        return data if self._tls is None else await self._shake_hands(self._tls, data)
 
     async def _read_proxy_header(self) -> bytes:
         data = b""
@@ -216,11 +245,13 @@ class Endpoint:
             if not more:
                 if data:
                     raise ProxyFault(f"cut short after {len(data)} octets")
-                self.session.finished = True  # a proxy's look whether we are there; not worth a line
+                self.session.finished = True  # as in `_introduction`
                 return b""
             data += more
         session = self.session
         session.peer = proxied(session.peer, header)
+        if header.source is not None:
+            self._server.has_come_from(self)
         return data[header.size :]
 
     async def _shake_hands(self, tls: TlsTransport, data: bytes) -> bytes:
@@ -229,10 +260,7 @@ class Endpoint:
         while not is_over:
             data = data or await self._read_some(PIECE)
             if not data:
-                if tls.handshake_octets:
-                    raise TlsFault(f"handshake: cut short after {tls.handshake_octets} octets")
-                session.finished = True  # as above
-                return b""
+                raise TlsFault(f"handshake: cut short after {tls.handshake_octets} octets")
             is_over = tls.handshake(data)
             data = b""
             while not tls.flush():
@@ -248,37 +276,61 @@ class Endpoint:
     async def _read_some(self, size: int) -> bytes:
         """The next octets of the socket, empty at its end."""
         while True:
-            await trio.lowlevel.wait_readable(self.socket)
+            await self.wait_readable(self.socket.fileno())
             try:
                 return self.socket.recv(size)
             except BlockingIOError:
                 pass
 
-    async def _wait_for_the_journal(self) -> None:
-        """The journal does not take a publish now, or cannot keep up: the peer is not read until it does."""
-        self.unblocked = trio.Event()
-        await self.unblocked.wait()
-        self.unblocked = None
-        self.handle(self.session, b"")
-        self._server.runtime.end_turn()
-        self.flush()
+    async def _catch_up(self, stalled: bool) -> None:
+        """The peer is not read before all is done that it asked for.
 
-    async def _catch_up(self) -> None:
-        """Answers that the peer does not read: no more requests are looked at until they are sent."""
+        `stalled`: it does not read the answers. Else the journal does not take a publish now, or cannot keep up; or
+        there was too much to do for one turn.
+        """
         session = self.session
-        stalled = True
-        while stalled and not session.finished:
-            if self._writing:
+        while not session.finished:
+            data = b""
+            if stalled and self._writing:
                 self.drained = trio.Event()
                 await self.drained.wait()
+            elif not stalled and (session.blocked_event is not None or session.is_committing or session.is_ahead):
+                data = await self._wait_until_unblocked()
+            elif stalled or session.has_more:
+                await trio.lowlevel.checkpoint()  # others' turns come between
             else:
-                await trio.lowlevel.checkpoint()
-            self.handle(session, b"")
+                return
+            self.handle(session, data)
             self._server.runtime.end_turn()
             stalled = session.is_stalled
             self.flush()
 
-    def _close(self) -> None:
+    async def _wait_until_unblocked(self) -> bytes:
+        """Until publishes are taken again, or more came of which some may pass. Returns what came."""
+        session = self.session
+        data = b""
+        with trio.CancelScope() as self.unblocked:
+            if session.blocked_event is None or session.is_hold_full or self._has_ended:
+                await trio.sleep_forever()
+            await self.wait_readable(self.socket.fileno())
+            try:
+                data = self.transport.recv(READ_SIZE)
+                self._has_ended = not data
+            except BlockingIOError:
+                pass
+        self.unblocked = None
+        return data
+
+    def make_room(self, why: str) -> None:
+        """Somebody else needs what this connection takes: its descriptor comes back at once."""
+        self.session.drop(why)
+        self.close()
+        self.scope.cancel()
+
+    def close(self) -> None:
+        """The socket, if it still is open."""
+        if self.socket.fileno() < 0:
+            return
         try:
             if self.session.abort:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
@@ -300,7 +352,9 @@ class Server:
         self.options = options  # asked for each connection: a reload shows at the next one
         self.nursery = nursery
         self.endpoints: dict[Endpoint, None] = {}
+        self.half_open: HalfOpen[Endpoint] = HalfOpen()
         self.no_endpoints: trio.Event | None = None
+        self._is_short = False  # of descriptors: said once, until it is over
 
     async def accept_from(self, listener: socket.socket, *, is_tls: bool) -> None:
         """Accept for ever. More connections than allowed, or too many not logged in: closed at once, one log line."""
@@ -313,17 +367,15 @@ class Server:
                     break
                 except OSError as error:
                     if error.errno in _EXHAUSTED:
-                        logger.error("cannot accept: %s", error.strerror)
+                        self._note_short(f"{error.strerror}; tried again until there is room")
                         await trio.sleep(_EXHAUSTED_PAUSE_S)
                     break
-                self._accepted(sock, address, is_tls)
+                await self._accepted(sock, address, is_tls)
 
-    def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
-        refusal = self._why_not()
-        if refusal:
-            logger.warning("%s: refused: %s", peer_of(address, None).name, refusal)
-            sock.close()
-            return
+    async def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
+        options = self.options()
+        is_beyond = options.descriptor_max is not None and sock.fileno() >= options.descriptor_max
+        shortage = self._shortage(sock, options)
         try:
             peer = peer_of(address, sock.getsockname())
             sock.setblocking(False)
@@ -332,29 +384,97 @@ class Server:
         except OSError:
             sock.close()
             return
-        options = self.options()
+        is_proxied = bool(options.proxy_protocol_from) and is_listed(address, options.proxy_protocol_from)
+        is_trusted = peer.is_loopback or is_proxied
+        try:
+            await self._find_room(peer, is_trusted, options, is_short=bool(shortage))
+        except NoPlace as refused:
+            sock.close()
+            if not shortage:
+                logger.warning("%s: refused: %s", peer.name, refused)
+            elif is_beyond:
+                self._note_short(shortage)
+            else:
+                logger.warning("%s: refused: %s", peer.name, shortage)
+            return
+        except trio.Cancelled:
+            sock.close()
+            raise
+        if is_beyond:  # whoever made room had a descriptor below the limit
+            moved = sock.dup()
+            sock.close()
+            sock = moved
         tls = None
         if is_tls:
             assert options.tls is not None, "a TLS listener without a certificate"
             tls = TlsTransport(sock, options.tls, functools.partial(sock.shutdown, socket.SHUT_RD))
-        is_proxied = bool(options.proxy_protocol_from) and is_listed(address, options.proxy_protocol_from)
         endpoint = self.endpoint_type(self, sock, peer, tls, is_proxied)
+        self._enter(endpoint, is_trusted)
         self.endpoints[endpoint] = None
         self.nursery.start_soon(endpoint.serve)
 
-    def _why_not(self) -> str:
-        options = self.options()
+    def _shortage(self, sock: socket.socket, options: FrontendOptions) -> str:
+        """Why another connection is one too many, whoever it is; empty: it is not."""
+        descriptor_max = options.descriptor_max
+        if descriptor_max is not None and sock.fileno() >= descriptor_max:
+            return f"{descriptor_max} descriptors are in use, the rest is for the broker's files"
+        if descriptor_max is None or sock.fileno() < descriptor_max - _FREE_AGAIN:
+            self._note_short("")
         if options.connections_max and len(self.endpoints) >= options.connections_max:
             return f"{options.connections_max} connections are open"
-        if len(self.endpoints) - len(self.runtime.broker.clients) >= options.half_open_max:
-            half_open = sum(not endpoint.session.is_logged_in for endpoint in self.endpoints)
-            if half_open >= options.half_open_max:
-                return f"{half_open} connections are not logged in"
         return ""
+
+    def _note_short(self, why: str) -> None:
+        """No connection can be accepted, or (no reason) one was."""
+        if why and not self._is_short:
+            logger.error("no more connections are accepted: %s", why)
+        elif self._is_short and not why:
+            logger.warning("connections are accepted again")
+        self._is_short = bool(why)
+
+    async def _find_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool) -> None:
+        """As `_make_room`; who is no stranger waits a little for it, and those behind, in the listener's backlog, too.
+
+        Raises: NoPlace.
+        """
+        try:
+            self._make_room(peer, is_trusted, options, is_short=is_short)
+        except NoPlace as refused:
+            if refused.wait_ns is None:
+                raise
+            await trio.sleep(refused.wait_ns / 1e9)
+            self._make_room(peer, is_trusted, options, is_short=is_short)
+
+    def _make_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool = False) -> None:
+        """See that there is a place among those that are not logged in, who make room if anything is short.
+
+        They have at most half of the descriptors that connections have: the rest is for those who do log in.
+        Raises: NoPlace.
+        """
+        places = options.half_open_max
+        if options.descriptor_max is not None:
+            places = min(places, max(options.descriptor_max // 2, 1))
+        if is_short:
+            places = min(places, len(self.half_open))
+        lost = self.half_open.make_room(peer.origin, is_trusted=is_trusted, now_ns=_now_ns(), places=places)
+        if lost is not None:
+            self.endpoints.pop(lost, None)
+            lost.make_room(f"{len(self.half_open) + 1} connections are not logged in, and this one made room")
+
+    def _enter(self, endpoint: Endpoint, is_trusted: bool) -> None:
+        self.half_open.enter(endpoint, endpoint.session.peer.origin, is_trusted=is_trusted, now_ns=_now_ns())
+
+    def has_come_from(self, endpoint: Endpoint) -> None:
+        """A proxy has said who it is: what it takes, it takes of that address's share. Raises: NoPlace."""
+        self.half_open.leave(endpoint)
+        peer = endpoint.session.peer
+        self._make_room(peer, peer.is_loopback, endpoint.session.options)
+        self._enter(endpoint, peer.is_loopback)
 
     def forget(self, endpoint: Endpoint) -> None:
         """A connection is over."""
         self.endpoints.pop(endpoint, None)
+        self.half_open.leave(endpoint)
         if not self.endpoints and self.no_endpoints is not None:
             self.no_endpoints.set()
 
@@ -367,6 +487,11 @@ class Server:
             self.no_endpoints = trio.Event()
             with trio.move_on_after(patience_s):
                 await self.no_endpoints.wait()
+
+
+def _now_ns() -> int:
+    """Of the clock by which this room waits."""
+    return int(trio.current_time() * 1e9)
 
 
 #: How long a stopping broker waits for the last close-ok.

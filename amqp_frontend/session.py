@@ -8,6 +8,7 @@ Source: behaviour page 1, 2.
 import base64
 import logging
 import os
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +27,7 @@ from ..engine import (
     SessionFailed,
     User,
 )
+from ..engine.clock import due_after
 from ..engine.durability import UNTIL_STATED
 from ..engine.errors import AcknowledgementTimedOut
 from .channel import Channel
@@ -33,17 +35,15 @@ from .codec import Method, encode_method
 from .connection import Connection
 from .deliveries import render_cancel, render_delivered, render_returns
 from .options import FrontendOptions
-from .protocol_events import ProtocolEvent
-from .replies import (
-    BrokerStopping,
-    ChannelTimedOut,
-    InternalError,
-    NoQueueDeclared,
-    Scope,
-    for_log,
-    reply_for,
-    told,
+from .protocol_events import (
+    AcksReceived,
+    ChannelMethod,
+    CommitUnderWay,
+    ConnectionMethod,
+    ProtocolEvent,
+    PublishReceived,
 )
+from .replies import BrokerStopping, ChannelTimedOut, InternalError, NoQueueDeclared, Scope, for_log, reply_for, told
 from .sasl import Peer
 from .states import ChannelState, ChannelStep, ConnectionState, ConnectionStep
 from .wire import ACK_FRAME, FRAME_END, HEARTBEAT_FRAME, METHOD
@@ -58,6 +58,21 @@ BASIC_ACK = 60 << 16 | 80
 BASIC_NACK = 60 << 16 | 120
 #: Replies (not deliveries, which the engine bounds) that may wait unsent before the connection is not read further.
 REPLIES_MAX = 4 * 1024 * 1024
+#: Events, and octets of publishes, that are held for a blocked connection before it is not read further.
+HELD_MAX = 512
+HELD_OCTETS_MAX = 1024 * 1024
+#: What passes a publish that waits, on its own channel as well.
+_SETTLING = frozenset(
+    {
+        commands.Basic.Ack,
+        commands.Basic.Nack,
+        commands.Basic.Reject,
+        commands.Basic.Cancel,
+        commands.Channel.Flow,
+        commands.Channel.FlowOk,
+    }
+)
+_TRANSACTIONS = frozenset({commands.Tx.Select, commands.Tx.Commit, commands.Tx.Rollback})
 #: How long a peer may take to hang up after the goodbyes.
 GOODBYE_MAX_S = 30
 
@@ -87,6 +102,8 @@ class AmqpSession:
         self.options = options
         self.peer = peer
         self.on_output = on_output
+        #: Told once: whether the peer got in, or was refused and is kept for a while.
+        self.on_login: Callable[[bool], None] = _ignore
         self.connection = Connection(max(options.incomplete_max, options.message_size_max))
         self.user: User | None = None
         self.client: Client | None = None
@@ -105,8 +122,19 @@ class AmqpSession:
         self.confirming: dict[Channel, None] = {}
         #: A publish or commit that waits until the journal takes it; nothing behind it is read.
         self.blocked_event: ProtocolEvent | None = None
+        #: What came behind it and may not pass, in order; see `passes`.
+        self.held: deque[ProtocolEvent] = deque()
+        self._held_octets = 0
+        self._held_channels: set[Channel | None] = set()
+        #: What is left of an event that is too much for one turn; nothing behind it is read, either.
+        self.unfinished: ProtocolEvent | None = None
+        #: The turn ended before all that had been read was handled: the broker's `spread` had come to the limit.
+        self.is_cut = False
+        self.spread_max = 0
         #: It published in this turn, so that it has to wait where the journal cannot keep up.
         self.has_published = False
+        #: It did something that the journal may not have yet, since an answer waited for that.
+        self.has_acted = False
         self._timer: Deadline | None = None
         self._heartbeat: Deadline | None = None
         self._sent_since_tick = False
@@ -131,10 +159,14 @@ class AmqpSession:
             self.client.on_expelled = None
         # No cycles are left behind: memory comes back at once, without waiting for the collector.
         self._out.clear()
-        self.blocked_event = None
+        self.blocked_event = self.unfinished = None
+        self.held.clear()
+        self._held_channels.clear()
+        self.is_cut = False
         self.confirming.clear()
         self.connection.channels.clear()
         self.on_output = _nothing
+        self.on_login = _ignore
 
     def take_output(self) -> list[bytes]:
         """Everything to send now, in parts; deliveries included."""
@@ -144,7 +176,7 @@ class AmqpSession:
         if self._held_until and self._is_held:
             self._await()
             return []
-        if self.blocked_event is not None:
+        if self.is_held_up:
             self._await()
         if self.confirming:
             self.confirm()
@@ -170,7 +202,45 @@ class AmqpSession:
         """Whether so many answers wait unsent that no more requests should be read."""
         return self.reply_size > REPLIES_MAX
 
-    # -- waiting for room in the journal ------------------------------------------------------------------------------
+    # -- what is left to do --------------------------------------------------------------------------------------------
+
+    @property
+    def is_held_up(self) -> bool:
+        """Whether something has to be done before more is looked at of what the peer sent."""
+        return self.blocked_event is not None or self.unfinished is not None
+
+    def take_waiting(self) -> ProtocolEvent | None:
+        """What holds the connection up, if it may go on now."""
+        if self.blocked_event is not None:
+            return self.unblock()
+        if self.is_committing:
+            return None
+        event, self.unfinished = self.unfinished, None
+        return event
+
+    @property
+    def is_committing(self) -> bool:
+        """Whether a large commit is under way; the connection is flushed when it is done."""
+        return type(self.unfinished) is CommitUnderWay and not self.unfinished.commit.is_done
+
+    @property
+    def has_more(self) -> bool:
+        """Whether what was read is not all done: `turn.handle_bytes` is to be called again once others had turns."""
+        if self.is_cut or (self.blocked_event is None and self.unfinished is None and self.held):
+            return True
+        return self.unfinished is not None and not self.is_committing
+
+    # -- waiting for room ---------------------------------------------------------------------------------------------
+
+    @property
+    def refuses_publishes(self) -> bool:
+        """Whether an operator's alarm is on, or the journal takes nothing persistent."""
+        return self.broker.alarm is not None or self.journal_refuses
+
+    @property
+    def must_wait(self) -> bool:
+        """Whether a publish waits, and still has to."""
+        return self.blocked_event is not None and self.refuses_publishes
 
     @property
     def journal_refuses(self) -> bool:
@@ -182,30 +252,74 @@ class AmqpSession:
     def is_ahead(self) -> bool:
         """Whether it publishes faster than the journal writes: it is not read until that has caught up."""
         durability = self.broker.durability
-        if not self.has_published or durability is None or not durability.is_congested:
+        if not self.has_published:
+            return False
+        self.has_acted = True
+        if durability is None or not durability.is_congested:
             self.has_published = False
             return False
         self._await()
         return True
 
     def block(self, event: ProtocolEvent) -> None:
-        """This event waits, and with it all that the peer sent after it, as under RabbitMQ's disk alarm.
+        """This event waits, and with it what the peer sent after it, but for what `passes`; as under RabbitMQ's alarms.
 
         Source: behaviour page 1.9.
         """
-        if self.blocked_event is None:
-            logger.warning("%s: blocked: the journal takes nothing persistent now", self.peer.name)
+        assert self.client is not None
+        if not self.client.is_blocked:
+            reason = self.broker.alarm or "low on disk"
+            logger.warning("%s: blocked: %r", self.peer.name, reason)
+            self.client.is_blocked = True
             if "connection.blocked" in self.capabilities:
-                self.send(0, commands.Connection.Blocked, "low on disk")
+                self.send(0, commands.Connection.Blocked, reason)
         self.blocked_event = event
+        self._held_channels.add(getattr(event, "channel", None))
         self._await()
+
+    def passes(self, event: ProtocolEvent) -> bool:
+        """Whether an event is handled while one before it waits: what settles deliveries, or is of another channel.
+
+        Source: ruling 15; queues page E.5.
+        """
+        if type(event) is PublishReceived or type(event) is ConnectionMethod:
+            return self.connection.state is not RUNNING
+        if type(event) is ChannelMethod and type(event.method) in _TRANSACTIONS:
+            return False
+        channel: Channel | None = getattr(event, "channel", None)
+        if channel is None or channel not in self._held_channels:
+            return True
+        settles = type(event) is AcksReceived or (type(event) is ChannelMethod and type(event.method) in _SETTLING)
+        return settles and channel.session.transaction is None
+
+    def hold(self, event: ProtocolEvent) -> None:
+        """An event that does not pass."""
+        self.held.append(event)
+        self._held_channels.add(getattr(event, "channel", None))
+        if type(event) is PublishReceived:
+            self._held_octets += sum(map(len, event.blobs))
+
+    @property
+    def is_hold_full(self) -> bool:
+        """Whether so much is held that the peer is not read any more."""
+        return self._held_octets > HELD_OCTETS_MAX or len(self.held) >= HELD_MAX
+
+    def take_held(self) -> ProtocolEvent:
+        """The first event that was held; nothing is blocked any more."""
+        event = self.held.popleft()
+        if not self.held:
+            self._held_octets = 0
+        return event
 
     def unblock(self) -> ProtocolEvent | None:
         """The event that waited, if it may go on now."""
         event = self.blocked_event
-        if event is None or self.journal_refuses:
+        if event is None or self.refuses_publishes:
             return None
+        assert self.client is not None
         self.blocked_event = None
+        self.client.is_blocked = False
+        self._held_channels.clear()
         if "connection.blocked" in self.capabilities:
             self.send(0, commands.Connection.Unblocked)
         return event
@@ -376,6 +490,7 @@ class AmqpSession:
         self.connection.step(ConnectionStep.REFUSE)
         if self.options.refused_login_delay_ms:
             self._set_timer(self.options.refused_login_delay_ms, self._drop)
+            self.on_login(False)
         else:
             self.abort = self.finished = True
 
@@ -402,7 +517,7 @@ class AmqpSession:
     def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
         deadlines = self.deadlines
         deadlines.cancel(self._timer)
-        self._timer = deadlines.set(self.clock.monotonic_ns() + delay_ms * 1_000_000, action)
+        self._timer = deadlines.set(due_after(self.clock, delay_ms), action)
 
     def _cancel_timers(self) -> None:
         self.deadlines.cancel(self._timer)
@@ -411,6 +526,11 @@ class AmqpSession:
 
     def _handshake_timed_out(self) -> None:
         logger.warning("%s: handshake timed out", self.peer.name)
+        self._drop()
+
+    def drop(self, why: str) -> None:
+        """It is in somebody's way: hang up without a word to it."""
+        logger.warning("%s: dropped: %s", self.peer.name, why)
         self._drop()
 
     def _drop(self) -> None:
@@ -434,7 +554,7 @@ class AmqpSession:
     def _tick(self) -> None:
         """Send a heartbeat if nothing else went out; give up on a peer silent for two to three intervals."""
         # Who is not read is not silent.
-        is_heard = self._received_since_tick or self.blocked_event is not None or self.has_published
+        is_heard = self._received_since_tick or self.is_held_up or self.has_published
         self._idle_ticks = 0 if is_heard else self._idle_ticks + 1
         self._received_since_tick = False
         if self._idle_ticks >= 5:
@@ -454,13 +574,14 @@ class AmqpSession:
         """The handshake is over: its timer goes."""
         self.deadlines.cancel(self._timer)
         self._timer = None
+        self.on_login(True)
 
     def open_channel(self, number: int) -> Channel:
         """A new channel with a session of the engine's."""
         assert self.client is not None
         channel = Channel(
             number,
-            self.client.open_session(),
+            self.client.open_session(number),
             frame_max=self.connection.frame_max,
             message_size_max=self.options.message_size_max,
             routes=self.connection.routes,
@@ -489,6 +610,10 @@ class AmqpSession:
 
 def _nothing() -> None:
     """What there is to do for a connection that is over."""
+
+
+def _ignore(_: bool) -> None:
+    """As `_nothing`."""
 
 
 #: What handles a method: (session, channel, method) -> None.

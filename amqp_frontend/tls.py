@@ -2,7 +2,7 @@
 
 The plain path knows nothing of it: what an endpoint reads from and sends to is its socket or one of these. There is no
 task and no wait in here; what the kernel does not take is kept, and goes first at the next `send`.
-Source: rulings 4; users page, "CVE classes", TLS-level exhaustion.
+Source: ruling 4; security page, "CVE classes", "TLS-level exhaustion".
 """
 
 import ssl

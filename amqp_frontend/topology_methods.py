@@ -4,15 +4,17 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
+from ..engine.queues.reply_queue import REPLY_TO
 from .channel import Channel
 from .codec import Method, encode_method
 from .session import AmqpSession, Handler
 
 if TYPE_CHECKING:
     from ..engine import Client, VirtualHost
-    from ..engine.field_table import FieldTable
+    from ..engine.messages.field_table import FieldTable
 
-#: Carriage return and line feed are taken out of declared names, not refused (behaviour page 0.7).
+#: Carriage return and line feed are taken out of declared names, not refused (behaviour page 0.7). Where something is
+#: published, consumed, got or purged they stay, so that nothing is found by such a spelling.
 _STRIPPED = {13: None, 10: None}
 
 
@@ -82,7 +84,7 @@ def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Ex
 
 def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queue.Declare) -> None:
     name = clean(method.queue)
-    if _vhost(session).has_reply_queue(name):
+    if method.queue.startswith(REPLY_TO) and _vhost(session).has_reply_queue(name):
         channel.last_queue = name
         if not method.nowait:
             session.send(channel.number, commands.Queue.DeclareOk, name, 0, 1)
@@ -106,9 +108,14 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
         session.send(channel.number, commands.Queue.DeclareOk, name, queue.ready_count, len(queue.consumers))
 
 
+def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
+    """The queue that is bound or deleted. The last one declared is meant by no name, not by one of line ends alone."""
+    return clean(queue) if queue else session.queue_name(channel, "")
+
+
 def _bound_queue(session: AmqpSession, channel: Channel, queue: str, routing_key: str) -> tuple[str, str]:
     """Queue and routing key of a (un)bind: both empty mean the last declared queue's name twice."""
-    name = session.queue_name(channel, clean(queue))
+    name = _queue_name(session, channel, queue)
     return name, name if not queue and not routing_key else routing_key
 
 
@@ -134,7 +141,7 @@ def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.
 def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> None:
     session.render()
     count = _vhost(session).delete_queue(
-        session.queue_name(channel, clean(method.queue)),
+        _queue_name(session, channel, method.queue),
         _client(session),
         if_unused=method.if_unused,
         if_empty=method.if_empty,

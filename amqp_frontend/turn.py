@@ -1,7 +1,7 @@
 """One turn: a read of the socket, handled to its end without waiting for anything.
 
 Events and methods are looked up, not branched; there is one file for each family of methods.
-Source: architecture page, "The walk of one message".
+Source: docs/architecture.md, "The walk".
 """
 
 import logging
@@ -11,16 +11,17 @@ from typing import Any
 from pamqp import commands
 
 from ..engine import Envelope, ServiceExchange, Session
-from ..engine.arguments import check_expiration
 from ..engine.errors import EngineError, MessageTooLarge
+from ..engine.rules.arguments import check_expiration
 from .basic_methods import BASIC_HANDLERS
-from .channel import MEMORY_MAX, KnownRoute
-from .channel_methods import CHANNEL_HANDLERS, open_channel
-from .codec import Method
+from .channel import MEMORY_MAX, SPREAD_MAX, KnownRoute, run_max_of
+from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
+from .codec import Method, ids_of
 from .connection_methods import CONNECTION_HANDLERS, header_received
 from .protocol_events import (
     AcksReceived,
     ChannelMethod,
+    CommitUnderWay,
     ConnectionMethod,
     HeaderReceived,
     HeaderRejected,
@@ -28,13 +29,18 @@ from .protocol_events import (
     PublishReceived,
 )
 from .replies import ImmediateNotImplemented, InternalError, PeerError, UserIdMismatch
-from .session import AmqpSession, Handler
+from .session import OPEN, REPLIES_MAX, AmqpSession, Handler
 from .states import ConnectionState
 from .topology_methods import TOPOLOGY_HANDLERS
 from .wire import PROTOCOL_HEADER
 
 logger = logging.getLogger("leveret.amqp")
 
+PUBLISH_IDS = (60, 40)
+#: What it costs to ask for a route, whatever is looked at to find it, in the measure of `Broker.spread`.
+LOOK_UP_COST = 24
+#: What a method, and a run of acknowledgements, costs at least, by the measure of `Broker.spread`.
+METHOD_COST, ACKS_COST = 16, 4
 #: Method class -> (session, channel, method) -> None.
 HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS, **BASIC_HANDLERS}
 
@@ -43,21 +49,45 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
     """Handle one read. Afterwards the broker's turn is to be ended and the output sent.
 
     When answers pile up unsent, part of the read is left: `session.is_stalled` until they are taken; call again with
-    no octets then.
+    no octets then. So also when the turn has become long: `session.has_more`, and others should have theirs first.
     """
     session.received(data)
-    if session.blocked_event is not None:
-        event = session.unblock()
-        if event is None:
+    broker = session.broker
+    spread_max = session.spread_max = broker.spread + SPREAD_MAX
+    session.is_cut = False
+    waiting: ProtocolEvent | None = None
+    if session.is_held_up:
+        waiting = session.take_waiting()
+        if waiting is None:
+            if session.blocked_event is not None:
+                _read_what_passes(session)
             return
-        _handle(session, event)
     connection = session.connection
     while True:
         try:
-            for event in () if session.blocked_event is not None else connection.events():
+            if waiting is not None:
+                event, waiting = waiting, None
+                if _still_matters(session, event):
+                    _handle(session, event)
+                session.is_cut = broker.spread >= spread_max
+            while session.held and not (session.is_held_up or session.is_cut):
+                event = session.take_held()
+                if _still_matters(session, event):
+                    connection.current_ids = _ids_of(event)
+                    _handle(session, event)
+                session.is_cut = broker.spread >= spread_max
+            for event in () if session.is_held_up or session.is_cut else connection.events():
                 _handle(session, event)
-                if session.finished or session.is_stalled or session.blocked_event is not None:
+                if (
+                    session.finished
+                    or session.reply_size > REPLIES_MAX
+                    or session.blocked_event is not None
+                    or session.unfinished is not None
+                ):
                     break  # what was not looked at stays in the connection's buffer
+                if broker.spread >= spread_max:
+                    session.is_cut = True
+                    break
             break
         except PeerError as error:
             session.refuse(error, None)
@@ -67,8 +97,40 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
             session.refuse(InternalError(), None)
         if connection.state is not ConnectionState.CLOSING:
             break  # refused: nothing that follows matters
+    if session.blocked_event is not None:
+        _read_what_passes(session)
     if session.confirming:
         session.confirm()
+
+
+def _read_what_passes(session: AmqpSession) -> None:
+    """While a publish waits: deliveries are settled, and up to a limit the rest is kept in its order."""
+    try:
+        for event in () if session.is_hold_full else session.connection.events():
+            if session.passes(event):
+                _handle(session, event)
+            else:
+                session.hold(event)
+            if session.finished or session.reply_size > REPLIES_MAX or session.is_hold_full:
+                break
+    except PeerError as error:
+        session.refuse(error, None)
+    except Exception:
+        logger.exception("%s: internal error", session.peer.name)
+        session.refuse(InternalError(), None)
+
+
+def _ids_of(event: ProtocolEvent) -> tuple[int, int]:
+    """What a close names as its cause, should a held event have to be refused."""
+    if isinstance(event, ChannelMethod | ConnectionMethod):
+        return ids_of(type(event.method).index)
+    return PUBLISH_IDS
+
+
+def _still_matters(session: AmqpSession, event: ProtocolEvent) -> bool:
+    """Whether an event that had to wait is still to be handled: its channel, or the connection, may have ended."""
+    channel = getattr(event, "channel", None)
+    return session.connection.state is ConnectionState.RUNNING and (channel is None or channel.state is OPEN)
 
 
 def _handle(session: AmqpSession, event: ProtocolEvent) -> None:
@@ -100,16 +162,20 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
     channel = event.channel
     key = (event.method_frame, event.facts)
     known = channel.routes.get(key)
-    assert session.client is not None
-    vhost = session.client.vhost
-    if known is None or known.route.version != vhost.topology_version or event.oversized:
+    if known is None or known.route.is_stale or event.oversized:
+        if session.broker.alarm is not None and not _is_for_the_broker(session, event):
+            session.block(event)
+            return
         known = _find_route(session, event)
+        firehose = channel.session.client.vhost.firehose
+        if firehose is not None:
+            firehose.expect(channel.session, known.route, known.envelope, event.blobs)
     engine_session = channel.session
     if session.journal_refuses and _must_wait(engine_session, known):
         session.block(event)
         return
-    if event.facts.is_marked:
-        _publish_each(session, event, known)
+    if event.facts.is_marked or len(event.blobs) > known.run_max:
+        _publish_parts(session, event, known)
         return
     returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
     session.has_published = True
@@ -117,6 +183,13 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
         session.confirming[channel] = None
+
+
+def _is_for_the_broker(session: AmqpSession, event: PublishReceived) -> bool:
+    """Whether it is a request to a service: an operator must be able to end an alarm."""
+    assert session.client is not None
+    exchanges = session.client.vhost.exchanges
+    return isinstance(exchanges.get(session.connection.arguments_of(event.method_frame).exchange), ServiceExchange)
 
 
 def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
@@ -128,13 +201,24 @@ def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
     return is_stored and engine_session.confirms is None and engine_session.transaction is None
 
 
-def _publish_each(session: AmqpSession, event: PublishReceived, known: KnownRoute) -> None:
-    """Messages that may be refused one by one: what stands before such a one is published, returned, confirmed."""
+def _publish_parts(session: AmqpSession, event: PublishReceived, known: KnownRoute) -> None:
+    """A run that goes to many queues, until the turn has become long enough: the rest is for the next one.
+
+    Messages that may be refused one by one are published so, too: what stands before such a one is published, returned,
+    confirmed.
+    """
     session.has_published = True
-    channel = event.channel
+    channel, blobs = event.channel, event.blobs
     engine_session = channel.session
-    for blob in event.blobs:
-        returned = engine_session.publish(known.route, known.envelope, (blob,), mandatory=known.mandatory)
+    broker = session.broker
+    is_kept = engine_session.transaction is not None and known.route.queues is not None  # for a commit, in slices
+    size = 1 if event.facts.is_marked else len(blobs) if is_kept else known.run_max
+    for start in range(0, len(blobs), size):
+        if broker.spread >= session.spread_max and start:
+            session.unfinished = PublishReceived(channel, event.method_frame, event.facts, blobs[start:])
+            return
+        part = blobs[start : start + size]
+        returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
         if returned:
             session.send_returns(channel, returned)
         if engine_session.confirms is not None:
@@ -142,12 +226,13 @@ def _publish_each(session: AmqpSession, event: PublishReceived, known: KnownRout
 
 
 def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
-    """Check a publish and find its way; remembered until the topology changes.
+    """Check a publish and find its way; remembered until the route is stale.
 
     Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
         TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
     """
     channel = event.channel
+    session.broker.spread += LOOK_UP_COST
     arguments = session.connection.arguments_of(event.method_frame)
     if arguments.immediate:
         raise ImmediateNotImplemented
@@ -170,14 +255,20 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     )
     if isinstance(route.exchange, ServiceExchange):  # not remembered, so that each request is noted
         session.asked = route.exchange
-        return KnownRoute(route, envelope, arguments.mandatory)
+        return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
+    if client.vhost.firehose is not None:  # nor here: each publish says whose it is
+        return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
     if len(channel.routes) >= MEMORY_MAX:
         channel.routes.clear()
-    fresh = channel.routes[event.method_frame, event.facts] = KnownRoute(route, envelope, arguments.mandatory)
+    fresh = channel.routes[event.method_frame, event.facts] = KnownRoute(
+        route, envelope, arguments.mandatory, run_max_of(route)
+    )
     return fresh
 
 
 def _acked(session: AmqpSession, event: AcksReceived) -> None:
+    session.has_acted = True
+    session.broker.spread += ACKS_COST
     engine_session = event.channel.session
     if event.tags:
         engine_session.ack_each(event.tags)
@@ -186,6 +277,7 @@ def _acked(session: AmqpSession, event: AcksReceived) -> None:
 
 
 def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
+    session.broker.spread += METHOD_COST
     if event.channel is None:
         open_channel(session, event.number)
         return
@@ -194,16 +286,21 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
         return
     durability = session.broker.durability
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:
+        session.has_acted = True
         HANDLERS[type(event.method)](session, event.channel, event.method)
         return
-    durability.take_barrier()  # what was recorded before, for whomever, holds no answer up
+    durability.take_barrier()  # what was recorded before, for others, holds no answer up
     HANDLERS[type(event.method)](session, event.channel, event.method)
     barrier = durability.take_barrier()
+    if not barrier and (session.has_acted or session.has_published) and getattr(event.method, "durable", True):
+        barrier = durability.outstanding_lsn  # what this peer did before is there as well once it hears of this
     if barrier:
+        session.has_acted = session.has_published = False
         session.hold_output(barrier)
 
 
-#: Their answers wait until what they did is in the journal (issue on the journal, "Confirms").
+#: Their answers wait until what they did is in the journal, and what the peer did before (docs/journal-format.md, "The
+#: crash model"); but for a transient queue or exchange: of reply queues there are many, and nothing survives of them.
 ANSWERED_WHEN_SAFE = frozenset(
     {
         commands.Exchange.Declare,
@@ -215,7 +312,6 @@ ANSWERED_WHEN_SAFE = frozenset(
         commands.Queue.Bind,
         commands.Queue.Unbind,
         commands.Queue.Purge,
-        commands.Tx.Commit,
     }
 )
 
@@ -228,6 +324,7 @@ EVENT_HANDLERS: dict[type, Callable[[AmqpSession, Any], None]] = {
     PublishReceived: _published,
     AcksReceived: _acked,
     ChannelMethod: _channel_method,
+    CommitUnderWay: answer_commit,
     ConnectionMethod: _connection_method,
     HeaderReceived: header_received,
     HeaderRejected: _header_rejected,

@@ -16,6 +16,8 @@ FRAME_END_OCTET = b"\xce"
 FRAME_OVERHEAD = 8
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
+#: What speaks 0-9-1 behind it: our own header, and that of 0-9, which Perl's Net::AMQP sends. RabbitMQ takes both.
+HEADERS_TAKEN = frozenset({PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"})
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 #: type, channel, payload size

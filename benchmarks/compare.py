@@ -120,7 +120,7 @@ def _start(stack: ExitStack, options: argparse.Namespace) -> list[Running]:
     """All brokers, in the order in which they take turns."""
     brokers = []
     if not options.no_rabbitmq:
-        from leveret.interop.peers import rabbitmq
+        from leveret.interop.brokers.peers import rabbitmq
 
         peer = stack.enter_context(rabbitmq())
         brokers.append(Running(RABBITMQ, peer.port, peer.pid))

@@ -1,5 +1,5 @@
-"""Deep queues: memory, first delivery, drain, restart (queues page F.8: FB1, FB2, FB4, FB6), and transient messages of
-16 octets, of which memory holds some and the spool the rest.
+"""Deep queues: memory, first delivery, drain, restart (queues page F.8, rows FB1, FB2, FB4, FB6), and
+transient messages of 16 octets, of which memory holds some and the spool the rest.
 
     python benchmarks/deep.py [--count 1000000] [--memory 256MiB] [--out benchmarks/results/deep.json]
 

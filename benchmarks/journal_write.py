@@ -20,12 +20,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from leveret.engine.content import PLAIN, encode_header
 from leveret.engine.events import EventKind
+from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.journal import Declared, Journal, JournalOptions
-from leveret.journal.block import BlockBuilder
-from leveret.journal.heap import IS_DURABLE, content_prefix
-from leveret.journal.record import CODE_OF, EXCHANGE, QUEUE, VHOST
+from leveret.journal.format.block import BlockBuilder
+from leveret.journal.format.heap import IS_DURABLE, content_prefix
+from leveret.journal.format.record import CODE_OF, EXCHANGE, QUEUE, VHOST
 
 BACKLOG_MAX = 8 * 1024 * 1024
 RUN_LENGTHS = (1, 10, 100)

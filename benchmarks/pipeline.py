@@ -19,12 +19,12 @@ import time
 from pathlib import Path
 
 from leveret.engine import ManualClock
-from leveret.engine.content import PLAIN, encode_header
 from leveret.engine.events import EventKind
+from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.journal import Journal, JournalOptions, RecoveredMessage
-from leveret.journal.heap import Declared
-from leveret.journal.record import CONNECTION, CONSUMER, EXCHANGE, QUEUE, VHOST
-from leveret.journal.recovered import FRESH
+from leveret.journal.format.heap import Declared
+from leveret.journal.format.record import CONNECTION, CONSUMER, EXCHANGE, QUEUE, VHOST
+from leveret.journal.recovery.recovered import FRESH
 
 QUEUES = 20
 MESSAGES_PER_SECOND = 5_000

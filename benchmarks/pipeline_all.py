@@ -21,7 +21,7 @@ from typing import Any
 
 from brokers import machine
 
-from leveret.interop.peers import find_rabbitmq
+from leveret.interop.brokers.peers import find_rabbitmq
 
 HERE = Path(__file__).parent
 EVENTS = {"1m": 1_000_000, "10m": 10_000_000}

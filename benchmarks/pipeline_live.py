@@ -27,7 +27,7 @@ from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
-from leveret.interop.peers import Peer, durable_leveret, rabbitmq
+from leveret.interop.brokers.peers import Peer, durable_leveret, rabbitmq
 
 CONFIGURATION = '[journal]\nscope = "all"\nsegment-size = "16MiB"\nretain = "1h"\n'
 #: Counter of a queue -> kind of row.
@@ -78,8 +78,8 @@ def summary(spark: Any, source: str, out: Path) -> dict[str, Any]:
 
 def in_the_journal(journal: Path) -> dict[str, int]:
     """Rows by kind, read without Spark."""
+    from leveret.pipeline.reading.tables import TableReader
     from leveret.pipeline.schemas import EVENTS
-    from leveret.pipeline.tables import TableReader
 
     kind = tuple(column for column in EVENTS if column.name == "kind")
     found: Counter[str] = Counter()

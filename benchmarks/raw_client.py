@@ -30,14 +30,14 @@ class RawClient:
         self._socket.connect((LOOPBACK, port))
         self._received = b""
 
-    def handshake(self) -> None:
+    def handshake(self, vhost: str = "/") -> None:
         """Up to an open channel 1."""
         self.write(b"AMQP\0\0\x09\x01")
         self.expect(commands.Connection.Start)
         self.send(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"), channel=0)
         tune = self.expect(commands.Connection.Tune)
         self.send(commands.Connection.TuneOk(tune.channel_max, tune.frame_max, 0), channel=0)
-        self.send(commands.Connection.Open("/"), channel=0)
+        self.send(commands.Connection.Open(vhost), channel=0)
         self.expect(commands.Connection.OpenOk)
         self.send(commands.Channel.Open())
         self.expect(commands.Channel.OpenOk)

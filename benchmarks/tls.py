@@ -70,7 +70,7 @@ def _start(stack: ExitStack, *, with_rabbitmq: bool) -> list[Target]:
     )
     targets = []
     if with_rabbitmq:
-        from leveret.interop.peers import rabbitmq
+        from leveret.interop.brokers.peers import rabbitmq
 
         port = free_port()
         config = (

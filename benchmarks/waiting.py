@@ -24,8 +24,8 @@ from typing import Any
 from brokers import machine, rss_kb
 
 from leveret.engine import Broker, Client, Envelope, ManualClock, Queue, Session, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import Field
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field
 from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")

@@ -1,14 +1,36 @@
 """Draw docs/configuration.md from the key tables: `python docs/draw_configuration.py > docs/configuration.md`."""
 
-from leveret.settings.access_declarations import USER_TAGS
-from leveret.settings.configuration import BY_PROFILE, KEYS
-from leveret.settings.declarations import QUEUE_ATTRIBUTES
-from leveret.settings.fields import FIELDS
-from leveret.settings.queue_arguments import LIVE_ARGUMENTS
-from leveret.settings.toml_users import ALGORITHMS
+import json
+
+from leveret.settings.addresses.fields import (
+    BYTES_NOT_ZERO,
+    BYTES_OR_OFF,
+    DELAY,
+    DELAY_OR_OFF,
+    FIELDS,
+    PAGE_SIZE,
+    Field,
+)
+from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS
+from leveret.settings.declared.access_declarations import USER_TAGS
+from leveret.settings.declared.configuration import BY_PROFILE, KEYS, Key
+from leveret.settings.declared.declarations import QUEUE_ATTRIBUTES
+from leveret.settings.files.toml_users import ALGORITHMS
+from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP
+from leveret.settings.lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, RESTART
+from leveret.settings.values import size_bytes
+
+MEANINGS = {
+    LIVE: "for existing queues, messages and connections too.",
+    ARRIVAL: "messages that are already in a queue stay as they are.",
+    AT_CREATION: "existing queues keep the value they were created with.",
+    AT_BINDING: "existing bindings stay.",
+    AT_CONNECTION: "open connections keep the value they started with.",
+    RESTART: "a reload does not change it.",
+}
 
 DERIVED = {
-    "max-delivery-attempts": "unlimited; 10 where a match rules redelivery or dead letters",
+    "max-delivery-attempts": "unlimited; 10 where an entry sets redelivery or dead letters",
     "max-redelivery-delay": "10 x redelivery-delay",
     "max-read-page-bytes": "2 x page-size-bytes",
     "prefetch-page-messages": "max-read-page-messages",
@@ -17,11 +39,33 @@ DERIVED = {
 }
 
 
-def shown(value: object) -> str:
-    """A value as a table has it."""
-    if value is None or value == "":
-        return "unset"
-    return f"`{str(value).lower() if isinstance(value, bool) else repr(value)}`"
+DURATIONS = {DELAY.read, DELAY_OR_OFF.read}
+SIZES = {size_bytes, BYTES_OR_OFF.read, BYTES_NOT_ZERO.read, PAGE_SIZE.read, KEYS["broker"]["global-max-size"].read}
+SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
+DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
+
+
+def written(value: object, read: object) -> object:
+    """A value as people write it: 1800000 -> "30m", 268435456 -> "256MiB". 0 and -1 stay as they are."""
+    units = DURATION_UNITS if read in DURATIONS else SIZE_UNITS if read in SIZES else {}
+    if isinstance(value, int) and value > 0:
+        return next((f"{value // octets}{unit}" for unit, octets in units.items() if value % octets == 0), value)
+    return value
+
+
+def shown(value: object, read: object = None) -> str:
+    """A value as a table has it: as TOML writes it."""
+    return "unset" if value is None or value == "" else f"`{json.dumps(written(value, read))}`"
+
+
+def _acts(row: Key | Field) -> str:
+    """When a changed value acts; what no broker heeds yet is *later*."""
+    return row.acts.value if row.is_heeded else "*later*"
+
+
+def _tables(rows: list[tuple[str, str, str]]) -> list[str]:
+    """Keys that are read by name rather than from a table: key, default, sentence."""
+    return ["| key | default | what it does |", "|---|---|---|", *(f"| `{a}` | {b} | {c} |" for a, b, c in rows)]
 
 
 def page() -> str:
@@ -29,98 +73,201 @@ def page() -> str:
     lines = [
         "# Configuration",
         "",
-        "Drawn from the tables in `settings/` by `docs/draw_configuration.py`; do not edit. The native form is TOML.",
-        'Durations are milliseconds or text ("5s", "15m"), sizes octets or text ("64KiB", "10MB"; powers of 1024).',
-        "An unknown key is an error that names the nearest known one. Keys marked *later* are accepted with a warning:",
-        "what they govern is not in this version. Files are read again when they change (see",
-        "`configuration-file-refresh-period`), on SIGHUP and by `leveret ctl reload`; one fault, and nothing changes.",
+        "Drawn from the tables in `settings/` by `docs/draw_configuration.py`; do not edit it by hand.",
         "",
-        "Artemis' `broker.xml` and broker-properties and HornetQ's XML are read as well, whole or in fragments (any",
-        "known element may be the root); a file's form is seen by its content. Document types and entities are",
-        "refused, a `jms.queue.` or `jms.topic.` prefix is taken off. `leveret check FILE...` says what is wrong,",
-        "`leveret explain FILE NAME` which rule gave each setting, `leveret diff OLD NEW` what would change.",
+        'The configuration is TOML. Durations are milliseconds or text (`"5s"`, `"15m"`); sizes are octets or text',
+        '(`"64KiB"`, `"10MB"`, both in powers of 1024). An unknown key is an error that names the nearest known one.',
+        "Keys marked *later* are accepted with a warning: this version does nothing with them yet.",
+        "",
+        "- `leveret check FILE...` lists what is wrong. It also warns of a name that is declared nowhere but resembles",
+        "  one that is (a dead-letter address `faild` beside a queue `failed`).",
+        "- `leveret explain FILE NAME` shows every setting of a queue or address, and which rule gave it.",
+        "  `leveret ctl explain NAME` does the same for a running broker.",
+        "- `leveret diff OLD NEW` shows what another configuration would change, and when.",
+        "",
+        "Files are read again when they change (`configuration-file-refresh-period`), on SIGHUP and by",
+        "`leveret ctl reload`. If there is a single fault, nothing changes.",
+        "",
+        "Artemis' `broker.xml` and broker-properties and HornetQ's XML are read as well, whole or in fragments",
+        "(any known element may be the root). A file's format is recognised by its content. Document types and",
+        "entities are refused; a `jms.queue.` or `jms.topic.` prefix is removed.",
+        "",
+        "The column *acts* says when a changed value takes effect after a reload:",
+        "",
+        *(f"- *{one.value}*: {MEANINGS[one]}" for one in MEANINGS),
     ]
     for table, keys in KEYS.items():
-        lines += ["", f"## [{table}]", "", "| key | default | |", "|---|---|---|"]
+        lines += ["", f"## [{table}]", "", "| key | default | acts | what it does |", "|---|---|---|---|"]
         for name, key in keys.items():
-            default = "by [profile](profiles.md)" if (table, name) in BY_PROFILE else shown(key.default)
-            lines.append(f"| `{name}` | {default} | {'' if key.is_heeded else 'later'} |")
+            default = "by [profile](profiles.md)" if (table, name) in BY_PROFILE else shown(key.default, key.read)
+            lines.append(f"| `{name}` | {default} | {_acts(key)} | {KEY_HELP[table][name]} |")
     lines += [
         "",
         "## [wildcard-addresses]",
         "",
-        "| key | default |",
-        "|---|---|",
-        "| `delimiter` | `'.'` |",
-        "| `any-words` | `'#'`: zero or more words, only as the last |",
-        "| `single-word` | `'*'`: exactly one word that is not empty |",
-        "| `literal-match-markers` | unset; two characters: a match between them is taken letter by letter |",
+        *_tables(
+            [
+                ("delimiter", '`"."`', "Character between the words of an address."),
+                ("any-words", '`"#"`', "Matches zero or more words; only as the last word."),
+                ("single-word", '`"*"`', "Matches exactly one word that is not empty."),
+                ("literal-match-markers", "unset", "Two characters: a match between them is taken literally."),
+            ]
+        ),
         "",
         "## [[address-setting]]",
         "",
-        "`match` (an address or a pattern) and, optionally, `vhost` (default: every virtual host, beneath its own",
-        "entries). All matching entries are merged field by field: the exact match first, then a literal one, then",
-        "patterns without `#` (the left-most literal word decides), then patterns with `#` (the longer text first).",
-        'A field that no entry says has the default. `-1` is no limit or off, `""` no such address. A changed value',
-        "acts on existing queues *at once*, or on *new queues only*.",
+        "`match` is an address or a pattern; `vhost` is optional (without it the entry holds in every virtual",
+        "host, below the entries of that virtual host). All matching entries are merged field by field: the exact",
+        "match first, then a literal one, then patterns without `#` (the left-most literal word decides), then",
+        "patterns with `#` (the longer text first). A field that no entry sets has its default. `-1` means no",
+        'limit or off, `""` means no such address.',
         "",
-        "| key | default | acts | |",
+        "| key | default | acts | what it does |",
         "|---|---|---|---|",
     ]
     for field in FIELDS:
-        default = DERIVED.get(field.name) or shown(field.default)
-        lines.append(f"| `{field.name}` | {default} | {field.lifetime.value} | {'' if field.is_heeded else 'later'} |")
-    live = ", ".join(f"`{name}`" for name, argument in QUEUE_ATTRIBUTES.items() if argument in LIVE_ARGUMENTS)
-    attributes = ", ".join(f"`{name}`" for name in QUEUE_ATTRIBUTES)
+        default = DERIVED.get(field.name) or shown(field.default, field.kind.read)
+        lines.append(f"| `{field.name}` | {default} | {_acts(field)} | {FIELD_HELP[field.name]} |")
     lines += [
         "",
         "## [[address]] and [[address.queue]]",
         "",
-        "Queues that are there from the start. An address has a `name`, a `vhost` (default `/`) and a `routing-type`",
-        "(`anycast`; `multicast` makes a fanout exchange of that name, to which its queues are bound). A queue has",
-        "a `name`, `routing-type`, `durable` (true), `enabled` (true: takes new messages), `arguments` (a table, as",
-        "a client would say them), and what has an argument of its own stands here without `x-`:",
-        f"{attributes}.",
-        "After a reload, what is new is created. What is no longer there is deleted, with its messages, where the",
-        "address-setting `config-delete-queues` (for the exchange: `config-delete-addresses`) is FORCE, and",
-        f"stays otherwise. Of a queue that exists {live}, `enabled` and",
-        "`routing-type` change at once, the rest when it is created anew; an attribute that is gone is back at the",
-        "address-setting's value. A queue that a client declared otherwise is kept as it is, with a warning.",
-        "Clients use such queues as any others; one that declares it must say the same arguments, `x-address` included",
-        "(its address, where that is not its name), or declare it passively.",
-        "`leveret ctl explain NAME` shows what holds in the running broker, and why.",
+        "Queues that exist from the start. An address:",
+        "",
+        *_tables(
+            [
+                ("name", "required", "Name of the address."),
+                ("vhost", '`"/"`', "Its virtual host."),
+                (
+                    "routing-type",
+                    '`"anycast"`',
+                    "`multicast` makes a fanout exchange of that name and binds its queues.",
+                ),
+            ]
+        ),
+        "",
+        "A queue of an address (`x-` arguments that have a row here are written without `x-`; those without a default",
+        "are taken from the address-settings):",
+        "",
+        *_tables(
+            [
+                ("name", "required", "Name of the queue."),
+                ("routing-type", "the address's", "`anycast` or `multicast`."),
+                ("durable", "`true`", "Whether the queue outlives a restart."),
+                ("enabled", "`true`", "Whether the queue accepts new messages."),
+                ("arguments", "none", "Other arguments, as a client would pass them."),
+                *((name, "", ATTRIBUTE_HELP[name]) for name in QUEUE_ATTRIBUTES),
+            ]
+        ),
+        "",
+        "After a reload, queues that are new in the file are created. Those that vanished from it are deleted,",
+        "with their messages, if the address-setting `config-delete-queues` (for the exchange:",
+        "`config-delete-addresses`) is FORCE; otherwise they stay. For an existing queue these change at once:",
+        ", ".join(f"`{name}`" for name, argument in QUEUE_ATTRIBUTES.items() if argument in LIVE_ARGUMENTS) + ",",
+        "`enabled` and `routing-type`. The others change when the queue is next created. An attribute that is",
+        "removed from the file goes back to the address-setting's value. A queue that a client declared with other",
+        "arguments is kept as it is, with a warning.",
+        "",
+        "Clients use these queues like any others. A client that declares one must pass the same arguments,",
+        "`x-address` included (its address, if that is not its name), or declare it passively.",
         "",
         "## [[divert]]",
         "",
-        "`name`, `address` (an exchange, or a key of the default one), `forwarding-address` (one or a list),",
-        "`exclusive` (false), `routing-name`, `routing-type` (STRIP), `vhost` (`/`).",
+        "Copies messages of one address to others.",
+        "",
+        *_tables(
+            [
+                ("name", "required", "Name of the divert."),
+                ("address", "required", "An exchange, or a routing key of the default exchange."),
+                ("forwarding-address", "required", "Where the messages go: one address or a list."),
+                ("exclusive", "`false`", "Whether the messages no longer reach the original address."),
+                ("routing-name", "unset", "Accepted for Artemis' files."),
+                ("routing-type", '`"STRIP"`', "Accepted for Artemis' files."),
+                ("vhost", '`"/"`', "Its virtual host."),
+            ]
+        ),
         "",
         "## [[vhost]]",
         "",
-        "`name`: a virtual host that is there from the start; those that anything declared is in need no entry.",
-        "`max-connections`, `max-queues` (-1: no limit; 0: none at all).",
+        "A virtual host that exists from the start. One that something else is declared in needs no entry of its own.",
+        "",
+        *_tables(
+            [
+                ("name", "required", "Name of the virtual host."),
+                ("max-connections", "`-1`", "Connections to it; -1 is no limit, 0 none at all."),
+                ("max-queues", "`-1`", "Queues in it; -1 is no limit, 0 none at all."),
+                (
+                    "default-queue-type",
+                    "unset",
+                    "`classic`, `quorum` or `stream`: type of queues declared without one.",
+                ),
+            ]
+        ),
         "",
         "## [[policy]] and [[operator-policy]]",
         "",
-        "`name`, `vhost` (`/`), `pattern`, `apply-to` (`all`), `priority` (0), `definition` (a table). What they mean:",
-        "[policies.md](policies.md).",
+        "See [policies.md](policies.md).",
+        "",
+        *_tables(
+            [
+                ("name", "required", "Name of the policy."),
+                ("vhost", '`"/"`', "Its virtual host."),
+                ("pattern", "required", "Regular expression on the names of queues and exchanges."),
+                ("apply-to", '`"all"`', "Queues, exchanges, or queues of one type."),
+                ("priority", "`0`", "Of several policies that match, the highest priority wins."),
+                ("definition", "required", "A table of what the policy sets."),
+            ]
+        ),
         "",
         "## [[user]]",
         "",
-        "See [access.md](access.md). While no user is declared there is `guest`, password `guest`, from loopback only.",
+        "See [access.md](access.md). If no user is declared there is `guest` with the password `guest`, from",
+        "loopback only.",
         "",
-        "| key | default | |",
-        "|---|---|---|",
-        "| `name` | | |",
-        "| `password-hash` | unset: no login by password | base64 of salt and digest, as in RabbitMQ's definitions |",
-        f"| `hashing-algorithm` | `{ALGORITHMS[0]}` | or {', '.join(f'`{name}`' for name in ALGORITHMS[1:])} |",
-        "| `password` | unset | in clear, only in a file that only its owner can read (`chmod 600`) |",
-        f"| `tags` | none | of {', '.join(USER_TAGS)} |",
-        "| `loopback-only` | `false` | |",
-        "| `max-connections`, `max-channels` | -1: no limit | over all connections of the user |",
+        *_tables(
+            [
+                ("name", "required", "Name of the user."),
+                (
+                    "password-hash",
+                    "unset",
+                    "Base64 of salt and digest, as in RabbitMQ's definitions; unset: no login by password.",
+                ),
+                (
+                    "hashing-algorithm",
+                    f'`"{ALGORITHMS[0]}"`',
+                    "How it was hashed: this or " + ", ".join(f"`{name}`" for name in ALGORITHMS[1:]) + ".",
+                ),
+                ("password", "unset", "In clear; only in a file that only its owner can read (`chmod 600`)."),
+                ("tags", "none", f"Any of {', '.join(USER_TAGS)}."),
+                ("loopback-only", "`false`", "Whether the user may only connect from this machine."),
+                ("max-connections", "`-1`", "Connections of the user; -1 is no limit."),
+                ("max-channels", "`-1`", "Channels over all connections of the user; -1 is no limit."),
+            ]
+        ),
         "",
-        "`[[user.permission]]`: `vhost` (`/`) and three patterns, `configure`, `write`, `read` (unsaid: nothing).",
-        "`[[user.topic-permission]]`: `vhost` (`/`), `exchange`, and patterns on keys, `write`, `read` (unsaid: all).",
+        "Its permissions, `[[user.permission]]` and `[[user.topic-permission]]`:",
+        "",
+        *_tables(
+            [
+                ("vhost", '`"/"`', "Virtual host that the permission is for."),
+                (
+                    "configure",
+                    "nothing",
+                    "Pattern of names the user may declare and delete (not of topic permissions).",
+                ),
+                (
+                    "write",
+                    "nothing; keys: all",
+                    "Pattern of names the user may publish to or bind to another; of routing keys.",
+                ),
+                (
+                    "read",
+                    "nothing; keys: all",
+                    "Pattern of names the user may consume from or bind another to; of routing keys.",
+                ),
+                ("exchange", "required", "Exchange that a topic permission is for."),
+            ]
+        ),
     ]
     return "\n".join(lines)
 

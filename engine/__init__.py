@@ -3,21 +3,22 @@
 Frontends use what is named here and nothing else.
 """
 
-from .access import TAGS, User, Users
 from .broker import Broker, BrokerStatistics
-from .client import Client, ConsumerCancelled, Effect
 from .clock import Clock, ManualClock
-from .consumer import Consumer, Holder
 from .deadlines import Deadline, Deadlines
+from .delivery.consumer import Consumer, Holder, holder_of
 from .durability import Durability
-from .message import Delivered, Envelope, Message
+from .messages.message import Envelope, Message
 from .options import BrokerOptions, MessageAddress, VirtualHostLimits
-from .passwords import PasswordHash, hash_password, read_password_hash
-from .permissions import Grant, Permissions, TopicPermission
-from .queue import Queue, QueueStatistics
-from .routing import Route
-from .service import ServiceExchange
-from .session import Session, SessionFailed
+from .peers.client import Client, Effect
+from .peers.effects import ConsumerCancelled, Delivered
+from .peers.session import Session, SessionFailed
+from .publishing.routing import Route
+from .publishing.service import ServiceExchange
+from .queues.queue import Queue, QueueStatistics
+from .users.access import TAGS, User, Users
+from .users.passwords import PasswordHash, hash_password, read_password_hash
+from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
 
 __all__ = [
@@ -54,5 +55,6 @@ __all__ = [
     "VirtualHost",
     "VirtualHostLimits",
     "hash_password",
+    "holder_of",
     "read_password_hash",
 ]

@@ -2,46 +2,58 @@
 
 A frontend does its work in turns: it calls into sessions and virtual hosts as often as one socket read asks for, and
 then `end_turn` once. Nothing here waits, reads a clock of its own, or knows what a socket is.
-Source: architecture page; rulings 3 to 6.
+Source: docs/architecture.md; rulings 3 to 6.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import islice
 from operator import length_hint
 from types import MappingProxyType
 
 from ..settings import NO_POLICIES, NO_SETTINGS, Divert, Policies, Policy, SettingsRepository
-from .access import User, Users
-from .acknowledgement_timeout import AcknowledgementWatch
-from .auto_created import Reaper, targets_of
-from .client import Client
 from .clock import Clock
 from .deadlines import Deadlines
-from .deaths import EXPIRED, dead_letter
 from .departures import Departures
-from .diverts import Diverts
 from .durability import Durability
 from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDeleted, VirtualHostNotFound
-from .events import Counters, Event, EventKind, Listener
-from .limits import enforce
-from .memory_budget import MemoryBudget
-from .message import Envelope, Message
+from .events import Counters, EventKind
+from .messages.deaths import EXPIRED, dead_letter
+from .messages.event import Event, Listener
+from .messages.field_table import FieldTable
+from .messages.message import Envelope, Message
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
-from .publishing import publish_dead
-from .queue import Queue
-from .ready import Ready
-from .service import Handler
-from .tail import Pager
+from .peers.acknowledgement_timeout import AcknowledgementWatch
+from .peers.client import Client
+from .peers.commit import Commit
+from .publishing.auto_created import Reaper, targets_of
+from .publishing.firehose import Firehose
+from .publishing.publish import publish_dead
+from .publishing.service import Handler
+from .queues.limits import enforce
+from .queues.memory_budget import MemoryBudget
+from .queues.queue import Queue
+from .rules.diverts import Diverts
+from .stores.ready import Ready
+from .stores.tail import Pager
+from .users.access import User, Users
 from .virtual_host import VirtualHost
 
 #: Rounds of dispatch and flush in one turn; what is left is for the next, so that no peer keeps the others waiting.
 ROUNDS_MAX = 4
 #: Messages given back to the allocator in one slice of a purge or delete (about 2 ms).
 FREE_SLICE = 20_000
-#: Dead letters published in one slice (about 10 ms).
-DEAD_SLICE = 500
+#: Messages times queues that a commit publishes in one slice (2 to 5 ms); one with less is applied at once.
+COMMIT_SLICE = 2_000
+#: What the end of a turn does before others have theirs, by the measure of `Broker.spread` (5 to 10 ms), and how much
+#: of that is for dead letters.
+TURN_SPREAD, DEAD_SPREAD = 4_000, 2_000
+#: What a dead letter costs by that measure: it, each queue that it goes to, and so many octets of it.
+LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
+#: While so many dead letters are on their way, or are out since there were none, they cause no more (`is_crowded`).
+LETTERS_MAX = 500
 #: Queues that are asked whether a changed policy concerns them, and those that it concerns, in one slice (about 5 ms).
 REVIEW_SLICE, CONCERNED_SLICE = 500, 50
 
@@ -102,10 +114,21 @@ class Broker:
         self.counters = Counters()
         self.listeners: list[Listener] = []
         self.next_id = 1
+        self.spread = 0  # what was done that costs much, in messages times queues (about 1.2 us each): rises only
+        self.turn_spread_max = sys.maxsize  # while a turn ends: where it is long enough
         self.clients: dict[Client, None] = {}
         self.touched: dict[Client, None] = {}  # have effects in their outbox
-        self._marked: dict[Queue, None] = {}  # may have something to hand out
+        self.alarm: str | None = None  # why clients may not publish, while an operator says so
+        self.firehose: Firehose | None = None  # once somebody asked for it
+        self._marked: dict[Queue | Firehose, None] = {}  # may have something to hand out
+        self._turns: list[Queue | Firehose] = []  # of those that were marked, the next one last
+        self._takes_turns = False
+        self.round = 0  # of turns, since the broker started
+        self.round_width = 1  # how many queues have a turn in it
         self._dead: deque[tuple[Queue, Message, str]] = deque()  # on their way to dead-letter exchanges
+        self._dead_count = 0  # of those, published since there were none on their way
+        self._late: dict[Queue, None] = {}  # where messages have expired, and have to wait for that
+        self._commits: deque[Commit] = deque()  # that are too much for one turn; only the first is under way
         self._to_free: deque[Ready] = deque()
         self._to_trim: dict[Queue, None] = {}  # hold more than they may
         self._to_review: deque[tuple[Iterator[Queue], list[Policy]]] = deque()  # have not heard of changed policies
@@ -139,6 +162,8 @@ class Broker:
         if gone:
             self.replace_policies(self.policies.without(gone))
         # At once, and whole: one that was said to be gone does not come back with half of its queues.
+        if vhost.firehose is not None:
+            self.trace(vhost, on=False)
         self.emit_object(EventKind.UNDECLARED, name, name, {"what": "vhost", "is_going": True})
         self.departures.condemn(vhost, [client for client in self.clients if client.vhost is vhost])
 
@@ -146,6 +171,28 @@ class Broker:
         """What may be in it from now on; what is there stays."""
         vhost.limits = limits
         self.emit_object(EventKind.DECLARED, vhost.name, vhost.name, {"what": "vhost"})
+
+    def trace(self, vhost: VirtualHost, *, on: bool) -> None:
+        """The firehose of a virtual host: copies of what clients publish and get go to amq.rabbitmq.trace, or no more.
+
+        Not kept over a restart, as in RabbitMQ.
+        """
+        if self.firehose is None:
+            self.firehose = Firehose(self)
+        self.firehose.switch(vhost.name, on=on)
+        vhost.firehose = self.firehose if on else None
+        vhost.routes_changed()
+
+    def raise_alarm(self, reason: str) -> None:
+        """Nobody may publish until `end_alarm`; frontends notice when they look up a route."""
+        self.alarm = reason
+        for vhost in self.virtual_hosts.values():
+            vhost.routes_changed()
+
+    def end_alarm(self) -> None:
+        """Who waited goes on with the end of the turn."""
+        self.alarm = None
+        self.touched.update(self.awaiting)
 
     def replace_user(self, user: User) -> None:
         """Add a user, or change one: what its clients may do changes now, with the next thing that they ask for.
@@ -168,11 +215,16 @@ class Broker:
         clients = [client for client in self.clients if client.user.name == user.name]
         for client in clients:
             client.user = user
-            client.vhost.routes_changed()
+        for vhost in dict.fromkeys(client.vhost for client in clients):
+            vhost.routes_changed()
         return clients
 
-    def connect(self, vhost: str, user: User, *, name: str, flush: Callable[[], object]) -> Client:
+    def connect(
+        self, vhost: str, user: User, *, name: str, flush: Callable[[], object], properties: FieldTable | None = None
+    ) -> Client:
         """A client in a virtual host. `flush` is called when a turn left effects in its outbox.
+
+        `properties`: what the client says of itself.
 
         Raises: VirtualHostNotFound, VirtualHostRefused, ConnectionsMaxReached, UserConnectionsMaxReached.
         """
@@ -182,7 +234,7 @@ class Broker:
         user = self.users.current(user, vhost)
         self._check_connections_max(found, user)
         user.check_vhost(vhost)
-        client = Client(found, user, name, flush, self.unsent_max)
+        client = Client(found, user, name, flush, self.unsent_max, properties or {})
         self.clients[client] = None
         self.emit_object(EventKind.CONNECTION_OPENED, vhost, name, {"user": user.name})
         return client
@@ -201,10 +253,8 @@ class Broker:
         return sum(len(client.sessions) for client in self.clients if client.user.name == user)
 
     def bindings_count(self) -> int:
-        """In all virtual hosts. O(exchanges)."""
-        return sum(
-            len(exchange.bindings) for vhost in self.virtual_hosts.values() for exchange in vhost.exchanges.values()
-        )
+        """In all virtual hosts. O(those)."""
+        return sum(vhost.bindings_count for vhost in self.virtual_hosts.values())
 
     def forget(self, client: Client) -> None:
         """Part of `Client.close`."""
@@ -219,7 +269,11 @@ class Broker:
         """The operator's settings are these from now on, all at once (address-settings page 3.8). O(queues)."""
         self.settings = settings
         if options is not None:
-            self.options = options
+            before, self.options = self.options, options
+            if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
+                self.reaper.period_changed()
+            if options.consumer_timeout_ms != before.consumer_timeout_ms:
+                self.acknowledgements.default_changed()
         for vhost in self.virtual_hosts.values():
             vhost.routes_changed()  # they know what the address of a message does with it
             for queue in vhost.queues.values():
@@ -273,7 +327,8 @@ class Broker:
         """Between turns: bring a slice of some deep queue's tail into memory. True: there is more to do now."""
         if not self.hungry:
             return False
-        queue, _ = self.hungry.popitem()
+        queue = next(iter(self.hungry))  # the one that has waited longest
+        del self.hungry[queue]
         if not queue.deleted and queue.is_hungry():
             queue.load()
             self.mark(queue)
@@ -290,7 +345,7 @@ class Broker:
 
     # -- the turn ---------------------------------------------------------------------------------------------------
 
-    def mark(self, queue: Queue) -> None:
+    def mark(self, queue: Queue | Firehose) -> None:
         """Look at this queue again before the turn ends."""
         self._marked[queue] = None
 
@@ -298,36 +353,76 @@ class Broker:
         """Whether it will be looked at."""
         return queue in self._marked
 
+    @property
+    def waiting_count(self) -> int:
+        """While the marked queues have their turns: how many of them wait for theirs."""
+        return len(self._marked) if self._takes_turns else 0
+
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
         if self._dead:
             self._publish_dead()
         if queue.expiring:
-            queue.expire_due()
+            queue.expire_now()
         if queue in self._marked:
             del self._marked[queue]
             if not queue.deleted:
                 queue.dispatch()
 
+    def _dispatch_in_turns(self) -> None:
+        """All marked queues in the order of the marks; those that are marked meanwhile come behind them."""
+        marked, turns = self._marked, self._turns
+        self._takes_turns = True
+        try:
+            while marked:
+                if not turns:
+                    turns.extend(reversed(marked))
+                    self.round += 1
+                    self.round_width = len(turns)
+                queue = turns.pop()
+                if queue in marked:
+                    del marked[queue]
+                    if not queue.deleted:
+                        queue.dispatch()
+                        if self.spread >= self.turn_spread_max:
+                            break
+        finally:
+            self._takes_turns = False
+
     def end_turn(self) -> bool:
         """Dispatch marked queues, flush touched clients, free a slice. True: call again soon, there is more."""
         marked, touched = self._marked, self.touched
-        for _ in range(ROUNDS_MAX):
-            if self._dead:
-                self._publish_dead()
-            while marked:
-                queue, _ = marked.popitem()
-                if not queue.deleted:
-                    queue.dispatch()
-            if not touched and not self._dead:
-                break
-            for client in list(touched):
-                del touched[client]
-                if not client.closed:
-                    client.flush()
+        until = self.turn_spread_max = self.spread + TURN_SPREAD
+        dead_until = self.spread + DEAD_SPREAD
+        was_crowded = self.is_crowded
+        try:
+            if self._late and not self._dead:
+                self._expire_late()
+            for _ in range(ROUNDS_MAX):
+                if self._dead and self.spread < dead_until:
+                    self._publish_dead(dead_until)
+                while marked and self.spread < until:
+                    if len(marked) > 1:
+                        self._dispatch_in_turns()
+                    else:
+                        queue, _ = marked.popitem()
+                        if not queue.deleted:
+                            queue.dispatch()
+                if not touched and (not self._dead or self.spread >= dead_until):
+                    break
+                for client in list(touched):
+                    del touched[client]
+                    if not client.closed:
+                        client.flush()
+                if self.spread >= until:
+                    break
+        finally:
+            self.turn_spread_max = sys.maxsize
+        if self._commits:
+            self._commit_slice()
         if self._to_free:
             self._free_slice()
-        if self._to_trim:
+        if self._to_trim and not was_crowded:
             self._trim_slice()
         if self._to_review:
             self._review_slice()
@@ -337,6 +432,8 @@ class Broker:
             marked
             or touched
             or self._dead
+            or self._late
+            or self._may_commit
             or self._to_free
             or self._to_trim
             or self._to_review
@@ -347,41 +444,100 @@ class Broker:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
         self._dead.extend((queue, message, reason) for message in messages)
 
+    def apply(self, commit: Commit) -> None:
+        """Apply a transaction: at once, or in slices if it is large, one such after the other."""
+        if commit.cost <= COMMIT_SLICE:
+            commit.work()
+        else:
+            self._commits.append(commit)
+
+    def _commit_slice(self) -> None:
+        commit = self._commits[0]
+        if not commit.has_begun and (self._dead or not self._may_commit):
+            return  # what was recorded before is written first
+        commit.work(COMMIT_SLICE)
+        if commit.is_done:
+            self._commits.popleft()
+            commit.session.committed()
+            if not commit.session.client.closed:
+                self.touched[commit.session.client] = None
+
+    @property
+    def _may_commit(self) -> bool:
+        """Whether a large commit is to go on. None begins while the journal takes nothing."""
+        commits, durability = self._commits, self.durability
+        return bool(commits) and (commits[0].has_begun or durability is None or not durability.has_failed)
+
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether what was recorded last is whole only with what is still to come: for a journal the turn goes on.
+
+        So with dead letters, whose deaths are recorded, and in the middle of a large commit.
+        """
+        return bool(self._dead) or (bool(self._commits) and self._commits[0].has_begun)
+
     @property
     def dead_count(self) -> int:
-        """How many dead letters are still to be published: until then the turn is not over for a journal."""
+        """How many dead letters are still to be published."""
         return len(self._dead)
 
-    def _publish_dead(self) -> None:
-        """A slice of the dead letters: their publication may cause more of them."""
+    @property
+    def is_crowded(self) -> bool:
+        """Whether dead letters cause no deaths for now: first those are to be out that are on their way.
+
+        Else a chain of queues where nothing may wait would have no end before its own, and the journal none to commit.
+        """
+        return self._dead_count >= LETTERS_MAX or len(self._dead) >= LETTERS_MAX
+
+    def expire_later(self, queue: Queue) -> None:
+        """Messages have expired, and are to go when the dead letters are out that are on their way."""
+        self._late[queue] = None
+
+    def _expire_late(self) -> None:
+        late, self._late = self._late, {}
+        for queue in late:
+            queue.expire_now()
+
+    def _publish_dead(self, until: int | None = None) -> None:
+        """A slice of the dead letters, until so much `spread`: their publication may cause more of them."""
         dead = self._dead
-        for _ in range(min(DEAD_SLICE, len(dead))):
+        if until is None:
+            until = self.spread + DEAD_SPREAD
+        while dead and self.spread < until:
             queue, message, reason = dead.popleft()
-            target = queue.dead_letter_target(reason)
-            if target is None:
-                continue
-            rules, vhost = queue.rules, queue.vhost
-            if rules.dead_letter_exchange is not None:
-                targets = [(target, rules.dead_letter_routing_key)]
-            else:
-                resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
-                targets = [*targets_of(vhost, target, queue.address, resources)]
-            for exchange, key in targets:
-                publish_dead(
-                    vhost,
-                    dead_letter(
-                        message,
-                        queue=queue.name,
-                        reason=reason,
-                        exchange=exchange,
-                        routing_key=key,
-                        wall_ms=self.clock.wall_ms(),
-                        address=self._told_address(queue, message),
-                        with_hornetq_names=self.options.legacy_hornetq_headers,
-                        continues_deaths=self.options.continues_deaths,
-                        tells_last_death=self.options.tells_last_death,
-                    ),
-                )
+            self._dead_count += 1
+            self._publish_letter(queue, message, reason)
+        if not dead:
+            self._dead_count = 0
+
+    def _publish_letter(self, queue: Queue, message: Message, reason: str) -> None:
+        self.spread += LETTER_COST + len(message.blob) // LETTER_OCTETS
+        target = queue.dead_letter_target(reason)
+        if target is None:
+            return
+        rules, vhost = queue.rules, queue.vhost
+        if rules.dead_letter_exchange is not None:
+            targets = [(target, rules.dead_letter_routing_key)]
+        else:
+            resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
+            targets = [*targets_of(vhost, target, queue.address, resources)]
+        for exchange, key in targets:
+            width = publish_dead(
+                vhost,
+                dead_letter(
+                    message,
+                    queue=queue.name,
+                    reason=reason,
+                    exchange=exchange,
+                    routing_key=key,
+                    wall_ms=self.clock.wall_ms(),
+                    address=self._told_address(queue, message),
+                    with_hornetq_names=self.options.legacy_hornetq_headers,
+                    continues_deaths=self.options.continues_deaths,
+                    tells_last_death=self.options.tells_last_death,
+                ),
+            )
+            self.spread += width * LETTER_QUEUE_COST
 
     def _told_address(self, queue: Queue, message: Message) -> str | None:
         """What a dead letter tells as the message's address; None where only a dead-letter exchange rules (6.7)."""
@@ -396,7 +552,8 @@ class Broker:
         self._to_trim[queue] = None
 
     def _trim_slice(self) -> None:
-        queue, _ = self._to_trim.popitem()
+        queue = next(iter(self._to_trim))
+        del self._to_trim[queue]
         if not queue.deleted:
             enforce(queue)
 
@@ -463,17 +620,11 @@ class Broker:
     def unacked_of(self, queue: Queue) -> list[Message]:
         """Messages of `queue` that are out; also those whose settling waits for a commit.
 
-        O(all unacknowledged messages).
+        O(those + what its sessions got since this was asked last).
         """
-        return [
-            message
-            for client in self.clients
-            for session in client.sessions
-            for message in chain(
-                session.unacked.values(), session.transaction.tags.values() if session.transaction else ()
-            )
-            if message.holder is not None and message.holder.queue is queue
-        ]
+        if not queue.unacked:
+            return []
+        return [message for session in queue.sessions for message in session.outstanding.of(session, queue)]
 
     def statistics(self) -> BrokerStatistics:
         """A snapshot. O(queues)."""

@@ -2,6 +2,15 @@
 
 from typing import Protocol
 
+MS = 1_000_000
+#: Nothing lies further ahead than a hundred years: no time leaves the 64 bits that journals and stores have for it.
+AHEAD_MS_MAX = 36_525 * 86_400_000
+
+
+def bounded_ms(wait_ms: int) -> int:
+    """A wait of ms as clocks can take it: from none to `AHEAD_MS_MAX`."""
+    return max(0, min(wait_ms, AHEAD_MS_MAX))
+
 
 class Clock(Protocol):
     """Two readings: what runs is monotonic, what is written down is wall time."""
@@ -11,6 +20,14 @@ class Clock(Protocol):
 
     def wall_ms(self) -> int:
         """Milliseconds since 1970 UTC; for timestamps."""
+
+
+def due_after(clock: Clock, wait_ms: int) -> int:
+    """When so many ms will have gone, by the monotonic clock; see `bounded_ms`.
+
+    Here waits become times, whoever asked for them: clients, operators, settings, formulas.
+    """
+    return clock.monotonic_ns() + bounded_ms(wait_ms) * MS
 
 
 class ManualClock:

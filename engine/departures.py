@@ -1,4 +1,4 @@
-"""Clients that an operator sends away, and virtual hosts that go: a slice at the end of each turn (rulings 5).
+"""Clients that an operator sends away, and virtual hosts that go: a slice at the end of each turn (ruling 5).
 
 Answers of the turn are out by then, so that one who deletes himself hears that it was done.
 """
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from .errors import EngineError, VirtualHostDeleted
 
 if TYPE_CHECKING:
-    from .client import Client
+    from .peers.client import Client
     from .virtual_host import VirtualHost
 
 #: In one slice (about 5 ms).

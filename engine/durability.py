@@ -1,7 +1,7 @@
 """What the engine knows of a journal: that something was recorded, and how far it is safe.
 
 The journal listens to events like anybody else; this is the way back.
-Source: rulings 21; architecture page, "The walk of one message".
+Source: ruling 21; docs/architecture.md, "The walk".
 """
 
 from typing import Protocol
@@ -19,6 +19,10 @@ class Durability(Protocol):
     @property
     def safe_lsn(self) -> int:
         """Everything below this is as safe as it ever will be."""
+
+    @property
+    def outstanding_lsn(self) -> int:
+        """The LSN behind all that was recorded, for whomever; 0: that is safe already, or it can't be now (no room)."""
 
     @property
     def has_failed(self) -> bool:

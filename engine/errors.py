@@ -214,6 +214,10 @@ class ConditionsMaxReached(PreconditionFailed):
     """No more conditions in the bindings of a headers exchange. Facts: name (of the exchange), vhost, limit."""
 
 
+class TopicStatesMaxReached(PreconditionFailed):
+    """No more topic patterns whose words may stand anywhere in a key. Facts: name (of the exchange), vhost, limit."""
+
+
 class TransactionTooLarge(PreconditionFailed):
     """More was published than a transaction may hold. Facts: limit (octets)."""
 
@@ -276,6 +280,10 @@ class UserChannelsMaxReached(NotAllowed):
 
 class Expelled(EngineError):
     """An operator ended the connection."""
+
+
+class ConnectionForced(Expelled):
+    """Facts: reason."""
 
 
 class UserDeleted(Expelled):

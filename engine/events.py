@@ -4,13 +4,7 @@ The same words are the journal's record kinds, the metrics' names, the test brok
 Spark tables. Source: rulings, "Events".
 """
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from .message import Envelope, Message
 
 
 class EventKind(Enum):
@@ -64,27 +58,6 @@ TERMINAL = frozenset(
         EventKind.CANCELLED,
     }
 )
-
-
-@dataclass(slots=True)
-class Event:
-    """One thing that happened to a run of messages, or to a named object.
-
-    `messages` are message ids, oldest first; empty for events about objects. `subject` is the queue, exchange or
-    client by name; `detail` holds what the kind adds (why, count, to, ...). `of`: the messages themselves, one for each
-    id, or the envelope that a run of new ones shares.
-    """
-
-    kind: EventKind
-    vhost: str
-    subject: str
-    messages: Sequence[int] = ()
-    detail: dict[str, object] | None = None
-    of: "Sequence[Message] | Envelope | None" = None
-
-
-#: Listeners are called in the turn that caused the event and must not call back into the engine.
-Listener = Callable[[Event], None]
 
 
 class Counters:

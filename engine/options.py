@@ -1,6 +1,6 @@
 """What a broker does in general, whatever the address: switches of the configuration's [broker] table. Frozen.
 
-Source: address-settings page 1.3, 3.5, 5.6, 7.1; rulings 8.
+Source: address-settings page 1.3, 3.5, 5.6, 7.1; ruling 8.
 """
 
 from dataclasses import dataclass, field
@@ -27,7 +27,9 @@ class BrokerOptions:
     `tells_last_death`: dead letters have the headers x-last-death-*.
     `has_transient_queues`: clients may declare queues that are neither durable nor exclusive.
     `headers_conditions_max`: what the bindings of one headers exchange may ask for (`HeadersPattern.conditions`): each
-    message that comes there is compared with all of it. `transaction_size_max`: octets published and not committed.
+    message that comes there is compared with all of it. `topic_states_max`: what the patterns of one topic exchange may
+    have of states that any key may have to go through (`TopicPatterns.crowded`).
+    `transaction_size_max`: octets published and not committed.
     `unacked_per_session_max`: consumers that never settle get no more than that.
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
     """
@@ -42,6 +44,7 @@ class BrokerOptions:
     queues_max: int = 0  # in all virtual hosts, as far as clients declare them; 0: unlimited
     bindings_max: int = 0
     headers_conditions_max: int = 100_000
+    topic_states_max: int = 200_000
     transaction_size_max: int = 128 * 1024 * 1024
     unacked_per_session_max: int = 1_000_000
     consumer_timeout_ms: int | None = 1_800_000
@@ -66,10 +69,14 @@ DEFAULT_OPTIONS = BrokerOptions()
 
 @dataclass(slots=True, frozen=True)
 class VirtualHostLimits:
-    """What may be in one virtual host; None: as much as there is. `is_configured`: the configuration says so."""
+    """What may be in one virtual host; None: as much as there is. `is_configured`: the configuration says so.
+
+    `default_queue_type`: of queues whose declaration says none, if they can be of that type.
+    """
 
     max_connections: int | None = None
     max_queues: int | None = None
+    default_queue_type: str | None = None
     is_configured: bool = field(default=False, compare=False)
 
 

@@ -1,33 +1,18 @@
 """A virtual host: exchanges, queues, bindings, and the way a message takes through them.
 
-Routes are looked up once and kept by frontends; `topology_version` tells them when to look again.
+Routes are looked up once and kept by frontends; each says itself when it is stale (`Route.is_stale`).
 Source: behaviour page 2.1 to 2.6.
 """
 
 from collections import deque
+from collections.abc import Iterable
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
-from . import hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
-from .access import may, require, require_for_arguments, require_topic
-from .arguments import (
-    CLASSIC,
-    STREAM,
-    Reason,
-    check_queue_arguments,
-    check_same_alternate,
-    check_same_arguments,
-    queue_type_of,
-)
-from .arrival import ArrivalRules, arrival_rules, concerns
-from .client import Client, ConsumerCancelled
-from .delayed_exchange import DelayedExchange
-from .diverts import Diverts
-from .duplicates import IdCache
 from .errors import (
     AllQueuesMaxReached,
     BindingsMaxReached,
-    ConditionsMaxReached,
     DefaultExchangeRefused,
     ExchangeNotFound,
     InequivalentField,
@@ -47,42 +32,63 @@ from .errors import (
     UnsupportedProperty,
 )
 from .events import EventKind
-from .exchange import EXCHANGE_TYPES, PREDECLARED, Binding, Destination, Exchange, TopicExchange
-from .field_table import FieldTable
-from .message import Envelope
-from .non_destructive import NonDestructiveQueue
+from .exchanges import hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
+from .exchanges.delayed_exchange import DelayedExchange
+from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, Destination, Exchange, TopicExchange
+from .exchanges.routed import Routed
+from .messages.duplicates import IdCache
+from .messages.field_table import FieldTable
+from .messages.message import Envelope
 from .options import NO_LIMITS
-from .permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
-from .publishing import tell_what_was
-from .queue import Queue
-from .queue_types import check_delete, check_purge
-from .reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue, is_reply_address
-from .routed import Routed
-from .routing import Route, decides_each, reach
-from .rules import NO_RULES, effective_arguments, own_settings, plain_arguments, rules_of
-from .service import ServiceExchange
-from .stream_queue import StreamQueue
+from .peers.client import Client
+from .peers.effects import ConsumerCancelled
+from .peers.permission_checks import may, require, require_for_arguments, require_topic
+from .publishing.arrival import ArrivalRules, arrival_rules, concerns
+from .publishing.publish import tell_what_was
+from .publishing.routing import FOUND_A_STEP, Route, reach, reach_all
+from .publishing.service import ServiceExchange
+from .queues.non_destructive import NonDestructiveQueue
+from .queues.queue import Queue
+from .queues.queue_types import check_delete, check_purge
+from .queues.reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue, is_reply_address
+from .queues.stream_queue import StreamQueue
+from .rules.arguments import (
+    CLASSIC,
+    STREAM,
+    Reason,
+    check_queue_arguments,
+    check_same_alternate,
+    check_same_arguments,
+    queue_type_of,
+    with_default_type,
+)
+from .rules.diverts import Diverts
+from .rules.queue_rules import NO_RULES, effective_arguments, own_settings, plain_arguments, rules_of
+from .users.permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
 
 if TYPE_CHECKING:
-    from .access import User
     from .broker import Broker
+    from .publishing.firehose import Firehose
+    from .users.access import User
 
 
 class VirtualHost:
     """Made by `Broker.create_virtual_host`."""
 
     __slots__ = (
+        "_sending_to",
         "_sharing",
+        "bindings_count",
         "broker",
         "diverts",
         "exchanges",
+        "firehose",
         "id_caches",
         "limits",
         "name",
         "queues",
         "remembered",
         "reply_queues",
-        "topology_version",
     )
 
     def __init__(self, broker: "Broker", name: str) -> None:
@@ -92,10 +98,12 @@ class VirtualHost:
         self.reply_queues: dict[str, ReplyQueue] = {}
         self.exchanges: dict[str, Exchange] = {}
         self.limits = NO_LIMITS
-        self.topology_version = 0
+        self.firehose: Firehose | None = None  # while it is traced
+        self.bindings_count = 0
+        self._sending_to: dict[str, dict[Exchange, None]] = {}  # exchanges by the name of their alternate exchange
         self.diverts = Diverts()
         self.id_caches: dict[str, IdCache] = {}  # by address
-        self._sharing: dict[str, list[Queue]] = {}  # queues whose address is not their name, by address
+        self._sharing: dict[str, dict[Queue, None]] = {}  # queues whose address is not their name, by address
         self.remembered: dict[str, deque[tuple[Envelope, bytes]]] = {}  # for queues to come, by address
         for exchange_name, kind, internal in PREDECLARED:
             self.exchanges[exchange_name] = EXCHANGE_TYPES[kind](exchange_name, durable=True, internal=internal)
@@ -166,7 +174,11 @@ class VirtualHost:
         exchange = exchange_type(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
         exchange.set_policy(self.broker.policies.of_exchange(name, self.name))
         self.exchanges[name] = exchange
-        self._changed(EventKind.DECLARED, name, what="exchange", exchange=exchange)
+        if exchange.alternate is not None:
+            self._sending_to.setdefault(exchange.alternate, {})[exchange] = None
+        for sending in self._sending_to.get(name, ()):
+            sending.routes.forget_all()
+        self._tell(EventKind.DECLARED, name, what="exchange", exchange=exchange)
         return exchange
 
     def _check_same_exchange(
@@ -206,9 +218,17 @@ class VirtualHost:
     def _drop_exchange(self, exchange: Exchange) -> None:
         """Forget an exchange with its outgoing bindings; the incoming ones are the caller's."""
         del self.exchanges[exchange.name]
+        if exchange.alternate is not None:
+            sending = self._sending_to[exchange.alternate]
+            del sending[exchange]
+            if not sending:
+                del self._sending_to[exchange.alternate]
         for binding in list(exchange.bindings.values()):
             exchange.discard(binding)
-        self._changed(EventKind.UNDECLARED, exchange.name, what="exchange", exchange=exchange)
+            self.bindings_count -= 1
+            self._forget_shared_address(binding.destination)
+        exchange.routes.forget_all()
+        self._tell(EventKind.UNDECLARED, exchange.name, what="exchange", exchange=exchange)
 
     # -- bindings ---------------------------------------------------------------------------------------------------
 
@@ -218,7 +238,7 @@ class VirtualHost:
         """Bind a queue; once more changes nothing.
 
         Raises: DefaultExchangeRefused, ExchangeNotFound, QueueNotFound, ResourceLocked, InvalidHeadersMatch(Type),
-            PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached.
+            PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached, TopicStatesMaxReached.
         """
         self._check_binding(client, QUEUE, queue_name, source, routing_key)
         exchange, queue = self.exchange(source), self.queue(queue_name)
@@ -247,7 +267,7 @@ class VirtualHost:
         """Bind an exchange to another.
 
         Raises: DefaultExchangeRefused, ExchangeNotFound (the source first), InvalidHeadersMatch(Type),
-            PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached.
+            PermissionRefused, TopicRefused, BindingsMaxReached, ConditionsMaxReached, TopicStatesMaxReached.
         """
         self._check_binding(client, EXCHANGE, destination, source, routing_key)
         exchange = self.exchange(source)
@@ -282,25 +302,23 @@ class VirtualHost:
     ) -> None:
         exchange.check(routing_key, arguments)
         binding = Binding(exchange, destination, routing_key, arguments)
-        limit = self.broker.options.bindings_max
-        is_further = client is not None and limit > 0 and binding.identity not in exchange.bindings
-        if is_further and self.broker.bindings_count() >= limit:
-            kind = QUEUE if isinstance(destination, Queue) else EXCHANGE
-            raise BindingsMaxReached(kind=kind, name=destination.name, limit=limit)
-        if client is not None:
-            self._check_conditions(exchange, binding)
-        is_first = not any(one.source is exchange for one in destination.incoming)
+        if client is not None and binding.identity not in exchange.bindings:
+            self._check_bindings_max(destination)
+            exchange.check_limits(routing_key, arguments, self.name, self.broker.options)
+        is_first = destination not in exchange.destinations
         if exchange.add(binding):
-            self._changed(EventKind.BOUND, destination.name, binding=binding)
+            self.bindings_count += 1
+            self._forget_shared_address(destination)
+            self._tell(EventKind.BOUND, destination.name, binding=binding)
             if is_first and self.remembered and isinstance(destination, Queue):
                 tell_what_was(self, destination, exchange.name)
 
-    def _check_conditions(self, exchange: Exchange, binding: Binding) -> None:
-        """Raises: ConditionsMaxReached."""
-        limit = self.broker.options.headers_conditions_max
-        further = exchange.conditions_of(binding.arguments)
-        if further and exchange.conditions + further > limit > 0 and binding.identity not in exchange.bindings:
-            raise ConditionsMaxReached(name=exchange.name, vhost=self.name, limit=limit)
+    def _check_bindings_max(self, destination: Destination) -> None:
+        """Raises: BindingsMaxReached."""
+        limit = self.broker.options.bindings_max
+        if limit and self.broker.bindings_count() >= limit:
+            kind = QUEUE if isinstance(destination, Queue) else EXCHANGE
+            raise BindingsMaxReached(kind=kind, name=destination.name, limit=limit)
 
     def _unbind(self, binding: Binding) -> None:
         """Take a binding away; auto-delete exchanges go with their last outgoing one, and so on up the chain."""
@@ -310,7 +328,9 @@ class VirtualHost:
             source = binding.source
             if not source.discard(binding):
                 continue
-            self._changed(EventKind.UNBOUND, binding.destination.name, binding=binding)
+            self.bindings_count -= 1
+            self._forget_shared_address(binding.destination)
+            self._tell(EventKind.UNBOUND, binding.destination.name, binding=binding)
             if source.auto_delete and not source.bindings and self.exchanges.get(source.name) is source:
                 unused += source.incoming
                 self._drop_exchange(source)
@@ -346,6 +366,14 @@ class VirtualHost:
             found.touch()
             return found
         arguments = arguments or {}
+        if client is not None:
+            arguments = with_default_type(
+                arguments,
+                self.limits.default_queue_type,
+                durable=durable,
+                exclusive=exclusive,
+                auto_delete=auto_delete,
+            )
         durable = durable and not exclusive  # an exclusive queue is gone before a restart could find it
         current = self.queues.get(name)
         if name.startswith("amq.") and not server_named and (current is None or client is not None):
@@ -428,9 +456,10 @@ class VirtualHost:
         queue.is_auto_created = is_auto_created
         self.queues[name] = queue
         if queue.address != name:
-            self._sharing.setdefault(queue.address, []).append(queue)
+            self._sharing.setdefault(queue.address, {})[queue] = None
+        self._forget_named(queue)
         queue.touch()
-        self._changed(EventKind.DECLARED, name, what="queue", queue=queue)
+        self._tell(EventKind.DECLARED, name, what="queue", queue=queue)
         tell_what_was(self, queue, queue.address)
         return queue
 
@@ -455,7 +484,7 @@ class VirtualHost:
         return queue
 
     def queue_for_consumer(self, name: str, client: Client | None = None) -> Queue:
-        """The queue to consume or get from, made now where the settings of its address ask for that (page 3.5).
+        """The queue to consume or get from, made now where its settings ask for that (address-settings page 3.5).
 
         Nobody gets a queue made in passing that he could not declare.
         Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
@@ -537,12 +566,18 @@ class VirtualHost:
         queue.deleted = True
         del self.queues[queue.name]
         if queue.address != queue.name:
-            self._sharing[queue.address].remove(queue)
+            sharing = self._sharing[queue.address]
+            del sharing[queue]
+            if not sharing:
+                del self._sharing[queue.address]
+        self._forget_named(queue)
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue, None)
-        for consumer in sorted(queue.consumers, key=lambda one: one.tag):  # RabbitMQ's order
+        consumers = sorted(queue.consumers, key=lambda one: one.tag)  # RabbitMQ's order
+        for consumer in consumers:
             consumer.session.consumer_cancelled(consumer)
-            queue.remove_consumer(consumer)
+        queue.remove_consumers(consumers)
+        for consumer in consumers:
             consumer.client.put(ConsumerCancelled(consumer), 0)
         self._unbind_all(queue)
         paged = queue.drop_paged(EventKind.DELETED)
@@ -556,14 +591,17 @@ class VirtualHost:
             gone = [*ready, *(() if queue.keeps else self.broker.unacked_of(queue))]
             gone.sort(key=lambda message: message.id)
             self.broker.emit(EventKind.DELETED, queue, gone)
+        for session in queue.sessions:
+            session.forget_queue(queue)
+        queue.sessions.clear()
         self.broker.counters.add(queue.counters)
         self.broker.free(ready)
-        self._changed(EventKind.UNDECLARED, queue.name, what="queue", queue=queue)
+        self._tell(EventKind.UNDECLARED, queue.name, what="queue", queue=queue)
         return count
 
     def take_down(self, count: int) -> bool:
         """Delete up to `count` queues of a virtual host that goes; True when nothing is left, exchanges neither."""
-        for queue in list(self.queues.values())[:count]:
+        for queue in list(islice(self.queues.values(), count)):
             self.remove_queue(queue)
         if self.queues:
             return False
@@ -580,7 +618,7 @@ class VirtualHost:
     def route(self, exchange_name: str, routing_key: str, user: "User") -> Route:
         """The way for messages published by a user, who may. Services take requests from administrators only.
 
-        Permissions count as topology: what is answered here holds until `topology_version` moves (rulings 3).
+        Permissions count as topology: what is answered here holds until the route is stale.
         Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
         """
         exchange = self.exchanges.get(exchange_name)
@@ -598,7 +636,7 @@ class VirtualHost:
         return self.route_of(exchange, routing_key, may_create=may_create)
 
     def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
-        """The way for messages that the broker itself publishes."""
+        """The way for messages that the broker itself publishes. All that have one from here share it."""
         if (
             not exchange.name
             and may_create
@@ -606,16 +644,26 @@ class VirtualHost:
             and self._auto_creates(routing_key)
         ):
             self.create_queue(routing_key, is_auto_created=True)
-        if (
-            decides_each(exchange, self)
-            or is_reply_address(exchange, routing_key)
-            or (not exchange.name and len(self._sharing.get(routing_key, ())) > 1)
-        ):
-            queues = None
-        else:
-            queues = self.reach(exchange, Routed((routing_key,)))
+        found = exchange.routes.find(routing_key)
+        return found if isinstance(found, Route) else self._look_up(exchange, routing_key)
+
+    def _look_up(self, exchange: Exchange, routing_key: str) -> Route:
+        queues: list[Queue] | None = None
+        way: Iterable[Exchange] = (exchange,)
+        if not is_reply_address(exchange, routing_key) and not self._takes_turns(exchange, routing_key):
+            message = Routed((routing_key,))
+            queues, way = reach_all(exchange, message, self)
+            self.broker.spread += message.cost
+            if queues is not None:
+                queues = self._taking(queues, exchange, (routing_key,))
         rules = self.arrival_rules(exchange.name, routing_key)
-        return Route(exchange, routing_key, queues, self.topology_version, rules if concerns(rules) else None)
+        route = Route(exchange, routing_key, queues, rules if concerns(rules) else None)
+        exchange.routes.register(route, [other.routes for other in way if other is not exchange])
+        return route
+
+    def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
+        """Whether queues share the address, so that it depends on whose turn it is."""
+        return not exchange.name and len(self._sharing.get(routing_key, ())) > 1
 
     def queue_named(self, name: str) -> Queue | None:
         """Where the default exchange sends a routing key."""
@@ -638,10 +686,19 @@ class VirtualHost:
         return False
 
     def reach(self, exchange: Exchange, message: Routed) -> list[Queue]:
-        """The queues that take a message: those that are reached, and are open to new messages."""
-        queues = reach(exchange, message, self)
+        """The queues that take a message: those that are reached, and are open to new messages.
+
+        What that cost goes from the message to `Broker.spread`.
+        """
+        reached = reach(exchange, message, self)
+        self.broker.spread += message.cost
+        message.cost = 0
+        return self._taking(reached, exchange, message.keys)
+
+    def _taking(self, queues: list[Queue], exchange: Exchange, keys: tuple[str, ...]) -> list[Queue]:
+        """Of those that are reached; of the default exchange also those that share an address."""
         if not exchange.name and self._sharing:
-            for key in message.keys:
+            for key in keys:
                 if key in self._sharing:
                     queues += self._reach_by_address(key, has_own=key in self.queues)
         return [queue for queue in queues if queue.is_open]
@@ -652,19 +709,22 @@ class VirtualHost:
         Multicast are those bound to the exchange of that name. Source: address-settings page 1.3.
         """
         sharing = self._sharing[address]
-        multicast = [queue for queue in sharing if any(one.source.name == address for one in queue.incoming)]
-        anycast = [queue for queue in sharing if queue not in multicast and queue.is_open]
-        if has_own or not anycast:
+        self.broker.spread += len(sharing) // FOUND_A_STEP
+        named_alike = self.exchanges.get(address)
+        bound = {} if named_alike is None else named_alike.destinations
+        multicast = [queue for queue in sharing if queue in bound]
+        anycast = None if has_own else next((queue for queue in sharing if queue not in bound and queue.is_open), None)
+        if anycast is None:
             return multicast
-        sharing.remove(anycast[0])
-        sharing.append(anycast[0])
-        return [*multicast, anycast[0]]
+        del sharing[anycast]
+        sharing[anycast] = None  # the last now
+        return [*multicast, anycast]
 
     def queues_at(self, address: str) -> list[Queue]:
         """All queues whose address this is."""
         own = self.queues.get(address)
         found = [own] if own is not None and own.address == address else []
-        return found + self._sharing.get(address, [])
+        return found + list(self._sharing.get(address, ()))
 
     def arrival_rules(self, exchange_name: str, routing_key: str) -> ArrivalRules:
         """What the address of a message does with it."""
@@ -689,7 +749,7 @@ class VirtualHost:
         return (address, queue_name) if address in self.exchanges else ("", address)
 
     def policies_changed(self) -> None:
-        """Other policies hold here from now on; the broker sees to the queues. O(exchanges, times policies)."""
+        """Other policies hold here from now on; the broker sees to the queues. O(exchanges, times policies; routes)."""
         self._set_exchange_policies()
         self.routes_changed()
 
@@ -698,13 +758,33 @@ class VirtualHost:
         for exchange in self.exchanges.values():
             if exchange.name and not isinstance(exchange, ServiceExchange):
                 exchange.set_policy(policies.of_exchange(exchange.name, self.name))
+        self._sending_to = {}
+        for exchange in self.exchanges.values():
+            if exchange.alternate is not None:
+                self._sending_to.setdefault(exchange.alternate, {})[exchange] = None
 
     def routes_changed(self) -> None:
-        """Routes are to be looked up anew."""
-        self.topology_version += 1
+        """All routes are to be looked up anew. O(exchanges, and routes)."""
+        for exchange in self.exchanges.values():
+            exchange.routes.forget_all()
 
-    def _changed(self, kind: EventKind, subject: str, **detail: object) -> None:
-        self.topology_version += 1
+    def forget_routes_to(self, queue: Queue) -> None:
+        """A queue that took no messages does now, or the other way round. O(its bindings)."""
+        self._forget_named(queue)
+        for binding in queue.incoming:
+            binding.source.forget_routes(binding)
+
+    def _forget_named(self, queue: Queue) -> None:
+        """The default exchange does or does not lead to a queue any more."""
+        self.exchanges[""].routes.forget(queue.name)
+        self._forget_shared_address(queue)
+
+    def _forget_shared_address(self, destination: Destination) -> None:
+        """The default exchange asks how queues are bound that share an address (`_reach_by_address`)."""
+        if isinstance(destination, Queue) and destination.address != destination.name:
+            self.exchanges[""].routes.forget(destination.address)
+
+    def _tell(self, kind: EventKind, subject: str, **detail: object) -> None:
         self.broker.emit_object(kind, self.name, subject, detail)
 
 

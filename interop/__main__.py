@@ -19,15 +19,16 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 
-from .brokers import OWN, Broker, external, own
-from .driver import DriverFailed
-from .handshake import NoBroker
-from .peers import PeerFailed
-from .run import FAILED, LACKS, NOT_RUN, PASSED, Result
-from .scenario import Feature, Scenario, ScenarioError, read_features
-from .scorecard import Column, expected_to_pass, write
-from .suite import Driven, Suite
-from .toolchains import CLIENTS, NotHere
+from .brokers.broker import Broker, external
+from .brokers.own import OWN, own
+from .brokers.processes import PeerFailed
+from .running.driver import DriverFailed
+from .running.run import FAILED, LACKS, NOT_RUN, PASSED, Result
+from .running.scenario import Feature, Scenario, ScenarioError, read_features
+from .running.scorecard import Column, expected_to_pass, write
+from .running.suite import Driven, Suite
+from .running.toolchains import CLIENTS, NotHere
+from .wire.handshake import NoBroker
 
 FRAIL_AT_ONCE = 6  # brokers that are there at once, when each client has its own
 

@@ -1,14 +1,18 @@
 """The journal: what happened, on disk, in order. The one truth for recovery, replay, audit and Spark.
 
-Frontends and the pipeline use what is named here; `record`, `heap` and `block` are the format (docs/journal-format.md).
+Frontends and the pipeline use what is named here. Rooms, each of which imports only those before it: `format` (what
+docs/journal-format.md describes) < `disk` < `recovery` < `reading` < `journal.py` < `recording`, which alone knows the
+engine's queues.
 """
 
-from .content_reader import ContentReader
-from .directory import forget_journal, forget_reader, reader_offsets, register_reader
-from .errors import (
+from .disk.directory import forget_journal, forget_reader, reader_offsets, register_reader
+from .disk.files import REAL, Files, RealFiles
+from .disk.writer import WriterState
+from .format.errors import (
     BadRecord,
     Damaged,
     DirectoryLocked,
+    DirectoryLost,
     ForeignDirectory,
     JournalClosed,
     JournalError,
@@ -16,15 +20,15 @@ from .errors import (
     JournalFull,
     NotInJournal,
 )
-from .files import REAL, Files, RealFiles
-from .heap import Bound, Content, Declared
+from .format.heap import Bound, Content, Declared
+from .format.names import Names
+from .format.record import Record
 from .journal import Journal, JournalOptions, JournalStatistics
-from .names import Names
-from .reader import JournalReader
-from .record import Record
-from .recovered import MessageState, RecoveredMessage, RecoveredQueue
-from .recovery import Recovered, ended_us, recover
-from .writer import WriterState
+from .reading.content_reader import ContentReader
+from .reading.reader import JournalReader
+from .recovery.recovered import MessageState, RecoveredMessage, RecoveredQueue
+from .recovery.recovery import ended_us, recover
+from .recovery.replay import Recovered
 
 __all__ = [
     "REAL",
@@ -35,6 +39,7 @@ __all__ = [
     "Damaged",
     "Declared",
     "DirectoryLocked",
+    "DirectoryLost",
     "Files",
     "ForeignDirectory",
     "Journal",

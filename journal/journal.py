@@ -15,14 +15,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..engine.clock import Clock
-from ..engine.content import PLAIN, Framing
 from ..engine.events import EventKind
-from .block import BlockBuilder
-from .content_reader import ContentReader
-from .directory import Directory, reader_offsets
-from .errors import JournalError
-from .files import REAL, Files
-from .heap import (
+from ..engine.messages.content import PLAIN, Framing
+from .disk.directory import Directory, reader_offsets
+from .disk.files import REAL, Files
+from .disk.reserve import Reserve
+from .disk.writer import NO_ROOM, Writer, WriterState
+from .format.block import BlockBuilder
+from .format.errors import JournalError
+from .format.heap import (
     Bound,
     Declared,
     Head,
@@ -33,11 +34,8 @@ from .heap import (
     encode_runs,
     encode_text,
 )
-from .moving import contents_of, moved_record
-from .names import Names
-from .opening import prepare
-from .reclaim import Ledger
-from .record import (
+from .format.names import Names
+from .format.record import (
     ATTEMPT_MAX,
     BOUND,
     CHECKPOINT,
@@ -59,14 +57,19 @@ from .record import (
     UNDECLARED,
     Record,
 )
-from .recovered import RecoveredMessage
-from .recovery import Recovered
-from .snapshot import snapshot_parts
-from .writer import Writer, WriterState
+from .reading.content_reader import ContentReader
+from .reading.moving import contents_of, moved_record
+from .recovery.opening import prepare
+from .recovery.reclaim import Ledger
+from .recovery.recovered import RecoveredMessage
+from .recovery.replay import Recovered
+from .recovery.snapshot import snapshot_parts
 
 PROGRAM = "leveret"
 #: A message that a checkpoint states pays for itself when so many octets were appended.
 STATED_OCTETS = 256
+#: What a checkpoint takes at most, for each message, for each name, and beside these.
+SNAPSHOT_OCTETS, NAMED_OCTETS, HEAD_OCTETS = 64, 512, 64 * 1024
 
 
 @dataclass(slots=True, frozen=True)
@@ -80,6 +83,7 @@ class JournalOptions:
     retain_ms: int | None = None
     scope: str = "durable"
     preallocate_size: int = 4 * 1024 * 1024
+    reserve_size: int = 0  # held back for what makes room on a full disk
 
 
 @dataclass(slots=True, frozen=True)
@@ -103,7 +107,15 @@ class Journal:
     """See the module. `on_durable(lsn)` and `on_failure(error)` may be set; the writer's thread calls them."""
 
     def __init__(
-        self, directory: Directory, clock: Clock, options: JournalOptions, recovered: Recovered, *, threaded: bool
+        self,
+        directory: Directory,
+        clock: Clock,
+        options: JournalOptions,
+        recovered: Recovered,
+        *,
+        threaded: bool,
+        content_files: Files,
+        reserve: Reserve,
     ) -> None:
         self._directory = directory
         self._files = directory.files
@@ -119,6 +131,7 @@ class Journal:
         self._checkpoint_look = self.options.segment_size  # with so many, see whether another is due
         self._appended = 0  # octets in this segment
         self._segment_began_ms = 0
+        self._reserve = reserve
         self._block: BlockBuilder | None = None
         self._size_at_turn = 0
         self.writer = Writer(
@@ -129,10 +142,11 @@ class Journal:
             scope=options.scope,
             interval_ms=options.fsync_interval_ms,
             preallocate_size=options.preallocate_size,
+            reserve=reserve,
         )
         self.contents = ContentReader(
             directory.path,
-            self._files,
+            content_files,
             open_segment=lambda: self.writer.segment,
             unwritten=self.writer.unwritten,
             ahead=threaded,
@@ -148,18 +162,35 @@ class Journal:
         options: JournalOptions | None = None,
         *,
         files: Files = REAL,
+        content_files: Files | None = None,
         threaded: bool = True,
         new_id: bytes | None = None,
     ) -> "Journal":
         """Lock the directory, recover, cut a torn tail, begin a new segment.
 
+        `content_files`: what contents are read with, if not `files`.
         `threaded=False`: commits happen in `wait`, and nothing is read ahead (for tests).
         Raises: DirectoryLocked, ForeignDirectory, Damaged (nothing was changed), OSError.
         """
         directory = Directory.open(path, files, new_id=new_id)
         try:
-            recovered = prepare(files, path, directory.journal_id)
-            journal = cls(directory, clock, options or JournalOptions(), recovered, threaded=threaded)
+            options = options or JournalOptions()
+            reserve = Reserve(files, path, options.reserve_size)
+            try:
+                recovered = prepare(files, path, directory.journal_id)
+            except OSError as error:
+                if error.errno not in NO_ROOM or not reserve.release():
+                    raise
+                recovered = prepare(files, path, directory.journal_id)
+            journal = cls(
+                directory,
+                clock,
+                options,
+                recovered,
+                threaded=threaded,
+                content_files=content_files or files,
+                reserve=reserve,
+            )
             journal._begin_ledger(recovered)
             journal._roll()
             if threaded:
@@ -203,6 +234,7 @@ class Journal:
     def _roll(self) -> None:
         """A new segment. Its head makes it whole: names, ids, where the last checkpoint is."""
         now_ms = self._clock.wall_ms()
+        self.names.drop_retired(self.ledger.first_live_lsn(self.writer.next_lsn))
 
         def fill(head: BlockBuilder) -> None:
             begin, end = self._checkpoint
@@ -403,18 +435,24 @@ class Journal:
         """A connection or consumer is gone: later segments don't define it."""
         self.names.forget(id_)
 
+    def retire(self, id_: int) -> None:
+        """An exchange is gone of which no `undeclared` has to tell: later messages don't speak of it."""
+        self.names.retire(id_, self.next_lsn)
+
     def declared(self, id_: int, declared: Declared, *, restated: bool = False) -> int:
         """A queue, exchange, virtual host, ... is there; restored if its properties say durable. Returns the LSN."""
         return self._object(DECLARED, id_, declared, restated)
 
     def undeclared(self, id_: int, what: int, *, forgets: bool = True) -> int:
-        """It is gone, with its bindings; the id means nothing any more. Messages in it: `deleted` before this.
+        """It is gone, with its bindings; the id means nothing any more but what an exchange was called, to messages.
+
+        Messages in it: `deleted` before this.
 
         A virtual host is gone with all that is in it. `forgets=False`: records that speak of that are still to come.
         """
         lsn = self._object(UNDECLARED, id_, Declared(what, 0, "", b""), False)
         if forgets:
-            self.names.forget(id_)
+            self.names.retire(id_, lsn)
         return lsn
 
     def _object(self, kind: int, id_: int, declared: Declared, restated: bool) -> int:
@@ -529,7 +567,10 @@ class Journal:
             if self.ledger.holds(record.msg_id, base_lsn) and (queue_ids := tuple(queues_of(record.msg_id))):
                 block = self._block or self._turn()
                 self.ledger.moved(record.msg_id, len(queue_ids))
-                moved(record.msg_id, block.add(moved_record(lsn, record, queue_ids)))
+                moved_lsn = block.add(moved_record(lsn, record, queue_ids))
+                if self.names.is_retired(record.address_id):
+                    self.names.retire(record.address_id, moved_lsn + 1)
+                moved(record.msg_id, moved_lsn)
                 count += 1
                 if count == slice_messages:
                     yield count
@@ -553,6 +594,42 @@ class Journal:
         """After JournalFull: there may be room now."""
         self.writer.retry()
 
+    def spend_reserve(self) -> None:
+        """After JournalFull, between turns: write on, in a new segment, in the room that was held back."""
+        self.begin_segment()
+        self.writer.retry(spends_reserve=True)
+
+    def begin_segment(self) -> None:
+        """Between turns: what is recorded from now on, as the next checkpoint, is in a new segment."""
+        assert self._block is None
+        self._roll()
+
+    def hold_back(self) -> None:
+        """Between turns: the reserve is held back again, as soon as there is room for it."""
+        self.writer.hold_back()
+
+    @property
+    def has_spent_reserve(self) -> bool:
+        """Whether it was spent and could not be held back again."""
+        return self._reserve.is_spent
+
+    def can_make_room(self, unrecorded: int) -> bool:
+        """Whether a checkpoint would give more room back than it takes, which must be in the reserve if it is held.
+
+        `unrecorded`: octets of what it has to state with its content. O(segments), reads the readers' files.
+        Raises: JournalError, OSError.
+        """
+        if self._reserve.is_held or self._reserve.is_spent:
+            keep = min(reader_offsets(self._directory.path, self._files).values(), default=None)
+            retain_ms = self.options.retain_ms
+            keep_us = None if retain_ms is None else (self._clock.wall_ms() - retain_ms) * 1000
+            live = sum(row.live for row in self.ledger.rows)
+            need = live * SNAPSHOT_OCTETS + len(self.names) * NAMED_OCTETS + HEAD_OCTETS + unrecorded
+            need += self.backlog_bytes
+            fits = self._reserve.is_spent or need <= self._reserve.size
+            return fits and self.ledger.dead_size(self._appended, keep, keep_us) > need
+        return False
+
     def tick(self) -> None:
         """Between turns, when idle: let readers know that the last records are durable."""
         self.writer.tick()
@@ -565,6 +642,11 @@ class Journal:
     def state(self) -> WriterState:
         """RUNNING, FULL, FAILED or CLOSED."""
         return self.writer.state
+
+    @property
+    def failure(self) -> JournalError | None:
+        """Why it is not running; None: it is, or was closed."""
+        return self.writer.error
 
     @property
     def next_lsn(self) -> int:
@@ -590,6 +672,16 @@ class Journal:
     def backlog_bytes(self) -> int:
         """Octets appended and not yet written: block publishers when this grows."""
         return self.writer.backlog_bytes
+
+    @property
+    def path(self) -> str:
+        """Of its directory."""
+        return self._directory.path
+
+    @property
+    def is_there(self) -> bool:
+        """Whether its directory still is. Reads it."""
+        return self._directory.is_there
 
     def statistics(self) -> JournalStatistics:
         """A snapshot. O(segments)."""

@@ -15,16 +15,18 @@ from math import inf
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ..settings.printable import printable
+
 N = TypeVar("N", int, float)
 EXIT_OK, EXIT_FAILED, EXIT_FAULT, EXIT_INTERRUPTED = 0, 1, 2, 130
-
-Job = Callable[[Any, argparse.Namespace], tuple[dict[str, Any], int]]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code."""
     try:
         options = parser().parse_args(arguments)
+        if getattr(options, "message", "") == []:  # what argparse makes of a second "--"
+            parser().error("MESSAGE is missing: '--' is none")
     except SystemExit as end:  # 2 is what argparse says of a faulty command line; here that is an audit's word
         return EXIT_FAILED if end.code else EXIT_OK
     _end_with_parent()
@@ -133,8 +135,8 @@ def _job(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
 def _check(options: argparse.Namespace) -> None:
     """What can be said at once need not wait for Spark. Raises: ValueError, JournalError, OSError."""
-    from .lake import CHECKPOINTS
-    from .positions import JournalPlan
+    from .lake.lake import CHECKPOINTS
+    from .reading.positions import JournalPlan
 
     if options.job == "ingest":
         JournalPlan(options.journal)
@@ -145,7 +147,7 @@ def _check(options: argparse.Namespace) -> None:
     if options.job == "replay" and options.go and not options.url:
         raise ValueError("--go needs --url")
     if options.job == "whatif":
-        from .simulation import simulate
+        from .jobs.simulation import simulate
 
         simulate("q", (), (), Path(options.settings).read_text())
 
@@ -160,8 +162,8 @@ def add_spark_options(one: argparse.ArgumentParser) -> None:
 def _forget(options: argparse.Namespace) -> int:
     """Needs no Spark."""
     from ..journal import JournalError, forget_reader, reader_offsets
-    from ..journal.directory import find_journal, read_identity
-    from .lake import reader_prefix
+    from ..journal.disk.directory import find_journal, read_identity
+    from .lake.lake import reader_prefix
 
     try:
         directory = find_journal(options.journal)
@@ -184,9 +186,9 @@ def _run(options: argparse.Namespace) -> int:
         if "=" not in setting:
             return _fail(options.job, f"--conf {setting}: expected NAME=VALUE")
     try:
-        from ..journal.errors import JournalError
+        from ..journal.format.errors import JournalError
         from .java import NoJava
-        from .lake import LakeBusy
+        from .lake.lake import LakeBusy
         from .session import SessionOptions, open_session
     except ImportError as error:
         return _fail(options.job, f"{error}; the pipeline needs pip install 'leveret[spark]'")
@@ -218,7 +220,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _ingest(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], int]:
-    from .ingest import MAX_BYTES, IngestOptions, ingest
+    from .lake.ingest import MAX_BYTES, IngestOptions, ingest
     from .progress import Progress
 
     said = IngestOptions(options.journal, options.lake, options.payloads, options.max_bytes or MAX_BYTES)
@@ -236,7 +238,7 @@ def _last_words(error: Exception) -> str:
 
 
 def _say(job: str, text: str) -> None:
-    print(f"leveret pipeline {job}: {text}", file=sys.stderr, flush=True)
+    print(printable(f"leveret pipeline {job}: {text}"), file=sys.stderr, flush=True)
 
 
 def _fail(job: str, text: str) -> int:

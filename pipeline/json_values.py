@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from ..engine.field_table import Field
+from ..engine.messages.field_table import Field
 
 BINARY = "$binary"
 

@@ -3,7 +3,7 @@
 Times are microseconds since 1970 UTC, as Spark's `timestamp` (session time zone UTC). `?` in these pages is nullable
 here. Text that a row has nothing to say in is "" where the column is not nullable. All tables but `segments` and
 `checkpoints` are partitioned by `date`, the UTC day of `ts`, which is no column of the source.
-Source: Spark page, section 3; rulings, "Events".
+Source: Spark page 3; rulings, "Events".
 """
 
 from collections.abc import Sequence

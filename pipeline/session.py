@@ -1,7 +1,7 @@
 """Spark sessions: on a laptop, in tests, on a cluster. The one place where Spark is configured.
 
 `local[*]` unless a master is named. On a cluster every node needs the same minor version of Python, with pyspark,
-pyarrow and numpy; this package itself is sent along. Source: Spark page, sections 1, 2 and 5.
+pyarrow and numpy; this package itself is sent along. Source: Spark page 1, 2 and 5.
 """
 
 import os
@@ -14,9 +14,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from .amqp import Amqp
+from .amqp.data_source import Amqp
 from .java import find_java
-from .source import JournalSource
+from .reading.source import JournalSource
 
 #: What a session is beside what is asked for. Filters are pushed down, times are UTC, files written as they come.
 SETTINGS = {
@@ -46,8 +46,8 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 #: Java chooses the serial collector on small machines, which costs a third more at size.
 GOOD_JAVA = "-XX:+UseParallelGC"
 LOOPBACK = "127.0.0.1"
-#: What executors need of this package: no frontend, no front door.
-SENT = ("", "engine", "journal", "pipeline", "pipeline/jobs", "settings")
+#: The rooms that executors need, with what is inside them, beside the package's own files: no frontend.
+SENT = ("engine", "journal", "pipeline", "settings")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +132,9 @@ def pack(scratch: Path) -> Path:
     (root,) = (Path(one) for one in import_module("..", __package__).__path__)
     path = scratch / "leveret.zip"
     partial = scratch / f"leveret.{os.getpid()}.zip"
+    modules = [*root.glob("*.py"), *(module for room in SENT for module in (root / room).rglob("*.py"))]
     with zipfile.ZipFile(partial, "w") as archive:
-        for room in SENT:
-            for module in sorted((root / room).glob("*.py")):
-                archive.write(module, f"leveret/{room}/{module.name}" if room else f"leveret/{module.name}")
+        for module in sorted(modules):
+            archive.write(module, Path("leveret") / module.relative_to(root))
     partial.replace(path)
     return path

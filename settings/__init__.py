@@ -1,13 +1,21 @@
-"""What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out."""
+"""What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out.
 
-from .access_declarations import LimitsDeclaration, PermissionDeclaration, UserDeclaration
-from .configuration import Configuration
-from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
+Rooms, each of which imports only those before it: `patterns` < `addresses` < `policies` < `declared` < `files`. Beside
+them: `explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `printable` and `help`, which
+know nothing.
+"""
+
+from .addresses.matching import MatchFault, Wildcards
+from .addresses.model import AddressSettings
+from .addresses.queue_arguments import QUEUE_ARGUMENTS, ArgumentFault, OwnSettings, settings_of_arguments
+from .addresses.repository import NO_SETTINGS, Entry, SettingsRepository, entry
+from .addresses.resolved import ResolvedSettings
+from .declared.access_declarations import LimitsDeclaration, PermissionDeclaration, UserDeclaration
+from .declared.configuration import Configuration
+from .declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .faults import Fault, Origin
-from .loading import load_configuration
-from .matching import MatchFault, Wildcards
-from .model import AddressSettings
-from .policies import (
+from .files.loading import load_configuration
+from .policies.policies import (
     NO_LAYER,
     NO_POLICIES,
     NO_POLICY,
@@ -19,14 +27,6 @@ from .policies import (
     make_policy,
     policy_layer,
 )
-from .queue_arguments import (
-    QUEUE_ARGUMENTS,
-    ArgumentFault,
-    OwnSettings,
-    settings_of_arguments,
-)
-from .repository import NO_SETTINGS, Entry, SettingsRepository, entry
-from .resolved import ResolvedSettings
 
 __all__ = [
     "NO_LAYER",

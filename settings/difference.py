@@ -1,34 +1,41 @@
-"""What a new configuration would change: matches, declared queues, and when each change acts.
+"""What a new configuration would change, and when each change takes effect in a broker that reloads it.
 
 Source: address-settings page 3.8.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from .access_declarations import UserDeclaration
-from .configuration import KEYS, Configuration
-from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
+from .addresses.fields import FIELDS
+from .addresses.queue_arguments import LIVE_ARGUMENTS, OwnSettings, settings_of_arguments
+from .addresses.repository import Entry
+from .declared.access_declarations import NO_LIMITS_DECLARED, TopicPermissionDeclaration, UserDeclaration
+from .declared.configuration import KEYS, Configuration
+from .declared.declarations import Divert, QueueDeclaration
 from .explain import value_text
-from .fields import FIELDS, LIVE
-from .queue_arguments import LIVE_ARGUMENTS, OwnSettings, settings_of_arguments
-from .repository import Entry
+from .lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
+from .policies.policies import Policy
 
 _T = TypeVar("_T")
 
-NEVER = "not on a queue that exists: delete it first"
+#: The user that is there while the configuration declares none.
+GUEST = "guest"
 
 
 @dataclass(slots=True, frozen=True)
 class Change:
-    """One change. `what`: "queue 'q'", "match 'a.#'" ...; `how`: what it was and will be, and when."""
+    """One change. `what`: "queue 'q'", "match 'a.#'" ...; `how`: what it was and will be.
+
+    `acts`: when it does; None where `how` says so, or that nothing comes of it.
+    """
 
     what: str
     how: str
+    acts: Lifetime | None = LIVE
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.how}"
+        return f"{self.what}: {self.how}" + ("" if self.acts is None else f" ({self.acts.value})")
 
 
 def differences(old: Configuration, new: Configuration) -> list[Change]:
@@ -38,21 +45,21 @@ def differences(old: Configuration, new: Configuration) -> list[Change]:
         *_of_wildcards(old, new),
         *_of_matches(old, new),
         *_of_queues(old, new),
-        *_of_sets("exchange", _by(old.exchanges, _exchange), _by(new.exchanges, _exchange)),
-        *_of_sets("divert", _by(old.diverts, _divert), _by(new.diverts, _divert)),
-        *_of_sets("virtual host", dict.fromkeys(old.vhosts), dict.fromkeys(new.vhosts)),
-        *_of_sets("user", _by(old.users, _user), _by(new.users, _user)),
-        *_of_sets("policy", _policies(old, is_operator=False), _policies(new, is_operator=False)),
-        *_of_sets("operator policy", _policies(old, is_operator=True), _policies(new, is_operator=True)),
+        *_of_exchanges(old, new),
+        *_of_diverts(old, new),
+        *_of_vhosts(old, new),
+        *_of_users(old, new),
+        *_of_policies(old, new, is_operator=False),
+        *_of_policies(old, new, is_operator=True),
     ]
 
 
 def _of_keys(old: Configuration, new: Configuration) -> Iterator[Change]:
     for table, keys in KEYS.items():
-        for key in keys:
+        for key, row in keys.items():
             before, after = old.value(table, key), new.value(table, key)
             if before != after:
-                yield Change(f"[{table}] {key}", f"{_text(before)} -> {_text(after)}")
+                yield Change(f"[{table}] {key}", f"{_text(before)} -> {_text(after)}", row.acts)
 
 
 def _of_wildcards(old: Configuration, new: Configuration) -> Iterator[Change]:
@@ -68,45 +75,51 @@ def _of_matches(old: Configuration, new: Configuration) -> Iterator[Change]:
     for key in sorted(before.keys() | after.keys()):
         what = f"match {key[1]!r}" + (f" in vhost {key[0]!r}" if key[0] else "")
         if key not in after:
-            yield Change(what, f"removed ({_said(before[key])})")
+            yield Change(what, f"removed: {_said(before[key])}", None)
         elif key not in before:
-            yield Change(what, f"added ({_said(after[key])})")
+            yield Change(what, f"added: {_said(after[key])}", None)
         else:
             for field in FIELDS:
                 one, other = (getattr(entry.settings, field.attribute) for entry in (before[key], after[key]))
                 if one != other:
-                    yield Change(what, f"{field.name}: {_text(one)} -> {_text(other)}")
+                    yield Change(what, f"{field.name}: {_text(one)} -> {_text(other)}", field.acts)
 
 
 def _of_queues(old: Configuration, new: Configuration) -> Iterator[Change]:
     before = {(queue.vhost, queue.name): queue for queue in old.queues}
     after = {(queue.vhost, queue.name): queue for queue in new.queues}
     for key in sorted(before.keys() | after.keys()):
-        what = f"queue {key[1]!r}" + (f" in vhost {key[0]!r}" if key[0] != "/" else "")
+        what = f"queue {key[1]!r}{_in(key[0])}"
         if key not in after:
             queue = before[key]
             deletion = new.repository.resolve(queue.address, queue.vhost).config_delete_queues
-            fate = "deleted with its messages" if deletion == "FORCE" else "stays, with config-delete-queues OFF"
-            yield Change(what, f"no longer declared: {fate}")
+            yield _gone(what, "deleted with its messages", "config-delete-queues", deletion)
         elif key not in before:
             yield Change(what, f"declared at {after[key].origin}")
         else:
-            for how in _of_queue(old, before[key], new, after[key]):
-                yield Change(what, how)
+            for how, acts in _of_queue(old, before[key], new, after[key]):
+                yield Change(what, how, acts)
+
+
+def _gone(what: str, fate: str, setting: str, value: str, acts: Lifetime = LIVE) -> Change:
+    """What is no longer declared goes or stays by a setting of its address."""
+    if value == "FORCE":
+        return Change(what, f"no longer declared: {fate}", acts)
+    return Change(what, f"no longer declared: stays, with {setting} OFF", None)
 
 
 def _of_queue(
     old: Configuration, before: QueueDeclaration, new: Configuration, after: QueueDeclaration
-) -> Iterator[str]:
-    flags: tuple[tuple[str, object, object, str], ...] = (
+) -> Iterator[tuple[str, Lifetime]]:
+    flags: tuple[tuple[str, object, object, Lifetime], ...] = (
         ("address", before.address, after.address, NEVER),
-        ("routing-type", before.routing_type, after.routing_type, LIVE.value),
+        ("routing-type", before.routing_type, after.routing_type, LIVE),
         ("durable", before.durable, after.durable, NEVER),
-        ("enabled", before.is_enabled, after.is_enabled, LIVE.value),
+        ("enabled", before.is_enabled, after.is_enabled, LIVE),
     )
-    for name, one, other, when in flags:
+    for name, one, other, acts in flags:
         if one != other:
-            yield f"{name}: {_text(one)} -> {_text(other)} ({when})"
+            yield f"{name}: {_text(one)} -> {_text(other)}", acts
     own_before, own_after = settings_of_arguments(before.arguments), settings_of_arguments(after.arguments)
     resolved_before = old.repository.resolve_queue(before.address, before.vhost, own_before.settings)
     resolved_after = new.repository.resolve_queue(after.address, after.vhost, own_after.settings)
@@ -114,14 +127,14 @@ def _of_queue(
         one, other = (getattr(resolved, field.attribute) for resolved in (resolved_before, resolved_after))
         if one != other:
             given_by = {own.given_by.get(field.attribute) for own in (own_before, own_after)} - {None}
-            when = field.lifetime.value
+            acts = field.acts
             if given_by:
-                when = LIVE.value if given_by <= LIVE_ARGUMENTS else NEVER
-            yield f"{field.name}: {_text(one)} -> {_text(other)} ({when})"
+                acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
+            yield f"{field.name}: {_text(one)} -> {_text(other)}", acts
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
         one, other = before.arguments.get(key), after.arguments.get(key)
         if key not in _settled(own_before, own_after) and key != "x-address" and one != other:
-            yield f"{key}: {_text(one)} -> {_text(other)} ({NEVER})"
+            yield f"{key}: {_text(one)} -> {_text(other)}", NEVER
 
 
 def _settled(*owns: OwnSettings) -> set[str]:
@@ -129,51 +142,138 @@ def _settled(*owns: OwnSettings) -> set[str]:
     return {argument for own in owns for argument in own.given_by.values()} - {"x-max-length", "x-dead-letter-exchange"}
 
 
-def _of_sets(kind: str, before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[Change]:
-    for name in sorted(before.keys() | after.keys()):
-        what = f"{kind} {name}"
-        if name not in after:
-            yield Change(what, "no longer declared")
-        elif name not in before:
+def _of_exchanges(old: Configuration, new: Configuration) -> Iterator[Change]:
+    for name, before, after in _pairs(old.exchanges, new.exchanges, lambda one: f"{one.name!r}{_in(one.vhost)}"):
+        what = f"exchange {name}"
+        if before is None:
             yield Change(what, "declared")
-        elif before[name] != after[name]:
-            yield Change(what, f"{before[name]} -> {after[name]}")
+        elif after is None:
+            deletion = new.repository.resolve(before.name, before.vhost).config_delete_addresses
+            yield _gone(what, "deleted", "config-delete-addresses", deletion)
 
 
-def _exchange(exchange: ExchangeDeclaration) -> tuple[str, object]:
-    return f"{exchange.name!r}{_in(exchange.vhost)}", exchange.type
+def _of_diverts(old: Configuration, new: Configuration) -> Iterator[Change]:
+    for name, before, after in _pairs(old.diverts, new.diverts, lambda one: f"{one.name!r}{_in(one.vhost)}"):
+        what = f"divert {name}"
+        if before is None:
+            yield Change(what, "declared", ARRIVAL)
+        elif after is None:
+            deletion = new.repository.resolve(before.address, before.vhost).config_delete_diverts
+            yield _gone(what, "deleted", "config-delete-diverts", deletion, ARRIVAL)
+        elif before != after:
+            yield Change(what, f"{_way(before)} -> {_way(after)}", ARRIVAL)
 
 
-def _user(user: UserDeclaration) -> tuple[str, object]:
-    return repr(user.name), str(user)
-
-
-def _divert(divert: Divert) -> tuple[str, object]:
+def _way(divert: Divert) -> str:
     targets = ", ".join(divert.forwarding_addresses)
-    how = "exclusive " if divert.is_exclusive else ""
-    return f"{divert.name!r}{_in(divert.vhost)}", f"{how}{divert.address} to {targets} ({divert.routing_type})"
+    name = f", as {divert.routing_name!r}" if divert.routing_name else ""
+    return f"{'exclusive ' if divert.is_exclusive else ''}{divert.address} to {targets} ({divert.routing_type}{name})"
 
 
-def _policies(configuration: Configuration, *, is_operator: bool) -> dict[str, object]:
-    return {
-        f"{one.name!r}{_in(one.vhost)}": f"{one.pattern!r} on {one.apply_to}, priority {one.priority}: "
-        + value_text(dict(one.definition))
-        for one in configuration.policies
-        if one.is_operator == is_operator
-    }
+def _of_vhosts(old: Configuration, new: Configuration) -> Iterator[Change]:
+    for name in sorted({*old.vhosts, *new.vhosts}):
+        what = f"virtual host {name!r}"
+        if name not in old.vhosts:
+            yield Change(what, "declared")
+        elif name not in new.vhosts:
+            yield Change(what, "no longer declared: stays", None)
+    for name in sorted(old.limits.keys() | new.limits.keys()):
+        before, after = (one.limits.get(name, NO_LIMITS_DECLARED) for one in (old, new))
+        what = f"virtual host {name!r}"
+        for key, one, other, acts in (
+            ("max-connections", before.max_connections, after.max_connections, AT_CONNECTION),
+            ("max-queues", before.max_queues, after.max_queues, AT_CREATION),
+            ("default-queue-type", before.default_queue_type, after.default_queue_type, AT_CREATION),
+        ):
+            if one != other:
+                yield Change(what, f"{key}: {_text(one)} -> {_text(other)}", acts)
+
+
+def _of_users(old: Configuration, new: Configuration) -> Iterator[Change]:
+    for name, before, after in _pairs(old.users, new.users, lambda one: repr(one.name)):
+        what = f"user {name}"
+        if before is None:
+            yield Change(what, "declared")
+        elif after is None:
+            yield Change(what, "no longer declared: deleted, its connections are closed")
+        else:
+            for how, acts in _of_user(before, after):
+                yield Change(what, how, acts)
+    if new.users and not old.users and all(user.name != GUEST for user in new.users):
+        yield Change(f"user {GUEST!r}", "the default one: deleted, as users are declared")
+    elif old.users and not new.users:
+        yield Change(f"user {GUEST!r}", "the default one: back, as no user is declared")
+
+
+def _of_user(before: UserDeclaration, after: UserDeclaration) -> Iterator[tuple[str, Lifetime]]:
+    """A password is never shown."""
+    if str(before) != str(after):
+        yield f"{before} -> {after}", LIVE
+    one, other = (sorted(map(_topic, user.topic_permissions)) for user in (before, after))
+    if one != other:
+        yield f"topic permissions {', '.join(one) or 'none'} -> {', '.join(other) or 'none'}", LIVE
+    if _secret(before) != _secret(after):
+        yield "another password", AT_CONNECTION
+    if before.loopback_only != after.loopback_only:
+        yield f"loopback-only: {_text(before.loopback_only)} -> {_text(after.loopback_only)}", AT_CONNECTION
+    for key, was, will in (
+        ("max-connections", before.max_connections, after.max_connections),
+        ("max-channels", before.max_channels, after.max_channels),
+    ):
+        if was != will:
+            yield f"{key}: {_text(was)} -> {_text(will)}", AT_CONNECTION if key == "max-connections" else LIVE
+
+
+def _secret(user: UserDeclaration) -> tuple[str, str, str]:
+    return user.password, user.password_hash, user.hashing_algorithm
+
+
+def _topic(one: TopicPermissionDeclaration) -> str:
+    return f"{one.vhost} {one.exchange}: {one.write!r} {one.read!r}"
+
+
+def _of_policies(old: Configuration, new: Configuration, *, is_operator: bool) -> Iterator[Change]:
+    kind = "operator policy" if is_operator else "policy"
+    of_old, of_new = ([policy for policy in one.policies if policy.is_operator == is_operator] for one in (old, new))
+    for name, before, after in _pairs(of_old, of_new, lambda one: f"{one.name!r}{_in(one.vhost)}"):
+        what = f"{kind} {name}"
+        if before is None:
+            yield Change(what, "declared")
+        elif after is None:
+            yield Change(what, "no longer declared: cleared")
+        elif before != after:
+            yield Change(what, f"{_rule(before)} -> {_rule(after)}")
+        definitions = [{} if one is None else one.definition for one in (before, after)]
+        times = [one.get("message-ttl") for one in definitions]
+        if times[0] != times[1]:
+            yield Change(what, f"message-ttl: {_text(times[0])} -> {_text(times[1])}", ARRIVAL)
+
+
+def _rule(policy: Policy) -> str:
+    definition = value_text(dict(policy.definition))
+    return f"{policy.pattern!r} on {policy.apply_to}, priority {policy.priority}: {definition}"
+
+
+def _pairs(
+    before: Iterable[_T], after: Iterable[_T], key: Callable[[_T], str]
+) -> Iterator[tuple[str, _T | None, _T | None]]:
+    """What has one name in both; None where it is missing. By name."""
+    old, new = ({key(one): one for one in declared} for declared in (before, after))
+    for name in sorted(old.keys() | new.keys()):
+        yield name, old.get(name), new.get(name)
 
 
 def _in(vhost: str) -> str:
     return f" in vhost {vhost!r}" if vhost != "/" else ""
 
 
-def _by(declared: tuple[_T, ...], key: Callable[[_T], tuple[str, object]]) -> dict[str, object]:
-    return dict(key(one) for one in declared)
-
-
 def _said(one: Entry) -> str:
     said = one.settings.said()
-    return ", ".join(f"{field.name} {_text(said[field.attribute])}" for field in FIELDS if field.attribute in said)
+    return ", ".join(
+        f"{field.name} {_text(said[field.attribute])} ({field.acts.value})"
+        for field in FIELDS
+        if field.attribute in said
+    )
 
 
 def _text(value: Any) -> str:

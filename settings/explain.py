@@ -4,14 +4,14 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .configuration import Configuration
-from .declarations import QueueDeclaration
-from .fields import FIELDS
-from .policies import NO_LAYER, NO_POLICIES, EffectivePolicy, Policies, PolicyLayer, policy_layer
-from .policy_keys import CLASSIC
-from .queue_arguments import NOTHING_OWN, QUEUE_ARGUMENTS, OwnSettings, plain_value, settings_of_arguments
-from .repository import Entry, SettingsRepository
-from .resolved import ResolvedSettings, rules_redelivery
+from .addresses.fields import FIELDS
+from .addresses.queue_arguments import NOTHING_OWN, QUEUE_ARGUMENTS, OwnSettings, plain_value, settings_of_arguments
+from .addresses.repository import Entry, SettingsRepository
+from .addresses.resolved import ResolvedSettings, rules_redelivery
+from .declared.configuration import Configuration
+from .declared.declarations import QueueDeclaration
+from .policies.policies import NO_LAYER, NO_POLICIES, EffectivePolicy, Policies, PolicyLayer, policy_layer
+from .policies.policy_keys import CLASSIC
 from .values import shown
 
 _DERIVED = {

@@ -3,8 +3,14 @@
 import importlib.util
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+from leveret.settings.addresses.fields import FIELDS
+from leveret.settings.declared.configuration import KEYS
+from leveret.settings.declared.declarations import QUEUE_ATTRIBUTES
+from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -12,11 +18,16 @@ DOCS = Path(__file__).resolve().parents[1] / "docs"
 @pytest.mark.parametrize("name", ["states", "configuration"])
 def test_drawn_pages_are_current(name: str) -> None:
     """Run docs/draw_NAME.py again when this fails."""
+    assert (DOCS / f"{name}.md").read_text() == _drawing(name).page() + "\n"
+
+
+def _drawing(name: str) -> Any:
+    """The module docs/draw_NAME.py."""
     spec = importlib.util.spec_from_file_location(name, DOCS / f"draw_{name}.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert (DOCS / f"{name}.md").read_text() == module.page() + "\n"
+    return module
 
 
 def test_every_hostile_vector_has_a_test_that_exists() -> None:
@@ -31,3 +42,47 @@ def test_every_hostile_vector_has_a_test_that_exists() -> None:
         for path, test in named:
             assert (root / path).exists(), path
             assert not test or f"def {test}(" in (root / path).read_text(), (path, test)
+
+
+def test_every_key_has_one_plain_sentence() -> None:
+    """No row of the tables without one, none for a row that is not there, and each is short and ends with a stop."""
+    assert {table: list(keys) for table, keys in KEYS.items()} == {
+        table: list(keys) for table, keys in KEY_HELP.items()
+    }
+    assert [field.name for field in FIELDS] == list(FIELD_HELP)
+    assert set(QUEUE_ATTRIBUTES) == set(ATTRIBUTE_HELP)
+    for sentences in (*KEY_HELP.values(), FIELD_HELP, ATTRIBUTE_HELP):
+        for name, sentence in sentences.items():
+            assert re.fullmatch(r"[A-Z`][^\n|]{10,130}\.", sentence), (name, sentence)
+
+
+def test_defaults_are_in_units_that_people_write() -> None:
+    """No default on the page is a bare number of milliseconds or octets."""
+    rows = [
+        line.split(" | ") for line in (DOCS / "configuration.md").read_text().splitlines() if line.startswith("| `")
+    ]
+    defaults = {row[0]: row[1] for row in rows}
+    assert defaults["| `consumer-timeout`"] == '`"30m"`'
+    assert defaults["| `memory`"] == '`"256MiB"`'
+    for name in ("heartbeat", "segment-size", "reserve", "handshake-timeout", "transaction-size", "page-size-bytes"):
+        assert re.fullmatch(r'`"\d+(s|m|h|KiB|MiB|GiB)"`', defaults[f"| `{name}`"]), name
+
+
+def test_the_changelog_is_drawn_from_every_fragment() -> None:
+    """All sentences of the fragments are there, whatever their kind."""
+    drawn = _drawing("changelog").page()
+    for path in (DOCS.parent / "changelog.d").glob("[0-9]*.md"):
+        for line in filter(None, path.read_text().splitlines()):
+            assert f"- {line.replace('](../', '](')}" in drawn, path.name
+
+
+def test_every_path_that_the_architecture_names_is_there() -> None:
+    """In full from the root, or below engine/ (a room of it); a bare file name is one of some room."""
+    root = DOCS.parent
+    named = set(re.findall(r"(?<![\w/*])[\w][\w/]*(?:\.py|/(?=[`\s]))", (DOCS / "architecture.md").read_text()))
+    assert len(named) > 60
+    rooms = ("engine", "amqp_frontend", "journal", "settings", "src/leveret")
+    bare = {path.name for room in rooms for path in (root / room).rglob("*.py")}
+    for path in named:
+        is_there = (root / path).exists() or (root / "engine" / path).exists()
+        assert is_there or ("/" not in path and path in bare), path

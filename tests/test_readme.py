@@ -34,8 +34,8 @@ def test_the_top_is_the_two_commands() -> None:
 
 
 def test_pages_that_are_linked_exist() -> None:
-    """No dead links inside the repository, in the README or in docs/."""
-    for page in [ROOT / "README.md", *(ROOT / "docs").rglob("*.md")]:
+    """No dead links inside the repository, in the pages at its root, in docs/ or in the fragments."""
+    for page in [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "changelog.d").glob("*.md")]:
         for target in re.findall(r"\]\((?!https?:)([^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 

@@ -5,7 +5,7 @@ import re
 import subprocess
 import tomllib
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -13,10 +13,10 @@ import pytest
 ROOT = Path(__file__).resolve().parents[1]
 ROOMS = ("settings", "engine", "journal", "amqp_frontend", "pipeline", "console", "interop")
 FRONT_DOOR = "src/leveret"
-#: Rooms are flat but for these: one job of the pipeline, one module.
-NESTED = ("pipeline/jobs", "interop/differential", "interop/artemis")
+#: Programs in many languages, each built and started by itself: no packages, whatever they are written in.
+PROGRAMS = "interop/drivers"
 
-#: Room -> what it may import of ours (its own modules aside). Source: architecture page, rulings 2.
+#: Room -> what it may import of ours (its own modules aside). Source: docs/architecture.md; ruling 2.
 MAY_IMPORT = {
     "settings": set(),
     "engine": {"settings"},
@@ -27,14 +27,75 @@ MAY_IMPORT = {
     "interop": set(),
 }
 
+#: Rooms without a circle of imports, wherever these stand and also where they are for annotations alone.
+WITHOUT_CIRCLES = ("settings", "journal", "amqp_frontend", "pipeline", "interop")
+
+#: The words of `engine/`: names, ids, small values. They know nothing above them.
+WORDS = {"errors", "events", "options", "clock", "deadlines", "durability"}
+
+#: What a room inside a room, or a module beside such rooms, may import of its siblings. Where one of a room's own rooms
+#: has a row, all have one but those that `IMPORT_UPWARDS` names, and so has whatever a row names.
+ARROWS = {
+    "settings/faults": set(),
+    "settings/lifetime": set(),
+    "settings/values": set(),
+    "settings/patterns": set(),
+    "settings/addresses": {"faults", "lifetime", "values"},
+    "settings/policies": {"faults", "values", "patterns", "addresses"},
+    "settings/declared": {"faults", "lifetime", "values", "addresses", "policies"},
+    "settings/files": {"faults", "values", "patterns", "addresses", "policies", "declared"},
+    "settings/explain": {"values", "addresses", "policies", "declared"},
+    "settings/difference": {"lifetime", "addresses", "policies", "declared", "explain"},
+    **{f"engine/{word}": set() for word in WORDS},
+    "engine/messages": WORDS,
+    "engine/rules": WORDS | {"messages"},
+    "engine/users": WORDS,
+    "engine/exchanges": WORDS | {"messages"},
+    "engine/stores": WORDS | {"messages"},
+    "journal/format": set(),
+    "journal/disk": {"format"},
+    "journal/recovery": {"format", "disk"},
+    "journal/reading": {"format", "disk", "recovery"},
+    "journal/journal": {"format", "disk", "recovery", "reading"},
+    "journal/recording": {"format", "disk", "recovery", "reading", "journal"},
+    "src/leveret/__init__": set(),
+    "src/leveret/configured": set(),
+    "src/leveret/control": {"__init__", "configured"},
+    "src/leveret/serving": {"configured", "control"},
+    "src/leveret/cli": {"control"},
+    "src/leveret/testing": {"configured", "control", "serving"},
+    "src/leveret/pytest_plugin": {"testing"},
+    "interop/wire": set(),
+    "interop/brokers": {"wire"},
+    "interop/running": {"wire", "brokers"},
+    "interop/suites": {"wire", "brokers", "running"},
+    "interop/workers": {"wire", "brokers", "running"},
+    "interop/artemis": {"wire", "brokers"},
+    "interop/differential": {"wire", "brokers"},
+    "pipeline/schemas": set(),
+    "pipeline/json_values": set(),
+    "pipeline/progress": set(),
+    "pipeline/reading": {"schemas", "json_values"},
+    "pipeline/amqp": {"json_values"},
+    "pipeline/lake": {"schemas", "progress", "reading"},
+    "pipeline/jobs": {"schemas", "progress", "amqp", "lake"},
+}
+
+#: Rooms inside rooms of which some files still import what stands above them. The list only gets shorter.
+IMPORT_UPWARDS = {"engine/delivery", "engine/queues", "engine/publishing", "engine/peers"}
+
 #: Nothing in a pure room may know these.
 IMPURE = {"trio", "socket", "time", "os", "random", "threading", "asyncio", "select", "secrets", "subprocess", "io"}
 
 
 def sources(room: str) -> list[Path]:
-    """The modules of a room."""
-    nested = [path for folder in NESTED if folder.startswith(f"{room}/") for path in (ROOT / folder).glob("*.py")]
-    return sorted([*(ROOT / room).glob("*.py"), *nested])
+    """The modules of a room and of the rooms in it."""
+    return sorted(path for path in (ROOT / room).rglob("*.py") if (ROOT / PROGRAMS) not in path.parents)
+
+
+def packages(room: str) -> list[str]:
+    """The folders of a room that hold modules, itself among them, by their paths in the tree."""
+    return sorted({path.parent.relative_to(ROOT).as_posix() for path in sources(room)})
 
 
 def imports(path: Path) -> Iterator[tuple[int, str]]:
@@ -45,6 +106,45 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.ImportFrom):
             names = [node.module] if node.module else [alias.name for alias in node.names]
             yield from ((node.level, name) for name in names if name)
+
+
+def import_graph(room: str, nodes: Callable[[ast.Module], Iterable[ast.AST]] = ast.walk) -> dict[str, set[str]]:
+    """Module -> modules of its room that it imports, by dotted names within the room; `nodes`: where to look."""
+    names = {path: ".".join(path.relative_to(ROOT / room).with_suffix("").parts) for path in sources(room)}
+    graph = {}
+    for path, name in names.items():
+        tree = ast.parse(path.read_text())
+        graph[name] = imported(nodes(tree), name.split(".")[:-1], set(names.values())) - {name}
+    return graph
+
+
+def imported(nodes: Iterable[ast.AST], package: list[str], modules: set[str]) -> set[str]:
+    """Which of the modules a module in this package imports relatively; what leaves the room is left out."""
+    found = set()
+    for node in nodes:
+        if not isinstance(node, ast.ImportFrom) or not 1 <= node.level <= len(package) + 1:
+            continue
+        base = [*package[: len(package) + 1 - node.level], *(node.module.split(".") if node.module else ())]
+        for alias in node.names:
+            inner = [*base, alias.name]
+            candidates = (".".join(parts) for parts in (inner, [*inner, "__init__"], base, [*base, "__init__"]))
+            found |= set([candidate for candidate in candidates if candidate in modules][:1])
+    return found
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
+    """The strongly connected components of more than one node, sorted."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        reached[start], ahead = set(), [start]
+        while ahead:
+            for name in graph.get(ahead.pop(), ()):
+                if name not in reached[start]:
+                    reached[start].add(name)
+                    ahead.append(name)
+    return sorted(
+        {tuple(sorted(other for other in reached[name] if name in reached.get(other, ()))) for name in graph} - {()}
+    )
 
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if (ROOT / room).is_dir()])
@@ -93,38 +193,56 @@ def test_the_engine_knows_no_protocol() -> None:
 
 def test_no_two_modules_of_ours_import_each_other_at_import_time() -> None:
     """A room's modules form layers: top-level imports have no cycles."""
-    for room in ("settings", "engine", "journal", "amqp_frontend"):
-        graph: dict[str, set[str]] = {}
-        for path in sources(room):
-            tree = ast.parse(path.read_text())
-            top_level = [node for node in tree.body if isinstance(node, ast.ImportFrom) and node.level == 1]
-            graph[path.stem] = {node.module for node in top_level if node.module}
-        done: set[str] = set()
+    for room in ("settings", "engine", "journal", "amqp_frontend", "pipeline", "interop", FRONT_DOOR):
+        assert circles(import_graph(room, lambda tree: tree.body)) == [], room
 
-        def visit(name: str, path: tuple[str, ...], graph: dict[str, set[str]] = graph, done: set[str] = done) -> None:
-            assert name not in path, f"import cycle: {' -> '.join((*path, name))}"
-            if name not in done:
-                for other in graph.get(name, ()):
-                    visit(other, (*path, name))
-                done.add(name)
 
-        for name in graph:
-            visit(name, ())
+@pytest.mark.parametrize("room", WITHOUT_CIRCLES)
+def test_a_room_has_no_circle_of_imports(room: str) -> None:
+    """Over all imports, in functions and for annotations, too: who reads one file need not know what imports it."""
+    assert circles(import_graph(room)) == []
+
+
+def test_circles_are_found() -> None:
+    """The test above would see one."""
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a", "gone"}}
+    assert circles(graph) == [("a", "b", "c"), ("d", "e")]
+    tree = ast.parse("if TYPE_CHECKING:\n    from ..room import one, Other\ndef later():\n    from . import two\n")
+    modules = {"room.one", "room.two", "room.__init__", "here.__init__", "here.two", "here.own"}
+    assert imported(ast.walk(tree), ["here"], modules) == {"room.one", "room.__init__", "here.two"}
+    assert imported(tree.body, ["here"], modules) == set()
+
+
+def test_rooms_inside_rooms_know_each_other_one_way() -> None:
+    """Arrows only as the table has them, and the table itself has no circle."""
+    for room in {row.rpartition("/")[0] for row in ARROWS}:
+        rows = {row.removeprefix(f"{room}/"): known for row, known in ARROWS.items() if row.startswith(f"{room}/")}
+        inner = {folder.removeprefix(f"{room}/").split("/")[0] for folder in packages(room) if folder != room}
+        inner -= {name.removeprefix(f"{room}/") for name in IMPORT_UPWARDS}
+        needed = inner | {name for known in rows.values() for name in known}
+        assert needed <= rows.keys() <= needed | {path.stem for path in (ROOT / room).glob("*.py")}, room
+        assert circles(rows) == [], room
+        for module, others in import_graph(room).items():
+            name = module.split(".")[0]
+            if name in rows:
+                known = {other.split(".")[0] for other in others} - {name}
+                assert known <= rows[name], f"{room}/{module}"
 
 
 def test_every_room_is_packaged() -> None:
     """A nested package that pyproject does not list is silently left out of the wheel."""
     tool = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
     rooms = [room for room in ROOMS if (ROOT / room).is_dir()]
-    nested_rooms = {f"leveret.{folder.replace('/', '.')}" for folder in NESTED}
-    assert (
-        set(tool["packages"]) == {"leveret", "leveret.testing", *(f"leveret.{room}" for room in rooms)} | nested_rooms
-    )
+    folders = [folder for room in rooms for folder in packages(room)]
+    own = packages(FRONT_DOOR)
+    assert set(tool["packages"]) == {
+        *(folder.removeprefix("src/").replace("/", ".") for folder in own),
+        *(f"leveret.{folder.replace('/', '.')}" for folder in folders),
+    }
+    assert all((ROOT / folder / "__init__.py").is_file() for folder in (*own, *folders))
     for room in rooms:
         assert tool["package-dir"][f"leveret.{room}"] == room
         assert (ROOT / FRONT_DOOR / room).resolve() == ROOT / room
-        nested = [path for path in (ROOT / room).iterdir() if path.is_dir() and any(path.glob("*.py"))]
-        assert {str(path.relative_to(ROOT)) for path in nested} <= set(NESTED), "rooms are flat"
 
 
 def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
@@ -150,14 +268,14 @@ def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("leveret/")}
     expected = {
         f"leveret/{path.relative_to(clone / FRONT_DOOR)}"
-        for folder in (clone / FRONT_DOOR, clone / FRONT_DOOR / "testing")
-        for path in folder.glob("*")
+        for folder in packages(FRONT_DOOR)
+        for path in (clone / folder).glob("*")
         if path.is_file()
     }
-    for room in (*ROOMS, *NESTED):
+    for folder in [folder for room in ROOMS if (ROOT / room).is_dir() for folder in packages(room)]:
         expected |= {
-            f"leveret/{room}/{path.name}"
-            for path in (clone / room).glob("*")
+            f"leveret/{folder}/{path.name}"
+            for path in (clone / folder).glob("*")
             if path.suffix in (".py", ".json", ".toml") or path.name == "py.typed"
         }
     data = [*(clone / "interop/scenarios").glob("*.toml"), *(clone / "interop/drivers").rglob("*")]
@@ -193,7 +311,7 @@ def test_tests_do_not_sleep() -> None:
 def test_nothing_unfinished_is_left() -> None:
     """No stubs: what is there works."""
     for room in (*ROOMS, FRONT_DOOR):
-        for path in (ROOT / room).glob("*.py"):
+        for path in (ROOT / room).rglob("*.py"):
             assert not re.search(r"\b(TODO|FIXME|XXX)\b", path.read_text()), path.name
 
 

@@ -16,7 +16,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..peers import PeerFailed, durable_leveret
+from ..brokers.peers import durable_leveret
+from ..brokers.processes import PeerFailed
 from .distribution import NoArtemis, artemis, configuration_file, fetch
 from .leveret_side import LeveretProcess
 from .page import page

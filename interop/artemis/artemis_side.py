@@ -11,7 +11,8 @@ from typing import Any
 import proton
 import proton.utils
 
-from ..peers import LOOPBACK, Peer
+from ..brokers.peers import Peer
+from ..wire.loopback import LOOPBACK
 from .side import ANSWER_SECONDS_MAX, Letter, Side, Taken, cut
 
 CREDIT_SECONDS_MAX = 5.0  # a full address asks for nothing

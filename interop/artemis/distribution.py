@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
-from .. import maven
-from ..peers import LOOPBACK, Peer, Restarts, _directory, _free_ports, _process, _text
+from ..brokers import maven
+from ..brokers.peers import Peer
+from ..brokers.processes import Restarts, directory_for, started, text_of
+from ..wire.loopback import LOOPBACK, free_ports
 
 VERSION = "2.40.0"
 ARTIFACT = f"org.apache.activemq:apache-artemis:{VERSION}:zip:bin"
@@ -85,10 +87,10 @@ def artemis(home: Path, configuration: str) -> Iterator[Peer]:
 
     Raises: NoArtemis: the instance could not be made. PeerFailed: it did not come up.
     """
-    with _directory("artemis") as directory:
+    with directory_for("artemis") as directory:
         instance, log = directory / "instance", directory / "output"
         _create(home, instance)
-        (port,) = _free_ports(1)
+        (port,) = free_ports(1)
         configuration_file(directory).write_text(configuration.replace("{port}", str(port)))
         environment = {**os.environ, "JAVA_ARGS": "-Xms128M -Xmx512M -Dlog4j2.disableJmx=true"}
         command = [str(instance / "bin" / "artemis"), "run"]
@@ -97,9 +99,9 @@ def artemis(home: Path, configuration: str) -> Iterator[Peer]:
         def start() -> AbstractContextManager[subprocess.Popen[bytes]]:
             nonlocal starts
             starts += 1
-            return _process(command, environment, log, directory)
+            return started(command, environment, log, directory)
 
-        with Restarts(start, lambda: _text(log).count(IS_ACTIVE) >= starts, log) as processes:
+        with Restarts(start, lambda: text_of(log).count(IS_ACTIVE) >= starts, log) as processes:
             processes.start()
             yield Peer("artemis", port, processes.process.pid, directory, log, processes=processes)
 

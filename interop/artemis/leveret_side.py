@@ -10,7 +10,7 @@ from typing import Any
 
 import pika
 
-from ..peers import Peer
+from ..brokers.peers import Peer
 from .side import ANSWER_SECONDS_MAX, Letter, Side, Taken, cut
 
 POLL_SECONDS = 0.01

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Any
 
-from ..maven import java_version
+from ..brokers.maven import java_version
 from .distribution import VERSION
 from .run import Shown
 from .table import BROKERS, Scenario

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from .. import peers
+from ..brokers import peers
 
 PROFILE = "rabbitmq-3.10"
 #: Schedulers that spin while they wait take the processor from the other broker and from us.

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..raw_codec import Method
+from ..wire.raw_codec import Method
 
 Operation = Mapping[str, Any]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..raw_codec import METHODS, frame, header_payload, method_frame, properties_of
+from ..wire.raw_codec import METHODS, frame, header_payload, method_frame, properties_of
 from .channel_state import ChannelState, Operation
 from .observations import Names
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..raw_codec import BODY, HEADER, HEARTBEAT, METHOD, frame, header_payload, method_frame
+from ..wire.raw_codec import BODY, HEADER, HEARTBEAT, METHOD, frame, header_payload, method_frame
 
 UNKNOWN_TYPE = 99
 

@@ -7,8 +7,18 @@ import struct
 import time
 from dataclasses import dataclass, field
 
-from .. import raw_codec
-from ..raw_codec import BODY, HEADER, HEARTBEAT, METHOD, WITH_CONTENT, Content, Method, decode_method, method_frame
+from ..wire import raw_codec
+from ..wire.raw_codec import (
+    BODY,
+    HEADER,
+    HEARTBEAT,
+    METHOD,
+    WITH_CONTENT,
+    Content,
+    Method,
+    decode_method,
+    method_frame,
+)
 
 #: A broker that says nothing for so long is silent, which is an observation. Virtual machines stand still for 15 s.
 DEADLINE_SECONDS = 45.0

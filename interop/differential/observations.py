@@ -6,7 +6,7 @@ import re
 import zlib
 from typing import Any
 
-from ..raw_codec import Method
+from ..wire.raw_codec import Method
 from .channel_state import ChannelState
 
 BODY_CHARACTERS_MAX = 64  # longer bodies are told by size and checksum

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from .choices import QUEUES, Chooser
 
 
+class Limits(Enum):
+    """Of how much may be out: of a consumer, of a channel, of either."""
+
+    NONE, OWN, SHARED, BOTH = range(4)
+
+
 @dataclass(slots=True)
 class Plan:
-    """The queue of each channel's consumers, and whether there are prefetch limits.
+    """The queue of each channel's consumers, and which prefetch limits there are.
 
-    With limits each queue has one consumer at most: RabbitMQ moves a consumer that had no credit to the end of its
-    queue's rota, Leveret doesn't. And then no message is got with an acknowledgement to come: RabbitMQ counts those
-    that are out when a shared limit is set, and never discounts them.
+    With limits of their own each queue has one consumer at most: RabbitMQ moves a consumer that had no credit to the
+    end of its queue's rota, Leveret doesn't. Limits that are shared alone hold up all consumers of a channel, so that
+    several take turns as they did before. With limits that are shared no message is got with an acknowledgement to
+    come: RabbitMQ counts those that are out when such a limit is set, and never discounts them.
 
     `careful`: most operations are ones that are not refused, so that channels live long. `quorum`: the queues of that
     type. What goes back to those has to find them empty, because RabbitMQ has it at their tails: each has one consumer
@@ -26,7 +34,7 @@ class Plan:
     """
 
     queues: tuple[str, ...]
-    limits: bool = False
+    limits: Limits = Limits.NONE
     careful: bool = False
     quorum: tuple[str, ...] = ()
     #: Messages expire, or else have priorities: what RabbitMQ does with both at once is not meant (docs/DEVIATIONS.md).
@@ -39,7 +47,12 @@ class Plan:
     @property
     def single(self) -> bool:
         """Whether each queue has one consumer at most."""
-        return self.limits or bool(self.quorum)
+        return self.limits in (Limits.OWN, Limits.BOTH) or bool(self.quorum)
+
+    @property
+    def keeps_nothing_got(self) -> bool:
+        """Whether what is got needs no acknowledgement."""
+        return self.limits in (Limits.SHARED, Limits.BOTH) or bool(self.quorum)
 
 
 def choose_plan(choose: Chooser) -> Plan:
@@ -52,5 +65,6 @@ def choose_plan(choose: Chooser) -> Plan:
         quorum = tuple(queue for queue in QUEUES if not choose.rarely(4))
         return Plan(QUEUES, careful=not choose.rarely(4), quorum=quorum, dead_letters=dead_letters, expires=expires)
     if kind < 6:
-        return Plan(QUEUES, limits=True, careful=choose.rarely(2), dead_letters=dead_letters, expires=expires)
+        limits = (Limits.OWN, Limits.SHARED, Limits.SHARED, Limits.BOTH, Limits.BOTH)[kind - 1]
+        return Plan(QUEUES, limits=limits, careful=choose.rarely(2), dead_letters=dead_letters, expires=expires)
     return Plan(several, careful=choose.rarely(2), dead_letters=dead_letters, expires=expires)

@@ -11,7 +11,8 @@ from typing import Any
 from .channel_state import Operation
 from .choices import QUEUES, Seeded
 from .comparison import Difference, Tally, replay, run
-from .programs import EXCHANGES, program
+from .operations import EXCHANGES
+from .programs import program
 from .side import Observation, Side
 
 FOUND_MAX = 5

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ..raw_codec import METHODS, Method, method_frame
+from ..wire.raw_codec import METHODS, Method, method_frame
 from .channel_state import ChannelState, Operation
 from .encoding import encode, resolve
 from .frames import MISPLACED
@@ -22,7 +22,6 @@ from .link import DEADLINE_SECONDS, Link, Silent
 from .observations import FROM_QUEUES, Names, in_no_order, tell
 
 Observation = dict[str, Any]
-Steps = Generator[None, None, Observation]
 
 PROBE = 1000  # channels from here on carry the questions for counts
 ROUNDS_MAX = 60

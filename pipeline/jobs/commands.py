@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from ..lake import absolute
+from ..lake.lake import absolute
 from ..progress import Progress
 from .audit import audit, fates
 from .backlog import depth, loss

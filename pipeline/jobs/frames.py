@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ..lake import read_table
+from ..lake.lake import read_table
 
 #: Milliseconds between two timestamps, with its microseconds.
 MS_BETWEEN = "(unix_micros({end}) - unix_micros({begin})) / 1000.0"

@@ -1,4 +1,4 @@
-"""What is in each job's table, column by column. Source: Spark page, section 3."""
+"""What is in each job's table, column by column. Source: Spark page 3."""
 
 from typing import Any
 

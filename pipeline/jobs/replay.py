@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ..amqp import NAME
+from ..amqp.data_source import NAME
 from .frames import Frames
 from .outputs import REPLAY_LOG, conform
 

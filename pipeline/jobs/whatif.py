@@ -14,7 +14,7 @@ from .outputs import WHATIF, conform
 
 def whatif(frames: Frames, settings: str) -> Any:
     """`WHATIF`. `settings`: TOML. Raises: NotRecorded, ValueError (faulty settings)."""
-    from ..simulation import simulate
+    from .simulation import simulate
 
     simulate("q", (), (), settings)  # what is wrong with them is said before any work
     events = frames.with_deliveries("whatif").events
@@ -68,7 +68,7 @@ def _one_queue(rows: Any, settings: str) -> Any:
     """On an executor: pandas in, pandas out."""
     import pandas
 
-    from ..simulation import Arrival, simulate
+    from .simulation import Arrival, simulate
 
     rows = rows.sort_values(["ms", "msg_id"])
     came = rows[~rows.is_offer]

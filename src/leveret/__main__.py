@@ -1,58 +1,42 @@
 """The command line: serve, check, explain, diff, ctl, journal, pipeline. Source: interfaces page."""
 
 import argparse
+import io
 import json
 import logging
 import os
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from . import __version__
-from .addresses import Address, AddressError, parse_address
-from .explain import add_commands, explanation_of, explanation_text
+from .cli.ctl_command import add_command as add_ctl
+from .cli.explain import add_commands
+from .serving.addresses import Address, AddressError, parse_address
 from .settings import Configuration, load_configuration
+from .settings.printable import printable, printable_lines
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
 
-#: Arguments of control commands that may stand without their names, in this order.
-UNNAMED = {
-    "scheduled": ("action",),
-    "explain": ("name",),
-    "ring": ("queue", "size"),
-    "users": ("action", "name"),
-    "vhosts": ("action", "name"),
-    "permissions": ("action", "user", "configure", "write", "read"),
-    "topic-permissions": ("action", "user", "exchange", "write", "read"),
-    "definitions": ("action", "file"),
-    "policies": ("action", "name", "pattern", "definition"),
-    "operator-policies": ("action", "name", "pattern", "definition"),
-}
-#: Words that fingers know from rabbitmqctl -> command and action.
-RABBITMQCTL = {
-    f"{action}_{what}": (command, action)
-    for command, singular, plural in (
-        ("policies", "policy", "policies"),
-        ("operator-policies", "operator_policy", "operator_policies"),
-    )
-    for action, what in (("set", singular), ("clear", singular), ("list", plural))
-}
-#: What stands before "=" in NAME=VALUE.
-ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
-
+#: Options that may be said more than once, or not at all.
+REPEATED = frozenset({"arguments", "config", "files", "listen"})
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a name that the terminal's encoding lacks is no traceback
     if arguments[:1] == ["pipeline"]:  # whose arguments are its own
-        from .pipeline_command import run
+        from .cli.pipeline_command import run
 
         return run(arguments[1:])
-    options = _parser(arguments).parse_args(arguments)
+    parser = _parser(arguments)
+    options = parser.parse_args(arguments)
+    refuse_empty(parser, options)
     command: Any = options.run
     try:
         return int(command(options))
@@ -60,6 +44,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return EXIT_OK
     except BrokenPipeError:
         return EXIT_FAILED
+
+
+class PrintableFormatter(logging.Formatter):
+    """Lines of the log steer nobody's terminal, whatever names are in them."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """See `logging.Formatter`."""
+        return printable_lines(super().format(record))
+
+
+def refuse_empty(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """argparse makes an empty list of a second "--" that stands where one word is expected."""
+    for name, value in vars(options).items():
+        if value == [] and name not in REPEATED:
+            parser.error(f"{name.upper()} is missing: '--' is none")
 
 
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
@@ -91,7 +90,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     add_commands(verbs, _load)
     if "journal" in arguments[:1]:  # a fifth of the start-up of every other command
-        from .journal_commands import add_commands as add_journal_commands
+        from .cli.journal_commands import add_commands as add_journal_commands
 
         add_journal_commands(verbs)
     else:
@@ -99,16 +98,7 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
     verbs.add_parser("pipeline", help="the journal on Spark: ingest, audits, reports")
 
-    ctl = verbs.add_parser("ctl", help="rule a running broker")
-    ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
-    ctl.add_argument("--ca", metavar="FILE", help="with amqps: whose certificates to believe, not this machine's")
-    ctl.add_argument("--certificate", metavar="FILE", help="with amqps: our own, if the broker wants one")
-    ctl.add_argument("--key", metavar="FILE", help="of that certificate, unless it is in the same file")
-    ctl.add_argument("--json", action="store_true", help="print JSON")
-    ctl.add_argument("command", help=f"status, queues, reload, {', '.join(UNNAMED)}")
-    ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="explain NAME; ring QUEUE SIZE; or NAME=VALUE")
-    ctl.add_argument("--vhost", default=None, help="the virtual host that the command is about (vhost=...)")
-    ctl.set_defaults(run=_ctl)
+    add_ctl(verbs)
     return parser
 
 
@@ -116,15 +106,13 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _serve(options: argparse.Namespace) -> int:
-    from .app import ServeOptions, serve  # heavy: only when a broker is started
-    from .file_watch import FileWatch, marks_of
-    from .tls_files import load_tls
+    from .serving.app import ServeOptions, serve  # heavy: only when a broker is started
+    from .serving.file_watch import FileWatch, marks_of
+    from .serving.tls_files import load_tls
 
-    logging.basicConfig(
-        stream=sys.stderr,
-        level=options.log_level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=options.log_level.upper(), handlers=[handler])
 
     def load() -> tuple[Configuration, list[str]]:
         configuration, faults = _load(options.config)
@@ -142,7 +130,7 @@ def _serve(options: argparse.Namespace) -> int:
     definitions, more = (None, []) if faults else _load_definitions(configuration)
     faults += more
     if faults:
-        print("\n".join(faults), file=sys.stderr)
+        print("\n".join(map(printable, faults)), file=sys.stderr)
         return EXIT_UNUSABLE
     data = None if options.memory else options.data or configuration.value("broker", "data")
     return serve(ServeOptions(configuration, listen, data, load if options.config else None, watch, tls, definitions))
@@ -170,7 +158,7 @@ def _said_at(configuration: Configuration, key: str) -> str:
 
 
 def _with_profile(configuration: Configuration, profile: str) -> tuple[Configuration, list[str]]:
-    from .settings.configuration import KEYS
+    from .settings.declared.configuration import KEYS
 
     try:
         said = {**configuration.said, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
@@ -181,8 +169,8 @@ def _with_profile(configuration: Configuration, profile: str) -> tuple[Configura
 
 def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
     """The configuration of some files, and every fault as a line: also those that only a broker finds."""
-    from .configured import faults_of
-    from .configured_users import open_secrets
+    from .configured.configured import faults_of
+    from .configured.configured_users import open_secrets
 
     texts: list[tuple[str, str]] = []
     is_private: dict[str, bool] = {}
@@ -204,7 +192,7 @@ def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
 
 def _load_definitions(configuration: Configuration) -> tuple[object, list[str]]:
     """The document that `definitions` names, and what is wrong with it; None when there is no such key."""
-    from .definitions import faults_of_definitions
+    from .control.definitions import faults_of_definitions
 
     name = configuration.value("broker", "definitions")
     if name is None:
@@ -223,7 +211,7 @@ def _load_definitions(configuration: Configuration) -> tuple[object, list[str]]:
 
 
 def _check(options: argparse.Namespace) -> int:
-    from .tls_files import load_tls
+    from .serving.tls_files import load_tls
 
     configuration, faults = _load(options.files)
     tls = load_tls(configuration)
@@ -233,96 +221,12 @@ def _check(options: argparse.Namespace) -> int:
     if not faults:
         faults += _load_definitions(configuration)[1]
     if faults:
-        print("\n".join(faults))
+        print("\n".join(map(printable, faults)))
         return EXIT_UNUSABLE
     for warning in (*configuration.warnings, *tls.warnings):
-        print(f"warning: {warning}")
+        print(printable(f"warning: {warning}"))
     print("ok")
     return EXIT_OK
-
-
-# -- ctl ------------------------------------------------------------------------------------------------------------
-
-
-def _ctl(options: argparse.Namespace) -> int:
-    from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
-
-    arguments: dict[str, Any] = {} if options.vhost is None else {"vhost": options.vhost}
-    command, *action = RABBITMQCTL.get(options.command, (options.command,))
-    unnamed = list(UNNAMED.get(command, ()))
-    for item in (*action, *options.arguments):
-        name, equals, value = item.partition("=")
-        is_named = bool(equals) and ARGUMENT_NAME.fullmatch(name) is not None
-        if not is_named and unnamed:
-            name, value = unnamed.pop(0), item
-        elif not is_named:
-            print(f"leveret ctl: {item!r} is not NAME=VALUE", file=sys.stderr)
-            return EXIT_UNUSABLE
-        arguments[name] = value
-    try:
-        _read_what_is_not_said(command, arguments)
-        files = (options.ca, options.certificate, options.key)
-        context = tls_context(*files) if any(files) else None
-        result = request(options.url or DEFAULT_URL, command, arguments, context=context)
-    except ControlFailed as error:
-        print(f"leveret ctl: {error}", file=sys.stderr)
-        return EXIT_FAILED
-    print(json.dumps(result) if options.json else _as_text(result, command))
-    return EXIT_OK
-
-
-def _read_what_is_not_said(command: str, arguments: dict[str, Any]) -> None:
-    """A password from the terminal or standard input: the command line is for everybody to see. A file by its name."""
-    from getpass import getpass
-
-    from .control_client import ControlFailed
-
-    wants_password = command == "users" and arguments.get("action") in ("add", "passwd")
-    if wants_password and not {"password", "password-hash"} & arguments.keys():
-        line = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline()
-        arguments["password"] = line.rstrip("\r\n")
-    if command == "definitions" and "file" in arguments:
-        name = arguments.pop("file")
-        try:
-            with open(name, encoding="utf-8") as file:
-                arguments["definitions"] = json.load(file)
-        except (OSError, ValueError, RecursionError) as error:
-            raise ControlFailed(f"{name}: {getattr(error, 'strerror', None) or 'is not JSON'}") from None
-
-
-def _as_text(result: Any, command: str) -> str:
-    if command == "definitions" and "imported" not in result:
-        return json.dumps(result, indent=2)
-    if command == "explain":
-        return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
-    if isinstance(result, list):
-        return _as_table(result)
-    if isinstance(result, dict):
-        return "\n".join(f"{key}: {_value_text(value)}" for key, value in result.items())
-    return str(result)
-
-
-def _as_table(rows: list[Any]) -> str:
-    """A line a row under the names of the columns that say anything."""
-    if not all(isinstance(row, dict) for row in rows):
-        return "\n".join(map(str, rows))
-    names = list(dict.fromkeys(name for row in rows for name in row if name != "counters" and _cell(row[name])))
-    lines = [names, *([_cell(row.get(name)) for name in names] for row in rows)]
-    widths = [max(map(len, column)) for column in zip(*lines)]
-    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
-
-
-def _cell(value: Any) -> str:
-    if value is None or value == {} or value == []:
-        return ""
-    return json.dumps(value) if isinstance(value, bool | dict | list) else str(value)
-
-
-def _value_text(value: Any) -> str:
-    """A list, of lines for people, stands below its name, and so does a table of numbers."""
-    if isinstance(value, dict):
-        return "".join(f"\n  {key}: {one}" for key, one in value.items())
-    return "".join(f"\n  {line}" for line in value) if isinstance(value, list) else str(value)
 
 
 if __name__ == "__main__":

@@ -204,6 +204,9 @@ UNFINISHED: dict[str, list[Burst]] = {
     ],
     "no such virtual host": [*handshake()[:3], method(0, C.Connection.Open, virtual_host="/none")],
     "a channel before open": [*handshake()[:3], channels(1)],
+    "AMQP 0-9": [b"AMQP\x01\x01\x00\x09", *handshake()[1:], channels(1) + declare("q") + SAME],
+    "AMQP 0-8": [b"AMQP\x01\x01\x08\x00"],
+    "AMQP 0-8 of amqplib": [b"AMQP\x01\x01\x09\x01"],
     "more than asked for": [PROTOCOL_HEADER + b"AMQP\x00\x00\x09\x01" * 2],
 }
 
@@ -319,6 +322,7 @@ EXPECTATIONS: list[tuple[str, Callable[[Seen], bool]]] = [
     ("publish a run", lambda seen: seen.counters[2]["acknowledged"] == 12),
     ("long bodies", lambda seen: len(seen.deliveries[1, "c"]) == 14),
     ("an unknown tag", lambda seen: seen.counters[:2] == (10, 0)),
+    ("AMQP 0-9", lambda seen: seen.counters[2]["published"] > 0 and seen.answers[0][0][1]["version_minor"] == 9),
     ("body too long", lambda seen: "501" in str(seen.answers[0])),
     ("like publishes", lambda seen: "'message_count': 3" in str(seen.answers[2]) and len(seen.answers[1]) == 5),
 ]

@@ -5,7 +5,7 @@ from pair import GUEST, Pair, method
 from pamqp import commands
 
 from leveret.engine import Envelope
-from leveret.engine.content import PLAIN, CommonHeader, Framing, encode_header, scan_properties
+from leveret.engine.messages.content import PLAIN, CommonHeader, Framing, encode_header, scan_properties
 
 FRAME_MAX = 4096
 

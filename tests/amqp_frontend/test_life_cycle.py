@@ -177,7 +177,7 @@ def test_confirms_are_sent_before_close_ok() -> None:
 
 
 def test_flow_stops_and_starts_deliveries() -> None:
-    """channel.flow(active=false) is honoured in our own profile (rulings 15)."""
+    """channel.flow(active=false) is honoured in our own profile (ruling 15)."""
     pair = Pair()
     peer = pair.open()
     peer.call(1, commands.Queue.Declare, queue="q")
@@ -224,8 +224,8 @@ def test_update_secret_is_accepted() -> None:
 def test_guest_logs_in_from_loopback_only() -> None:
     """A peer from elsewhere gets the same 403 as a wrong password."""
     from leveret.amqp_frontend.sasl import MECHANISMS
-    from leveret.app import default_users
     from leveret.engine.errors import LoginRefused
+    from leveret.serving.app import default_users
 
     plain = MECHANISMS["PLAIN"]
     assert plain(b"\0guest\0guest", default_users(), Peer("x", True), "guest").is_administrator

@@ -1,4 +1,4 @@
-"""Tables that must be total: states, replies, handlers (style.md 5, 7, 8)."""
+"""Tables that must be total: states, replies, handlers ."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from leveret.amqp_frontend.states import (
 )
 from leveret.amqp_frontend.turn import EVENT_HANDLERS, HANDLERS
 from leveret.engine import errors
-from leveret.engine.arguments import Reason
 from leveret.engine.errors import EngineError
-from leveret.engine.field_table import Field
+from leveret.engine.messages.field_table import Field
+from leveret.engine.rules.arguments import Reason
 
 TABLES: list[tuple[type[Enum], type[Enum], dict[Any, dict[Any, Any]], Enum, set[Enum]]] = [
     (

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.amqp_frontend.wire import ContentFraming, content_frames, plain_content_frames
-from leveret.engine.content import PLAIN
+from leveret.engine.messages.content import PLAIN
 
 CONTENTS = st.lists(st.tuples(st.binary(min_size=14, max_size=40), st.binary(max_size=300) | st.just(bytes(64))))
 

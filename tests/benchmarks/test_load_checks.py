@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tampering_proxy import ACK, DELIVER, HEADER_BYTES, NACK, tampering_proxy
 
-from leveret.interop.peers import Peer, leveret
+from leveret.interop.brokers.peers import Peer, leveret
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 TIMEOUT_SECONDS = 100

@@ -1,4 +1,4 @@
-"""Where the rows of the address-settings page are executed: face to face, and through sockets with pika.
+"""Where the rows of the address-settings: face to face, and through sockets with pika.
 
 Time is virtual in both.
 """

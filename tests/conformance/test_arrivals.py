@@ -83,6 +83,51 @@ def test_x_delay_on_any_exchange(at: Make, profile: str, counts: tuple[int, int,
     assert desk.counts() == counts
 
 
+def test_where_a_delayed_message_is_when_it_is_due(at: Make) -> None:
+    """Before all that is ready, and before what came due earlier; what is due at one time keeps its order."""
+    desk = at()
+    desk.publish("A", "B", headers={"x-delay": 500})
+    desk.publish("C", headers={"x-delay": 300})
+    desk.publish("D", "E")
+    desk.advance_ms(300)
+    assert desk.counts() == (3, 0, 2)
+    desk.publish("F")
+    desk.advance_ms(200)
+    assert desk.all() == "ABCDEF"
+
+
+def test_a_delayed_message_is_at_the_head_of_its_priority(at: Make) -> None:
+    """Before what is ready at its level, behind higher ones."""
+    desk = at(x_max_priority=5)
+    desk.publish("C", headers={"x-delay": 500}, priority=3)
+    desk.publish("D", priority=3)
+    desk.publish("E", priority=1)
+    desk.publish("A", "B", priority=4)
+    desk.advance_ms(500)
+    assert desk.all() == "ABCDE"
+
+
+def test_a_delayed_message_that_is_given_back(at: Make) -> None:
+    """What comes back is in the order of publishing, whenever it was due."""
+    desk = at()
+    desk.publish("A")
+    desk.publish("C", headers={"x-delay": 100})
+    desk.publish("B")
+    desk.advance_ms(100)
+    desk.nack(desk.must_get())
+    assert desk.all() == "ACB"
+
+
+def test_a_delayed_message_and_a_full_ring(at: Make) -> None:
+    """It is the head, and the head goes (address-settings page 4.3)."""
+    desk = at(x_ring_size=3)
+    desk.publish("A", headers={"x-delay": 500})
+    desk.publish(*"BCD")
+    assert desk.counts() == (3, 0, 1)
+    desk.advance_ms(500)
+    assert desk.all() == "BCD"
+
+
 def test_a_delayed_message_expires_while_it_waits(at: Make) -> None:
     """Its time to live begins with its publication."""
     desk = at(x_expiry_address="X")

@@ -217,7 +217,7 @@ def test_l15_refused_for_good_is_dead_at_once(at: Make) -> None:
 
 
 def test_l16_an_exchange_of_the_clients_wins(at: Make) -> None:
-    """x-dead-letter-exchange over an inherited address, for all reasons, with both kinds of headers (page 6.7)."""
+    """x-dead-letter-exchange over an inherited address, for all reasons, all headers (address-settings page 6.7)."""
     desk = at(
         settings(q={"dead_letter_address": "D", "expiry_address": "E", "max_delivery_attempts": 1}),
         x_dead_letter_exchange="amq.fanout",
@@ -304,7 +304,7 @@ def test_the_profiles_limit_survives_a_reload(at: Make) -> None:
 
 @pytest.mark.parametrize("profile, told", [("leveret", True), ("rabbitmq-3.10", False), ("rabbitmq-4.3", False)])
 def test_classic_queues_tell_counts_in_our_profile(profile: str, told: bool, at: Make) -> None:
-    """x-delivery-count of a queue with redelivery settings; RabbitMQ's classic queues have none (rulings 14)."""
+    """x-delivery-count of a queue with redelivery settings; RabbitMQ's classic queues have none (ruling 14)."""
     desk = at(settings(broker={"profile": profile}), x_max_delivery_attempts=5)
     desk.publish("A")
     desk.reject(desk.must_get())
@@ -396,7 +396,7 @@ def test_l23_the_names_of_hornetq(at: Make) -> None:
     "choice, address", [("exchange", "amq.topic"), ("exchange-and-key", "amq.topic.a.b"), ("key", "a.b")]
 )
 def test_the_address_of_a_message_is_the_operators_choice(at: Make, choice: str, address: str) -> None:
-    """`message-address` (page 1.3)."""
+    """`message-address` (address-settings page 1.3)."""
     desk = at(settings(broker={"message_address": choice}), x_max_delivery_attempts=1, x_dead_letter_address="D")
     desk.declare("D")
     desk.bind("q", "amq.topic", "#")

@@ -46,7 +46,7 @@ BOUNDS = {"min_expiry_delay": 300, "max_expiry_delay": 600}
 @pytest.mark.parametrize("published, lives", [(None, 600), ("100", 300), ("5000", 600), ("400", 400)])
 @pytest.mark.parametrize("exchange", ["", "amq.fanout"], ids=["by its own address", "by the queue's"])
 def test_e03_bounds(at: Make, published: str | None, lives: int, exchange: str) -> None:
-    """Raised to the minimum, lowered to the maximum; also for queues that an exchange feeds (page 1.3, step 4)."""
+    """To the minimum, to the maximum; also for queues that an exchange feeds (address-settings page 1.3, step 4)."""
     desk = at(settings(q=BOUNDS))
     desk.bind("q", "amq.fanout")
     desk.publish("A", exchange=exchange, **({} if published is None else {"expiration": published}))
@@ -79,7 +79,7 @@ def test_e06_no_expiry_is_stronger_than_a_delay(at: Make) -> None:
 
 
 def test_e06_a_queue_argument_is_stronger_than_no_expiry(at: Make) -> None:
-    """Page 6.7: explicit beats inherited."""
+    """Address-settings page 6.7: explicit beats inherited."""
     desk = at(settings(q={"no_expiry": True}), x_message_ttl=200)
     desk.publish("A", expiration="50")
     lives_for(desk, 200)
@@ -102,7 +102,7 @@ def test_e07_the_expired_do_not_expire_again(at: Make) -> None:
 
 
 def test_e08_a_broad_policy_takes_the_copies_too(at: Make) -> None:
-    """Page 3.2: they are routed normally."""
+    """Address-settings page 3.2: they are routed normally."""
     desk = at(settings(**{"#": {"expiry_delay": 100}, "q": {"expiry_address": "X"}}))
     desk.declare("X")
     desk.publish("A")
@@ -153,7 +153,7 @@ def test_e11_a_maximum_of_nothing(at: Make) -> None:
         ("PAGE", ["ack", "ack", "ack", "ack"], "1234"),
         (None, ["ack", "ack", "ack", "ack"], "1234"),
     ],
-    ids=["e12", "e13", "e16: page", "unset"],
+    ids=["e12", "e13", "page", "unset"],
 )
 @pytest.mark.parametrize("limit", [{"max_size_messages": 2}, {"max_size_bytes": 2000}], ids=["messages", "bytes"])
 def test_e12_e13_a_full_address(

@@ -60,7 +60,7 @@ def test_m10_an_empty_address_is_a_value(at: Make) -> None:
 @pytest.mark.parametrize(
     "entry, attempts",
     [(None, None), ({"redelivery_delay": 0}, 10), ({"default_ring_size": 5}, None)],
-    ids=["m14", "m15", "an entry about other things (rulings 9)"],
+    ids=["m14", "m15", "an entry about other things (ruling 9)"],
 )
 def test_m14_m15_attempts_when_nobody_says(at: Make, entry: dict[str, int] | None, attempts: int | None) -> None:
     """Unlimited, unless an entry rules redelivery: then Artemis' ten."""

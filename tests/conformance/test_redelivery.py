@@ -3,10 +3,11 @@
 D17 to D20 restart the broker: they are with the journal.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from desk import Make
+from desk import Desk, Got, Make
 from toml_text import settings
 
 WAITS = [
@@ -87,7 +88,7 @@ def test_d09_d10_a_lost_connection_counts_without_delay(at: Make) -> None:
 
 
 def test_delay_on_connection_loss(at: Make) -> None:
-    """The operator's other choice (page 7.1)."""
+    """The operator's other choice (address-settings page 7.1)."""
     desk = at(settings(broker={"delay_on_connection_loss": True}), x_redelivery_delay=30000)
     desk.publish("A")
     other = desk.other()
@@ -138,7 +139,7 @@ def test_d15_many_keep_their_order(at: Make) -> None:
 
 @pytest.mark.parametrize("switch, uncounted", [("nack_counts", "nack"), ("reject_counts", "reject")])
 def test_d16_what_counts_is_the_operators_choice(at: Make, switch: str, uncounted: str) -> None:
-    """`nack-counts`, `reject-counts` (rulings 8): a return that does not count never uses attempts up."""
+    """`nack-counts`, `reject-counts` (ruling 8): a return that does not count never uses attempts up."""
     desk = at(settings(broker={switch: False}), x_max_delivery_attempts=2)
     desk.publish("A")
     for _ in range(5):
@@ -216,6 +217,25 @@ def test_d26_without_acks_nothing_comes_back(at: Make) -> None:
     assert (desk.counts(), desk.all("dead")) == ((0, 0, 0), "")
 
 
+@pytest.mark.parametrize("settles", [Desk.ack, Desk.nack])
+def test_a_rollback_is_no_attempt(settles: Callable[[Desk, Got], None], at: Make) -> None:
+    """Nothing comes back, so nothing has failed; the nack that follows counts as the first."""
+    desk = at(x_max_delivery_attempts=2, x_redelivery_delay=100)
+    desk.publish("A")
+    got = desk.must_get()
+    desk.select()
+    for _ in range(3):
+        settles(desk, got)
+        desk.roll_back()
+    desk.advance_ms(300)
+    assert desk.counts() == (0, 1, 0)
+    desk.nack(got)
+    desk.commit()
+    desk.advance_ms(100)
+    again = desk.must_get()
+    assert (again.redelivered, again.headers["x-delivery-count"]) == (True, 1)
+
+
 def test_d27_a_nack_in_a_transaction_waits_for_the_commit(at: Make) -> None:
     """The delay starts at the commit."""
     desk = at(x_redelivery_delay=100)
@@ -232,7 +252,7 @@ def test_d27_a_nack_in_a_transaction_waits_for_the_commit(at: Make) -> None:
 
 
 def test_d28_waits_of_the_moment_of_the_return(at: Make) -> None:
-    """Page 3.8: a changed delay acts at the next return; who waits already keeps his due time."""
+    """Address-settings page 3.8: a changed delay acts at the next return; who waits already keeps his due time."""
     desk = at(settings(q={"redelivery_delay": 300}))
     desk.publish("A", "B")
     desk.nack(desk.must_get())

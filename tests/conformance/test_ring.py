@@ -1,4 +1,4 @@
-"""Ring queues: the rows of address-settings page 8.3 and the seed's scenarios.
+"""Ring queues: the rows of address-settings page 8.3, and the scenarios of seed 000 (4.3).
 
 R21 and R22 restart the broker: they are with the journal.
 """
@@ -54,8 +54,36 @@ def test_r06_r07_return_one_by_one(held: Desk, order: tuple[int, ...]) -> None:
     assert (held.all(), held.counter("replaced")) == ("BCD", 1)
 
 
+def test_seed_a_rollback_returns_nothing(held: Desk) -> None:
+    """AMQP's rollback undoes the acknowledgements: all four are out as before, and may be acknowledged again.
+
+    Not as seed 000 has it, where a session's rollback gives back what it had.
+    """
+    held.select()
+    for tag in (1, 2, 3, 4):
+        held.ack(tag)
+    held.roll_back()
+    assert (held.counts(), held.counter("replaced")) == ((0, 4, 0), 0)
+    held.ack(1)
+    held.commit()
+    assert held.counts() == (0, 3, 0)
+    held.nack(4, multiple=True)
+    held.commit()
+    assert (held.all(), held.counter("replaced")) == ("BCD", 0)
+
+
+def test_seed_what_comes_back_after_a_rollback(held: Desk) -> None:
+    """The channel's end after it does: B C D are kept, A is dropped, as seed 000 says of the rollback itself."""
+    held.select()
+    for tag in (1, 2, 3, 4):
+        held.ack(tag)
+    held.roll_back()
+    held.reopen_channel()
+    assert (held.all(), held.counter("replaced")) == ("BCD", 1)
+
+
 def test_seed_the_channel_closes(held: Desk) -> None:
-    """The seed's case: all four come back, B C D are kept, A is dropped."""
+    """The case of seed 000: all four come back, B C D are kept, A is dropped."""
     held.reopen_channel()
     assert (held.all(), held.counter("replaced")) == ("BCD", 1)
 
@@ -299,7 +327,7 @@ def test_r31_an_own_length_limit_beats_an_inherited_ring(at: Make) -> None:
 
 
 def test_default_ring_size_is_for_new_queues(at: Make) -> None:
-    """testDefaultAddressSetting; page 3.8: a changed default does not touch queues that exist."""
+    """testDefaultAddressSetting; address-settings page 3.8: a changed default does not touch queues that exist."""
     desk = at(settings(**{"ring.#": {"default_ring_size": 2}}))
     desk.declare("ring.a")
     desk.reload(settings(**{"ring.#": {"default_ring_size": 1}}))

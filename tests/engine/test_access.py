@@ -25,12 +25,13 @@ from leveret.engine.errors import (
     PermissionRefused,
     QueueNotFound,
     TopicRefused,
+    TopicStatesMaxReached,
     VirtualHostNotFound,
     VirtualHostRefused,
 )
-from leveret.engine.field_table import Field, FieldTable
+from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.options import BrokerOptions
-from leveret.engine.passwords import PasswordHash
+from leveret.engine.users.passwords import PasswordHash
 from leveret.settings import SettingsRepository, load_configuration
 
 
@@ -172,7 +173,7 @@ def _names(client: Client) -> tuple[object, ...]:
         sorted(vhost.queues),
         sorted(vhost.exchanges),
         [len(exchange.bindings) for exchange in vhost.exchanges.values()],
-        vhost.topology_version,
+        [vhost.route_of(exchange, "k") for exchange in vhost.exchanges.values()],  # the same ones, unless one is stale
     )
 
 
@@ -237,11 +238,11 @@ def test_nobody_gets_a_queue_made_in_passing_that_he_could_not_declare() -> None
 
 
 def test_permissions_count_as_topology() -> None:
-    """A change moves the version that routes are kept by; the client's next look-up is judged anew."""
+    """A change makes routes stale; the client's next look-up is judged anew."""
     client = connect(granted(write=".*"))
     route = client.vhost.route("x", "k", client.user)
     client.broker.replace_user(granted(write="^y$"))
-    assert route.version != client.vhost.topology_version
+    assert route.is_stale
     with pytest.raises(PermissionRefused):
         client.vhost.route("x", "k", client.user)
     client.broker.replace_user(User("u", permissions=MappingProxyType({})))
@@ -305,6 +306,32 @@ def test_limits_of_the_broker_are_for_clients() -> None:
         client.vhost.bind_queue("mine", "x", "other", {}, client)
     client.vhost.unbind_queue("mine", "x", "k", {}, client)
     client.vhost.bind_queue("mine", "x", "other", {}, client)
+
+
+def test_topic_states_of_one_exchange_are_limited() -> None:
+    """[limits] topic-states: for clients, for patterns that share all their words; the same once more is no other."""
+    client = connect(granted(configure=".*", write=".*", read=".*"), topic_states_max=1000)
+    vhost = client.vhost
+    vhost.declare_exchange("delaying", "x-delayed-message", arguments=_table(x_delayed_type="topic"))
+    for exchange in ("t", "delaying"):
+        bound = list(map(_hostile_pattern, range(3000 // 51)))  # a bundle of 2048 states and 1000 beyond
+        for pattern in bound:
+            vhost.bind_queue("mine", exchange, pattern, {}, client)
+        vhost.bind_queue("mine", exchange, bound[-1], {}, client)
+        with pytest.raises(TopicStatesMaxReached):
+            for number in range(100, 103):
+                vhost.bind_queue("mine", exchange, _hostile_pattern(number), {}, client)
+        vhost.bind_queue("mine", exchange, "#.own.#", {}, client)
+        vhost.bind_queue("mine", exchange, "a.*.a.#", {}, client)
+        vhost.bind_queue("mine", exchange, _hostile_pattern(200), {})
+        for pattern in bound[:2]:
+            vhost.unbind_queue("mine", exchange, pattern, {}, client)
+        vhost.bind_queue("mine", exchange, _hostile_pattern(201), {}, client)
+
+
+def _hostile_pattern(number: int) -> str:
+    """51 states, all of them under one word."""
+    return "#." + ".".join("a*"[number >> place & 1] for place in range(9)) + ".a" * 41
 
 
 def test_connection_limits_count_what_is_open() -> None:

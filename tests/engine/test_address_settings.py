@@ -1,12 +1,15 @@
-"""Address-settings rule queues that nobody declared anything special about, and change live."""
+"""Address-settings rule queues that nobody declared anything special about, and change live.
+
+The ids are rows of address-settings page 8.
+"""
 
 import pytest
 
 from leveret.engine import Broker, ManualClock, User, Users
-from leveret.engine.content import PLAIN, encode_header
-from leveret.engine.field_table import Field, FieldTable
-from leveret.engine.message import Envelope
-from leveret.engine.session import Session
+from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.messages.message import Envelope
+from leveret.engine.peers.session import Session
 from leveret.settings import SettingsRepository, entry
 
 GUEST = User("guest")
@@ -108,7 +111,7 @@ def test_redelivery_by_settings(is_live: bool) -> None:
 
 def test_without_settings_a_queue_has_no_rules() -> None:
     """Nothing is paid for what nobody asked for."""
-    from leveret.engine.rules import NO_RULES
+    from leveret.engine.rules.queue_rules import NO_RULES
 
     _, session = broker_with(entry("other.#", default_ring_size=3))
     declare(session, "q")

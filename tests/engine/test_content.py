@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pamqp import commands, header
 
-from leveret.engine.content import (
+from leveret.engine.messages.content import (
     NO_FACTS,
     PLAIN,
     PROPERTIES,

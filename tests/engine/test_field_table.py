@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pamqp import decode as pamqp_decode
 from pamqp import encode as pamqp_encode
 
-from leveret.engine.field_table import (
+from leveret.engine.messages.field_table import (
     DEPTH_MAX,
     TYPE_NAMES,
     Field,

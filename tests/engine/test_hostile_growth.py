@@ -6,12 +6,12 @@ import pytest
 from steps import steps
 
 from leveret.engine import Users
-from leveret.engine.access import User
 from leveret.engine.errors import LoginRefused
-from leveret.engine.field_table import DEPTH_MAX, Field, FieldTable, FieldTableError, decode_table
-from leveret.engine.headers import Comparables, HeadersPattern
-from leveret.engine.passwords import hash_password
-from leveret.engine.topic import TopicTrie
+from leveret.engine.exchanges.headers import Comparables, HeadersPattern
+from leveret.engine.exchanges.topic import TopicPatterns
+from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, FieldTableError, decode_table
+from leveret.engine.users.access import User
+from leveret.engine.users.passwords import hash_password
 from leveret.settings import SettingsRepository, entry
 
 #: Twice, and a little for what is done once.
@@ -54,11 +54,11 @@ def test_topic_patterns_with_many_wildcards(word: str) -> None:
     """Twice the bindings: twice the work; twice pattern and key: four times, that is pattern by key."""
 
     def work(bindings: int, words: int) -> int:
-        trie: TopicTrie[int] = TopicTrie()
+        patterns: TopicPatterns[int] = TopicPatterns()
         for number in range(bindings):
-            trie.add(f"*.#.{'.'.join([word] * words)}.#.k{number}", number)
+            patterns.add(f"*.#.{'.'.join([word] * words)}.#.k{number}", number)
         key = ".".join("a" * 2 * words)
-        return steps(lambda: trie.match(key))
+        return steps(lambda: patterns.match(key))
 
     assert work(20, 10) <= TWICE * work(10, 10)
     assert work(10, 20) <= 4.4 * work(10, 10)

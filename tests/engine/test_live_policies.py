@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.engine import Broker, ManualClock
-from leveret.engine.field_table import Field, FieldTable
+from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.settings import Policies, Policy, PolicyFault, SettingsRepository, entry, make_policy
 
 NAMES = ("a", "ab", "b.c")

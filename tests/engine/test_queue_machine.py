@@ -16,9 +16,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leveret.engine import Broker, Client, Consumer, ConsumerCancelled, Delivered, Envelope, ManualClock, Session, User
-from leveret.engine.content import PLAIN, encode_header
 from leveret.engine.errors import NotTransactional, UnknownDeliveryTag
-from leveret.engine.events import TERMINAL, Event, EventKind
+from leveret.engine.events import TERMINAL, EventKind
+from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.event import Event
 
 CLIENTS, SESSIONS_A_CLIENT = 3, 2
 NAMES = ("a", "b")
@@ -60,8 +61,8 @@ class ModelConsumer:
         session = self.session
         if session.is_paused[0] or not session.flowing:
             return 0
-        if self.no_ack:
-            return UNLIMITED
+        if self.no_ack:  # waits as the others do while they have all that they share
+            return UNLIMITED if not session.total or session.out < session.total else 0
         own = self.prefetch - self.out if self.prefetch else UNLIMITED
         return min(own, session.total - session.out) if session.total else own
 
@@ -571,7 +572,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.release(model, transaction.acked)
         for settled, requeue in transaction.rejected:
             self.settled(model, settled, requeue=requeue)
-        assert _numbers(session.commit()) == unroutable
+        assert _numbers(session.commit().outcome()) == unroutable
         self.turn()
 
     @rule(index=sessions)

@@ -1,11 +1,14 @@
-"""How long a returned message waits: the table and the bounds of address-settings page 5.1."""
+"""How long a returned message waits: the table and the bounds of address-settings page 5.1.
+
+Also of the rows of address-settings page 8.4.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.engine.redelivery import redelivery_delay_ms
-from leveret.engine.rules import QueueRules
+from leveret.engine.rules.queue_rules import QueueRules
+from leveret.engine.rules.redelivery import redelivery_delay_ms
 
 NEVER = 10**9
 

@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.engine import Broker, ManualClock, User
-from leveret.engine.events import Event, EventKind
-from leveret.engine.message import Envelope, Message
+from leveret.engine.events import EventKind
+from leveret.engine.messages.event import Event
+from leveret.engine.messages.message import Envelope, Message
 
 USER = User("guest")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User
-from leveret.engine.content import PLAIN, encode_header
-from leveret.engine.queue import Queue
+from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.queues.queue import Queue
 
 USER = User("guest")
 

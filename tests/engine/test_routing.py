@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from leveret.engine import Broker, Client, ManualClock, User
 from leveret.engine.errors import InvalidHeadersMatch, InvalidHeadersMatchType
-from leveret.engine.field_table import Field, FieldTable
-from leveret.engine.headers import Comparables, HeadersPattern
+from leveret.engine.exchanges.headers import Comparables, HeadersPattern
+from leveret.engine.messages.field_table import Field, FieldTable
 
 USER = User("guest")
 

@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Message, Queue, Session, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.events import TERMINAL, Event, EventKind
-from leveret.engine.field_table import Field
-from leveret.engine.session import NACKED
+from leveret.engine.events import TERMINAL, EventKind
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.event import Event
+from leveret.engine.messages.field_table import Field
+from leveret.engine.peers.session import NACKED
 from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from leveret.engine import Broker, Client, Delivered, ManualClock, Message, Session, User
-from leveret.engine.content import PLAIN, encode_header, headers_of
-from leveret.engine.events import Event, EventKind
-from leveret.engine.field_table import Field
-from leveret.engine.message import Envelope
-from leveret.engine.stream_log import StreamLog
-from leveret.engine.stream_offset import age_ms
-from leveret.engine.stream_queue import StreamQueue
+from leveret.engine.events import EventKind
+from leveret.engine.messages.content import PLAIN, encode_header, headers_of
+from leveret.engine.messages.event import Event
+from leveret.engine.messages.field_table import Field
+from leveret.engine.messages.message import Envelope
+from leveret.engine.queues.stream_queue import StreamQueue
+from leveret.engine.rules.stream_offset import age_ms
+from leveret.engine.stores.stream_log import StreamLog
 
 SECOND_NS = 1_000_000_000
 

@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.engine import Envelope, Message, paged_run
-from leveret.engine.content import PLAIN, PropertyFacts, encode_header
-from leveret.engine.paged_run import IN_JOURNAL, PagedRun, Place, Taken
-from leveret.engine.ready import merge_back
-from leveret.engine.tail import Tail
+from leveret.engine import Envelope, Message
+from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.stores import paged_run
+from leveret.engine.stores.paged_run import IN_JOURNAL, PagedRun, Place, Taken
+from leveret.engine.stores.ready import merge_back
+from leveret.engine.stores.tail import Tail
 
 LEVEL_MAX = 2
 ENVELOPES = [Envelope("", "q", PropertyFacts(priority=level)) for level in range(4)]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from random import Random
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from steps import steps
 
-from leveret.engine.topic import TopicTrie, split
+from leveret.engine.exchanges import topic_automata
+from leveret.engine.exchanges.topic import TopicPatterns, normalised, split
 
 
 def naive(pattern: list[str], words: list[str]) -> bool:
@@ -51,56 +55,107 @@ def naive(pattern: list[str], words: list[str]) -> bool:
 )
 def test_topic_patterns(pattern: str, key: str, matches: bool) -> None:
     """`*` is one word, `#` is any number of words, both only as whole words; empty words count, "" has none."""
-    trie: TopicTrie[str] = TopicTrie()
-    trie.add(pattern, "here")
-    assert trie.match(key) == (["here"] if matches else [])
+    index: TopicPatterns[str] = TopicPatterns()
+    index.add(pattern, "here")
+    assert index.match(key) == (["here"] if matches else [])
     assert naive(split(pattern), split(key)) is matches
 
 
 words = st.sampled_from(("a", "b", "", "*", "#", "*", "#"))
-patterns = st.lists(words, max_size=6).map(".".join)
+patterns = st.lists(words, max_size=8).map(".".join)
 keys = st.lists(st.sampled_from(("a", "b", "", "c")), max_size=6).map(".".join)
 
 
 @given(st.lists(patterns, max_size=12), st.lists(keys, min_size=1, max_size=6))
 def test_any_set_of_patterns_matches_as_defined(bound: list[str], published: list[str]) -> None:
-    """All patterns of an exchange in one trie find what each of them finds alone, each value once."""
-    trie: TopicTrie[int] = TopicTrie()
+    """All patterns of an exchange in one index find what each of them finds alone, each value once."""
+    index: TopicPatterns[int] = TopicPatterns()
     for value, pattern in enumerate(bound):
-        trie.add(pattern, value)
+        index.add(pattern, value)
     for key in published:
-        found = trie.match(key)
+        found = index.match(key)
         assert len(found) == len(set(found))
         assert set(found) == {value for value, pattern in enumerate(bound) if naive(split(pattern), split(key))}
 
 
 @given(st.lists(st.tuples(patterns, st.integers(0, 2)), max_size=12), st.data())
 def test_what_was_taken_out_no_longer_matches(bound: list[tuple[str, int]], data: st.DataObject) -> None:
-    """A value that is bound twice stays until both are gone, and an emptied trie is empty."""
-    trie: TopicTrie[int] = TopicTrie()
+    """A value that is bound twice stays until both are gone, and an emptied index is empty."""
+    index: TopicPatterns[int] = TopicPatterns()
     for pattern, value in bound:
-        trie.add(pattern, value)
+        index.add(pattern, value)
     left = list(bound)
     while left:
         gone = left.pop(data.draw(st.integers(0, len(left) - 1)))
-        trie.remove(*gone)
+        index.remove(*gone)
         key = data.draw(keys)
-        assert set(trie.match(key)) == {value for pattern, value in left if naive(split(pattern), split(key))}
-    assert not trie._root.children and not trie._root.values
+        assert set(index.match(key)) == {value for pattern, value in left if naive(split(pattern), split(key))}
+    assert index.is_empty
+
+
+@given(st.lists(st.tuples(patterns, st.integers(0, 1), st.booleans()), max_size=60), st.lists(keys, min_size=1))
+def test_patterns_that_come_and_go_in_small_bundles(changes: list[tuple[str, int, bool]], published: list[str]) -> None:
+    """Bundles fill, empty and become one, edges of the tree part and join: what is bound then is what matches."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(topic_automata, "BUNDLE_STATES", 16)
+        index: TopicPatterns[int] = TopicPatterns()
+        bound: Counter[tuple[str, int]] = Counter()
+        for pattern, value, is_added in changes:
+            if is_added:
+                index.add(pattern, value)
+                bound[pattern, value] += 1
+            elif bound[pattern, value]:
+                index.remove(pattern, value)
+                bound[pattern, value] -= 1
+            left = [one for one in bound if bound[one]]
+            for key in published:
+                assert set(index.match(key)) == {one for pat, one in left if naive(split(pat), split(key))}
+        for (pattern, value), count in bound.items():
+            for _ in range(count):
+                index.remove(pattern, value)
+        assert index.is_empty and not index.crowded
 
 
 @pytest.mark.parametrize(
-    "pattern",
-    [".".join("#" * 128), ".".join("#*" * 64), ".".join("#a" * 64), "a." + ".".join("#" * 120) + ".b"],
-    ids=["only many", "many one", "many word", "many between words"],
+    "pattern, same",
+    [("#.#", "#"), ("#.*", "*.#"), ("a.#.*.#.*.b", "a.*.*.#.b"), ("*.#.#.*", "*.*.#"), ("#.a.#.#", "#.a.#")],
 )
-def test_hostile_patterns_cost_no_more_than_pattern_times_key(pattern: str) -> None:
-    """255 octets of `#` are not exponential, nor cubic: at most a few steps for each (pattern word, key word)."""
-    trie: TopicTrie[str] = TopicTrie()
-    trie.add(pattern, "here")
+def test_wildcards_in_a_row_are_one_pattern(pattern: str, same: str) -> None:
+    """In any order they mean the same: so many words, or at least so many."""
+    assert normalised(pattern) == normalised(same) == tuple(split(same))
+
+
+HOSTILE = [
+    ".".join("#" * 128),
+    ".".join("#*" * 64),
+    ".".join("#a" * 64),
+    "a." + ".".join("#" * 120) + ".b",
+    ".".join("a*" * 63),
+]
+
+
+@pytest.mark.parametrize("pattern", HOSTILE, ids=["many", "many one", "many word", "many between words", "one word"])
+def test_a_hostile_pattern_costs_no_more_than_the_key(pattern: str) -> None:
+    """255 octets of wildcards: a few steps for each word of the key, and for each of the pattern once."""
+    index: TopicPatterns[str] = TopicPatterns()
+    index.add(pattern, "here")
     key = ".".join("a" * 128)
-    assert steps(lambda: trie.match(key)) <= 30 * len(split(pattern)) * len(split(key))
-    assert set(trie.match(key)) == ({"here"} if _matches(split(pattern), split(key)) else set())
+    assert steps(lambda: index.match(key)) <= 10 * (len(split(pattern)) + len(split(key)))
+    assert set(index.match(key)) == ({"here"} if _matches(split(pattern), split(key)) else set())
+
+
+@pytest.mark.parametrize("alphabet", ["a*#", "a*", "a#"])
+def test_two_hundred_hostile_patterns_are_looked_up_in_one_go(alphabet: str) -> None:
+    """200 patterns of 120 words and one key of 126: less than a step for each (pattern, word of the key)."""
+    chance = Random(1)
+    index: TopicPatterns[int] = TopicPatterns()
+    bound = [".".join([*chance.choices(alphabet, k=119), "a"]) for _ in range(200)]
+    for value, pattern in enumerate(bound):
+        index.add(pattern, value)
+    key = ".".join("a" * 126)
+    expected = {value for value, pattern in enumerate(bound) if _matches(split(pattern), split(key))}
+    assert set(index.match(key)) == expected
+    assert steps(lambda: index.match(key)) < 200 * 126
 
 
 def _matches(pattern: list[str], words_of_key: list[str]) -> bool:

@@ -3,8 +3,8 @@
 import random
 
 from leveret.engine import Broker, Delivered, Envelope, ManualClock, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import Field
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field
 
 COUNT, RUN, MS = 100_000, 500, 1_000_000
 USER = User("guest")
@@ -50,3 +50,22 @@ def test_100_000_mixed_delays_are_exact() -> None:
         advance_to(clock.monotonic_ns() + chance.randrange(5) * MS)
     advance_to(max(due.values()))
     assert arrived == due
+
+
+def test_an_exchange_that_delays_is_looked_at_late() -> None:
+    """Two messages are due, one after the other, when the broker looks: they arrive in the order of their times."""
+    clock = ManualClock()
+    broker = Broker(clock)
+    client = broker.connect("/", USER, name="test", flush=lambda: None)
+    session, vhost = client.open_session(), client.vhost
+    vhost.declare_queue("q", client=client)
+    vhost.declare_exchange("later", "x-delayed-message", arguments={"x-delayed-type": Field("S", b"fanout")})
+    vhost.bind_queue("q", "later", "", {})
+    for delay_ms in (500, 300, 300, 0):
+        body = b"%d" % delay_ms
+        blob = PLAIN.join(encode_header(len(body), {"headers": {"x-delay": Field("I", delay_ms)}}), body)
+        facts = scan_properties(PLAIN.split(blob)[0][12:])
+        session.publish(vhost.route("later", "", USER), Envelope("later", "", facts), [blob], mandatory=False)
+    clock.advance_ns(500 * MS)
+    broker.advance()
+    assert [int(message.body) for message in vhost.queue("q").ready] == [0, 300, 300, 500]

@@ -8,10 +8,10 @@ import pytest
 import trio
 
 from leveret.amqp_frontend.server import serve as serve_amqp
-from leveret.app import FrontendMissing, default_users, find_frontend
 from leveret.engine import Broker
-from leveret.engine.content import PLAIN
-from leveret.runtime import Runtime, SystemClock
+from leveret.engine.messages.content import PLAIN
+from leveret.serving.app import FrontendMissing, default_users, find_frontend
+from leveret.serving.runtime import Runtime, SystemClock
 
 
 @pytest.fixture

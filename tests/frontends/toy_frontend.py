@@ -11,8 +11,8 @@ from typing import Any
 import trio
 
 from leveret.engine import Client, Consumer, Delivered, Envelope
-from leveret.engine.content import PLAIN, encode_header
 from leveret.engine.errors import EngineError
+from leveret.engine.messages.content import PLAIN, encode_header
 
 
 async def serve(

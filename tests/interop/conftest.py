@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from leveret.interop import peers
+from leveret.interop.brokers import peers
 from leveret.interop.differential import brokers
 
 

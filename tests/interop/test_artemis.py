@@ -17,7 +17,8 @@ from leveret.interop.artemis.page import page
 from leveret.interop.artemis.run import Shown, Trial, run
 from leveret.interop.artemis.side import Taken
 from leveret.interop.artemis.table import Scenario, TableError, broker_xml, read_table
-from leveret.interop.peers import Peer, PeerFailed, durable_leveret
+from leveret.interop.brokers.peers import Peer, durable_leveret
+from leveret.interop.brokers.processes import PeerFailed
 from leveret.testing import RunningBroker, start_broker
 from leveret.testing.options import read_options
 

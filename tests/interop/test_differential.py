@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.interop import peers
+from leveret.interop.brokers import peers
 from leveret.interop.differential import brokers
 from leveret.interop.differential.choices import Seeded
 from leveret.interop.differential.programs import program

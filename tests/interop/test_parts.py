@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from leveret.interop.differential.comparison import Known, judge
-from leveret.interop.driver import Driver, DriverFailed
-from leveret.interop.scorecard import told
-from leveret.interop.suite import Gate
-from leveret.interop.tap import HEARTBEAT, Direction
-from leveret.interop.toolchains import NotHere, Toolchain
-from leveret.interop.values import body_of, difference, plain, typed, typed_table
+from leveret.interop.running.driver import Driver, DriverFailed
+from leveret.interop.running.scorecard import told
+from leveret.interop.running.suite import Gate
+from leveret.interop.running.toolchains import NotHere, Toolchain
+from leveret.interop.running.values import body_of, difference, plain, typed, typed_table
+from leveret.interop.wire.tap import HEARTBEAT, Direction
 
 FRAMES = b"AMQP\0\0\x09\x01" + b"".join(
     kind.to_bytes(1, "big") + channel.to_bytes(2, "big") + len(payload).to_bytes(4, "big") + payload + b"\xce"

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 from rawclient import Client
 
-from leveret.interop.raw_codec import BODY, HEADER, frame, header_payload, method_frame
+from leveret.interop.wire.raw_codec import BODY, HEADER, frame, header_payload, method_frame
 
 Q = "pipelined"
 
@@ -116,7 +116,7 @@ def test_what_a_quorum_queue_handed_out_is_gone_with_the_connection(subject_url:
     quorum = {"x-queue-type": ("S", "quorum")}
     first.call("queue.declare", queue="pipelined-q", durable=True, arguments=quorum)
     first.publish("", "pipelined-q", b"x")
-    assert second.count("pipelined-q") == (1, 0)
+    second.wait_for_ready("pipelined-q", 1)
     first.send_octets(
         method_frame(1, "basic.consume", queue="pipelined-q", no_ack=True) + method_frame(1, "channel.open")
     )

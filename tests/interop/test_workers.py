@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.interop.workers import Run, differences, render
+from leveret.interop.workers.outcomes import Run, differences, render
 
 ROOT = Path(__file__).parents[2]
 ENVIRONMENT = ROOT / ".peers" / "workers" / "faststream"

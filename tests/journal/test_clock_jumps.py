@@ -1,11 +1,11 @@
-"""Somebody sets the wall clock: what runs is monotonic, what is recorded is stated anew (rulings 6)."""
+"""Somebody sets the wall clock: what runs is monotonic, what is recorded is stated anew (ruling 6)."""
 
 import pytest
 from durable_desk import PATH, DurableDesk
 from simulated_files import SimulatedFiles
 
 from leveret.journal import recover
-from leveret.journal.checkpoint import checkpoint
+from leveret.journal.recording.checkpoint import checkpoint
 
 HOUR_MS = 3_600_000
 

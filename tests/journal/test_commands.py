@@ -11,9 +11,10 @@ from simulated_files import SimulatedFiles
 
 from leveret.__main__ import main
 from leveret.engine import ManualClock
-from leveret.engine.content import PLAIN
+from leveret.engine.messages.content import PLAIN
 from leveret.journal import Journal, recover
-from leveret.journal.check import repair, verify
+from leveret.journal.recovery.check import verify
+from leveret.journal.recovery.repair import repair
 
 
 @pytest.fixture

@@ -9,11 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from leveret.engine.clock import ManualClock
-from leveret.engine.content import PLAIN, encode_header
-from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal, read_ahead
-from leveret.journal.block import Block, encode_records, read_block
-from leveret.journal.read_ahead import ReadAhead
-from leveret.journal.record import PUBLISHED, Record
+from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.journal import Damaged, Journal, JournalOptions, NotInJournal
+from leveret.journal.format.block import Block, encode_records, read_block
+from leveret.journal.format.record import PUBLISHED, Record
+from leveret.journal.reading import read_ahead
+from leveret.journal.reading.read_ahead import ReadAhead
 
 from ..support.journal_workload import blob
 from ..support.simulated_files import SimulatedFiles

@@ -11,7 +11,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import ManualClock
 from leveret.engine.events import EventKind
 from leveret.journal import Damaged, Journal, JournalError, JournalOptions, NotInJournal, recover
-from leveret.journal.segment import segments_in
+from leveret.journal.disk.segment import segments_in
 
 ONE_SEGMENT = JournalOptions(preallocate_size=0)
 

@@ -19,7 +19,7 @@ from crash.truth import Broken
 from crash.world import SLACK_MS, World, message
 from raw_client import Unexpected
 
-from leveret.control_client import ControlFailed
+from leveret.cli.control_client import ControlFailed
 from leveret.journal import Journal
 
 NUMBERS = [1, 2, 7, 9, 16, 17, 33, 1001]

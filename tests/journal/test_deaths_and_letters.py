@@ -10,13 +10,13 @@ import pytest
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.content import PLAIN, PropertyFacts, encode_header
-from leveret.engine.field_table import Field
+from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.field_table import Field
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.pager import JournalPager
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
-from leveret.keeper import Keeper
+from leveret.journal.recording.pager import JournalPager
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
+from leveret.serving.keeper import Keeper
 
 USER = User("u")
 #: More than the broker buries in one turn.

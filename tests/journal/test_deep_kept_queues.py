@@ -15,12 +15,13 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.engine import kept_heads, kept_windows
-from leveret.engine.field_table import Field, FieldTable
-from leveret.engine.kept_log import KeptLog
-from leveret.engine.non_destructive import NonDestructiveQueue
-from leveret.engine.session import NACKED
-from leveret.journal.checkpoint import checkpoint
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.peers.session import NACKED
+from leveret.engine.queues import kept_heads
+from leveret.engine.queues.non_destructive import NonDestructiveQueue
+from leveret.engine.stores import kept_windows
+from leveret.engine.stores.kept_log import KeptLog
+from leveret.journal.recording.checkpoint import checkpoint
 from leveret.settings import SettingsRepository, entry
 from leveret.testing.queue_surgery import load_all, take_ready
 from leveret.testing.snapshots import snapshot_of
@@ -31,7 +32,7 @@ def _small() -> Iterator[None]:
     """What is read back comes in threes; few expire at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_windows, "WINDOW_MESSAGES", 3)
-        patch.setattr("leveret.engine.kept_log.WINDOW_MESSAGES", 3)
+        patch.setattr("leveret.engine.stores.kept_log.WINDOW_MESSAGES", 3)
         patch.setattr(kept_heads, "EXPIRE_SLICE", 4)
         patch.setattr(kept_heads, "BURIED_MAX", 4)
         yield

@@ -7,7 +7,7 @@ from durable_desk import DurableDesk
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Message, Queue
-from leveret.journal.pager import JournalPager
+from leveret.journal.recording.pager import JournalPager
 from leveret.settings import SettingsRepository, entry
 
 COUNT, SIZE = 5000, 100

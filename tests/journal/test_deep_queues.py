@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import unittest
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.engine import deep, memory_budget, paging_out
-from leveret.engine.content import SCHEDULED_DELIVERY
-from leveret.engine.field_table import Field, FieldTable
-from leveret.engine.session import NACKED
+from leveret.engine.messages.content import SCHEDULED_DELIVERY
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.peers.session import NACKED
+from leveret.engine.queues import deep, memory_budget, paging_out
 from leveret.settings import SettingsRepository, entry
 
 ARGUMENTS = st.sampled_from(
@@ -318,3 +319,75 @@ def held(world: World) -> list[bytes]:
     world.sessions[2].recover()
     world.end_turn()
     return bodies
+
+
+def test_deep_queues_are_fed_in_turns() -> None:
+    """Two of them want messages in memory, several slices each: neither waits until the other one has enough."""
+    world = World(FieldTable(), {}, memory=2_000_000)
+    world.publish([1] * 20_000, PERSISTENT, 1, "q.both")
+    world.end_turn()
+    queues = [world.client.vhost.queue(name) for name in ("q", "other")]
+    for queue in queues:
+        assert queue.is_deep
+        queue.broker.hungry[queue] = None
+    fed = []
+    while all(queue.is_hungry() for queue in queues):
+        before = [len(queue.ready) for queue in queues]
+        world.broker.feed()
+        fed += [at for at, queue in enumerate(queues) if len(queue.ready) > before[at]]
+    assert len(fed) >= 3
+    assert all(one != following for one, following in pairwise(fed))
+    world.close()
+
+
+@pytest.mark.parametrize("arguments", [{}, {"x-max-priority": Field("l", 3)}], ids=["plain", "priorities"])
+@pytest.mark.parametrize("memory", [None, 0], ids=["in memory", "deep"])
+def test_where_a_delayed_message_is_when_it_is_due(memory: int | None, arguments: FieldTable) -> None:
+    """At the head of the queue, wherever the rest of it is; those of one time in their order, later ones before them.
+
+    So it is also when the broker looks late, at all of them at once.
+    """
+    world = World(arguments, {}, memory=memory)
+    headers = [{"x-delay": Field("l", wait)} for wait in (0, 500, 500, 300, 0)]
+    for number, waits in enumerate(headers):
+        world.publish([1, 1], {**PERSISTENT, "headers": waits if waits["x-delay"].value else {}}, number)
+    world.end_turn()
+    assert world.queue.is_deep is (memory is not None)
+    world.clock.advance_ns(600 * 1_000_000)
+    world.broker.advance()
+    world.end_turn()
+    got = [world.get()[3][0][:3] for _ in range(10)]
+    assert got == [b"%d.%d" % (number, at) for number in (1, 2, 3, 0, 4) for at in range(2)]
+    world.close()
+
+
+@pytest.mark.parametrize("memory", [None, 0], ids=["in memory", "deep"])
+def test_where_a_delayed_message_is_after_a_restart(memory: int | None) -> None:
+    """One that still waits comes to the head when it is due; what is ready is in the order of publishing again."""
+    world = World(FieldTable(), {}, memory=memory)
+    for number, wait in enumerate((0, 500, 1500, 0)):
+        headers = {"headers": {"x-delay": Field("l", wait)}} if wait else {}
+        world.publish([1], {**PERSISTENT, **headers}, number)
+    world.end_turn()
+    world.advance(600)
+    assert (world.queue.ready_count, len(world.queue.scheduled)) == (3, 1)
+    world.restart()
+    assert (world.queue.ready_count, len(world.queue.scheduled)) == (3, 1)
+    world.advance(1000)
+    assert [world.get()[3][0][:1] for _ in range(4)] == [b"2", b"0", b"1", b"3"]
+    world.close()
+
+
+def test_a_ring_counts_what_is_not_in_memory() -> None:
+    """Wherever the messages are, and also while their address pages: the newest stay, and no more than the ring has."""
+    said = {"max_size_bytes": 200, "address_full_policy": "PAGE"}
+    world = World({"x-ring-size": Field("l", 6)}, said, memory=0)
+    for number in range(20):
+        world.publish([100, 100], PERSISTENT, number)
+        world.end_turn()
+        assert world.queue.is_deep
+        assert world.queue.ready_count <= 6
+    assert world.queue.counters.replaced == 34
+    got = [world.get()[3][0][:4].rstrip(b"\0") for _ in range(6)]
+    assert got == [b"%d.%d" % (number, at) for number in (17, 18, 19) for at in (0, 1)]
+    world.close()

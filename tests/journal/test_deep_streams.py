@@ -10,16 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_files import SimulatedFiles
 
-from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User, stream_queue
-from leveret.engine.content import PLAIN, encode_header, headers_of
-from leveret.engine.field_table import Field
-from leveret.engine.stream_queue import StreamQueue
+from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User
+from leveret.engine.messages.content import PLAIN, encode_header, headers_of
+from leveret.engine.messages.field_table import Field
+from leveret.engine.queues import stream_queue
+from leveret.engine.queues.stream_queue import StreamQueue
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.checkpoint import checkpoint
-from leveret.journal.full_recorder import FullRecorder
-from leveret.journal.pager import JournalPager
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.journal.recording.pager import JournalPager
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
 
 USER = User("guest")
 SECOND = 1_000_000_000

@@ -9,7 +9,7 @@ from simulated_files import SimulatedFiles
 from leveret.engine import User
 from leveret.engine.durability import UNTIL_STATED
 from leveret.journal import WriterState
-from leveret.journal.checkpoint import checkpoint
+from leveret.journal.recording.checkpoint import checkpoint
 
 
 def no_room(operation: str, path: str) -> None:
@@ -56,6 +56,27 @@ def test_a_failing_disk_refuses_and_consumers_go_on() -> None:
     assert desk.publish("C") == ["ack"]
     got = desk.get()
     assert got is not None and got.body == "safe"
+    desk.ack(got)
+
+
+def test_a_disk_that_fails_while_a_turn_goes_on() -> None:
+    """The journal's thread knows before the broker does: the turn goes to its end, and what it published is nacked."""
+    files = SimulatedFiles()
+    desk = DurableDesk(files)
+    desk.declare()
+    desk.journal.set_callbacks(lambda lsn: None, lambda error: None)
+    files.fault = lambda operation, path: (_ for _ in ()).throw(OSError(5, "EIO")) if operation == "sync" else None
+    desk.publish("A", delivery_mode=2)
+    desk.journal.commit()
+    desk.journal.wait(desk.journal.next_lsn)
+    assert desk.journal.state is WriterState.FAILED and not desk.recorder.has_failed
+    assert desk.publish("B", delivery_mode=2) in ([""], ["nack"])
+    desk.recorder.fail(for_good=True)
+    desk.pair.broker.more_is_safe()
+    desk.pair.end_turn()
+    assert "Ack" not in desk.confirms()
+    got = desk.get()
+    assert got is not None and got.body == "A"
     desk.ack(got)
 
 
@@ -192,3 +213,60 @@ def test_what_was_taken_while_the_disk_was_full_holds_no_segments() -> None:
     has_room(desk)
     assert sum(row.live for row in desk.journal.ledger.rows) == 1
     assert DurableDesk(desk.files.power_cut()).all() == ""
+
+
+def test_what_died_while_the_disk_was_full_and_was_taken_at_once() -> None:
+    """Between room and the checkpoint: it is nowhere on the disk, and neither comes back nor holds a segment."""
+    desk = DurableDesk(SimulatedFiles())
+    for queue in ("elsewhere", "d1"):
+        desk.declare(queue)
+    desk.declare(x_dead_letter_exchange="dead")
+    desk.exchange("dead")
+    desk.bind("d1", "dead")
+    desk.publish("A", "B", delivery_mode=2)
+    desk.settle()
+    full(desk)
+    for _ in range(2):
+        desk.nack(desk.must_get(), requeue=False)
+    desk.files.fault = lambda operation, path: None
+    desk.journal.retry()
+    desk.journal.wait(desk.journal.next_lsn)
+    desk.recorder.recover()
+    desk.ack(desk.must_get("d1"))
+    stating = checkpoint(desk.pair.broker, desk.journal, desk.recorder)
+    next(stating)
+    desk.ack(desk.must_get("d1"))
+    for _ in stating:
+        desk.journal.commit()
+    desk.settle()
+    desk.recorder.all_is_stated()
+    assert [row.live for row in desk.journal.ledger.rows if row.live < 0] == []
+    assert sum(row.live for row in desk.journal.ledger.rows) == 1  # the one in elsewhere
+    again = DurableDesk(desk.files.power_cut())
+    assert [again.all(queue) for queue in ("q", "d1")] == ["", ""]
+
+
+def test_little_room_is_for_what_makes_room() -> None:
+    """Publishers are refused, and not one octet of theirs is written; acks and dead letters are."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare(x_dead_letter_exchange="dead")
+    desk.declare("d1")
+    desk.exchange("dead")
+    desk.bind("d1", "dead")
+    desk.publish("A", "B", "C", delivery_mode=2)
+    desk.settle()
+    desk.confirms()
+    desk.recorder.set_low(True)
+    before = desk.journal.writer.next_lsn
+    assert desk.publish("refused", delivery_mode=2) == ["nack"]
+    assert desk.journal.writer.next_lsn == before
+    desk.ack(desk.must_get())
+    desk.nack(desk.must_get(), requeue=False)
+    desk.settle()
+    again = DurableDesk(desk.files.power_cut())
+    assert [again.all(queue) for queue in ("q", "d1")] == ["C", "B"]
+    desk.recorder.set_low(False)
+    desk.publish("D", delivery_mode=2)
+    desk.settle()
+    assert desk.confirms() == ["Ack"]
+    assert desk.all() == "CD"

@@ -16,17 +16,17 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, Message, Session, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import Field
-from leveret.engine.session import NACKED
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field
+from leveret.engine.peers.session import NACKED
 from leveret.journal import Journal, JournalOptions, JournalReader, Record
-from leveret.journal.check import verify
-from leveret.journal.checkpoint import checkpoint
-from leveret.journal.full_recorder import FullRecorder
-from leveret.journal.heap import decode_runs
-from leveret.journal.record import ENQUEUED, KEPT, RANGE, TERMINAL_CODES
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.format.heap import decode_runs
+from leveret.journal.format.record import ENQUEUED, KEPT, RANGE, TERMINAL_CODES
+from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
+from leveret.journal.recovery.check import verify
 from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")

@@ -6,17 +6,17 @@ from typing import Any
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, Session, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import Field
-from leveret.engine.session import NACKED
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field
+from leveret.engine.peers.session import NACKED
 from leveret.journal import Journal, JournalOptions, JournalReader, Record
-from leveret.journal.block import read_block
-from leveret.journal.check import verify
-from leveret.journal.full_recorder import FullRecorder
-from leveret.journal.heap import decode_content, decode_runs, decode_text
-from leveret.journal.record import DURABLE, KEPT, RANGE, REASONS, REDELIVERED
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.format.block import read_block
+from leveret.journal.format.heap import decode_content, decode_runs, decode_text
+from leveret.journal.format.record import DURABLE, KEPT, RANGE, REASONS, REDELIVERED
+from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
+from leveret.journal.recovery.check import verify
 from leveret.settings import Policies, make_policy
 
 USER = User("u")

@@ -7,8 +7,8 @@ from journal_workload import ID, PATH, SMALL, Driver, blob, model_of, run_worklo
 from simulated_files import SimulatedFiles
 
 from leveret.engine import ManualClock
-from leveret.engine.content import PLAIN
 from leveret.engine.events import EventKind
+from leveret.engine.messages.content import PLAIN
 from leveret.journal import (
     DirectoryLocked,
     ForeignDirectory,
@@ -23,8 +23,8 @@ from leveret.journal import (
     reader_offsets,
     register_reader,
 )
-from leveret.journal.record import COUNTED
-from leveret.journal.segment import segments_in
+from leveret.journal.disk.segment import segments_in
+from leveret.journal.format.record import COUNTED
 
 
 def opened(files: SimulatedFiles, options: JournalOptions = SMALL) -> Journal:

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Message, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import Field, FieldTable
-from leveret.engine.kept_log import KeptLog
-from leveret.engine.paged_message import PagedMessage
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.stores.kept_log import KeptLog
+from leveret.engine.stores.paged_message import PagedMessage
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.pager import JournalPager
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.recording.pager import JournalPager
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
 
 USER = User("guest")
 COUNT, SIZE, RUN = 20_000, 1024, 50

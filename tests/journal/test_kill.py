@@ -10,9 +10,9 @@ import pytest
 from journal_writer import body_of
 
 from leveret.engine import ManualClock
-from leveret.engine.content import PLAIN
+from leveret.engine.messages.content import PLAIN
 from leveret.journal import Journal
-from leveret.journal.check import verify
+from leveret.journal.recovery.check import verify
 
 WRITER = Path(__file__).parents[1] / "support" / "journal_writer.py"
 ROUNDS = int(os.environ.get("LEVERET_CRASH_ROUNDS", "6"))

@@ -4,11 +4,11 @@ import pytest
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import Field, FieldTable
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
 
 
 class Kept:

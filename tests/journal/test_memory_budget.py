@@ -1,4 +1,4 @@
-"""One budget for the ready messages of all queues (queues page F.7, F12): whoever asks, all together keep to it."""
+"""One budget for the ready messages of all queues: all together keep to it (queues page F.7 and G.F, row F12)."""
 
 from __future__ import annotations
 
@@ -9,16 +9,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_files import SimulatedFiles
+from steps import steps
 
-from leveret.engine import Broker, Envelope, ManualClock, Message, Queue, Session, User, memory_budget
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import Field, FieldTable
-from leveret.engine.memory_budget import SMALL, held_octets
-from leveret.engine.session import NACKED
+from leveret.engine import Broker, Envelope, ManualClock, Message, Queue, Session, User
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.peers.session import NACKED
+from leveret.engine.queues import memory_budget
+from leveret.engine.queues.memory_budget import SMALL, held_octets
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.pager import JournalPager
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.recording.pager import JournalPager
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
 
 MEMORY = 1024 * 1024
 LARGEST = 60_000
@@ -218,3 +220,41 @@ def test_whatever_happens(tmp_path_factory: pytest.TempPathFactory, steps: list[
     assert isinstance(desk.broker.pager, JournalPager)
     desk.broker.pager.close()
     desk.journal.close()
+
+
+def test_many_queues_that_grow_alike() -> None:
+    """Each that wants more than there is does not cost a look at all the others: twice the queues, twice the work."""
+
+    def work(queues: int) -> int:
+        desk = Desk()
+        for _ in range(queues):
+            desk.declare({})
+        size = 2 * MEMORY // queues // 10
+
+        def fill() -> None:
+            for _ in range(10):
+                for queue in desk.queues:
+                    desk.publish(queue, 1, size)
+
+        count = steps(fill)
+        assert any(queue.tail is not None for queue in desk.queues)
+        return count
+
+    assert work(400) <= 2.2 * work(200)
+
+
+def test_direct_replies_that_nobody_reads(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """They wait like messages of any queue, and leave nothing behind when the one who asked goes."""
+    desk = Desk(str(tmp_path_factory.mktemp("spool")))
+    mute = desk.broker.connect("/", USER, name="mute", flush=lambda: None)
+    consumer = mute.open_session().consume_replies("t", "amq.rabbitmq.reply-to.x", no_ack=True)
+    count = 60
+    for _ in range(count):
+        desk.publish(consumer.queue, 1, 100_000, mode=1)
+    queue = consumer.queue
+    handed_out = queue.counters.delivered
+    assert mute.paused and queue.ready_count == count - handed_out > 0
+    assert 0 < held_octets(queue.ready) <= MEMORY and queue.is_deep
+    mute.close(failed=True)
+    assert not queue.has_ready and desk.broker.memory.total == 0
+    assert desk.broker.counters.deleted == count - handed_out

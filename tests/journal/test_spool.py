@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from leveret.engine.paged_run import Place
-from leveret.journal.spool import Spool
+from leveret.engine.stores.paged_run import Place
+from leveret.journal.recording.spool import Spool
 
 
 @given(st.lists(st.lists(st.binary(max_size=50), min_size=1, max_size=5), max_size=20), st.randoms())

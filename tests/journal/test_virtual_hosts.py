@@ -3,11 +3,11 @@
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.checkpoint import checkpoint
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
 
 
 class Restarted:

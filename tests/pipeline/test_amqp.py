@@ -12,9 +12,9 @@ import pika
 import pytest
 
 pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
-from leveret.interop.peers import WITHOUT_RABBITMQ, find_rabbitmq, leveret, rabbitmq
-from leveret.pipeline.amqp_sink import SinkOptions
-from leveret.pipeline.amqp_source import AmqpStreamReader, SourceOptions, StreamFailed, consumed, newest, oldest
+from leveret.interop.brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq, leveret, rabbitmq
+from leveret.pipeline.amqp.sink import SinkOptions
+from leveret.pipeline.amqp.source import AmqpStreamReader, SourceOptions, StreamFailed, consumed, newest, oldest
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 

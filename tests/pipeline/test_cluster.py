@@ -23,8 +23,8 @@ import pyspark
 from recorded_broker import RecordedBroker
 
 from leveret.pipeline.java import NoJava, find_java
+from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import TABLES
-from leveret.pipeline.tables import TableReader
 
 pytestmark = [
     pytest.mark.spark,

@@ -26,11 +26,11 @@ from crash.look import look
 from crash.truth import Fact, Line, Operation, Truth
 
 from leveret.journal import register_reader
-from leveret.pipeline.ingest import IngestOptions, ingest
 from leveret.pipeline.jobs.audit import audit, fates
 from leveret.pipeline.jobs.commands import kept
 from leveret.pipeline.jobs.frames import Frames
 from leveret.pipeline.jobs.lives import lives
+from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.progress import Progress
 
 pytestmark = pytest.mark.spark

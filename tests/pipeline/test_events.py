@@ -11,15 +11,15 @@ pa = pytest.importorskip("pyarrow", reason="the pipeline's libraries are not ins
 from recorded_broker import RecordedBroker  # noqa: E402
 
 from leveret.engine.events import EventKind  # noqa: E402
-from leveret.engine.field_table import Field  # noqa: E402
-from leveret.engine.session import NACKED  # noqa: E402
+from leveret.engine.messages.field_table import Field  # noqa: E402
+from leveret.engine.peers.session import NACKED  # noqa: E402
 from leveret.journal import Damaged  # noqa: E402
-from leveret.journal.heap import encode_runs  # noqa: E402
-from leveret.journal.record import CODE_OF, DURABLE, QUEUE, RANGE, Record  # noqa: E402
-from leveret.pipeline.events import ROWS  # noqa: E402
-from leveret.pipeline.predicate import Predicate  # noqa: E402
+from leveret.journal.format.heap import encode_runs  # noqa: E402
+from leveret.journal.format.record import CODE_OF, DURABLE, QUEUE, RANGE, Record  # noqa: E402
+from leveret.pipeline.reading.events import ROWS  # noqa: E402
+from leveret.pipeline.reading.predicate import Predicate  # noqa: E402
+from leveret.pipeline.reading.tables import TableReader, reader_of  # noqa: E402
 from leveret.pipeline.schemas import TABLES, arrow, chosen  # noqa: E402
-from leveret.pipeline.tables import TableReader, reader_of  # noqa: E402
 
 
 def rows(where: Path, table: str = "events", **more: Any) -> list[dict[str, Any]]:

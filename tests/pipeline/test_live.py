@@ -20,11 +20,11 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 import pipeline_live
 from pipeline_traffic import Published
 
-from leveret.pipeline.ingest import IngestOptions, ingest
-from leveret.pipeline.lake import has_begun, read_table
+from leveret.pipeline.lake.ingest import IngestOptions, ingest
+from leveret.pipeline.lake.lake import has_begun, read_table
 from leveret.pipeline.progress import Progress
+from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import EVENTS
-from leveret.pipeline.tables import TableReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 QUICK = ["--master", "local[1]", "--driver-memory", "600m", "--conf"]

@@ -17,7 +17,7 @@ from recorded_broker import RecordedBroker
 from leveret.journal import reader_offsets, register_reader
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.java import NoJava, find_java
-from leveret.pipeline.lake import reader_name
+from leveret.pipeline.lake.lake import reader_name
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 LEVERET = [sys.executable, "-m", "leveret", "pipeline"]

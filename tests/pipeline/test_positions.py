@@ -13,13 +13,13 @@ pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installe
 from recorded_broker import RecordedBroker
 
 from leveret.journal import Damaged, ForeignDirectory, JournalError
-from leveret.journal.segment import segment_name
-from leveret.pipeline.arrow_files import locate
-from leveret.pipeline.chunks import read_chunks
-from leveret.pipeline.positions import JournalGone, JournalPlan, Position
-from leveret.pipeline.predicate import Predicate
+from leveret.journal.disk.segment import segment_name
+from leveret.pipeline.reading.arrow_files import locate
+from leveret.pipeline.reading.chunks import read_chunks
+from leveret.pipeline.reading.positions import JournalGone, JournalPlan, Position
+from leveret.pipeline.reading.predicate import Predicate
+from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import EVENTS
-from leveret.pipeline.tables import TableReader
 
 
 def between(plan: JournalPlan, start: Position, end: Position) -> list[tuple[int, int]]:

@@ -24,8 +24,8 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from recorded_broker import RecordedBroker
 
-from leveret.journal.directory import reader_offsets
-from leveret.pipeline.source import JournalSource, PushingReader, StreamReader
+from leveret.journal.disk.directory import reader_offsets
+from leveret.pipeline.reading.source import JournalSource, PushingReader, StreamReader
 
 
 def options(path: Path, **more: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from leveret.pipeline.simulation import Arrival, simulate
+from leveret.pipeline.jobs.simulation import Arrival, simulate
 
 RING = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 500\n'
 RETRY = '[[address-setting]]\nmatch = "q"\nredelivery-delay = {}\nmax-delivery-attempts = 3\n'

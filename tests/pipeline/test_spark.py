@@ -14,13 +14,13 @@ import json
 
 from recorded_broker import RecordedBroker
 
-from leveret.journal.directory import reader_offsets
-from leveret.pipeline.ingest import IngestOptions, ingest
-from leveret.pipeline.lake import LakeBusy, locked, read_table, reader_name, sweep
-from leveret.pipeline.positions import JournalPlan
+from leveret.journal.disk.directory import reader_offsets
+from leveret.pipeline.lake.ingest import IngestOptions, ingest
+from leveret.pipeline.lake.lake import LakeBusy, locked, read_table, reader_name, sweep
 from leveret.pipeline.progress import Progress
+from leveret.pipeline.reading.positions import JournalPlan
+from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import BY_DATE, TABLES, ddl
-from leveret.pipeline.tables import TableReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 

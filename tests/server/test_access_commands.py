@@ -7,8 +7,8 @@ import pytest
 from pair import Pair, method, publish
 from pamqp import commands as C
 
-from leveret.command_arguments import CommandError
-from leveret.control import EXCHANGE, ControlTable
+from leveret.control.command_arguments import CommandError
+from leveret.control.control import EXCHANGE, ControlTable
 from leveret.engine import User, hash_password
 
 SECRET = "correct horse battery staple"
@@ -99,6 +99,8 @@ def test_virtual_hosts(ctl: Ruled) -> None:
         "queues": 0,
         "max_connections": None,
         "max_queues": 5,
+        "default_queue_type": None,
+        "tracing": False,
     }
     assert ctl("vhosts", "delete", name="v") == {"name": "v", "connections_closed": 0}
     assert "v" not in ctl.pair.broker.virtual_hosts
@@ -127,7 +129,12 @@ def test_virtual_hosts(ctl: Ruled) -> None:
             "configure: '(' missing )",
         ),
         ("permissions", "set", {"user": "guest", "configure": ""}, "expected write=PATTERN"),
-        ("permissions", "set", {"user": "guest", "vhost": "no"}, "no virtual host 'no'"),
+        (
+            "permissions",
+            "set",
+            {"user": "guest", "vhost": "no", "configure": "", "write": "", "read": ""},
+            "no virtual host 'no'",
+        ),
         ("topic-permissions", "set", {"user": "guest", "write": "", "read": ""}, "expected exchange=NAME"),
         ("vhosts", "delete", {"name": "no"}, "no virtual host 'no'"),
         ("vhosts", "limits", {"name": "/", "max-queues": "1.5"}, "max-queues must be a number"),

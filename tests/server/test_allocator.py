@@ -5,12 +5,12 @@ import sys
 
 import pytest
 
-from leveret.allocator import trimmer
+from leveret.serving.allocator import trimmer
 
 #: In a process of its own, in which nobody else has freed anything. Every eighth of many pieces stays, as of messages
 #: that were out and have come back to the journal.
 PROGRAM = """
-from leveret.allocator import FREE_MIN, resident_octets, trimmer
+from leveret.serving.allocator import FREE_MIN, resident_octets, trimmer
 
 trim = trimmer()
 trim()

@@ -121,7 +121,8 @@ def test_check_says_ok_and_warns_of_keys_without_effect(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "address", ["nonsense", "127.0.0.1", "127.0.0.1:99999", "amqps://127.0.0.1:5671", "amqps://x", "unix:"]
+    "address",
+    ["nonsense", "127.0.0.1", "127.0.0.1:99999", "x:" + "1" * 5000, "amqps://127.0.0.1:5671", "amqps://x", "unix:"],
 )
 def test_bad_addresses_are_exit_2(address: str) -> None:
     """What can't be listened on is said before anything starts."""
@@ -129,6 +130,15 @@ def test_bad_addresses_are_exit_2(address: str) -> None:
     assert served.returncode == 2
     assert repr(address) in served.stderr
     assert "Traceback" not in served.stderr
+
+
+@pytest.mark.parametrize("address", [b"\xff:5", b"x" * 300 + b":5", b"a..b:5", b"unix:\xff/s", b"unix:" + b"x" * 300])
+def test_names_that_nobody_can_look_up_are_one_line(address: bytes) -> None:
+    """No host is called so, and no path: exit 1, as where somebody else listens."""
+    served = leveret("serve", "--memory", "--listen", os.fsdecode(address))
+    assert served.returncode == 1
+    (line,) = served.stderr.splitlines()
+    assert line.startswith("leveret: cannot listen on ")
 
 
 def test_ctl_status_queues_and_reload(tmp_path: Path) -> None:
@@ -174,6 +184,29 @@ def test_sighup_reloads_and_a_bad_file_changes_nothing(tmp_path: Path) -> None:
         while "nothing was changed" not in broker.log():
             assert leveret("ctl", "--url", broker.url, "status").returncode == 0
         assert broker.stop() == 0
+
+
+STARTED_UNDER_SIGHUP = """
+import os, signal, sys
+from leveret.serving import app
+bind = app.bind
+def bind_later(*arguments):
+    os.kill(os.getpid(), signal.SIGHUP)
+    return bind(*arguments)
+app.bind = bind_later
+from leveret.__main__ import main
+sys.exit(main(["serve", "--memory", "--listen", "127.0.0.1:0"]))
+"""
+
+
+def test_sighup_does_not_end_a_broker_that_starts() -> None:
+    """`systemctl reload` may come while the journal is read."""
+    command = [sys.executable, "-c", STARTED_UNDER_SIGHUP]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as broker:
+        assert broker.stdout is not None
+        assert broker.stdout.readline().startswith("leveret ready ")
+        broker.send_signal(signal.SIGTERM)
+        assert broker.wait(30) == 0
 
 
 def start_ok() -> bytes:

@@ -14,11 +14,11 @@ from configured_broker import (
     session_of,
 )
 
-from leveret.configured import Report
-from leveret.engine import ConsumerCancelled, Delivered
-from leveret.engine.field_table import Field
+from leveret.configured.configured import ConfiguredObjects, Report
+from leveret.configured.typed_arguments import fields_of, plain_of
+from leveret.engine import ConsumerCancelled, Delivered, ManualClock, SessionFailed
+from leveret.engine.messages.field_table import Field
 from leveret.settings.difference import differences
-from leveret.typed_arguments import fields_of, plain_of
 
 
 def test_new_objects_come_and_old_ones_stay_as_they_are() -> None:
@@ -145,7 +145,7 @@ def test_vanished_addresses_and_virtual_hosts() -> None:
     assert report.done == ("exchange 'news' is no longer declared: deleted, as config-delete-addresses is FORCE",)
     assert report.warnings == (
         "exchange 'kept' in vhost 'v' is no longer declared; it stays, as config-delete-addresses is OFF",
-        "virtual host 'v' is no longer declared; it stays until the broker starts anew",
+        "virtual host 'v' is no longer declared; it stays, `leveret ctl delete_vhost` ends it",
     )
     hosts = objects.broker.virtual_hosts
     assert "news" not in hosts["/"].exchanges
@@ -279,4 +279,40 @@ def test_switches_of_the_broker_table_follow_reloads() -> None:
 def test_diff_foretells_what_a_reload_does(before: str, after: str, when: str) -> None:
     """`leveret diff` and the reload agree on what acts at once."""
     changes = differences(load(configured_queue(before)), load(configured_queue(after)))
-    assert changes and all(change.how.endswith(when) for change in changes), changes
+    assert changes and all(str(change).endswith(when) for change in changes), changes
+
+
+@pytest.mark.parametrize("before", ["-1", '"1h"'])
+def test_another_scan_period_holds_from_now_on(before: str) -> None:
+    """Auto-created queues that were there are looked at by it, also when nothing was looked at so far."""
+    unused = '[[address-setting]]\nmatch = "#"\nauto-delete-queues-skip-usage-check = true\n'
+    objects = make(f"{unused}[broker]\naddress-queue-scan-period = {before}\n")
+    queue = objects.broker.virtual_hosts["/"].create_queue("q", is_auto_created=True)
+    reload(objects, f'{unused}[broker]\naddress-queue-scan-period = "1s"\n')
+    assert not queue.deleted
+    pass_time(objects, seconds=2)
+    assert queue.deleted
+
+
+@pytest.mark.parametrize("before", ["-1", '"1h"'])
+def test_another_consumer_timeout_holds_for_what_is_out(before: str) -> None:
+    """Counted from the first look that saw the delivery."""
+    objects = make(RING + f"[broker]\nconsumer-timeout = {before}\n")
+    session = session_of(objects)
+    session.consume(queue_of(objects, "ring"), "tag", no_ack=False, exclusive=False, arguments={})
+    publish(session, "", "ring", "A")
+    reload(objects, RING + '[broker]\nconsumer-timeout = "10s"\n')
+    pass_time(objects, seconds=9)
+    assert [type(effect) for effect in session.client.take_outbox()] == [Delivered]
+    pass_time(objects, seconds=9)
+    assert SessionFailed in [type(effect) for effect in session.client.take_outbox()]
+
+
+def pass_time(objects: ConfiguredObjects, *, seconds: int) -> None:
+    """A second at a time."""
+    clock = objects.broker.clock
+    assert isinstance(clock, ManualClock)
+    for _ in range(seconds):
+        clock.advance_ns(1_000_000_000)
+        objects.broker.advance()
+        objects.broker.end_turn()

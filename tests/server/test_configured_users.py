@@ -10,9 +10,9 @@ import pytest
 from broker_process import BrokerProcess, leveret_serve
 from configured_broker import load
 
-from leveret.app import default_users
-from leveret.configured import ConfiguredObjects, Report, faults_of
+from leveret.configured.configured import ConfiguredObjects, Report, faults_of
 from leveret.engine import Broker, ManualClock, User, Users
+from leveret.serving.app import default_users
 from leveret.settings import load_configuration
 
 SECRET = "correct-horse-battery-staple"

@@ -6,16 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
-from leveret.configured_users import DEFAULT_GUEST
-from leveret.control import ControlTable
-from leveret.definitions_reader import DefinitionsFault
+from leveret.configured.configured_users import DEFAULT_GUEST
+from leveret.control.control import ControlTable
+from leveret.control.definitions_reader import DefinitionsFault
+from leveret.control.json_arguments import json_of, table_of
 from leveret.engine import Broker, ManualClock, Users
-from leveret.engine.field_table import Field
-from leveret.interop import peers
-from leveret.json_arguments import json_of, table_of
+from leveret.engine.errors import EngineError
+from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, decode_table, encode_table
+from leveret.engine.rules.arguments import ARGUMENTS
+from leveret.interop.brokers import peers
 
 #: As RabbitMQ 3.10.8 exports it, shortened.
 RABBIT: dict[str, Any] = {
@@ -261,6 +263,70 @@ def test_arguments_there_and_back(arguments: dict[str, Any]) -> None:
     except ValueError:
         return
     assert json_of(table) == arguments
+
+
+_INTEGERS = {"b": 8, "s": 16, "I": 32, "l": 64, "L": 64}
+_UNSIGNED = {"B": 8, "u": 16, "i": 32, "T": 64}
+_KEYS = st.binary(max_size=6).map(lambda raw: raw.decode("utf-8", "surrogateescape")) | st.just("\udcff" * 255)
+_FIELDS = st.recursive(
+    st.one_of(
+        *(
+            st.builds(Field, st.just(tag), st.integers(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1))
+            for tag, bits in _INTEGERS.items()
+        ),
+        *(st.builds(Field, st.just(tag), st.integers(0, 2**bits - 1)) for tag, bits in _UNSIGNED.items()),
+        st.builds(Field, st.just("f"), st.floats(width=32)),
+        st.builds(Field, st.just("d"), st.floats()),
+        st.builds(Field, st.just("t"), st.booleans()),
+        st.builds(Field, st.just("D"), st.tuples(st.integers(0, 255), st.integers(0, 2**32 - 1))),
+        st.builds(Field, st.sampled_from("Sx"), st.binary(max_size=9)),
+        st.just(Field("V", None)),
+    ),
+    lambda inner: (
+        st.builds(Field, st.just("A"), st.lists(inner, max_size=3))
+        | st.builds(Field, st.just("F"), st.dictionaries(_KEYS, inner, max_size=3))
+    ),
+    max_leaves=12,
+)
+_TABLES = st.dictionaries(_KEYS | st.sampled_from(sorted(ARGUMENTS)), _FIELDS, max_size=4)
+
+
+def _nested(kinds: str) -> Field:
+    """Tables (F) and arrays (A) in each other, as they are named."""
+    field = Field("V", None)
+    for kind in reversed(kinds):
+        field = Field("F", {"x": field}) if kind == "F" else Field("A", [field])
+    return field
+
+
+@given(queue=_TABLES, exchange=_TABLES, binding=_TABLES)
+@example({"x": Field("T", 2**64 - 1)}, {"x": Field("T", 2**63)}, {"x": Field("T", 2**64 - 1)})
+@example({"x": _nested("F" * (DEPTH_MAX - 1))}, {"x": _nested("A" * (DEPTH_MAX - 1))}, {"x": _nested("AF" * 31)})
+@example({"x": Field("d", float("nan"))}, {"x": Field("f", float("-inf"))}, {"\udcff" * 255: Field("x", b"\xff")})
+def test_whatever_clients_declare_is_exported_and_taken_in(
+    queue: FieldTable, exchange: FieldTable, binding: FieldTable
+) -> None:
+    """Arguments of every type and depth that a frame can bring: what is in a file of ours is no fault of it."""
+    for table in (queue, exchange, binding):
+        assert decode_table(encode_table(table))[0].keys() == table.keys()  # else no client could send it
+    ours = table_for()
+    vhost = ours.broker.virtual_hosts["/"]
+    for act in (
+        lambda: vhost.declare_queue("q", client=None, arguments=queue),
+        lambda: vhost.declare_exchange("e", "headers", arguments=exchange),
+        lambda: vhost.bind_queue("q", "e", "key", binding),
+    ):
+        try:
+            act()
+        except EngineError:
+            pass  # so a client would hear
+    exported = json.loads(json.dumps(ours.definitions.export()), parse_constant=_no_constant)
+    json.dumps(exported, ensure_ascii=False).encode()
+    assert imported(exported).definitions.export() == exported
+
+
+def _no_constant(word: str) -> None:
+    raise AssertionError(f"{word} is no JSON")
 
 
 def test_a_deep_file_is_refused() -> None:

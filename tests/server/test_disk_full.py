@@ -1,13 +1,16 @@
 """A disk that is really full: who is refused, who waits, who goes on; nothing is lost."""
 
+import contextlib
 import subprocess
+import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pika
 import pytest
-from broker_process import leveret_serve
+from broker_process import BrokerProcess, leveret_serve
+from pika.adapters.blocking_connection import BlockingChannel
 from pika.exceptions import NackError
 
 PERSISTENT = pika.BasicProperties(delivery_mode=2)
@@ -86,3 +89,68 @@ def test_publishers_wait_consumers_go_on(tmp_path: Path, disk: Path) -> None:
         channel = pika.BlockingConnection(pika.URLParameters(broker.url)).channel()
         assert channel.queue_declare("q", passive=True).method.message_count == published  # one got, one more
         channel.queue_declare("late", passive=True)
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize("how", ["acks", "acks after a restart", "purge", "delete"])
+def test_consumers_make_room(tmp_path: Path, disk: Path, how: str) -> None:
+    """A disk filled by messages, and nobody takes anything else away: drained to empty, publishers go on by themselves.
+
+    What was drained does not come back, also where the broker was killed and started on the full disk.
+    """
+    config = '[journal]\nsegment-size = "1MiB"\nreserve = "1MiB"\n'
+    with contextlib.ExitStack() as stack:
+
+        def start() -> tuple[BrokerProcess, BlockingChannel]:
+            directory = Path(tempfile.mkdtemp(dir=tmp_path))
+            broker = stack.enter_context(leveret_serve(directory, data=disk / "data", config=config))
+            channel = pika.BlockingConnection(pika.URLParameters(broker.url)).channel()
+            channel.queue_declare("q", durable=True)
+            channel.confirm_delivery()
+            return broker, channel
+
+        broker, channel = start()
+        published = fill(channel)
+        assert published > 100
+        if how == "acks after a restart":
+            broker.process.kill()
+            broker.process.wait()
+            broker, channel = start()
+        if how == "purge":
+            channel.queue_purge("q")
+        elif how == "delete":
+            channel.queue_delete("q")
+            channel.queue_declare("q", durable=True)
+        else:
+            assert sum(1 for _ in drain(channel)) >= published
+        broker.wait_for_log("the journal has room again")
+        again = fill(channel)
+        assert again > published // 2
+        assert sum(1 for _ in drain(channel)) >= again
+        broker.wait_for_log("the journal has room again", count=2)
+        channel.basic_publish("", "q", b"last", PERSISTENT)
+        broker.process.kill()
+        broker.process.wait()
+        broker, channel = start()
+        assert list(drain(channel)) == [b"last"]
+
+
+def fill(channel: BlockingChannel) -> int:
+    """Publish until the broker says no: how many were confirmed."""
+    count = 0
+    try:
+        while True:
+            channel.basic_publish("", "q", BODY, PERSISTENT)
+            count += 1
+    except NackError:
+        return count
+
+
+def drain(channel: BlockingChannel) -> Iterator[bytes]:
+    """Bodies, each acknowledged, until there are none."""
+    while True:
+        method, _, body = channel.basic_get("q")
+        if method is None:
+            return
+        channel.basic_ack(method.delivery_tag)
+        yield body

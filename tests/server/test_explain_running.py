@@ -2,8 +2,8 @@
 
 from configured_broker import configured_queue, make, reload, session_of
 
-from leveret.running import explain_running
-from leveret.typed_arguments import fields_of
+from leveret.configured.typed_arguments import fields_of
+from leveret.control.running import explain_running
 
 
 def test_explain_shows_the_queue_that_is_there() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from leveret.file_watch import NOTHING, FileMark, FileWatch, Finding, Marks, marks_of
+from leveret.serving.file_watch import NOTHING, FileMark, FileWatch, Finding, Marks, marks_of
 
 A, B = FileMark(1, 10, 100), FileMark(2, 10, 100)
 SETTLING = Finding(is_settling=True)

@@ -355,6 +355,35 @@ def test_a_flood_of_bindings(tmp_path: Path) -> None:
         client.close()
 
 
+def test_a_flood_of_topic_patterns_that_cost_every_key(tmp_path: Path) -> None:
+    """406 beyond the limit of their states; messages with the worst of keys go through what is there, others too."""
+    with siege(tmp_path, "topic-states = 20000") as under:
+        client = under.attacker()
+        client.call("queue.declare", queue="q", exclusive=True)
+        octets = b"".join(
+            method_frame(1, "queue.bind", queue="q", exchange="amq.topic", routing_key=pattern, nowait=True)
+            for pattern in map(_dear_pattern, range(6_000))
+        )
+        client.send_octets(octets)
+        expect_channel_close(
+            client,
+            406,
+            "PRECONDITION_FAILED - cannot bind to exchange 'amq.topic' in vhost '/': "
+            "limit of topic states (20000) is reached",
+            (50, 20),
+        )
+        client.call("channel.open")
+        for number in range(100):
+            client.publish("amq.topic", f"{number}." + "a." * 125 + "a", b"x")
+        client.wait_for_ready("q", 100)
+        under.others_are_served()
+        client.close()
+
+
+def _dear_pattern(number: int) -> str:
+    return "#." + ".".join("a*"[number >> place & 1] for place in range(13)) + ".a" * 100
+
+
 def _long_pattern(number: int) -> str:
     return ".".join("#*"[number >> place & 1] for place in range(13)) + ".a" * 110
 

@@ -12,7 +12,7 @@ from pika.exceptions import AMQPError
 from rawclient import Client, Eof
 from siege import siege
 
-from leveret.interop.raw_codec import BODY, arguments_of, frame, header_payload, longstr, method_frame
+from leveret.interop.wire.raw_codec import BODY, arguments_of, frame, header_payload, longstr, method_frame
 
 SECRET = "s3cr3t-Xq7-Vd2-Zp5"
 BODY_TEXT = b"b0dy-Kw9-Jt4-Qh8"

@@ -1,6 +1,7 @@
 """Peers that are slow, silent or too many: bounded, refused, and nobody else is disturbed."""
 
 import os
+import select
 import selectors
 import socket
 import struct
@@ -126,24 +127,43 @@ def test_handshakes_that_do_not_go_on_are_ended(tmp_path: Path) -> None:
 
 
 def test_too_many_connections_that_are_not_logged_in(tmp_path: Path) -> None:
-    """One more than the limit is closed; those that are logged in do not count."""
+    """One more than the limit: the oldest that has said nothing makes room; those that are logged in do not count."""
     with leveret_serve(tmp_path, config="[limits]\nhalf-open-connections = 5\n") as broker:
         logged_in = [log_in(broker.port) for _ in range(4)]
         waiting = [connect(broker.port) for _ in range(5)]
-        refused = connect(broker.port)
-        assert is_over(refused)
+        again = connect(broker.port)
+        again.sendall(HELLO)
+        assert again.recv(1) == b"\x01"
+        assert is_over(waiting.pop(0))
         assert broker.log().count("are not logged in") == 1
-        waiting.pop().close()
-        while True:  # its end is noticed in a turn of its own
-            again = connect(broker.port)
-            again.sendall(HELLO)
-            try:
-                if again.recv(1) == b"\x01":
-                    break
-            except ConnectionResetError:
-                pass
         for client in (*logged_in, *waiting, again):
             client.close()
+
+
+def test_nobody_is_locked_out_by_silence(tmp_path: Path) -> None:
+    """300 silent connections from the same address, opened again as soon as they end: whoever talks can log in."""
+    with leveret_serve(tmp_path) as broker:
+        silent = [connect(broker.port) for _ in range(300)]
+        for _ in range(50):
+            log_in(broker.port).close()
+            for ended in select.select(silent, (), (), 0)[0]:
+                ended.close()
+                silent[silent.index(ended)] = connect(broker.port)
+        for client in silent:
+            client.close()
+
+
+def test_who_says_nothing_is_hung_up_on_soon(tmp_path: Path) -> None:
+    """Not one octet within `first-octet-timeout`; whoever began has the whole handshake timeout."""
+    limits = "[limits]\nfirst-octet-timeout = '300ms'\nhandshake-timeout = '1h'\n"
+    with leveret_serve(tmp_path, config=limits) as broker:
+        begun, silent = connect(broker.port), connect(broker.port)
+        begun.sendall(HELLO[:5])
+        assert is_over(silent)
+        assert broker.log().count("dropped: nothing came within 300 ms") == 1
+        begun.sendall(HELLO[5:])
+        assert begun.recv(1) == b"\x01"
+        begun.close()
 
 
 def test_the_number_of_connections_can_be_limited(tmp_path: Path) -> None:

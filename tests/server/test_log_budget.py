@@ -2,7 +2,7 @@
 
 import logging
 
-from leveret.log_budget import LogBudget
+from leveret.serving.log_budget import LogBudget
 
 
 def line() -> logging.LogRecord:

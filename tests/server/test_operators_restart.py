@@ -13,7 +13,7 @@ from broker_process import BrokerProcess, leveret_serve
 from rawclient import Client, Eof
 
 from leveret.__main__ import main
-from leveret.control_client import ControlFailed, request
+from leveret.cli.control_client import ControlFailed, request
 
 
 class Operated:
@@ -46,6 +46,8 @@ def test_all_of_it_is_there_again(end: signal.Signals, tmp_path: Path) -> None:
         ctl = broker.ctl
         ctl("vhosts", "add", name="shop")
         ctl("vhosts", "limits", name="shop", max_queues=7)
+        ctl("vhosts", "default-queue-type", name="shop", type="quorum")
+        ctl("vhosts", "add", name="typed", default_queue_type="stream")
         ctl("users", "add", name="ann", password="first", tags="monitoring,management")
         ctl("users", "passwd", name="ann", password="second")
         ctl("users", "limits", name="ann", max_connections=3)

@@ -10,9 +10,9 @@ from broker_process import leveret_serve
 from desk import VirtualDesk
 
 from leveret.__main__ import main
-from leveret.command_arguments import CommandError
+from leveret.control.command_arguments import CommandError
 from leveret.engine.broker import CONCERNED_SLICE
-from leveret.engine.limits import TRIM_SLICE
+from leveret.engine.queues.limits import TRIM_SLICE
 
 LIMIT = """
 [[policy]]
@@ -149,7 +149,8 @@ def test_an_exchange_tells() -> None:
     "arguments, text",
     [
         ({"pattern": "", "definition": {"max-length": 1}}, "policies set: expected name=NAME"),
-        ({"name": "p", "definition": {"max-length": 1}}, "pattern should be a regular expression"),
+        ({"name": "p", "definition": {"max-length": 1}}, "policies set: expected pattern=PATTERN"),
+        ({"name": "p", "pattern": 5, "definition": {"max-length": 1}}, "pattern should be a regular expression"),
         ({"name": "p", "pattern": "", "definition": "{"}, "definition: is not JSON"),
         ({"name": "p", "pattern": "", "definition": "[" * 100_000}, "definition: is not JSON"),
         ({"name": "p", "pattern": "", "definition": {"max-length": 1}, "priority": "high"}, "priority: is not JSON"),

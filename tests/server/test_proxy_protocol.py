@@ -141,3 +141,25 @@ def test_before_tls(tmp_path: Path) -> None:
         incoming.write(end_of(wire))
         assert client.read(100) == HELLO
         broker.wait_for_log("192.0.2.7:4711 -> 198.51.100.1:5672: refused: the protocol header is not that of AMQP")
+
+
+def test_the_address_that_is_named_has_the_share(tmp_path: Path) -> None:
+    """Strangers through one proxy: each address has its share of the half-open places, and none has all of them."""
+    with leveret_serve(tmp_path, config=FROM_HERE + "[limits]\nhalf-open-connections = 40\n") as broker:
+        waiting: dict[int, list[socket.socket]] = {}
+        for number in (1, 2, 3, 4, 5):
+            waiting[number] = [connect(broker) for _ in range(8)]
+            for wire in waiting[number]:
+                wire.sendall(FAR.replace(b"192.0.2.7", b"192.0.2.%d" % number))
+                if number < 4:
+                    wire.sendall(HELLO)
+                    assert wire.recv(1) == b"\x01"  # of connection.start
+        with connect(broker) as wire:
+            wire.sendall(FAR + HELLO)
+            assert wire.recv(1) == b"\x01"
+        with connect(broker) as wire:
+            wire.sendall(NEAR + HELLO)
+            assert wire.recv(1) == b"\x01"
+        for wires in waiting.values():
+            for wire in wires:
+                wire.close()

@@ -7,7 +7,7 @@ from pathlib import Path
 import pika
 import pytest
 
-from leveret.journal import recorder
+from leveret.journal.recording import recorder
 from leveret.testing import start_broker
 
 BODY = bytes(100_000)

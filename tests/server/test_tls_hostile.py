@@ -144,6 +144,20 @@ def test_two_hundred_half_open_handshakes(tmp_path: Path, authority: Authority) 
             wire.close()
 
 
+def test_more_half_open_handshakes_than_places(tmp_path: Path, authority: Authority) -> None:
+    """Whoever comes at once after them, from the same machine, waits for the place of the oldest."""
+    config = configuration() + "[limits]\nhalf-open-connections = 20\nhandshake-timeout = '1h'\n"
+    with leveret_serve(tmp_path, config=config, listen=(TLS,)) as broker:
+        wires = []
+        for _ in range(100):
+            wires.append(wire_to(broker.port))
+            wires[-1].sendall(HALF_A_HELLO)
+        assert is_served(broker.port, authority.trusting())
+        assert "refused" not in broker.log()
+        for wire in wires:
+            wire.close()
+
+
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="no openssl command on this machine")
 def test_renegotiation_is_refused(tmp_path: Path, authority: Authority) -> None:
     """TLS 1.2 lets a client ask for a new handshake again and again, each dear for us: the answer is no."""

@@ -10,7 +10,7 @@ from broker_process import leveret_serve
 from certificates import Authority, configuration
 from pamqp import commands, frame
 
-from leveret.interop.peers import WITHOUT_RABBITMQ, find_rabbitmq, rabbitmq
+from leveret.interop.brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq, rabbitmq
 
 HELLO = b"AMQP\x00\x00\x09\x01"
 RABBITMQ = pytest.param(

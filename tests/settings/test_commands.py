@@ -103,30 +103,45 @@ def test_diff_of_the_same_meaning_is_exit_0(old: Path) -> None:
 @pytest.mark.parametrize(
     "change, expected",
     [
-        (("DLA", "D2"), ["match '#': dead-letter-address: \"DLA\" -> \"D2\"",
+        (("DLA", "D2"), ["match '#': dead-letter-address: \"DLA\" -> \"D2\" (at once)",
                          "queue 'jobs.mail': dead-letter-address: \"DLA\" -> \"D2\" (at once)"]),
-        (("ring-size = 3", "ring-size = 4"), ["match 'jobs.#': default-ring-size: 3 -> 4",
+        (("ring-size = 3", "ring-size = 4"), ["match 'jobs.#': default-ring-size: 3 -> 4 (new queues only)",
                                               "queue 'jobs.mail': default-ring-size: 3 -> 4 (new queues only)"]),
         (("consumers = 2", "consumers = 3"), ["queue 'jobs.mail': default-max-consumers: 2 -> 3 "
           "(not on a queue that exists: delete it first)"]),
         (("  max-consumers = 2", "  durable = false\n  max-consumers = 2"),
          ["queue 'jobs.mail': durable: true -> false (not on a queue that exists: delete it first)"]),
         (('match = "jobs.#"', 'match = "work.#"'),
-         ["match 'jobs.#': removed (redelivery-delay 1000, default-ring-size 3)",
-          "match 'work.#': added (redelivery-delay 1000, default-ring-size 3)",
+         ["match 'jobs.#': removed: redelivery-delay 1000 (at once), default-ring-size 3 (new queues only)",
+          "match 'work.#': added: redelivery-delay 1000 (at once), default-ring-size 3 (new queues only)",
           "queue 'jobs.mail': redelivery-delay: 1000 -> 0 (at once)",
           "queue 'jobs.mail': max-redelivery-delay: 10000 -> 0 (at once)",
           "queue 'jobs.mail': default-ring-size: 3 -> -1 (new queues only)"]),
         (('  name = "jobs.mail"', '  name = "jobs.post"'),
          ["queue 'jobs.mail': no longer declared: stays, with config-delete-queues OFF",
-          "queue 'jobs.post': declared at NEW:12"]),
+          "queue 'jobs.post': declared at NEW:12 (at once)"]),
+        ((OLD[OLD.index("[[address]]"):], '[[address-setting]]\nmatch = "jobs.mail"\nconfig-delete-queues = "FORCE"\n'),
+         ["match 'jobs.mail': added: config-delete-queues \"FORCE\" (at once)",
+          "queue 'jobs.mail': no longer declared: deleted with its messages (at once)"]),
         (("[[address]]", '[broker]\nnack-counts = false\n[[vhost]]\nname = "v"\n[[divert]]\nname = "d"\naddress = "a"\n'
           'forwarding-address = "b"\n[[address]]'),
-         ["[broker] nack-counts: true -> false", "divert 'd': declared", "virtual host v: declared"]),
+         ["[broker] nack-counts: true -> false (at once)", "divert 'd': declared (messages that come from now on)",
+          "virtual host 'v': declared (at once)"]),
+        (("[[address]]", '[broker]\nlisten = ["127.0.0.1:5673"]\nframe-max = 8192\nglobal-max-messages = 7\n[[user]]\n'
+          'name = "u"\n[limits]\nbindings = 5\n[[policy]]\nname = "p"\npattern = ""\ndefinition = '
+          '{ message-ttl = 5 }\n[[address]]'),
+         ["[broker] listen: [\"127.0.0.1:5672\"] -> [\"127.0.0.1:5673\"] (when the broker starts anew)",
+          "[broker] frame-max: 131072 -> 8192 (new connections only)",
+          "[broker] global-max-messages: -1 -> 7 (never: it means nothing in this version)",
+          "[limits] bindings: 0 -> 5 (new bindings only)",
+          "user 'u': declared (at once)",
+          "user 'guest': the default one: deleted, as users are declared (at once)",
+          "policy 'p': declared (at once)",
+          "policy 'p': message-ttl: unset -> 5 (messages that come from now on)"]),
     ],
 )  # fmt: skip
 def test_diff_says_what_changes_and_when(old: Path, change: tuple[str, str], expected: list[str]) -> None:
-    """Section 3.8: live settings at once, `default-*` on new queues only; exit 1."""
+    """Address-settings page 3.8: live settings at once, `default-*` on new queues only; exit 1."""
     new = old.with_name("new.toml")
     new.write_text(OLD.replace(*change))
     done = leveret("diff", str(old), str(new))

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import AddressSettings, load_configuration
-from leveret.settings.fields import BY_ATTRIBUTE, FIELDS, Field, bean_name
+from leveret.settings.addresses.fields import BY_ATTRIBUTE, FIELDS, Field, bean_name
 
 
 def toml(name: str, value: Any) -> str:

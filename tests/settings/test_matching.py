@@ -1,4 +1,4 @@
-"""Which entries apply to an address, and in which order: every row of section 2.3, with other delimiters too."""
+"""Which entries apply to an address, and in which order: every row of address-settings page 2.3; other delimiters."""
 
 from random import Random
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import MatchFault, SettingsRepository, Wildcards, entry
-from leveret.settings.matching import parse_match
-from leveret.settings.repository import DuplicateMatch
+from leveret.settings.addresses.matching import parse_match
+from leveret.settings.addresses.repository import DuplicateMatch
 
 DOCS = ("#", "a.b.#", "a.b.d.#")
 MULTIPLE = (
@@ -101,7 +101,7 @@ def written_in(text: str, wildcards: Wildcards) -> str:
 def test_matches_in_order(
     row: str, patterns: tuple[str, ...], address: str, expected: list[str], wildcards: Wildcards
 ) -> None:
-    """Section 2.3: the first wins field by field. The order of the patterns in the file is irrelevant."""
+    """Address-settings page 2.3: the first wins field by field. The order of the patterns in the file is irrelevant."""
     if row == "regex" and wildcards.single_word == "+":
         return  # there the plus is a wildcard
     for order in (patterns, patterns[::-1]):
@@ -115,7 +115,7 @@ def test_matches_in_order(
     "address, matches", [("test", True), ("test.A", True), ("test.A.B", True), ("testing.A", False)]
 )
 def test_dollar_as_any_words(address: str, matches: bool) -> None:
-    """Row 39: `test.$` with any-words = `$`."""
+    """Address-settings page 2.3, row 39: `test.$` with any-words = `$`."""
     wildcards = Wildcards(any_words="$")
     repository = SettingsRepository([entry("test.$", wildcards=wildcards)], wildcards)
     assert bool(repository.matches(address)) is matches
@@ -136,7 +136,7 @@ def test_dollar_as_any_words(address: str, matches: bool) -> None:
     ],
 )
 def test_matches_that_are_refused(text: str, problem: str) -> None:
-    """Section 2.1: `#` only at the end, wildcards as whole words."""
+    """Address-settings page 2.1: `#` only at the end, wildcards as whole words."""
     with pytest.raises(MatchFault, match=problem.replace("*", r"\*").replace("(", r"\(")):
         parse_match(text, Wildcards(literal_markers="()"))
 

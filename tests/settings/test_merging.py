@@ -1,4 +1,4 @@
-"""Merging and resolving: sections 2.4, 3.8, 8.1; rulings 9."""
+"""Merging and resolving: address-settings page 2.4, 3.8, the rows of address-settings page 8.1; ruling 9."""
 
 from functools import reduce
 from typing import Any
@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import AddressSettings, ResolvedSettings, SettingsRepository, Wildcards, entry
-from leveret.settings.fields import FIELDS
-from leveret.settings.model import ATTRIBUTES, UNSAID, merge
-from leveret.settings.repository import CACHE_MAX
+from leveret.settings.addresses.fields import FIELDS
+from leveret.settings.addresses.model import ATTRIBUTES, UNSAID, merge
+from leveret.settings.addresses.repository import CACHE_MAX
 
 
 def repository(said: dict[str, dict[str, Any]], **options: Any) -> SettingsRepository:
@@ -39,7 +39,7 @@ RING = "default_ring_size"
     ],
 )
 def test_ring_sizes(row: str, said: dict[str, int], expected: dict[str, int]) -> None:
-    """Rows of 8.1 that show by ring-size."""
+    """Those that show by ring-size."""
     settings = repository(
         {match: {RING: size} for match, size in said.items()}, wildcards=Wildcards(literal_markers="()")
     )
@@ -47,7 +47,7 @@ def test_ring_sizes(row: str, said: dict[str, int], expected: dict[str, int]) ->
 
 
 def test_m07_merging_changes_no_entry() -> None:
-    """M07 and row 30: looked up again, in any order, the results stay."""
+    """M07, and address-settings page 2.3, row 30: looked up again, in any order, the results stay."""
     settings = repository(
         {
             "foo.*": {"max_redelivery_delay_ms": 10_000},
@@ -93,7 +93,7 @@ def test_m10_empty_text_unsets_an_address() -> None:
     ],
 )
 def test_attempts(row: str, said: dict[str, dict[str, Any]], address: str, expected: int) -> None:
-    """Rulings 9: unlimited, unless a matching entry rules redelivery or dead letters; then Artemis' 10."""
+    """Ruling 9: unlimited, unless a matching entry rules redelivery or dead letters; then Artemis' 10."""
     assert repository(said).resolve(address).max_delivery_attempts == expected
 
 
@@ -108,7 +108,7 @@ def test_default_max_delivery_attempts(default: int | None, expected: tuple[int,
 
 
 def test_worked_example_of_derived_defaults() -> None:
-    """Section 2.4: the cap is inherited (3000), not ten times the nearer delay."""
+    """Address-settings page 2.4: the cap is inherited (3000), not ten times the nearer delay."""
     settings = repository(
         {
             "#": {"redelivery_delay_ms": 1000, "max_redelivery_delay_ms": 3000, "max_delivery_attempts": 5},
@@ -155,7 +155,7 @@ def test_derived_defaults(said: dict[str, Any], attribute: str, expected: int) -
     ],
 )  # fmt: skip
 def test_dead_letter_addresses(row: str, said: dict[str, Any], expected: dict[str, str]) -> None:
-    """Rows 28 to 36 of 2.3; row 28's expiry address is inherited everywhere (29)."""
+    """Address-settings page 2.3, rows 28 to 36; the expiry address of row 28 is inherited everywhere."""
     entries = {
         match: {"dead_letter_address": target[0], "expiry_address": target[1]}
         if isinstance(target, tuple)
@@ -206,7 +206,7 @@ def test_equal_matches_give_the_same_object_and_the_cache_is_bounded() -> None:
 
 
 def test_server_named_queues_are_looked_up_in_the_uuid_namespace() -> None:
-    """Section 1.1: for settings only."""
+    """Address-settings page 1.1: for settings only."""
     settings = repository({"temp.#": {RING: 3}}, uuid_namespace="temp")
     assert settings.resolve("amq.gen-abc").default_ring_size == 3
     assert settings.resolve("abc").default_ring_size == -1

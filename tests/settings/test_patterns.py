@@ -1,4 +1,4 @@
-"""Operators' patterns: the answers of Perl's regular expressions, in linear time, within bounds. Source: rulings 19."""
+"""Operators' patterns: the answers of Perl's regular expressions, in linear time, within bounds. Source: ruling 19."""
 
 import re
 
@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steps import steps
 
-from leveret.settings.pattern_syntax import PATTERN_MAX, PatternFault
-from leveret.settings.patterns import MEMORY_MAX, Pattern, permission_pattern
+from leveret.settings.patterns.pattern_syntax import PATTERN_MAX, PatternFault
+from leveret.settings.patterns.patterns import MEMORY_MAX, Pattern, permission_pattern
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from leveret.settings import (
     settings_of_arguments,
 )
 from leveret.settings.explain import explain
-from leveret.settings.policy_keys import POLICY_KEYS
+from leveret.settings.policies.policy_keys import POLICY_KEYS
 
 ANY = {"max-length": 1}
 
@@ -189,7 +189,7 @@ def test_an_operators_policy_caps(
 def test_declaration_and_policy(
     declared: dict[str, object], users: dict[str, object], operators: dict[str, object], arguments: dict[str, object]
 ) -> None:
-    """Numbers: the smaller; else the declaration (rulings 11)."""
+    """Numbers: the smaller; else the declaration (ruling 11)."""
     policies = [make_policy("a", "/", "", users)] if users else []
     policies += [make_policy("b", "/", "", operators, is_operator=True)] if operators else []
     kind = "quorum" if "delivery-limit" in {*users, *operators} else "classic"

@@ -1,13 +1,13 @@
-"""Artemis' broker-properties: section 6.2."""
+"""Artemis' broker-properties: address-settings page 6.2."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.broker_properties import is_properties
-from leveret.settings.fields import FIELDS, bean_name
-from leveret.settings.properties_lines import logical_lines, split_key
+from leveret.settings.addresses.fields import FIELDS, bean_name
+from leveret.settings.files.broker_properties import is_properties
+from leveret.settings.files.properties_lines import logical_lines, split_key
 
 
 def load(*texts: str) -> Configuration:
@@ -152,7 +152,7 @@ def test_the_form_is_seen_by_its_first_key(text: str, expected: bool) -> None:
 @pytest.mark.parametrize("field", FIELDS, ids=lambda field: field.name)
 def test_every_field_has_a_bean(field: "object") -> None:
     """`a-b` is `aB`; those with names of their own have both."""
-    from leveret.settings.fields import BY_BEAN, Field
+    from leveret.settings.addresses.fields import BY_BEAN, Field
 
     assert isinstance(field, Field)
     for bean in (bean_name(field.name), *field.beans):

@@ -1,11 +1,11 @@
-"""Queue arguments over address-settings: sections 6.6 and 6.7."""
+"""Queue arguments over address-settings: address-settings page 6.6 and 6.7."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import QUEUE_ARGUMENTS, ArgumentFault, SettingsRepository, entry, settings_of_arguments
-from leveret.settings.model import ATTRIBUTES, UNSAID
+from leveret.settings.addresses.model import ATTRIBUTES, UNSAID
 
 RULED = SettingsRepository(
     [
@@ -53,7 +53,7 @@ def test_a_queues_own_arguments_stand_above_settings(
 
 
 def test_attempts_stay_unlimited_when_only_the_queue_asks_for_delays() -> None:
-    """Rulings 9 speak of matching entries: a client that wants a delay has not asked to lose messages."""
+    """Ruling 9 speaks of matching entries: a client that wants a delay has not asked to lose messages."""
     own = settings_of_arguments({"x-redelivery-delay": 100})
     assert SettingsRepository().resolve_queue("q", "/", own.settings).max_delivery_attempts == -1
 

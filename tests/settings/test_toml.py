@@ -1,4 +1,7 @@
-"""Native configuration files: section 6.5, what is refused (6.3), byte notation (6.4), rows of 8.2."""
+"""Native configuration files: address-settings page 6.5; what is refused: 6.3; byte notation: 6.4.
+
+The ids are the rows of address-settings page 8.2, or sections.
+"""
 
 import re
 import tomllib
@@ -10,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.fields import BY_NAME, FIELDS
-from leveret.settings.toml_lines import lines_of
+from leveret.settings.addresses.fields import BY_NAME, FIELDS
+from leveret.settings.files.toml_lines import lines_of
 from leveret.settings.values import size_bytes
 
 
@@ -87,7 +90,7 @@ name = "other"
 
 
 def test_the_native_form() -> None:
-    """Section 6.5, with the tables that belong to it."""
+    """Address-settings page 6.5, with the tables that belong to it."""
     configuration = load(NATIVE)
     assert doubts(configuration) == []
     example = configuration.repository.resolve("exampleQueue", "/")
@@ -182,7 +185,7 @@ def test_provenance_has_file_line_and_match() -> None:
             "wildcard-addresses: delimiter, any-words and single-word must be",
         ),
         ("6.3", "[wildcard-addresses]\ndelimeter = 1", "did you mean 'delimiter'?"),
-        ("R16", setting("address-full-policy", '"BLOCK"'), ":3: address-full-policy: BLOCK needs flow control"),
+        ("ruling 16", setting("address-full-policy", '"BLOCK"'), ":3: address-full-policy: BLOCK needs flow control"),
         (
             "6.7",
             '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nring-size=1\narguments={x-max-length=2}',
@@ -238,7 +241,7 @@ def test_all_faults_of_all_files_in_one_go() -> None:
 
 
 def test_a_match_may_stand_in_one_file_only_but_in_each_virtual_host() -> None:
-    """Section 6.5: later files may not repeat a (vhost, match)."""
+    """Address-settings page 6.5: later files may not repeat a (vhost, match)."""
     here = '[[address-setting]]\nmatch = "q"\nvhost = "v"\n'
     load(setting("no-expiry", "true"), here)
     assert "stands already at 0.toml:1" in faults_of(here, here)[0]
@@ -314,7 +317,7 @@ def test_keys_without_effect_warn_once_each() -> None:
     ],
 )  # fmt: skip
 def test_byte_notation(written: str, octets: int) -> None:
-    """Section 6.4 and C03: powers of 1024, any case."""
+    """Address-settings page 6.4 and 8.2, row C03: powers of 1024, any case."""
     settings = load(setting("max-size-bytes", f'"{written}"') + 'address-full-policy = "FAIL"\n').repository
     assert settings.resolve("q").max_size_bytes == octets
 

@@ -123,4 +123,26 @@ def test_differences_name_users() -> None:
     changed = SHOP.replace('write = ".*"', 'write = ""')
     (change,) = [str(one) for one in differences(load(SHOP), load(changed))]
     assert change.startswith("user 'shop': tags management monitoring; permissions shop: '^shop\\\\.' '.*' '' -> ")
-    assert "user 'shop': no longer declared" in [str(one) for one in differences(load(SHOP), load(""))]
+    gone = "user 'shop': no longer declared: deleted, its connections are closed (at once)"
+    assert gone in [str(one) for one in differences(load(SHOP), load(""))]
+
+
+@pytest.mark.parametrize(
+    "line, change",
+    [
+        ('password = "one"', "another password (new connections only)"),
+        ("loopback-only = true", "loopback-only: false -> true (new connections only)"),
+        ("max-connections = 3", "max-connections: unset -> 3 (new connections only)"),
+        ("max-channels = 3", "max-channels: unset -> 3 (at once)"),
+        (
+            '[[user.topic-permission]]\nexchange = "amq.topic"\nwrite = "a"',
+            "topic permissions none -> / amq.topic: 'a' '.*' (at once)",
+        ),
+    ],
+)
+def test_differences_of_a_user(line: str, change: str) -> None:
+    """Everything that a reload looks at."""
+    user, permission = '[[user]]\nname = "u"\n', '\n[[user.permission]]\nconfigure = ""'
+    changed = permission + "\n" + line if "[[" in line else line + permission
+    before, after = load(user + permission), load(user + changed)
+    assert [str(one) for one in differences(before, after)] == [f"user 'u': {change}"]

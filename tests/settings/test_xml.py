@@ -1,12 +1,15 @@
-"""XML of Artemis and HornetQ: the fragments of both seeds as they stand, whole files, and hostile ones."""
+"""XML of Artemis and HornetQ: the examples of seeds 000 and 004, whole files, and hostile ones.
+
+The ids are rows of address-settings page 8.2.
+"""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import Configuration, load_configuration
-from leveret.settings.configuration import KEYS
-from leveret.settings.fields import FIELDS
+from leveret.settings.addresses.fields import FIELDS
+from leveret.settings.declared.configuration import KEYS
 
 
 def load(*texts: str) -> Configuration:
@@ -21,7 +24,7 @@ def faults_of(text: str) -> list[str]:
     return [str(fault) for fault in load_configuration([("f.xml", text)])[1]]
 
 
-# -- the seeds' fragments, copied -------------------------------------------------------------------------------------
+# -- the examples of seeds 000 and 004; comments are ours -------------------------------------------------------------
 
 RING_QUEUE = """\
 <addresses>
@@ -41,20 +44,20 @@ RING_SETTING = """\
 """
 REDELIVERY = """\
 
-<!-- delay redelivery of messages for 5s -->
+<!-- five seconds before a message comes again -->
 <address-setting match="jms.queue.exampleQueue">
-<!-- default is 1.0 -->
+<!-- each wait half as long again -->
 <redelivery-delay-multiplier>1.5</redelivery-delay-multiplier>
-<!-- default is 0 (no delay) -->
+<!-- milliseconds -->
 <redelivery-delay>5000</redelivery-delay>
-<!-- default is redelivery-delay * 10 -->
+<!-- at most -->
 <max-redelivery-delay>50000</max-redelivery-delay>
 
 </address-setting>"""
 DEAD_LETTER = """\
 
-<!-- undelivered messages in exampleQueue will be sent to the dead letter address
-deadLetterQueue after 3 unsuccessful delivery attempts -->
+<!-- three attempts, then
+to another queue -->
 <address-setting match="jms.queue.exampleQueue">
 <dead-letter-address>jms.queue.deadLetterQueue</dead-letter-address>
 <max-delivery-attempts>3</max-delivery-attempts>
@@ -75,7 +78,7 @@ def test_c02_the_fragments_of_the_ring_seed() -> None:
 
 
 def test_c02_c09_the_fragments_of_the_redelivery_seed() -> None:
-    """One by one (rulings 18); the JMS prefix is stripped, so exampleQueue has its settings by its AMQP name."""
+    """One by one (ruling 18); the JMS prefix is stripped, so exampleQueue has its settings by its AMQP name."""
     example = load(REDELIVERY).repository.resolve("exampleQueue")
     assert (example.redelivery_delay_ms, example.redelivery_delay_multiplier) == (5000, 1.5)
     assert (example.max_redelivery_delay_ms, example.max_delivery_attempts) == (50_000, 10)
@@ -85,7 +88,7 @@ def test_c02_c09_the_fragments_of_the_redelivery_seed() -> None:
 
 
 def test_both_redelivery_fragments_at_once_name_one_match_twice() -> None:
-    """They are alternatives in the seed; together they are ambiguous (6.3)."""
+    """They are alternatives in seed 004; together they are ambiguous (6.3)."""
     _, faults = load_configuration([("one.xml", REDELIVERY), ("two.xml", DEAD_LETTER)])
     assert [str(fault) for fault in faults] == ["two.xml:4: match: 'exampleQueue' stands already at one.xml:3"]
 

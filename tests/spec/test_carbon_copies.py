@@ -1,4 +1,4 @@
-"""Sender-selected distribution, the headers CC and BCC: sections 2.10 and 3.9 of the behaviour page, by the wire."""
+"""Sender-selected distribution, the headers CC and BCC: behaviour page 2.10 and 3.9, by the wire."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Consumer priorities, single active consumer, cancel notifications, acknowledgement time-out: by the wire.
 
-Source: sections 2.9, 2.16 and 3.8 of the behaviour page.
+Source: behaviour page 2.9, 2.16 and 3.8.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Direct reply-to: section 3.10 of the behaviour page, through the wire."""
+"""Direct reply-to: behaviour page 3.10, through the wire."""
 
 from __future__ import annotations
 

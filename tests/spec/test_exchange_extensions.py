@@ -1,4 +1,4 @@
-"""Alternate and internal exchanges, x-consistent-hash, x-random: section 3.9 of the behaviour page, by the wire."""
+"""Alternate and internal exchanges, x-consistent-hash, x-random: behaviour page 3.9, by the wire."""
 
 from __future__ import annotations
 

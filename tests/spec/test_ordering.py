@@ -1,4 +1,4 @@
-"""Section 4 of the behaviour page: what comes before what, topic by topic."""
+"""Behaviour page 4: what comes before what, topic by topic."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Q = "p.order"
 LATER = {
     "between channels and exchanges": "no guarantee, so nothing to show",
     "requeue with parallel consumers": "best effort, so nothing to show",
-    "requeue, quorum": "RabbitMQ's order depends on version and limits (section 3.6); ours is that of classic queues",
+    "requeue, quorum": "RabbitMQ's order varies by version (behaviour page 3.6); ours is that of classic queues",
     "TTL and drop-head": "shown on virtual time, in tests/amqp_frontend/test_limits.py",
 }
 TOPICS = (
@@ -292,7 +292,7 @@ def test_a_channel_sees_its_own_publish(broker: SpecBroker) -> None:
     client.publish("", Q, b"0")
     assert client.bodies(Q) == [b"0"]
     if broker.is_rabbitmq:
-        pytest.skip("RabbitMQ may answer the passive declare first; we promise more (section 4, REC)")
+        pytest.skip("RabbitMQ may answer the passive declare first; we promise more (behaviour page 4, REC)")
     client.publish("", Q, b"1")
     assert client.count(Q) == (1, 0)
     client.publish("", Q, b"2")

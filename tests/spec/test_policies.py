@@ -1,4 +1,4 @@
-"""Policies and operator policies on queues and exchanges that exist: section 3.12 of the behaviour page, by the wire.
+"""Policies and operator policies on queues and exchanges that exist: behaviour page 3.12, by the wire.
 
 They are set by `leveret ctl`'s commands here, and by rabbitmqctl with LEVERET_SPEC_PEER=rabbitmq.
 """
@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from rawclient import Client
 from spec_broker import SpecBroker, expect_channel_close
+from traps import trap
 
 Q = "p.policy"
 
@@ -191,6 +192,7 @@ def test_exclusive_and_server_named_queues(broker: SpecBroker, ruler: Ruler) -> 
     client.wait_for_ready(name, 1)
 
 
+@trap(86)
 def test_a_new_ttl_is_for_new_messages(broker: SpecBroker, ruler: Ruler) -> None:
     """An old one stays, and those behind it that are over are seen to when it is gone."""
     client = broker.open()

@@ -1,4 +1,4 @@
-"""What clients see of quorum queues: sections 2.6, 2.7, 2.11 and 3.6 of the behaviour page, by the wire."""
+"""What clients see of quorum queues: behaviour page 2.6, 2.7, 2.11 and 3.6, by the wire."""
 
 from __future__ import annotations
 

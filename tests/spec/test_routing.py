@@ -1,4 +1,4 @@
-"""Which queues a message reaches: section 3.9 of the behaviour page, through the wire."""
+"""Which queues a message reaches: behaviour page 3.9, through the wire."""
 
 from __future__ import annotations
 

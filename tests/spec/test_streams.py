@@ -1,4 +1,4 @@
-"""Streams over AMQP 0-9-1: section 3.7 of the behaviour page, by the wire."""
+"""Streams over AMQP 0-9-1: behaviour page 3.7, by the wire."""
 
 from __future__ import annotations
 

@@ -41,15 +41,19 @@ class BrokerProcess:
         """What it logged so far."""
         return self._log.read_text()
 
-    def wait_for_log(self, text: str, timeout_s: float = 30) -> str:
-        """The first line it logged, or will log soon, that has `text` in it. Raises: AssertionError after a while."""
+    def wait_for_log(self, text: str, timeout_s: float = 30, *, count: int = 1) -> str:
+        """The first line (or the `count`th) it logged, or will log soon, that has `text` in it.
+
+        Raises: AssertionError after a while.
+        """
         with subprocess.Popen(["tail", "-n", "+1", "-F", self._log], stdout=subprocess.PIPE, text=True) as tail:
             alarm = threading.Timer(timeout_s, tail.kill)
             alarm.start()
             try:
                 assert tail.stdout is not None
                 for line in tail.stdout:
-                    if text in line:
+                    count -= text in line
+                    if not count:
                         return line.rstrip()
             finally:
                 alarm.cancel()
@@ -69,8 +73,12 @@ def leveret_serve(
     config: str | None = None,
     listen: tuple[str, ...] = ("127.0.0.1:0",),
     data: Path | None = None,
+    descriptors: int | None = None,
 ) -> Iterator[BrokerProcess]:
-    """Start a broker with its files in `directory`; killed at the end if it still runs. `data`: for its journal."""
+    """Start a broker with its files in `directory`; killed at the end if it still runs.
+
+    `data`: for its journal. `descriptors`: how many it may have open, if not as many as this process.
+    """
     where = ["--memory"] if data is None else ["--data", str(data)]
     command = [sys.executable, "-m", "leveret", "serve", *where, *arguments]
     for address in listen:
@@ -79,9 +87,22 @@ def leveret_serve(
         (directory / "leveret.toml").write_text(config)
         command += ["--config", str(directory / "leveret.toml")]
     log = directory / "log"
+
+    def limit() -> None:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, descriptors))
+
     with (
         log.open("w") as stderr,
-        subprocess.Popen(command, stdout=subprocess.PIPE, stderr=stderr, text=True, cwd=directory) as process,
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            text=True,
+            cwd=directory,
+            preexec_fn=None if descriptors is None else limit,
+        ) as process,
     ):
         try:
             assert process.stdout is not None

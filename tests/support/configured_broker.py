@@ -1,10 +1,10 @@
 """A broker with configured objects, in virtual time: for tests of what the configuration declares."""
 
-from leveret.configured import ConfiguredObjects, Report, faults_of
+from leveret.configured.configured import ConfiguredObjects, Report, faults_of
 from leveret.engine import Broker, ManualClock, Queue, User, Users
-from leveret.engine.content import PLAIN, encode_header
-from leveret.engine.message import Envelope
-from leveret.engine.session import Session
+from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.message import Envelope
+from leveret.engine.peers.session import Session
 from leveret.settings import Configuration, load_configuration
 
 GUEST = User("guest")

@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import FieldTable
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import FieldTable
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.checkpoint import checkpoint
-from leveret.journal.pager import JournalPager
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.pager import JournalPager
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
 from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")

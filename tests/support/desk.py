@@ -19,8 +19,8 @@ from typing import Any
 from pair import Pair, Peer, method, publish
 from pamqp import commands
 
-from leveret.configured import ConfiguredObjects, broker_options
-from leveret.control import ControlTable
+from leveret.configured.configured import ConfiguredObjects, broker_options
+from leveret.control.control import ControlTable
 from leveret.engine import VirtualHost
 from leveret.settings import Configuration, load_configuration
 
@@ -138,6 +138,10 @@ class Desk(ABC):
     @abstractmethod
     def commit(self) -> None:
         """tx.commit."""
+
+    @abstractmethod
+    def roll_back(self) -> None:
+        """tx.rollback."""
 
     @abstractmethod
     def advance_ms(self, ms: float) -> None:
@@ -320,6 +324,9 @@ class VirtualDesk(Desk):
 
     def commit(self) -> None:
         self._call(GETS, C.Tx.Commit)
+
+    def roll_back(self) -> None:
+        self._call(GETS, C.Tx.Rollback)
 
     def advance_ms(self, ms: float) -> None:
         self.pair.advance(ms / 1000)

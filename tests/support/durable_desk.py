@@ -6,8 +6,8 @@ from desk import GETS, PUBLISHES, VirtualDesk
 from simulated_files import SimulatedFiles
 
 from leveret.journal import Journal, JournalFull
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
 
 PATH = "data"
 

@@ -9,7 +9,7 @@ from error_rows import Rows
 from rawclient import Client
 from spec_broker import SpecBroker
 
-from leveret.interop.raw_codec import (
+from leveret.interop.wire.raw_codec import (
     BODY,
     HEADER,
     HEARTBEAT,
@@ -23,6 +23,8 @@ from leveret.interop.raw_codec import (
 
 ROWS = Rows()
 row, one, octets, ids = ROWS.row, ROWS.one, ROWS.octets, ROWS.ids
+
+HEADER_0_9 = b"AMQP\x01\x01\x00\x09"
 
 # --------------------------------------------------------------------------------------------------- protocol header
 
@@ -43,18 +45,36 @@ for name, header in {
     row(name, bare=True)(partial(refused_header, header=header))
 
 
-def older_header(client: Client, broker: SpecBroker, *, header: bytes, minor: int) -> None:
-    """RabbitMQ 3.10 speaks 0-8 and 0-9 too."""
+def header_of_0_8(client: Client, broker: SpecBroker, *, header: bytes) -> None:
+    """RabbitMQ 3.10 speaks 0-8 too."""
     if not broker.is_rabbitmq:
         refused_header(client, broker, header=header)
         return
     client.send_octets(header)
-    payload = client.read_frame().payload
-    assert payload[:6] == bytes([0, 10, 0, 10, 8 if minor == 8 else 0, 0 if minor == 8 else 9])
+    assert client.read_frame().payload[:6] == b"\x00\x0a\x00\x0a\x08\x00"
 
 
-row("header-0-8", bare=True)(partial(older_header, header=b"AMQP\x01\x01\x08\x00", minor=8))
-row("header-0-9", bare=True)(partial(older_header, header=b"AMQP\x01\x01\x00\x09", minor=9))
+row("header-0-8", bare=True)(partial(header_of_0_8, header=b"AMQP\x01\x01\x08\x00"))
+row("header-0-8-amqplib", bare=True)(partial(header_of_0_8, header=b"AMQP\x01\x01\x09\x01"))
+
+
+@row("header-0-9", bare=True)
+def _(client: Client, broker: SpecBroker) -> None:
+    """What Net::AMQP and AnyEvent::RabbitMQ send: 0-9-1 from then on, and the same start as for 0-9-1."""
+    start = client.start(HEADER_0_9)
+    assert (start["version_major"], start["version_minor"]) == (0, 9)
+    other = broker.connect()
+    assert start == other.start()
+    client.start_ok()
+    client.tune_ok(client.expect("connection.tune", channel=0))
+    client.call("connection.open", channel=0, virtual_host="/")
+    client.running = True
+    client.call("channel.open")
+    client.call("queue.declare", queue="p.0-9", exclusive=True)
+    client.publish("", "p.0-9", b"old and well")
+    client.wait_for_ready("p.0-9", 1)
+    assert client.take("p.0-9", no_ack=True).body == b"old and well"
+
 
 # ---------------------------------------------------------------------------------------------------- authentication
 

@@ -3,12 +3,12 @@
 from dataclasses import dataclass, field
 
 from leveret.engine import ManualClock
-from leveret.engine.content import PLAIN, encode_header
 from leveret.engine.events import EventKind
+from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.journal import Bound, Declared, Journal, JournalOptions, MessageState, Recovered, RecoveredMessage
-from leveret.journal.heap import IS_DURABLE
-from leveret.journal.record import EXCHANGE, QUEUE, VHOST
-from leveret.journal.recovered import FRESH
+from leveret.journal.format.heap import IS_DURABLE
+from leveret.journal.format.record import EXCHANGE, QUEUE, VHOST
+from leveret.journal.recovery.recovered import FRESH
 
 PATH = "journal"
 SMALL = JournalOptions(segment_size=6000, preallocate_size=0)

@@ -11,12 +11,12 @@ import sys
 import threading
 import time
 
-from leveret.engine.content import PLAIN, encode_header
 from leveret.engine.events import EventKind
+from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.journal import Declared, Journal, JournalOptions, RecoveredMessage
-from leveret.journal.heap import IS_DURABLE
-from leveret.journal.record import EXCHANGE, QUEUE, VHOST
-from leveret.journal.recovered import FRESH
+from leveret.journal.format.heap import IS_DURABLE
+from leveret.journal.format.record import EXCHANGE, QUEUE, VHOST
+from leveret.journal.recovery.recovered import FRESH
 
 
 class RealClock:

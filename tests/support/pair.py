@@ -244,7 +244,9 @@ class Peer:
             return
         handle_bytes(self.session, data)
         self.pair.end_turn()
-        while self.session.is_stalled and not self.session.finished and self.is_reading:
+        while (
+            (self.session.is_stalled and self.is_reading) or (self.session.has_more and not self.session.is_stalled)
+        ) and not self.session.finished:
             self._flush()
             handle_bytes(self.session, b"")
             self.pair.end_turn()

@@ -146,6 +146,9 @@ class PikaDesk(Desk):
     def commit(self) -> None:
         self._do("tx_commit")
 
+    def roll_back(self) -> None:
+        self._do("tx_rollback")
+
     def advance_ms(self, ms: float) -> None:
         self.broker.advance_ms(ms)
 

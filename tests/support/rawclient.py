@@ -1,6 +1,6 @@
 """A small blocking AMQP 0-9-1 client for tests: it sends exactly the octets it is told to and reads strictly.
 
-It shares no code with the broker (its codec is `leveret.interop.raw_codec`), so it is a second opinion and not a
+It shares no code with the broker (its codec is `leveret.interop.wire.raw_codec`), so it is a second opinion and not a
 mirror; values of field tables are written as there. Everything has a deadline and nothing sleeps: "nothing arrives" is
 shown by a round trip (`collect`), never by waiting.
 
@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from leveret.interop.raw_codec import (
+from leveret.interop.wire.raw_codec import (
     BODY,
     FRAME_END,
     HEADER,

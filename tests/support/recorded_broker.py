@@ -5,13 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from leveret.engine import Broker, Envelope, ManualClock, Session, User
-from leveret.engine.content import PLAIN, encode_header, scan_properties
-from leveret.engine.field_table import FieldTable
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import FieldTable
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.checkpoint import checkpoint
-from leveret.journal.full_recorder import FullRecorder
-from leveret.journal.recorder import Recorder
-from leveret.journal.restore import restore
+from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
 
 USER = User("u")
 

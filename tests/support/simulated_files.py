@@ -137,6 +137,9 @@ class SimulatedFiles:
         """See `Files`."""
         path, file = self.handles[handle]
         self._ask("preallocate", path)
+        used = sum(len(other.data) for other in self.names_now.values())
+        if self.capacity is not None and used + max(offset + length - len(file.data), 0) > self.capacity:
+            raise OSError(errno.ENOSPC, "no room")
         if len(file.data) < offset + length:
             self.truncate(handle, offset + length)
 
@@ -146,6 +149,11 @@ class SimulatedFiles:
         self._ask("sync", path)
         file.durable = bytes(file.data)
         file.unsynced.clear()
+
+    def is_linked(self, handle: int) -> bool:
+        """See `Files`."""
+        path, file = self.handles[handle]
+        return self.names_now.get(path) is file
 
     def sync_directory(self, path: str) -> None:
         """See `Files`."""

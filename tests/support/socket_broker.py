@@ -15,10 +15,10 @@ import trio
 
 from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.server import serve
-from leveret.configured import ConfiguredObjects, broker_options
-from leveret.control import ControlTable
+from leveret.configured.configured import ConfiguredObjects, broker_options
+from leveret.control.control import ControlTable
 from leveret.engine import Broker, ManualClock, User, Users, hash_password
-from leveret.runtime import Runtime
+from leveret.serving.runtime import Runtime
 from leveret.settings import Configuration
 
 PATIENCE_SECONDS = 20.0

@@ -12,8 +12,9 @@ from typing import Any
 
 from rawclient import Client, Eof, Method
 
-from leveret.control_client import ControlFailed, request
-from leveret.interop import peers
+from leveret.cli.control_client import ControlFailed, request
+from leveret.interop.brokers import peers
+from leveret.interop.wire.loopback import LOOPBACK
 
 # A refused login is answered after 3 s; the table does not want to wait.
 CONFIGURATION = "[broker]\nrefused-login-delay = 0\n"
@@ -29,7 +30,12 @@ def _set_policy(command: str, name: str, pattern: str, definition: str, *options
 
 #: rabbitmqctl's word -> our command and its arguments.
 AS_CONTROL: dict[str, Callable[..., tuple[str, dict[str, Any]]]] = {
-    "add_vhost": lambda name: ("vhosts", {"action": "add", "name": name}),
+    "add_vhost": lambda name, *options: (
+        "vhosts",
+        {"action": "add", "name": name, **dict(zip((word.removeprefix("--") for word in options[::2]), options[1::2]))},
+    ),
+    "trace_on": lambda: ("trace-on", {}),
+    "trace_off": lambda: ("trace-off", {}),
     "delete_vhost": lambda name: ("vhosts", {"action": "delete", "name": name}),
     "add_user": lambda name, password: ("users", {"action": "add", "name": name, "password": password}),
     "delete_user": lambda name: ("users", {"action": "delete", "name": name}),
@@ -135,16 +141,16 @@ def spec_broker(directory: Path, configuration: str = "", *, rabbitmq: str = "")
     is_rabbitmq = os.environ.get("LEVERET_SPEC_PEER") == "rabbitmq"
     port = os.environ.get("LEVERET_SPEC_PORT")
     if port and not rabbitmq:
-        yield SpecBroker(peers.LOOPBACK, int(port), is_rabbitmq=is_rabbitmq)
+        yield SpecBroker(LOOPBACK, int(port), is_rabbitmq=is_rabbitmq)
     elif is_rabbitmq:
         config = f"load_definitions = {DEFINITIONS}\n"
         with peers.rabbitmq(config=config, advanced=rabbitmq, plugins=RABBITMQ_PLUGINS) as peer:
-            yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=True, peer=peer)
+            yield SpecBroker(LOOPBACK, peer.port, is_rabbitmq=True, peer=peer)
     else:
         file = directory / "spec.toml"
         file.write_text(CONFIGURATION + f"definitions = '{DEFINITIONS}'\n" + configuration)
         with peers.leveret("--config", str(file)) as peer:
-            yield SpecBroker(peers.LOOPBACK, peer.port, is_rabbitmq=False, peer=peer)
+            yield SpecBroker(LOOPBACK, peer.port, is_rabbitmq=False, peer=peer)
 
 
 def close_of(method: Method) -> tuple[int, str, int, int]:

@@ -1,5 +1,6 @@
 """How much work a call is, counted in lines of Python: what does not depend on the machine, or on who else uses it."""
 
+import gc
 import sys
 from collections.abc import Callable
 from types import FrameType
@@ -17,9 +18,11 @@ def steps(call: Callable[[], object]) -> int:
         return trace
 
     before = sys.gettrace()
+    gc.disable()  # a collection runs others' callbacks
     sys.settrace(trace)
     try:
         call()
     finally:
         sys.settrace(before)
+        gc.enable()
     return count

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from consumers import channel_of
 
-from leveret.interop.peers import WITHOUT_RABBITMQ, find_rabbitmq, rabbitmq
+from leveret.interop.brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq, rabbitmq
 from leveret.testing import RunningBroker, start_broker
 
 

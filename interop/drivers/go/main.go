@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 
 	amqp "github.com/rabbitmq/amqp091-go"
@@ -55,7 +54,6 @@ type request struct {
 	Seconds                                         float64
 }
 
-type value map[string]json.RawMessage
 type answer map[string]any
 
 // lacks says what the client has no call for: operation, operation:argument, type:LETTER, scenario:NAME.
@@ -67,165 +65,9 @@ var lacks = map[string]string{
 }
 
 var (
-	lock        sync.Mutex
-	changed     = sync.NewCond(&lock)
-	events      []answer
 	connections = map[string]*amqp.Connection{}
 	channels    = map[string]*amqp.Channel{}
 )
-
-func happened(event, connection string, channel any, what answer) {
-	what["event"], what["connection"], what["channel"] = event, connection, channel
-	lock.Lock()
-	events = append(events, what)
-	changed.Broadcast()
-	lock.Unlock()
-}
-
-// matching are the first events of a kind for a channel or its connection; the lock is held.
-func matching(r *request, event string, count int) (found []int) {
-	for i, one := range events {
-		if len(found) < count && one["event"] == event && one["connection"] == r.Connection &&
-			(one["channel"] == nil || one["channel"] == r.Channel) {
-			found = append(found, i)
-		}
-	}
-	return found
-}
-
-func waitFor(r *request, event string, count int, limit time.Duration) []int {
-	deadline := time.Now().Add(limit)
-	timer := time.AfterFunc(limit, func() { lock.Lock(); changed.Broadcast(); lock.Unlock() })
-	defer timer.Stop()
-	found := matching(r, event, count)
-	for len(found) < count && time.Now().Before(deadline) {
-		changed.Wait()
-		found = matching(r, event, count)
-	}
-	return found
-}
-
-// forget what happened to an earlier connection of that name.
-func forget(connection string) {
-	lock.Lock()
-	defer lock.Unlock()
-	kept := []answer{}
-	for _, one := range events {
-		if one["connection"] != connection {
-			kept = append(kept, one)
-		}
-	}
-	events = kept
-}
-
-func wait(r *request) (answer, error) {
-	lock.Lock()
-	defer lock.Unlock()
-	taken, kept := []answer{}, []answer{}
-	found := waitFor(r, r.Event, r.Count, time.Duration(r.Seconds*float64(time.Second)))
-	for i, one := range events {
-		if len(found) > 0 && found[0] == i {
-			taken, found = append(taken, one), found[1:]
-		} else {
-			kept = append(kept, one)
-		}
-	}
-	events = kept
-	return answer{"events": taken}, nil
-}
-
-// native is a typed value as the client takes it.
-func native(v value) any {
-	for kind, raw := range v {
-		var number float64
-		json.Unmarshal(raw, &number)
-		switch kind {
-		case "F":
-			var inner map[string]value
-			json.Unmarshal(raw, &inner)
-			return table(inner)
-		case "A":
-			var inner []value
-			json.Unmarshal(raw, &inner)
-			list := []any{}
-			for _, one := range inner {
-				list = append(list, native(one))
-			}
-			return list
-		case "t":
-			return string(raw) == "true"
-		case "S":
-			var text string
-			json.Unmarshal(raw, &text)
-			return text
-		case "x":
-			var octets []byte
-			json.Unmarshal(raw, &octets)
-			return octets
-		case "b":
-			return int8(number)
-		case "B":
-			return byte(number)
-		case "s":
-			return int16(number)
-		case "u":
-			return uint16(number)
-		case "I":
-			return int32(number)
-		case "i":
-			return uint32(number)
-		case "l":
-			return int64(number)
-		case "f":
-			return float32(number)
-		case "d":
-			return number
-		case "T":
-			return time.Unix(int64(number), 0)
-		case "D":
-			var pair [2]int32
-			json.Unmarshal(raw, &pair)
-			return amqp.Decimal{Scale: uint8(pair[0]), Value: pair[1]}
-		}
-	}
-	return nil
-}
-
-func table(typed map[string]value) amqp.Table {
-	result := amqp.Table{}
-	for key, one := range typed {
-		result[key] = native(one)
-	}
-	return result
-}
-
-// plain is a value as the client gave it, for the answer.
-func plain(v any) any {
-	switch one := v.(type) {
-	case amqp.Table:
-		result := answer{}
-		for key, inner := range one {
-			result[key] = plain(inner)
-		}
-		return result
-	case []any:
-		list := []any{}
-		for _, inner := range one {
-			list = append(list, plain(inner))
-		}
-		return list
-	case []byte:
-		if strings.ToValidUTF8(string(one), "") == string(one) {
-			return string(one)
-		}
-		return answer{"x": base64.StdEncoding.EncodeToString(one)}
-	case time.Time:
-		return answer{"T": one.Unix()}
-	case amqp.Decimal:
-		return answer{"D": []any{one.Scale, one.Value}}
-	}
-	return v
-}
 
 func closed(r *request, channel any) chan *amqp.Error {
 	told := make(chan *amqp.Error, 1)
@@ -340,44 +182,6 @@ func confirm(r *request, channel *amqp.Channel) error {
 		}
 	}()
 	return nil
-}
-
-func properties(contentType, contentEncoding string, mode, priority uint8, correlation, reply, expiration, id string,
-	stamp time.Time, kind, user, app string) answer {
-	said := answer{}
-	for name, text := range map[string]string{"content_type": contentType, "content_encoding": contentEncoding,
-		"correlation_id": correlation, "reply_to": reply, "expiration": expiration, "message_id": id, "type": kind,
-		"user_id": user, "app_id": app} {
-		if text != "" {
-			said[name] = text
-		}
-	}
-	if mode != 0 {
-		said["delivery_mode"] = mode
-	}
-	if priority != 0 {
-		said["priority"] = priority
-	}
-	if !stamp.IsZero() {
-		said["timestamp"] = stamp.Unix()
-	}
-	return said
-}
-
-func content(headers amqp.Table, body []byte, said answer) answer {
-	result := answer{"body": base64.StdEncoding.EncodeToString(body), "properties": said, "headers": nil}
-	if headers != nil {
-		result["headers"] = plain(headers)
-	}
-	return result
-}
-
-func message(one amqp.Delivery) answer {
-	what := content(one.Headers, one.Body, properties(one.ContentType, one.ContentEncoding, one.DeliveryMode, one.Priority,
-		one.CorrelationId, one.ReplyTo, one.Expiration, one.MessageId, one.Timestamp, one.Type, one.UserId, one.AppId))
-	what["delivery_tag"], what["redelivered"] = one.DeliveryTag, one.Redelivered
-	what["exchange"], what["routing_key"] = one.Exchange, one.RoutingKey
-	return what
 }
 
 func consume(r *request, channel *amqp.Channel) (answer, error) {

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..settings.printable import printable
 from .history import PublishedMessage
 from .snapshots import MessageSnapshot, QueueSnapshot, plain, shown_body
 
@@ -109,7 +110,7 @@ def _line_difference(wanted: Sequence[str], is_now: Sequence[str]) -> list[str]:
     import difflib  # only when something fails
 
     lines = [line for line in difflib.ndiff(wanted, is_now) if not line.startswith("?")]
-    return [f"  {line.rstrip()}" for line in lines]
+    return [f"  {printable(line).rstrip()}" for line in lines]
 
 
 def publish_failure(
@@ -157,7 +158,7 @@ def queue_failure(
             lines += [f"  {line}" for line in _line_difference(shown, is_now)]
     if consumers is not None and len(queue.consumers) != consumers:
         lines.append(f"consumers: {len(queue.consumers)}, expected {consumers}")
-        lines += [f"    {consumer.tag} on {consumer.connection}" for consumer in queue.consumers]
+        lines += [f"    {printable(consumer.tag)} on {printable(consumer.connection)}" for consumer in queue.consumers]
     if not lines:
         return ""
     return "\n".join([f"queue {queue.name!r} in virtual host {queue.vhost!r} is not as expected:", *lines, str(queue)])

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from ..amqp_frontend.codec import METHODS
 from ..amqp_frontend.protocol_events import ProtocolEvent
-from ..engine.exchange import PREDECLARED
-from ..engine.service import ServiceExchange
+from ..engine.exchanges.exchange import PREDECLARED
+from ..engine.publishing.service import ServiceExchange
 from .fault import Aim, Fault, channel_of, method_of, spec_name
 from .queue_surgery import take_ready
 

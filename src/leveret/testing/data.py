@@ -10,7 +10,7 @@ import trio
 
 from ..engine import Broker
 from ..journal import JournalError, ended_us, forget_journal
-from ..keeper import Keeper
+from ..serving.keeper import Keeper, why_unusable
 from ..settings import Configuration
 from .options import BrokerOptionsError
 from .virtual_clock import EngineClock
@@ -26,13 +26,13 @@ class DataDirectory:
 
     def ended_ms(self) -> int | None:
         """The wall time at which the last broker stopped using it; None: none did. Raises: BrokerOptionsError."""
-        with _usable():
+        with self._usable():
             return ended_us(self.path) // 1000 or None
 
     def open(self, clock: EngineClock, broker: Broker, configuration: Configuration) -> None:
         """Give a new broker what was there; it is recorded from now on. Raises: BrokerOptionsError."""
-        with _usable():
-            self._keeper = Keeper.open(self.path, clock, broker, configuration)
+        with self._usable():
+            self._keeper = Keeper.open(self.path, clock, broker, configuration, holds_reserve=False)
         self._tending = trio.CancelScope()
 
     async def tend(self) -> None:
@@ -59,10 +59,9 @@ class DataDirectory:
         self.close()
         forget_journal(self.path)
 
-
-@contextmanager
-def _usable() -> Iterator[None]:
-    try:
-        yield
-    except (JournalError, OSError) as error:
-        raise BrokerOptionsError(f"data: {error}") from error
+    @contextmanager
+    def _usable(self) -> Iterator[None]:
+        try:
+            yield
+        except (JournalError, OSError) as error:
+            raise BrokerOptionsError(f"data: {why_unusable(self.path, error)}") from error

@@ -2,7 +2,7 @@
 
 Heartbeats, handshakes and goodbyes always run on real time, since the clients at the other end do: only the engine's
 time is virtual. `activity` rises with everything that happens; quiet means that it did not for a while.
-Source: rulings 25.
+Source: ruling 25.
 """
 
 import logging
@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from ..addresses import Address, bind
 from ..amqp_frontend.options import FrontendOptions
-from ..app import default_users, frontend_options
-from ..configured import ConfiguredObjects, broker_options
-from ..control import EXCHANGE, ControlTable
+from ..configured.configured import ConfiguredObjects, broker_options
+from ..control.control import EXCHANGE, ControlTable
 from ..engine import Broker, Clock, Consumer, Deadlines, Session
-from ..runtime import SystemClock
+from ..serving.addresses import Address, bind
+from ..serving.app import default_users, frontend_options
+from ..serving.runtime import SystemClock
 from .fault import FaultTable
 from .options import EdgeOptions
 from .server import Tap, WatchedEndpoint, WatchedServer

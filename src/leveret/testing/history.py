@@ -9,8 +9,9 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
 
 from ..engine import Broker, Envelope
-from ..engine.events import Event, EventKind
-from ..engine.exchange import Binding
+from ..engine.events import EventKind
+from ..engine.exchanges.exchange import Binding
+from ..engine.messages.event import Event
 from .snapshots import Properties, content_of, shown_body
 from .virtual_clock import EngineClock
 
@@ -197,7 +198,7 @@ def _without_first(event: Event, count: int) -> Event:
 
 
 #: Of an event's detail, what is the engine's own.
-ENGINE_OBJECTS = frozenset({"blobs", "queues", "queue", "exchange", "client"})
+ENGINE_OBJECTS = frozenset({"blobs", "queues", "queue", "exchange", "client", "session"})
 
 
 def _shown_detail(detail: Mapping[str, object]) -> Mapping[str, Any]:

@@ -9,9 +9,9 @@ from ..amqp_frontend.channel import Channel
 from ..amqp_frontend.protocol_events import ChannelMethod, ProtocolEvent, PublishReceived
 from ..amqp_frontend.states import ChannelState
 from ..amqp_frontend.turn import EVENT_HANDLERS
-from ..engine.client import ConsumerCancelled
+from ..engine.clock import MS
 from ..engine.errors import EngineError
-from ..engine.limits import MS
+from ..engine.peers.effects import ConsumerCancelled
 from .fault import Aim, Confirms, Fault, channel_of, method_of
 
 if TYPE_CHECKING:
@@ -102,7 +102,7 @@ class LoseAcks(Fault):
 
 
 class Block(Fault):
-    """connection.blocked: publishes wait until the fault ends, everything else goes on (rulings 15)."""
+    """connection.blocked: publishes wait until the fault ends, everything else goes on (ruling 15)."""
 
     def __init__(self, aim: Aim, reason: str) -> None:
         super().__init__(aim)
@@ -170,7 +170,7 @@ class CancelConsumers(Fault):
                     break
                 self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
                 consumer.session.consumer_cancelled(consumer)
-                queue.remove_consumer(consumer)
+                queue.remove_consumers((consumer,))
                 consumer.client.put(ConsumerCancelled(consumer), 0)
         edge.end_turn()
 

@@ -7,12 +7,12 @@ from os import PathLike, fspath
 from typing import Any
 
 from ..settings import Configuration, load_configuration
-from ..settings.configuration import KEYS
-from ..settings.profiles import PROFILES
+from ..settings.declared.configuration import KEYS
+from ..settings.declared.profiles import PROFILES
 from .toml_writer import toml_of
 from .virtual_clock import ClockMode
 
-#: How long nothing must happen, in real time, before virtual time goes on (rulings 25).
+#: How long nothing must happen, in real time, before virtual time goes on (ruling 25).
 QUIET_MS_DEFAULT = 3
 
 
@@ -92,7 +92,7 @@ def _configuration(config: Config | None) -> Configuration:
             raise BrokerOptionsError(f"config: {name} cannot be read: {error}") from None
     configuration, faults = load_configuration([(name, text)])
     if not faults:
-        from ..configured import faults_of
+        from ..configured.configured import faults_of
 
         problems = faults_of(configuration)
     else:

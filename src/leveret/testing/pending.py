@@ -3,6 +3,9 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from ..engine import holder_of
+from ..settings.printable import printable
+
 if TYPE_CHECKING:
     from .edge import Edge
 
@@ -21,12 +24,12 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
         if queue.unacked:
             holders = sorted(
                 {
-                    f"{message.holder.session.client.name}"
+                    f"{holder_of(message).session.client.name}"
                     for message in edge.broker.unacked_of(queue)
                     if message.holder is not None
                 }
             )
-            found.append(f"queue {queue.name!r}: {queue.unacked} unacked, held by {', '.join(holders)}")
+            found.append(f"queue {queue.name!r}: {queue.unacked} unacked, held by {printable(', '.join(holders))}")
         if due and queue.scheduled:
             next_ns = queue.scheduled.next_ns() or now_ns
             wait_s = max(0, next_ns - now_ns) / 1e9

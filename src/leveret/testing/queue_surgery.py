@@ -1,8 +1,9 @@
 """Messages taken out of the middle of a queue, which no client can ask for."""
 
-from ..engine import Message, Queue, deep
-from ..engine.kept_log import KeptLog
-from ..engine.kept_ready import KeptReady
+from ..engine import Message, Queue
+from ..engine.queues import deep
+from ..engine.stores.kept_log import KeptLog
+from ..engine.stores.kept_ready import KeptReady
 
 
 def load_all(queue: Queue) -> None:

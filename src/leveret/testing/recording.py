@@ -203,6 +203,9 @@ class Replay:
                     octets += len(data)
                     handle_bytes(sessions[number], data)
                     edge.end_turn()
+                    while sessions[number].has_more:
+                        handle_bytes(sessions[number], b"")
+                        edge.end_turn()
                     sessions[number].drain()
                 elif event == "closed":
                     sessions[number].handle_end()

@@ -259,7 +259,7 @@ class WatchedEndpoint(Endpoint):
     def handle(self, session: AmqpSession, data: bytes) -> None:
         """One read."""
         tap = self.edge.tap
-        if tap is None:
+        if tap is None or not data:
             handle_bytes(session, data)
             return
         was_open = session.is_logged_in
@@ -327,9 +327,9 @@ class WatchedServer(Server):
             except trio.ClosedResourceError:
                 pass  # taken away by a fault
 
-    def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
+    async def _accepted(self, sock: socket.socket, address: object, is_tls: bool) -> None:
         self.edge.note_activity()
-        super()._accepted(sock, address, is_tls)
+        await super()._accepted(sock, address, is_tls)
 
     def forget(self, endpoint: Endpoint) -> None:
         """See `Server`."""

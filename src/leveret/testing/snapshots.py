@@ -8,10 +8,10 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from ..engine import Consumer, Envelope, Message, Queue
-from ..engine.content import ContentError, decode_properties
-from ..engine.field_table import Field, FieldTable
-from ..engine.paged_run import messages_of
+from ..engine import Consumer, Envelope, Message, Queue, holder_of
+from ..engine.messages.content import ContentError, decode_properties
+from ..engine.messages.field_table import Field, FieldTable
+from ..engine.stores.paged_run import messages_of
 from .virtual_clock import EngineClock
 
 
@@ -178,7 +178,7 @@ def _only_on_disk(queue: Queue) -> Iterator[Message]:
 def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:
     """A picture of a message in a queue."""
     header, body = message.envelope.framing.split(message.blob)
-    holder = message.holder
+    holder = None if message.holder is None else holder_of(message)
     return MessageSnapshot(
         id=message.id,
         exchange=message.envelope.exchange,

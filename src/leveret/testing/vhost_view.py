@@ -8,10 +8,10 @@ from urllib.parse import quote
 import trio
 
 from ..engine import Envelope, Message, Queue, VirtualHost
-from ..engine.arrival import publish_by_name
-from ..engine.content import PLAIN, PropertyValue, encode_header, scan_properties
-from ..engine.events import Event
-from ..engine.field_table import Field, FieldTable
+from ..engine.messages.content import PLAIN, PropertyValue, encode_header, scan_properties
+from ..engine.messages.event import Event
+from ..engine.messages.field_table import Field, FieldTable
+from ..engine.publishing.arrival import publish_by_name
 from .assertions import _UNSAID, Body, Expected, publish_failure, queue_failure
 from .history import HistoryEvent, PublishedMessage, Record
 from .loop_thread import result_of, turns_of_this_loop

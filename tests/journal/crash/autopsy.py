@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from leveret.engine.content import PLAIN
-from leveret.journal.content_reader import ContentReader
-from leveret.journal.files import REAL
-from leveret.journal.reader import JournalReader
-from leveret.journal.record import MOVED, QUEUE, SNAPSHOT
-from leveret.journal.recovered import RecoveredMessage
-from leveret.journal.recovery import Recovered, recover
+from leveret.engine.messages.content import PLAIN
+from leveret.journal.disk.files import REAL
+from leveret.journal.format.record import MOVED, QUEUE, SNAPSHOT
+from leveret.journal.reading.content_reader import ContentReader
+from leveret.journal.reading.reader import JournalReader
+from leveret.journal.recovery.recovered import RecoveredMessage
+from leveret.journal.recovery.recovery import recover
+from leveret.journal.recovery.replay import Recovered
 
 from .content import number_of
 from .truth import Broken

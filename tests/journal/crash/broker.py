@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import leveret.amqp_frontend.server
-import leveret.app
-import leveret.keeper  # noqa: F401  (read here, all three, they need not be in each process that is forked)
+import leveret.serving.app
+import leveret.serving.keeper  # noqa: F401  (read here, all three, they need not be in each process that is forked)
 from leveret.__main__ import main
 
 from .truth import Broken
@@ -46,7 +46,8 @@ class Setup:
         config = Path(self.directory) / "leveret.toml"
         config.write_text(
             f'[journal]\nfsync = "{self.fsync}"\nsegment-size = "{self.segment_size}"\nscope = "{self.scope}"\n'
-            f'[limits]\nmemory = "{self.memory}"\nhandshake-timeout = "1h"\n'
+            f"reserve = 0\n"
+            f'[limits]\nmemory = "{self.memory}"\nhandshake-timeout = "1h"\nfirst-octet-timeout = "1h"\n'
         )
         return ["serve", "--listen", "127.0.0.1:0", "--data", self.journal, "--config", str(config)] + [
             "--log-level",

@@ -1,4 +1,4 @@
-"""Queues, exchanges, bindings, policies, users that come and go under load."""
+"""Queues, exchanges and bindings that come and go under load."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pamqp import base, commands, frame
 
 from .content import FANOUT
 from .line import DECLARING, Line
-from .look import Control
 from .truth import Fact
 from .world import (
     FANOUT_QUEUES,
@@ -18,10 +17,7 @@ from .world import (
     World,
     binding_fact,
     exchange_fact,
-    policy_fact,
     queue_fact,
-    user_fact,
-    vhost_fact,
 )
 
 #: Names are used again.
@@ -34,7 +30,6 @@ ARGUMENTS: list[dict[str, Any]] = [
     {"x-message-ttl": 86_400_000},
     {"x-ring-size": 100_000},
 ]
-OPERATOR_LINE = 9
 
 
 def declare_all(line: Line, world: World) -> None:
@@ -47,7 +42,7 @@ def declare_all(line: Line, world: World) -> None:
             world.truth.answered(operation)
 
     fanout = commands.Exchange.Declare(exchange=FANOUT, exchange_type="fanout", durable=True)
-    make(exchange_fact(FANOUT, "fanout"), fanout, commands.Exchange.DeclareOk)
+    make(exchange_fact(FANOUT, "fanout", {}), fanout, commands.Exchange.DeclareOk)
     for name, arguments in QUEUES.items():
         declare = commands.Queue.Declare(queue=name, durable=True, arguments=arguments)
         make(queue_fact(name, arguments), declare, commands.Queue.DeclareOk)
@@ -128,11 +123,13 @@ class Declares:
 
     def _declare_exchange(self) -> bytes:
         world = self._world
-        if len(self._there("exchange", "x")) >= NAMES:
+        name = self._free_name("exchange", "x")
+        if not name:
             return b""
-        name, kind = world.new_name("x"), world.chance.choice(("fanout", "direct", "topic", "headers"))
-        declare = commands.Exchange.Declare(exchange=name, exchange_type=kind, durable=True)
-        return self._send(declare, f"declare {name}", [exchange_fact(name, kind)], [])
+        kind, arguments = world.chance.choice(("fanout", "direct", "topic", "headers")), {"number": world.next_name}
+        world.new_name("x")
+        declare = commands.Exchange.Declare(exchange=name, exchange_type=kind, durable=True, arguments=arguments)
+        return self._send(declare, f"declare {name}", [exchange_fact(name, kind, arguments)], [])
 
     def _delete_exchange(self) -> bytes:
         there = self._there("exchange", "x")
@@ -201,39 +198,3 @@ class Declares:
         if not removes:
             return b""
         return self._send(commands.Queue.Purge(queue=name), f"purge {name}", [], removes)
-
-
-def operate(control: Control, world: World) -> None:
-    """An operator makes or unmakes a virtual host, a policy or a user, and waits. Raises: ControlFailed, OSError."""
-    chance, truth = world.chance, world.truth
-    name, lot = f"p{chance.randrange(4)}", chance.random()
-    if lot < 0.2:
-        vhosts = sorted(fact for fact in truth.now if fact[0] == "vhost")
-        if len(vhosts) > 2:
-            operation = world.did(OPERATOR_LINE, f"delete {vhosts[0]}", [], vhosts[:1])
-            control.ask("vhosts", action="delete", name=vhosts[0][1])
-        else:
-            name = world.new_name("v")
-            operation = world.did(OPERATOR_LINE, f"add {name}", [vhost_fact(name)], [])
-            control.ask("vhosts", action="add", name=name)
-    elif lot < 0.6:
-        before = [fact for fact in truth.now if fact[0] == "policy" and fact[1] == name]
-        if before and chance.random() < 0.4:
-            operation = world.did(OPERATOR_LINE, f"clear {name}", [], before)
-            control.ask("policies", action="clear", name=name)
-        else:
-            world.next_name += 1
-            definition = {"max-length": 1_000_000 + world.next_name}
-            operation = world.did(OPERATOR_LINE, f"set {name}", [policy_fact(name, definition)], before)
-            control.ask("policies", action="set", name=name, pattern="^t[0-9]", definition=definition)
-    else:
-        users = [fact for fact in truth.now if fact[0] == "user"]
-        if len(users) > 3:
-            gone = chance.choice(sorted(users))
-            operation = world.did(OPERATOR_LINE, f"delete {gone[1]}", [], [gone])
-            control.ask("users", action="delete", name=gone[1])
-        else:
-            name = world.new_name("u")
-            operation = world.did(OPERATOR_LINE, f"add {name}", [user_fact(name, "")], [])
-            control.ask("users", action="add", name=name, password=name)
-    truth.answered(operation)

@@ -6,18 +6,20 @@ import random
 import signal
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from raw_client import Unexpected
 
-from leveret.control_client import ControlFailed
+from leveret.cli.control_client import ControlFailed
 
 from .autopsy import autopsy, check_times
 from .broker import Killer, Process, Setup
 from .content import FANOUT
-from .declares import Declares, declare_all, operate
+from .declares import Declares, declare_all
 from .line import CONFIRMED, TRANSACTED, Line, Mood
-from .look import Control, look
+from .look import look
+from .operator import Operator
 from .truth import Broken
 from .world import CONSUMED, QUEUES, World
 
@@ -30,19 +32,25 @@ DEPTH_MAX, MESSAGES_MAX = 4000, 6000
 WINDOWS = (100, 500, 500, 5000)
 #: The control table lists a thousand.
 WAITING_MAX = 400
+#: What an operator does between two steps of a round, at most.
+RULES = (2, 8, 40)
 #: Counted apart.
 MANY = 1000
 
 
 class Lane:
-    """One broker's life: `setup` says where, `chance` what happens. `figures`: what was done."""
+    """One broker's life: `setup` says where, `chance` what happens. `figures`: what was done.
 
-    def __init__(self, setup: Setup, chance: random.Random) -> None:
+    `rules`: how many operations of an operator are between two steps of a round, less one; one of these a round.
+    """
+
+    def __init__(self, setup: Setup, chance: random.Random, rules: Sequence[int] = RULES) -> None:
         Path(setup.directory).mkdir(parents=True, exist_ok=True)
         self.setup = setup
         self.world = World(chance)
         self.figures: Counter[str] = Counter()
         self._chance = chance
+        self._rules = rules
         self._start_seconds = 0.2
 
     def round(self) -> None:
@@ -89,9 +97,10 @@ class Lane:
         for line in lines:
             line.start()
         consumed = {queue for mood in moods for queue in mood.consumed}
+        operator, rules = Operator(port, world), chance.choice(self._rules)
         declares = Declares(lines[0], world, set(QUEUES) - consumed)
         aim = chance.choice(("", "", "", "roll", "reclaim")) if how == signal.SIGKILL else ""
-        after_s, lag_s = chance.random() * LOAD_SECONDS, chance.random() * 0.004
+        after_s, lag_s = chance.random() * LOAD_SECONDS * (1 + (rules > 8)), chance.random() * 0.004
         killer = Killer(process, self.setup, after_s, aim=aim, lag_s=lag_s, how=how)
         killer.start()
         try:
@@ -99,8 +108,8 @@ class Lane:
                 for line in lines:
                     has_more = line.number == 0 and chance.random() < moods[0].declares
                     line.step(declares.some() if has_more else b"")
-                if chance.random() < 0.02:
-                    operate(Control(port), world)
+                for _ in range(chance.randrange(rules)):
+                    operator.something()
         except (OSError, Unexpected, ControlFailed) as error:
             if not killer.has_struck:
                 raise Broken(f"before it was killed: {error}") from error
@@ -113,6 +122,7 @@ class Lane:
         if killer.has_hit:
             figures[f"kills at a {aim}"] += 1
         figures["confirmed"] += sum(line.confirmed for line in lines)
+        figures["answers to operators"] += operator.done
         figures["open at the end"] += world.truth.open_count
         if how != signal.SIGKILL and chance.random() < 0.5:
             process.says_something(chance.random() * SHUTDOWN_SECONDS)

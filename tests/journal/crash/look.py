@@ -10,7 +10,7 @@ from typing import Any
 
 from pamqp import commands
 
-from leveret.control_client import request
+from leveret.cli.control_client import request
 
 from .content import FANOUT, key_of, number_of, priority_of, properties_in, what_differs
 from .truth import Broken, Fact, Line
@@ -23,9 +23,13 @@ from .world import (
     binding_fact,
     count,
     exchange_fact,
+    inner_fact,
+    limit_fact,
     message,
+    permission_fact,
     policy_fact,
     queue_fact,
+    topic_fact,
     user_fact,
     vhost_fact,
     wall_ms,
@@ -47,7 +51,7 @@ def look(port: int, world: World) -> dict[str, int]:
         begun_ms = wall_ms()
         handed_out["brief"] = get_all(wire, "brief")  # first: what is out does not expire
         check_brief(world, {number_of(one.body) for one in handed_out["brief"]}, begun_ms)
-    queues: list[dict[str, Any]] = control.ask("queues")
+    queues: list[dict[str, Any]] = control.ask("queues", vhost="/")
     if strange := [one["name"] for one in queues if one["name"] not in names]:
         raise Broken(f"queues {strange} outlived the broker")
     for channel, queue in enumerate(queues, start=2):
@@ -56,6 +60,8 @@ def look(port: int, world: World) -> dict[str, int]:
     if "later" in names:
         facts += waiting(world, control.ask("scheduled", queue="later"))
     wire.finish_politely()
+    for vhost in sorted({str(fact[1]) for fact in facts if fact[0] == "inner"}):
+        facts += inside(port, vhost, [str(fact[3]) for fact in facts if fact[:3] == ("inner", vhost, "queue")])
     for name, deliveries in handed_out.items():
         facts += contents(world, name, deliveries)
     world.truth.look(facts)
@@ -77,22 +83,54 @@ class Control:
 
 
 def objects(control: Control) -> list[Fact]:
-    """Queues, exchanges, bindings, policies, users."""
+    """Queues, exchanges, bindings, policies, users with what they may do, virtual hosts."""
     found = control.ask("definitions", action="export")
     facts: list[Fact] = []
     for queue in found["queues"]:
         if not queue["durable"]:
             raise Broken(f"the transient queue {queue['name']} outlived the broker")
-        facts.append(queue_fact(queue["name"], queue["arguments"]))
+        facts.append(_placed(queue, queue_fact(queue["name"], queue["arguments"])))
     for exchange in found["exchanges"]:
         if not exchange["durable"]:
             raise Broken(f"the transient exchange {exchange['name']} outlived the broker")
-        facts.append(exchange_fact(exchange["name"], exchange["type"]))
+        facts.append(_placed(exchange, exchange_fact(exchange["name"], exchange["type"], exchange["arguments"])))
     for one in found["bindings"]:
-        facts.append(binding_fact(one["source"], one["destination_type"], one["destination"], one["routing_key"]))
-    facts += [policy_fact(one["name"], one["definition"]) for one in found["policies"]]
-    facts += [user_fact(one["name"], ",".join(one["tags"])) for one in found["users"] if one["name"] != "guest"]
+        binding = binding_fact(one["source"], one["destination_type"], one["destination"], one["routing_key"])
+        facts.append(_placed(one, binding))
+    facts += [policy_fact("policies", one["vhost"], one["name"], one["definition"]) for one in found["policies"]]
+    for one in found["parameters"]:
+        if one["component"] == "operator_policy":
+            facts.append(policy_fact("operator-policies", one["vhost"], one["name"], one["value"]["definition"]))
+        else:
+            facts.append(limit_fact(one["vhost"], one["value"]["max-queues"]))
+    users = [one for one in found["users"] if one["name"] != "guest"]
+    facts += [user_fact(one["name"], ",".join(one["tags"]), one["password_hash"]) for one in users]
+    granted = [one for one in found["permissions"] if one["user"] != "guest"]
+    facts += [permission_fact(one["user"], one["vhost"], one["configure"]) for one in granted]
+    facts += [
+        topic_fact(one["user"], one["vhost"], one["exchange"], one["write"]) for one in found["topic_permissions"]
+    ]
     facts += [vhost_fact(one["name"]) for one in found["vhosts"] if one["name"] != "/"]
+    return facts
+
+
+def _placed(definition: dict[str, Any], fact: Fact) -> Fact:
+    """The fact of a thing that is in a virtual host."""
+    vhost = definition["vhost"]
+    return fact if vhost == "/" else inner_fact(vhost, *map(str, fact))
+
+
+def inside(port: int, vhost: str, queues: list[str]) -> list[Fact]:
+    """The messages in another virtual host, each as it was published. Raises: Broken."""
+    wire = Wire(port, vhost=vhost)
+    facts: list[Fact] = []
+    for queue in queues:
+        for one in get_all(wire, queue):
+            number = number_of(one.body)
+            if one.redelivered or (difference := what_differs(number, queue, one.header, one.body, died=False)):
+                raise Broken(f"message {number} in {queue} of {vhost} is not as it was published: {difference}")
+            facts.append(inner_fact(vhost, "message", queue, number))
+    wire.finish_politely()
     return facts
 
 

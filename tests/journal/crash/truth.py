@@ -64,6 +64,10 @@ class Truth:
         self.now.difference_update(removes)
         return operation
 
+    def can_be_made(self, fact: Fact) -> bool:
+        """Whether it is not there, and was not since the last look."""
+        return fact not in self.here and fact not in self._made
+
     def answered(self, operation: Operation) -> None:
         """The broker said that it is durable: so is everything before it on its line."""
         self._done[operation.line] = max(self._done.get(operation.line, 0), operation.index + 1)

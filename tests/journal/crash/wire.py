@@ -40,13 +40,13 @@ class Confirmed:
 class Wire(RawClient):
     """Sends what it is told; gives what comes as `Delivery`, `Confirmed`, or a pair of channel and pamqp's method."""
 
-    def __init__(self, port: int, channels: int = 1) -> None:
+    def __init__(self, port: int, channels: int = 1, vhost: str = "/") -> None:
         super().__init__(port)
         self._socket.settimeout(DEADLINE_SECONDS)
         self._at = 0  # what is before it in `_received` was read
         self._half: dict[int, Delivery] = {}  # whose content is not whole yet
         self._missing: dict[int, int] = {}  # octets of body, by channel
-        self.handshake()
+        self.handshake(vhost)
         for channel in range(2, channels + 1):
             self.send(commands.Channel.Open(), channel=channel)
             self.expect(commands.Channel.OpenOk)

@@ -59,9 +59,9 @@ def queue_fact(name: str, arguments: dict[str, Any]) -> Fact:
     return ("queue", name, json.dumps(arguments, sort_keys=True))
 
 
-def exchange_fact(name: str, kind: str) -> Fact:
+def exchange_fact(name: str, kind: str, arguments: dict[str, Any]) -> Fact:
     """That a durable exchange is there."""
-    return ("exchange", name, kind)
+    return ("exchange", name, kind, json.dumps(arguments, sort_keys=True))
 
 
 def binding_fact(source: str, target_type: str, target: str, key: str) -> Fact:
@@ -69,14 +69,34 @@ def binding_fact(source: str, target_type: str, target: str, key: str) -> Fact:
     return ("binding", source, target_type, target, key)
 
 
-def policy_fact(name: str, definition: dict[str, Any]) -> Fact:
-    """That a policy says this."""
-    return ("policy", name, json.dumps(definition, sort_keys=True))
+def policy_fact(command: str, vhost: str, name: str, definition: dict[str, Any]) -> Fact:
+    """That a policy says this. `command`: policies or operator-policies."""
+    return ("policy", command, vhost, name, json.dumps(definition, sort_keys=True))
 
 
-def user_fact(name: str, tags: str) -> Fact:
-    """That a user is there."""
-    return ("user", name, tags)
+def user_fact(name: str, tags: str, hashed: str) -> Fact:
+    """That a user is there. `tags`: in any order, with commas."""
+    return ("user", name, ",".join(sorted(filter(None, tags.split(",")))), hashed)
+
+
+def permission_fact(user: str, vhost: str, configure: str) -> Fact:
+    """That a user may do something there."""
+    return ("permission", user, vhost, configure)
+
+
+def topic_fact(user: str, vhost: str, exchange: str, write: str) -> Fact:
+    """That a user may write to some topics there."""
+    return ("topic-permission", user, vhost, exchange, write)
+
+
+def limit_fact(vhost: str, queues_max: int) -> Fact:
+    """That a virtual host may have so many queues."""
+    return ("limit", vhost, queues_max)
+
+
+def inner_fact(vhost: str, what: str, *more: object) -> Fact:
+    """That something is there in another virtual host than the one where the load is."""
+    return ("inner", vhost, what, *more)
 
 
 def vhost_fact(name: str) -> Fact:

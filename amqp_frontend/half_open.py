@@ -1,0 +1,201 @@
+"""Connections that have not logged in: who has a place, and who loses it when a newcomer needs one. Pure.
+
+Places are few, so that strangers take little memory; then whoever fills them would lock everybody else out. Therefore:
+
+- An address (of IPv6 a /64) has a share: all places if it is this machine's own or a listed proxy's, half of them if
+  somebody logged in from it lately, else an eighth. A quarter of all places is not for strangers.
+- A newcomer who finds its share taken gets the place of the oldest one of its address; one who finds all places taken,
+  that of the oldest one of the address that has most. Those that have said nothing go first; those that have begun
+  have a second, so that a herd does not tread itself down, unless their address has more places than the newcomer's.
+  Against this machine's own and known addresses a tenth of a second is all that they have: the newcomer waits for it.
+- A place that is held because a login was refused is nobody's to take: it is what makes guessing slow.
+"""
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+#: Who has begun to talk keeps the place for so long against newcomers of addresses that have as many.
+BEGUN_NS = 1_000_000_000
+#: Against newcomers who are no strangers: what a login takes, and little enough that a flood does not keep them out.
+BEGUN_AGAINST_KNOWN_NS = 100_000_000
+#: An address's share is never less than this (or all places).
+SHARE_MIN = 8
+#: Addresses from which somebody logged in that are remembered; the latest.
+KNOWN_MAX = 4096
+
+T = TypeVar("T")
+
+
+class NoPlace(Exception):
+    """Nobody can make room; the message is for the log. `wait_ns`: somebody may after so long, for no stranger."""
+
+    def __init__(self, text: str, wait_ns: int | None = None) -> None:
+        super().__init__(text)
+        self.wait_ns = wait_ns
+
+
+class _Address(Generic[T]):
+    """What one address has, each oldest first: connections that said nothing, that began, that were refused."""
+
+    __slots__ = ("begun", "held", "is_stranger", "origin", "silent")
+
+    def __init__(self, origin: str, is_stranger: bool) -> None:
+        self.origin = origin
+        self.is_stranger = is_stranger
+        self.silent: dict[T, int] = {}  # values: since when (ns)
+        self.begun: dict[T, int] = {}
+        self.held: dict[T, None] = {}
+
+    @property
+    def weight(self) -> int:
+        """Places that can be taken away."""
+        return len(self.silent) + len(self.begun)
+
+    @property
+    def count(self) -> int:
+        """Places."""
+        return len(self.silent) + len(self.begun) + len(self.held)
+
+    def oldest(self, before_ns: int) -> T | None:
+        """Who goes first; of those that have begun, only who came before that time."""
+        for one in self.silent:
+            return one
+        for one, since_ns in self.begun.items():
+            return one if since_ns <= before_ns else None
+        return None
+
+    def wait_ns(self, before_ns: int) -> int | None:
+        """How long until one of those that have begun goes; None: there is none."""
+        return next((since_ns - before_ns for since_ns in self.begun.values()), None)
+
+
+class HalfOpen(Generic[T]):
+    """The places. `T`: a connection. All methods O(square root of places) at most."""
+
+    def __init__(self) -> None:
+        self._addresses: dict[str, _Address[T]] = {}
+        self._of: dict[T, _Address[T]] = {}
+        self._by_weight: dict[bool, dict[int, dict[_Address[T], None]]] = {True: {}, False: {}}  # strangers, others
+        self._strangers = 0
+        self._known: OrderedDict[str, None] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._of)
+
+    def make_room(self, origin: str, *, is_trusted: bool, now_ns: int, places: int) -> T | None:
+        """See that there is a place for a newcomer. Returns who has none any more (its connection is to be closed).
+
+        origin: as `Peer.origin` has it. is_trusted: this machine, or a listed proxy. Raises: NoPlace.
+        """
+        is_known = origin in self._known
+        is_stranger = not is_trusted and not is_known
+        part = 1 if is_trusted else 2 if is_known else 8
+        share = min(places, max(places // part, SHARE_MIN))
+        strangers_max = places - places // 4
+        before_ns = now_ns - (BEGUN_NS if is_stranger else BEGUN_AGAINST_KNOWN_NS)
+        own = self._addresses.get(origin)
+        count = own.count if own is not None else 0
+        if own is not None and count >= share:
+            from_whom: _Address[T] | None = own
+            why = f"{count} connections from {origin} are not logged in"
+        elif len(self._of) >= places or (is_stranger and self._strangers >= strangers_max):
+            from_whom = self._heaviest(only_strangers=is_stranger and self._strangers >= strangers_max)
+            why = f"{len(self._of)} connections are not logged in"
+            if from_whom is not None and from_whom.weight > (own.weight if own is not None else 0) + 1:
+                before_ns = now_ns
+        else:
+            return None
+        if from_whom is None:
+            raise NoPlace(why)
+        lost = from_whom.oldest(before_ns)
+        if lost is None:
+            wait_ns = None if is_stranger else from_whom.wait_ns(before_ns)
+            raise NoPlace(why, wait_ns)
+        self.leave(lost)
+        return lost
+
+    def enter(self, one: T, origin: str, *, is_trusted: bool, now_ns: int) -> None:
+        """It takes the place that `make_room` found."""
+        own = self._addresses.get(origin)
+        if own is None:
+            own = self._addresses[origin] = _Address(origin, not is_trusted and origin not in self._known)
+        self._lift(own)
+        own.silent[one] = now_ns
+        self._of[one] = own
+        self._put(own)
+        self._strangers += own.is_stranger
+
+    def has_begun(self, one: T) -> None:
+        """It has said something."""
+        address = self._of.get(one)
+        if address is not None and one in address.silent:
+            address.begun[one] = address.silent.pop(one)
+
+    def was_refused(self, one: T) -> None:
+        """Its login was: it keeps the place until it is gone."""
+        address = self._of.get(one)
+        if address is not None and one not in address.held:
+            self._lift(address)
+            address.silent.pop(one, None)
+            address.begun.pop(one, None)
+            address.held[one] = None
+            self._put(address)
+
+    def has_logged_in(self, one: T) -> None:
+        """It needs no place any more, and its address is known from now on."""
+        address = self._of.get(one)
+        if address is None:
+            return
+        self.leave(one)
+        known = self._known
+        known[address.origin] = None
+        known.move_to_end(address.origin)
+        if len(known) > KNOWN_MAX:
+            known.popitem(last=False)
+        if address.is_stranger and address.count:
+            self._lift(address)
+            address.is_stranger = False
+            self._strangers -= address.count
+            self._put(address)
+
+    def leave(self, one: T) -> None:
+        """It is gone, whatever became of it."""
+        address = self._of.pop(one, None)
+        if address is None:
+            return
+        self._lift(address)
+        address.silent.pop(one, None)
+        address.begun.pop(one, None)
+        address.held.pop(one, None)
+        self._strangers -= address.is_stranger
+        self._put(address)
+        if not address.count:
+            del self._addresses[address.origin]
+
+    def _heaviest(self, *, only_strangers: bool) -> _Address[T] | None:
+        """The address with most places that can be taken away."""
+        heaviest = max(
+            (
+                (weight, next(iter(addresses)))
+                for is_stranger, by_weight in self._by_weight.items()
+                if is_stranger or not only_strangers
+                for weight, addresses in by_weight.items()
+            ),
+            key=lambda found: found[0],
+            default=None,
+        )
+        return None if heaviest is None else heaviest[1]
+
+    def _lift(self, address: _Address[T]) -> None:
+        """Out of its row of equals; `_put` puts it back with its new weight."""
+        weight = address.weight
+        if weight:
+            by_weight = self._by_weight[address.is_stranger]
+            del by_weight[weight][address]
+            if not by_weight[weight]:
+                del by_weight[weight]
+
+    def _put(self, address: _Address[T]) -> None:
+        weight = address.weight
+        if weight:
+            self._by_weight[address.is_stranger].setdefault(weight, {})[address] = None

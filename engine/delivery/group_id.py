@@ -1,0 +1,38 @@
+"""Which group a message is of, by its headers. Source: address-settings page 3.4."""
+
+from zlib import crc32
+
+from ..messages.content import GROUP_IDS
+from ..messages.field_table import Field, FieldTable
+from ..messages.message import Envelope, Message
+
+#: A header whose value -1 ends the group behind its message.
+SEQUENCES = ("_AMQ_GROUP_SEQUENCE", "JMSXGroupSeq")
+
+
+class GroupedMessage(Message):
+    """A message of a group. `group`: which; `ends`: the group is free again behind it."""
+
+    __slots__ = ("ends", "group")
+
+    def __init__(self, id_: int, blob: bytes, envelope: Envelope, group: str, ends: bool) -> None:
+        super().__init__(id_, blob, envelope)
+        self.group = group
+        self.ends = ends
+
+
+def grouped(id_: int, blob: bytes, envelope: Envelope, buckets: int) -> GroupedMessage | None:
+    """A message of its group, or of its group's bucket; None when it names no group."""
+    headers = envelope.headers(blob)
+    group = _first(headers, GROUP_IDS)
+    if group is None:
+        return None
+    name = group.text if isinstance(group.value, bytes) else str(group.value)
+    if buckets > 0:
+        name = str(crc32(name.encode()) % buckets)
+    sequence = _first(headers, SEQUENCES)
+    return GroupedMessage(id_, blob, envelope, name, sequence is not None and sequence.value == -1)
+
+
+def _first(headers: FieldTable, names: tuple[str, ...]) -> Field | None:
+    return next((headers[name] for name in names if name in headers), None)

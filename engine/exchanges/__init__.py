@@ -1,0 +1,1 @@
+"""From a routing key to destinations: exchange types, bindings and their indexes."""

@@ -1,0 +1,78 @@
+"""The exchange type of RabbitMQ's delayed-message plugin: routes as another type does, and messages wait first.
+
+A message with a header `x-delay` (milliseconds) is routed when it is published and waits in the queues that it came
+to, where operators see it; the plugin keeps it in the exchange and routes it later (docs/DEVIATIONS.md).
+"""
+
+from collections.abc import Sequence
+
+from ..errors import InvalidDelayedType
+from ..messages.content import DELAY
+from ..messages.field_table import Field, FieldTable
+from ..options import BrokerOptions
+from .exchange import EXCHANGE_TYPES, Binding, Destination, Exchange
+from .routed import Routed
+
+#: Longer delays are no delays, as in the plugin.
+DELAY_MAX_MS = 2**32 - 1
+DELAYED_TYPE = "x-delayed-type"
+
+
+class DelayedExchange(Exchange):
+    """Made with the argument `x-delayed-type`: the name of the type that it routes as."""
+
+    type = "x-delayed-message"
+    __slots__ = ("_router",)
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        field = self.arguments.get(DELAYED_TYPE)
+        kind = EXCHANGE_TYPES.get(field.text) if field is not None and isinstance(field.value, bytes) else None
+        if kind is None or kind is DelayedExchange:
+            raise InvalidDelayedType(name=name)
+        self._router = kind(name)
+        self.routes = self._router.routes
+
+    @property
+    def decides_each(self) -> bool:  # type: ignore[override]
+        """As the type that it routes as."""
+        return self._router.decides_each
+
+    def check(self, routing_key: str, arguments: FieldTable) -> None:
+        """As the type that it routes as."""
+        self._router.check(routing_key, arguments)
+
+    def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
+        """As the type that it routes as."""
+        self._router.check_limits(routing_key, arguments, vhost, options)
+
+    def match(self, message: Routed) -> Sequence[Destination]:
+        """See `Exchange`."""
+        return self._router.match(message)
+
+    def forget_routes(self, binding: Binding) -> None:
+        """As the type that it routes as."""
+        self._router.forget_routes(binding)
+
+    def _index(self, binding: Binding) -> None:
+        self._router.index(binding)
+
+    def _unindex(self, binding: Binding) -> None:
+        self._router.unindex(binding)
+
+
+EXCHANGE_TYPES[DelayedExchange.type] = DelayedExchange
+
+
+def delay_ms(headers: FieldTable) -> int | None:
+    """How long a message is to wait; None: not at all. Numbers, or digits in a string."""
+    field: Field | None = headers.get(DELAY)
+    if field is None:
+        return None
+    value = field.value
+    if isinstance(value, bytes):
+        digits = value.strip()
+        value = int(digits) if digits.isdigit() and len(digits) < 12 else 0
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return int(value) if 0 < value <= DELAY_MAX_MS else None

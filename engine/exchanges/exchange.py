@@ -1,0 +1,322 @@
+"""Exchanges and bindings: which destinations a routing key reaches.
+
+An exchange answers for itself only; following exchange-to-exchange bindings is the virtual host's walk. Look-ups are
+not on the hot path: their results are routes, which the exchange makes stale when its bindings change.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Hashable, Sequence
+from typing import ClassVar, Protocol
+
+from ...settings import NO_POLICY, EffectivePolicy
+from ..errors import ConditionsMaxReached, TopicStatesMaxReached
+from ..messages.field_table import FieldTable
+from ..options import BrokerOptions
+from .counted import Held, values_of, with_one, without_one
+from .headers import HeadersPattern, check_headers_match
+from .route_memory import RouteMemory
+from .routed import Routed
+from .topic import TopicPatterns, has_wildcards
+from .topic_routes import TopicRouteMemory
+
+#: Conditions of headers bindings that are compared for one of `Routed.cost`.
+CONDITIONS_A_STEP = 4
+#: Shared by all bindings that have none.
+NO_ARGUMENTS: FieldTable = {}
+
+
+class Destination(Protocol):
+    """A queue or another exchange: what a binding leads to, and knows by name alone. Hashable."""
+
+    name: str
+    durable: bool
+    incoming: "dict[Binding, None]"
+
+
+class Binding:
+    """One rule: from `source` to `destination` by routing key and arguments."""
+
+    __slots__ = ("arguments", "destination", "identity", "routing_key", "source")
+
+    def __init__(self, source: "Exchange", destination: Destination, routing_key: str, arguments: FieldTable) -> None:
+        self.source = source
+        self.destination = destination
+        self.routing_key = routing_key
+        self.arguments = arguments or NO_ARGUMENTS
+        #: Equal for two bindings that are one and the same; the wire's field order does not matter.
+        self.identity: tuple[object, ...] = (destination, routing_key)
+        if arguments:
+            same = frozenset((key, field.tag, repr(field.value)) for key, field in arguments.items())
+            self.identity = (destination, routing_key, same)
+
+
+class Exchange(ABC):
+    """What all types share: the set of bindings. Subclasses keep an index of it and answer `match`."""
+
+    type: ClassVar[str]
+    #: Whether `match` depends on more than the routing keys, so that routes can't be cached by key alone.
+    decides_each: ClassVar[bool] = False
+
+    __slots__ = (
+        "alternate",
+        "arguments",
+        "auto_delete",
+        "bindings",
+        "destinations",
+        "durable",
+        "incoming",
+        "internal",
+        "name",
+        "policy",
+        "routes",
+    )
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        durable: bool = False,
+        auto_delete: bool = False,
+        internal: bool = False,
+        arguments: FieldTable | None = None,
+    ) -> None:
+        self.name = name
+        self.durable = durable
+        self.auto_delete = auto_delete
+        self.internal = internal
+        self.arguments = arguments or {}
+        #: The name of the exchange that gets what no binding of this one matches.
+        self.alternate: str | None = None
+        self.set_policy(NO_POLICY)
+        self.bindings: dict[tuple[object, ...], Binding] = {}  # where this is the source
+        self.incoming: dict[Binding, None] = {}  # where this is the destination
+        self.destinations: dict[Destination, int] = {}  # with how many bindings lead there
+        self.routes = RouteMemory()
+
+    def set_policy(self, policy: EffectivePolicy) -> None:
+        """This holds from now on; an alternate exchange of the declaration wins."""
+        self.policy = policy
+        declared = self.arguments.get("alternate-exchange")
+        if declared is not None and isinstance(declared.value, bytes):
+            self.alternate = declared.text
+        else:
+            said = policy.definition.get("alternate-exchange")
+            self.alternate = said if isinstance(said, str) else None
+
+    def check(self, routing_key: str, arguments: FieldTable) -> None:  # noqa: B027 - most types refuse nothing
+        """Refuse bindings that this type can't use."""
+
+    def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:  # noqa: B027
+        """Refuse a further binding that would make every look-up too dear; most types look up what they have."""
+
+    def add(self, binding: Binding) -> bool:
+        """Add a binding; False when there is an equal one already."""
+        if binding.identity in self.bindings:
+            return False
+        self.bindings[binding.identity] = binding
+        binding.destination.incoming[binding] = None
+        self.index(binding)
+        self.forget_routes(binding)
+        return True
+
+    def discard(self, binding: Binding) -> bool:
+        """Remove the binding that equals this one; False when there is none."""
+        found = self.bindings.pop(binding.identity, None)
+        if found is None:
+            return False
+        found.destination.incoming.pop(found, None)
+        self.unindex(found)
+        self.forget_routes(found)
+        return True
+
+    def index(self, binding: Binding) -> None:
+        """Look it up from now on."""
+        destination = binding.destination
+        self.destinations[destination] = self.destinations.get(destination, 0) + 1
+        self._index(binding)
+
+    def unindex(self, binding: Binding) -> None:
+        """Look it up no more."""
+        destination = binding.destination
+        self.destinations[destination] -= 1
+        if not self.destinations[destination]:
+            del self.destinations[destination]
+        self._unindex(binding)
+
+    def forget_routes(self, binding: Binding) -> None:
+        """What this binding matches leads elsewhere now. Where each message is looked at, no route says where."""
+        if not self.decides_each:
+            self.routes.forget_all()
+
+    @abstractmethod
+    def match(self, message: Routed) -> Sequence[Destination]:
+        """Destinations of a message, perhaps some of them twice. What that took is added to its `cost`."""
+
+    @abstractmethod
+    def _index(self, binding: Binding) -> None:
+        """Take a new binding into the index."""
+
+    @abstractmethod
+    def _unindex(self, binding: Binding) -> None:
+        """Take a binding out of the index."""
+
+
+class DirectExchange(Exchange):
+    """Routing key equals binding key, octet for octet."""
+
+    type = "direct"
+    __slots__ = ("_by_key",)
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        self._by_key: dict[str, Held[Destination]] = {}
+
+    def match(self, message: Routed) -> Sequence[Destination]:
+        """See `Exchange`."""
+        found: list[Destination] = []
+        for key in message.keys:
+            found += values_of(self._by_key.get(key))
+        return found
+
+    def forget_routes(self, binding: Binding) -> None:
+        """See `Exchange`."""
+        self.routes.forget(binding.routing_key)
+
+    def _index(self, binding: Binding) -> None:
+        key = binding.routing_key
+        self._by_key[key] = with_one(self._by_key.get(key), binding.destination)
+
+    def _unindex(self, binding: Binding) -> None:
+        key = binding.routing_key
+        held = without_one(self._by_key[key], binding.destination)
+        if held is None:
+            del self._by_key[key]
+        else:
+            self._by_key[key] = held
+
+
+class FanoutExchange(Exchange):
+    """Everything bound, whatever the key."""
+
+    type = "fanout"
+    __slots__ = ()
+
+    def match(self, message: Routed) -> Sequence[Destination]:
+        """See `Exchange`."""
+        return list(self.destinations)
+
+    def _index(self, binding: Binding) -> None:
+        """The destinations are the index."""
+
+    def _unindex(self, binding: Binding) -> None:
+        """The destinations are the index."""
+
+
+class TopicExchange(Exchange):
+    """Patterns of words."""
+
+    type = "topic"
+    routes: TopicRouteMemory
+    __slots__ = ("_patterns",)
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        self.routes = TopicRouteMemory()
+        self._patterns: TopicPatterns[Destination] = TopicPatterns()
+
+    def match(self, message: Routed) -> Sequence[Destination]:
+        """See `Exchange`."""
+        patterns = self._patterns
+        before = patterns.cost
+        found = [destination for key in message.keys for destination in patterns.match(key)]
+        message.cost += patterns.cost - before
+        return found
+
+    def forget_routes(self, binding: Binding) -> None:
+        """See `Exchange`."""
+        if has_wildcards(binding.routing_key):
+            self.routes.forget_pattern(binding.routing_key)
+        else:
+            self.routes.forget(binding.routing_key)
+
+    def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
+        """A key may lead through all crowded states, word by word. Raises: TopicStatesMaxReached."""
+        limit = options.topic_states_max
+        further = self._patterns.crowded_by(routing_key)
+        if further and self._patterns.crowded + further > limit > 0:
+            raise TopicStatesMaxReached(name=self.name, vhost=vhost, limit=limit)
+
+    def _index(self, binding: Binding) -> None:
+        self._patterns.add(binding.routing_key, binding.destination)
+
+    def _unindex(self, binding: Binding) -> None:
+        self._patterns.remove(binding.routing_key, binding.destination)
+
+
+class HeadersExchange(Exchange):
+    """Headers against binding arguments; the routing key is ignored."""
+
+    type = "headers"
+    decides_each = True
+    __slots__ = ("_conditions", "_groups")
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        self._conditions = 0
+        self._groups: dict[Hashable, tuple[HeadersPattern, Held[Destination]]] = {}  # by what they ask for
+
+    def check(self, routing_key: str, arguments: FieldTable) -> None:
+        """Raises: InvalidHeadersMatch, InvalidHeadersMatchType."""
+        check_headers_match(arguments)
+
+    def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
+        """Every message is compared with all conditions. Raises: ConditionsMaxReached."""
+        limit = options.headers_conditions_max
+        pattern = HeadersPattern(arguments)
+        if self._conditions + pattern.conditions > limit > 0 and pattern.identity not in self._groups:
+            raise ConditionsMaxReached(name=self.name, vhost=vhost, limit=limit)
+
+    def match(self, message: Routed) -> Sequence[Destination]:
+        """See `Exchange`."""
+        headers = message.comparables
+        message.cost += self._conditions // CONDITIONS_A_STEP
+        found: list[Destination] = []
+        for pattern, held in self._groups.values():
+            if pattern.matches(headers):
+                found += values_of(held)
+        return found
+
+    def _index(self, binding: Binding) -> None:
+        pattern, held = HeadersPattern(binding.arguments), None
+        if pattern.identity in self._groups:
+            pattern, held = self._groups[pattern.identity]
+        else:
+            self._conditions += pattern.conditions
+        self._groups[pattern.identity] = pattern, with_one(held, binding.destination)
+
+    def _unindex(self, binding: Binding) -> None:
+        identity = HeadersPattern(binding.arguments).identity
+        pattern, held = self._groups[identity]
+        held = without_one(held, binding.destination)
+        if held is None:
+            del self._groups[identity]
+            self._conditions -= pattern.conditions
+        else:
+            self._groups[identity] = pattern, held
+
+
+#: The types that clients can declare.
+EXCHANGE_TYPES: dict[str, type[Exchange]] = {
+    kind.type: kind for kind in (DirectExchange, FanoutExchange, TopicExchange, HeadersExchange)
+}
+
+#: What every virtual host has from the start: (name, type, internal). All are durable.
+PREDECLARED = (
+    ("", "direct", False),
+    ("amq.direct", "direct", False),
+    ("amq.fanout", "fanout", False),
+    ("amq.topic", "topic", False),
+    ("amq.headers", "headers", False),
+    ("amq.match", "headers", False),
+    ("amq.rabbitmq.trace", "topic", True),
+)

@@ -1,0 +1,105 @@
+"""The exchange type of RabbitMQ's consistent-hash plugin: each message goes to one destination, equal ones to the same.
+
+The routing key of a binding is its weight. A destination that is added takes messages over from the others and moves
+none between them: jump consistent hashing (Lamping and Veach, 2014) as in the plugin, over weights laid end to end.
+Source: behaviour page 3.9.
+"""
+
+import re
+from bisect import bisect_right
+from collections.abc import Sequence
+from hashlib import blake2b
+from itertools import accumulate
+
+from ..errors import HashesContradict, InvalidWeight, UnsupportedHashProperty
+from ..messages.field_table import FieldTable
+from .exchange import EXCHANGE_TYPES, Binding, Destination, Exchange
+from .routed import Routed
+
+HASH_HEADER, HASH_PROPERTY = "hash-header", "hash-property"
+PROPERTIES = ("correlation_id", "message_id", "timestamp")
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+class HashExchange(Exchange):
+    """Hashes the routing keys or, by argument, the value of a header (`hash-header`) or of a property."""
+
+    type = "x-consistent-hash"
+    __slots__ = ("_bound", "_ends", "_header", "_property", "_targets")
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        self._header = _text(self.arguments, HASH_HEADER)
+        self._property = _text(self.arguments, HASH_PROPERTY)
+        if self._header is not None and self._property is not None:
+            raise HashesContradict
+        if self._property is not None and self._property not in PROPERTIES:
+            raise UnsupportedHashProperty(property=self._property)
+        self._bound: dict[Binding, None] = {}
+        self._targets: list[Destination] | None = None  # None: bindings have changed
+        self._ends: list[int] = []  # where each target's share ends; the shares lie end to end
+
+    @property
+    def decides_each(self) -> bool:  # type: ignore[override]
+        """By its keys alone a message need not be looked at."""
+        return self._header is not None or self._property is not None
+
+    def check(self, routing_key: str, arguments: FieldTable) -> None:
+        """The routing key is a weight from 1. Raises: InvalidWeight."""
+        is_integer = _INTEGER.fullmatch(routing_key) is not None
+        if not is_integer or int(routing_key) < 1:
+            raise InvalidWeight(value=routing_key.encode(), is_integer=is_integer)
+
+    def match(self, message: Routed) -> Sequence[Destination]:
+        """See `Exchange`: one destination, or none when nothing is bound."""
+        if self._targets is None:
+            message.cost += len(self._bound) // 2
+            self._lay_out()
+        if not self._targets:
+            return ()
+        digest = blake2b(self._hashed(message), digest_size=8).digest()
+        bucket = jump(int.from_bytes(digest, "big"), self._ends[-1])
+        return (self._targets[bisect_right(self._ends, bucket)],)
+
+    def _hashed(self, message: Routed) -> bytes:
+        """What counts of a message; those without it are all alike."""
+        if self._header is not None:
+            field = message.headers.get(self._header)
+            return b"" if field is None else repr(field.comparable()).encode()
+        if self._property is not None:
+            return repr(message.properties.get(self._property)).encode()
+        return "\0".join(message.keys).encode()
+
+    def _lay_out(self) -> None:
+        """The first binding of each destination counts, in order of binding."""
+        weights: dict[Destination, int] = {}
+        for binding in self._bound:
+            weights.setdefault(binding.destination, int(binding.routing_key))
+        self._targets = list(weights)
+        self._ends = list(accumulate(weights.values()))
+
+    def _index(self, binding: Binding) -> None:
+        self._bound[binding] = None
+        self._targets = None
+
+    def _unindex(self, binding: Binding) -> None:
+        del self._bound[binding]
+        self._targets = None
+
+
+EXCHANGE_TYPES[HashExchange.type] = HashExchange
+
+
+def jump(key: int, buckets: int) -> int:
+    """A bucket from 0 to `buckets` - 1 for a key of 64 bits. O(log buckets)."""
+    bucket, following = -1, 0
+    while following < buckets:
+        bucket = following
+        key = (key * 2862933555777941757 + 1) & 0xFFFFFFFFFFFFFFFF
+        following = int((bucket + 1) * (2**31 / ((key >> 33) + 1)))
+    return bucket
+
+
+def _text(arguments: FieldTable, key: str) -> str | None:
+    field = arguments.get(key)
+    return field.text if field is not None and isinstance(field.value, bytes) else None

@@ -1,0 +1,86 @@
+"""Matching of headers bindings. Source: behaviour page 3.9, "headers"."""
+
+from collections.abc import Hashable
+
+from ..errors import InvalidHeadersMatch, InvalidHeadersMatchType
+from ..messages.field_table import Field, FieldTable
+
+_MATCHES = (b"all", b"any", b"all-with-x", b"any-with-x")
+
+
+class HeadersPattern:
+    """The arguments of a headers binding, ready to be matched.
+
+    Raises: InvalidHeadersMatch, InvalidHeadersMatchType (406) for a bad `x-match`.
+    """
+
+    __slots__ = ("_any", "_wanted", "conditions", "identity")
+
+    def __init__(self, arguments: FieldTable) -> None:
+        match = check_headers_match(arguments)
+        with_x = match.endswith(b"-with-x")
+        self._any = match.startswith(b"any")
+        self._wanted = [
+            (key, None if field.tag == "V" else field.comparable())
+            for key, field in arguments.items()
+            if key != "x-match" and (with_x or not key.startswith("x-"))
+        ]
+        #: Equal for two that match the same headers.
+        self.identity: Hashable = (self._any, frozenset(self._wanted))
+        #: How much there is to compare: one for each condition, and for what long and nested values have in them.
+        self.conditions = 1 + sum(weight_of(field) for field in arguments.values())
+
+    def matches(self, headers: "Comparables") -> bool:
+        """Whether a message with these headers takes the binding. No conditions: all matches, any does not."""
+        if self._any:
+            return any(_holds(headers, key, wanted) for key, wanted in self._wanted)
+        return all(_holds(headers, key, wanted) for key, wanted in self._wanted)
+
+
+class Comparables:
+    """The headers of one message, each made comparable once however many bindings ask."""
+
+    __slots__ = ("_headers", "_known")
+
+    def __init__(self, headers: FieldTable) -> None:
+        self._headers = headers
+        self._known: dict[str, object] = {}
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._headers
+
+    def __getitem__(self, key: str) -> object:
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._headers[key].comparable()
+        return known
+
+
+def weight_of(field: Field) -> int:
+    """One for a value, more for what is long or has values of its own."""
+    value = field.value
+    if isinstance(value, bytes):
+        return 1 + len(value) // 64
+    if isinstance(value, list):
+        return 1 + sum(map(weight_of, value))
+    if isinstance(value, dict):
+        return 1 + sum(map(weight_of, value.values()))
+    return 1
+
+
+def check_headers_match(arguments: FieldTable) -> bytes:
+    """The validated `x-match` of binding arguments; all when absent."""
+    field = arguments.get("x-match")
+    if field is None:
+        return b"all"
+    if field.tag != "S":
+        raise InvalidHeadersMatchType(type=field.type_name, field=field)
+    assert isinstance(field.value, bytes)
+    if field.value not in _MATCHES:
+        raise InvalidHeadersMatch(value=field.value)
+    return field.value
+
+
+def _holds(headers: Comparables, key: str, wanted: object) -> bool:
+    """A void condition (None) asks only for presence."""
+    return key in headers and (wanted is None or headers[key] == wanted)

@@ -1,0 +1,39 @@
+"""The exchange type of RabbitMQ's random plugin: each message goes to one of the bound destinations, by chance.
+
+Routing keys play no part, neither of messages nor of bindings. Source: behaviour page 3.9.
+"""
+
+from collections.abc import Sequence
+
+from ..messages.field_table import FieldTable
+from .exchange import EXCHANGE_TYPES, Binding, Destination, Exchange
+from .routed import Routed
+
+
+class RandomExchange(Exchange):
+    """All destinations alike, however many bindings each has."""
+
+    type = "x-random"
+    decides_each = True
+    __slots__ = ("_bound",)
+
+    def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
+        super().__init__(name, **options)  # type: ignore[arg-type]
+        self._bound: list[Destination] | None = None  # None: bindings have changed
+
+    def match(self, message: Routed) -> Sequence[Destination]:
+        """See `Exchange`."""
+        bound = self._bound
+        if bound is None:
+            message.cost += len(self.destinations) // 32
+            bound = self._bound = list(self.destinations)
+        return bound if len(bound) < 2 else (bound[int(message.chance() * len(bound))],)
+
+    def _index(self, binding: Binding) -> None:
+        self._bound = None
+
+    def _unindex(self, binding: Binding) -> None:
+        self._bound = None
+
+
+EXCHANGE_TYPES[RandomExchange.type] = RandomExchange

@@ -1,0 +1,110 @@
+"""Which routes lead through an exchange, so that a change there makes stale those that it touches, and no others.
+
+Frontends own the routes; here are weak references, which are gone as soon as the last frontend forgets its route. So
+there are never more than frontends keep, which is bounded.
+"""
+
+from collections.abc import Iterable
+from typing import Any, Protocol
+from weakref import ref
+
+
+class RememberedRoute(Protocol):
+    """What was found for a routing key, and holds until somebody makes it stale."""
+
+    routing_key: str
+    is_stale: bool
+
+
+class Registration(ref[RememberedRoute]):
+    """A route, and the memories of all exchanges that it leads through."""
+
+    __slots__ = ("routing_key", "through")
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__  # itself: that of the route is out of reach when the route is gone
+
+    def __new__(cls, route: RememberedRoute, through: "Iterable[RouteMemory]") -> "Registration":
+        return super().__new__(cls, route, _forgotten)
+
+    def __init__(self, route: RememberedRoute, through: "Iterable[RouteMemory]") -> None:
+        self.routing_key = route.routing_key
+        self.through = tuple(through)
+
+
+class RouteMemory:
+    """The routes of one exchange: those that begin there, one a routing key, and those that come by."""
+
+    __slots__ = ("_beginning", "_passing")
+
+    def __init__(self) -> None:
+        self._beginning: dict[str, Registration] = {}
+        self._passing: dict[str, dict[Registration, None]] = {}
+
+    def __len__(self) -> int:
+        return len(self._beginning) + sum(map(len, self._passing.values()))
+
+    def find(self, routing_key: str) -> RememberedRoute | None:
+        """The route that begins here, if somebody has it and it holds."""
+        found = self._beginning.get(routing_key)
+        route = None if found is None else found()
+        return None if route is None or route.is_stale else route
+
+    def register(self, route: RememberedRoute, others: "Iterable[RouteMemory]") -> None:
+        """Remember a route that begins here and leads through others."""
+        registration = Registration(route, (self, *others))
+        self._beginning[route.routing_key] = registration
+        self._note(route.routing_key)
+        for memory in registration.through[1:]:
+            memory._passing.setdefault(route.routing_key, {})[registration] = None
+            memory._note(route.routing_key)
+
+    def forget(self, routing_key: str) -> None:
+        """What leads through here with this key may lead elsewhere now. O(those)."""
+        found = self._beginning.pop(routing_key, None)
+        passing = self._passing.pop(routing_key, None)
+        if found is not None:
+            _make_stale(found)
+        for one in passing or ():
+            _make_stale(one)
+        if found is not None or passing:
+            self._drop_note(routing_key)
+
+    def forget_all(self) -> None:
+        """What leads through here may lead elsewhere now. O(those), each of which was looked up since the last time."""
+        beginning, self._beginning = self._beginning, {}
+        passing, self._passing = self._passing, {}
+        for found in beginning.values():
+            _make_stale(found)
+        for same_key in passing.values():
+            for found in same_key:
+                _make_stale(found)
+
+    def drop(self, registration: Registration) -> None:
+        """Nobody has this one any more."""
+        key = registration.routing_key
+        if self._beginning.get(key) is registration:
+            del self._beginning[key]
+        passing = self._passing.get(key)
+        if passing is not None:
+            passing.pop(registration, None)
+            if not passing:
+                del self._passing[key]
+        if key not in self._beginning and key not in self._passing:
+            self._drop_note(key)
+
+    def _note(self, routing_key: str) -> None:
+        """There is a route with this key."""
+
+    def _drop_note(self, routing_key: str) -> None:
+        """There is none any more."""
+
+
+def _make_stale(registration: Registration) -> None:
+    route = registration()
+    if route is not None:
+        route.is_stale = True
+
+
+def _forgotten(registration: Any) -> None:
+    for memory in registration.through:
+        memory.drop(registration)

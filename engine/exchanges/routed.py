@@ -1,0 +1,66 @@
+"""What exchanges may look at when they choose where a message goes."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from ..messages.content import ContentError, PropertyValue, decode_properties
+from ..messages.field_table import FieldTable
+from .headers import Comparables
+
+if TYPE_CHECKING:
+    from ..messages.message import Envelope
+
+
+def _never() -> float:
+    return 0.0
+
+
+class Routed:
+    """A message on its way through exchanges: its routing keys (the first, then those of CC and BCC) and its content.
+
+    Without an envelope there is no message yet: a route is looked up for all messages with these keys. Exchanges whose
+    choice depends on the message say so (`Exchange.decides_each`) and are asked for each. `cost` is what they looked at
+    until now, in the measure of `Broker.spread` (one is about 1.2 us).
+    """
+
+    __slots__ = ("_blob", "_comparables", "_envelope", "_headers", "chance", "cost", "keys")
+
+    def __init__(
+        self,
+        keys: tuple[str, ...],
+        envelope: "Envelope | None" = None,
+        blob: bytes = b"",
+        chance: Callable[[], float] = _never,
+    ) -> None:
+        self.keys = keys
+        self.chance = chance  # uniform in [0, 1)
+        self.cost = 0
+        self._headers: FieldTable | None = None
+        self._comparables: Comparables | None = None
+        self._envelope = envelope
+        self._blob = blob
+
+    @property
+    def headers(self) -> FieldTable:
+        """Decoded once it is asked for, however many exchanges ask."""
+        if self._headers is None:
+            self._headers = self._envelope.headers(self._blob) if self._envelope is not None else {}
+            self.cost += len(self._headers)
+        return self._headers
+
+    @property
+    def comparables(self) -> Comparables:
+        """The headers, to be compared with those of bindings."""
+        if self._comparables is None:
+            self._comparables = Comparables(self.headers)
+        return self._comparables
+
+    @property
+    def properties(self) -> dict[str, PropertyValue]:
+        """All properties by name; empty when they can't be read."""
+        if self._envelope is None:
+            return {}
+        try:
+            return decode_properties(self._envelope.framing.split(self._blob)[0])
+        except ContentError:
+            return {}

@@ -1,0 +1,115 @@
+"""Topic patterns: `*` is exactly one word, `#` is any number of them, words are split at dots.
+
+Three indexes share the work, so that an ordinary look-up costs the words of the key and the worst one is bounded:
+patterns without wildcards are looked up whole; those with few `*`, and a `#` at most at the end, stand in a tree; the
+rest, whose words may stand in many places of a key, go through automata. Wildcards in a row mean the same in any
+order, and `#.#` is `#`: they are indexed as so many `*` and at most one `#`.
+Source: AMQP 0-9-1 3.1.3.3; behaviour page 3.9.
+"""
+
+from typing import Generic, TypeVar
+
+from .counted import Held, values_of, with_one, without_one
+from .topic_automata import TopicAutomata
+from .topic_tree import TopicTree
+
+T = TypeVar("T")
+
+#: So many `*` may a pattern of the tree have: each may be a branch that a look-up takes as well.
+TREE_STARS_MAX = 3
+
+
+class TopicPatterns(Generic[T]):
+    """A multiset of (pattern, value); look-ups give each value once.
+
+    `cost` is that of all look-ups until now, in the measure of `Broker.spread`: it rises only.
+    """
+
+    __slots__ = ("_automata", "_exact", "_tree", "cost")
+
+    def __init__(self) -> None:
+        self._exact: dict[str, Held[T]] = {}
+        self._tree: TopicTree[T] = TopicTree()
+        self._automata: TopicAutomata[T] = TopicAutomata()
+        self.cost = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pattern is left."""
+        return not self._exact and self._tree.is_empty and self._automata.is_empty
+
+    @property
+    def crowded(self) -> int:
+        """States that look-ups may have to step through for every word of a key (see `TopicAutomata.crowded`)."""
+        return self._automata.crowded
+
+    def crowded_by(self, pattern: str) -> int:
+        """What one more pattern would add to `crowded`."""
+        words = normalised(pattern)
+        return self._automata.crowded_by(words) if _is_loose(words) else 0
+
+    def add(self, pattern: str, value: T) -> None:
+        """Add one (pattern, value). O(words)."""
+        if not has_wildcards(pattern):
+            self._exact[pattern] = with_one(self._exact.get(pattern), value)
+            return
+        words = normalised(pattern)
+        if _is_loose(words):
+            self._automata.add(words, value)
+        else:
+            self._tree.add(words, value)
+
+    def remove(self, pattern: str, value: T) -> None:
+        """Take one (pattern, value) out. It must be there."""
+        if not has_wildcards(pattern):
+            held = without_one(self._exact[pattern], value)
+            if held is None:
+                del self._exact[pattern]
+            else:
+                self._exact[pattern] = held
+            return
+        words = normalised(pattern)
+        if _is_loose(words):
+            self._automata.remove(words, value)
+        else:
+            self._tree.remove(words, value)
+
+    def match(self, routing_key: str) -> list[T]:
+        """The values whose pattern matches, each once, in no particular order."""
+        words = split(routing_key)
+        found: dict[T, None] = dict.fromkeys(values_of(self._exact.get(routing_key)))
+        self.cost += self._tree.match(words, found) + self._automata.match(words, found)
+        return list(found)
+
+
+def split(key: str) -> list[str]:
+    """The words of a key or pattern: the empty key has none, empty words count."""
+    return key.split(".") if key else []
+
+
+def has_wildcards(pattern: str) -> bool:
+    """Whether a word of the pattern is `*` or `#`."""
+    return ("*" in pattern or "#" in pattern) and not {"*", "#"}.isdisjoint(pattern.split("."))
+
+
+def normalised(pattern: str) -> tuple[str, ...]:
+    """The words of an equal pattern in which `#` stands only before a word that is no wildcard, or at the end."""
+    words: list[str] = []
+    many = False
+    for word in split(pattern):
+        if word == "#":
+            many = True
+            continue
+        if many and word != "*":
+            words.append("#")
+            many = False
+        words.append(word)
+    if many:
+        words.append("#")
+    return tuple(words)
+
+
+def _is_loose(words: tuple[str, ...]) -> bool:
+    """Whether a normalised pattern has words that may stand in many places, and so needs an automaton."""
+    stars = words.count("*")
+    return "#" in words[:-1] or (stars > TREE_STARS_MAX and stars + (words[-1] == "#") < len(words))

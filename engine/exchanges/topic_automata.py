@@ -1,0 +1,233 @@
+"""Topic patterns with a `#` before other words or many `*`, as automata whose states are bits of one integer.
+
+A state is "so many words of the pattern are met"; `#` is a state that stays. All states of a bundle of patterns go on
+with one shift and two masks for each word of the key, whichever of them are active: there is no pattern and no key that
+make a look-up cost more than words of the key by bundles (Baeza-Yates and Gonnet's shift-and, 1992).
+
+A pattern is looked at only when the key has a certain word of it: of its words the one that fewest others are kept
+under. So patterns that have a word of their own cost the others nothing.
+"""
+
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from .counted import Held, values_of, with_one, without_one
+
+T = TypeVar("T")
+
+Words = tuple[str, ...]
+
+#: States of one bundle: 256 octets an integer, which is what one step of Python costs anyway.
+BUNDLE_STATES = 2048
+#: Words that a bundle is matched with, and states of one that is made anew, for one in the measure of `Broker.spread`.
+WORDS_A_STEP, STATES_A_STEP = 4, 12
+
+
+class _Bundle(Generic[T]):
+    """Some patterns that share their automaton, made anew when it is needed after a change."""
+
+    __slots__ = ("_automaton", "patterns", "states")
+
+    def __init__(self) -> None:
+        self.patterns: dict[Words, Held[T]] = {}
+        self.states = 0
+        self._automaton: _Automaton[T] | None = None
+
+    def put(self, words: Words, held: Held[T]) -> None:
+        """One that is not here yet."""
+        self.patterns[words] = held
+        self.states += states_of(words)
+        self._automaton = None
+
+    def take(self, words: Words) -> None:
+        """Away with one."""
+        del self.patterns[words]
+        self.states -= states_of(words)
+        self._automaton = None
+
+    def hold(self, words: Words, held: Held[T]) -> None:
+        """Other values for one that is here."""
+        self.patterns[words] = held
+        self._automaton = None
+
+    def match(self, words: list[str], found: dict[T, None]) -> int:
+        """Returns what that cost."""
+        cost = 1 + len(words) // WORDS_A_STEP
+        if self._automaton is None:
+            self._automaton = _Automaton(self.patterns.items())
+            cost += self.states // STATES_A_STEP
+        return cost + self._automaton.match(words, found)
+
+
+class _Automaton(Generic[T]):
+    __slots__ = ("_any", "_ends", "_exact", "_held", "_starts", "_stays")
+
+    def __init__(self, patterns: Iterable[tuple[Words, Held[T]]]) -> None:
+        self._starts = self._stays = self._any = self._ends = 0
+        self._exact: dict[str, int] = {}  # word -> the states that it leads to, with those of `*`
+        self._held: dict[int, Held[T]] = {}  # by the number of the last state
+        state = 0
+        for words, held in patterns:
+            self._starts |= 1 << state
+            for word in words:
+                if word == "#":
+                    self._stays |= 1 << state
+                    continue
+                state += 1
+                if word == "*":
+                    self._any |= 1 << state
+                else:
+                    self._exact[word] = self._exact.get(word, 0) | 1 << state
+            self._ends |= 1 << state
+            self._held[state] = held
+            state += 1
+        for word in self._exact:
+            self._exact[word] |= self._any
+
+    def match(self, words: list[str], found: dict[T, None]) -> int:
+        """Returns how many patterns match."""
+        active, stays, any_, exact = self._starts, self._stays, self._any, self._exact.get
+        for word in words:
+            active = active << 1 & exact(word, any_) | active & stays
+            if not active:
+                return 0
+        active &= self._ends
+        matching = 0
+        while active:
+            matching += 1
+            state = active.bit_length() - 1
+            found.update(dict.fromkeys(values_of(self._held[state])))
+            active ^= 1 << state
+        return matching
+
+
+class _Group(Generic[T]):
+    """The patterns that are kept under one word."""
+
+    __slots__ = ("bundles", "roomy", "states")
+
+    def __init__(self) -> None:
+        self.bundles: dict[_Bundle[T], None] = {}
+        self.roomy: _Bundle[T] | None = None  # the only one that is at most half full
+        self.states = 0
+
+    @property
+    def crowded(self) -> int:
+        """States beyond those of one bundle."""
+        return max(0, self.states - BUNDLE_STATES)
+
+    def put(self, words: Words, held: Held[T]) -> _Bundle[T]:
+        """Into a bundle with room. O(words)."""
+        bundle = self.roomy
+        if bundle is None:
+            bundle = self.roomy = _Bundle()
+            self.bundles[bundle] = None
+        bundle.put(words, held)
+        self.states += states_of(words)
+        if bundle.states > BUNDLE_STATES // 2:
+            self.roomy = None
+        return bundle
+
+    def take(self, words: Words, bundle: _Bundle[T]) -> tuple[list[Words], _Bundle[T]]:
+        """Out of its bundle. Two that are at most half full become one: returns the patterns that moved, and where."""
+        bundle.take(words)
+        self.states -= states_of(words)
+        if not bundle.patterns:
+            del self.bundles[bundle]
+            if self.roomy is bundle:
+                self.roomy = None
+            return [], bundle
+        into = self.roomy
+        if into is None and bundle.states <= BUNDLE_STATES // 2:
+            self.roomy = bundle
+        if into is None or into is bundle or bundle.states > BUNDLE_STATES // 2:
+            return [], bundle
+        moved = list(bundle.patterns)
+        for pattern in moved:
+            into.put(pattern, bundle.patterns[pattern])
+        del self.bundles[bundle]
+        if into.states > BUNDLE_STATES // 2:
+            self.roomy = None
+        return moved, into
+
+
+class TopicAutomata(Generic[T]):
+    """A multiset of (normalised words of a pattern, value)."""
+
+    __slots__ = ("_groups", "_places", "crowded")
+
+    def __init__(self) -> None:
+        self._groups: dict[str, _Group[T]] = {}
+        self._places: dict[Words, tuple[str, _Bundle[T]]] = {}
+        #: States of patterns under words that more than a bundle are kept under: every key that has all these words,
+        #: however many, may have to go through all of them.
+        self.crowded = 0
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no pattern is left."""
+        return not self._places and not self._groups
+
+    def crowded_by(self, words: Words) -> int:
+        """What one more pattern would add to `crowded`."""
+        if words in self._places:
+            return 0
+        held_there = min(self._states_under(word) for word in _exact(words))
+        return min(states_of(words), max(0, held_there + states_of(words) - BUNDLE_STATES))
+
+    def add(self, words: Words, value: T) -> None:
+        """Add one. O(words)."""
+        place = self._places.get(words)
+        if place is not None:
+            bundle = place[1]
+            bundle.hold(words, with_one(bundle.patterns[words], value))
+            return
+        word = min(_exact(words), key=self._states_under)
+        group = self._groups.get(word)
+        if group is None:
+            group = self._groups[word] = _Group()
+        self.crowded -= group.crowded
+        self._places[words] = word, group.put(words, value)
+        self.crowded += group.crowded
+
+    def remove(self, words: Words, value: T) -> None:
+        """Take one out. It must be there. O(patterns of a bundle) at worst."""
+        word, bundle = self._places[words]
+        held = without_one(bundle.patterns[words], value)
+        if held is not None:
+            bundle.hold(words, held)
+            return
+        del self._places[words]
+        group = self._groups[word]
+        self.crowded -= group.crowded
+        moved, bundle = group.take(words, bundle)
+        for pattern in moved:
+            self._places[pattern] = word, bundle
+        self.crowded += group.crowded
+        if not group.bundles:
+            del self._groups[word]
+
+    def match(self, words: list[str], found: dict[T, None]) -> int:
+        """Add the values whose pattern matches to `found`. O(words of the key by bundles under them): returns that."""
+        cost = 0
+        if self._groups:
+            for word in set(words):
+                group = self._groups.get(word)
+                if group is not None:
+                    for bundle in group.bundles:
+                        cost += bundle.match(words, found)
+        return cost
+
+    def _states_under(self, word: str) -> int:
+        group = self._groups.get(word)
+        return 0 if group is None else group.states
+
+
+def states_of(words: Words) -> int:
+    """States of one pattern: its words without `#`, and the start."""
+    return 1 + len(words) - words.count("#")
+
+
+def _exact(words: Words) -> Iterable[str]:
+    """The words that are no wildcards. There is at least one."""
+    return (word for word in words if word != "*" and word != "#")

@@ -1,0 +1,21 @@
+"""Sender-selected distribution: the headers CC and BCC name more routing keys for the same exchange.
+
+Source: behaviour page 2.10, 3.9.
+"""
+
+from ..errors import InvalidCopies
+from .content import COPIES
+from .field_table import FieldTable
+
+
+def copies_of(headers: FieldTable) -> tuple[str, ...]:
+    """The keys that CC and BCC name; entries that are no strings are passed over. Raises: InvalidCopies."""
+    keys: list[str] = []
+    for header in COPIES:
+        field = headers.get(header)
+        if field is None:
+            continue
+        if not isinstance(field.value, list):
+            raise InvalidCopies(header=header, type=field.type_name)
+        keys += [item.text for item in field.value if item.tag == "S"]
+    return tuple(keys)

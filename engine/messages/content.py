@@ -1,0 +1,296 @@
+"""The content of a message: header payload and body, byte for byte as published (a leaf but for field tables).
+
+Properties are looked at lazily: publishing needs only the `PropertyFacts`, a few facts that routing and queues ask
+for; everything else is decoded when somebody asks. Nothing here re-encodes what it did not change.
+Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
+"""
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple, Protocol
+
+from .field_table import FieldTable, FieldTableError, decode_table, encode_table, table_spans
+
+BASIC_CLASS = 60
+
+#: Name, flag bit and wire type of each property, in the order in which they stand in the payload.
+PROPERTIES = (
+    ("content_type", 0x8000, "shortstr"),
+    ("content_encoding", 0x4000, "shortstr"),
+    ("headers", 0x2000, "table"),
+    ("delivery_mode", 0x1000, "octet"),
+    ("priority", 0x0800, "octet"),
+    ("correlation_id", 0x0400, "shortstr"),
+    ("reply_to", 0x0200, "shortstr"),
+    ("expiration", 0x0100, "shortstr"),
+    ("message_id", 0x0080, "shortstr"),
+    ("timestamp", 0x0040, "longlong"),
+    ("type", 0x0020, "shortstr"),
+    ("user_id", 0x0010, "shortstr"),
+    ("app_id", 0x0008, "shortstr"),
+    ("cluster_id", 0x0004, "shortstr"),
+)
+
+_PREFIX = Struct(">HHQH")  # class, weight, body size, property flags
+_FLAGS = Struct(">H")
+_LENGTH = Struct(">I")
+_LONGLONG = Struct(">Q")
+
+PropertyValue = int | bytes | FieldTable
+
+
+#: Headers that rule what happens to a message: delays, groups, duplicates (address-settings page 3.4, 3.6).
+SCHEDULED_DELIVERY = "_AMQ_SCHED_DELIVERY"
+DELAY = "x-delay"
+DEDUPLICATION_ID = "x-deduplication-id"  # of RabbitMQ's plugin
+DUPLICATE_IDS = ("_AMQ_DUPL_ID", DEDUPLICATION_ID)
+GROUP_IDS = ("_AMQ_GROUP_ID", "JMSXGroupID")
+
+#: The offset of a message of a stream; also the argument by which a consumer says where it begins.
+OFFSET = "x-stream-offset"
+COPIES = ("CC", "BCC")  # more routing keys
+#: The property reply_to of a request whose answer is to come straight to the consumer on the publisher's channel.
+REPLY_TO_ME = b"amq.rabbitmq.reply-to"
+MARKS = frozenset({SCHEDULED_DELIVERY, DELAY, *DUPLICATE_IDS, *GROUP_IDS, *COPIES})
+
+
+class ContentError(ValueError):
+    """The property list of a content header is cut short or has bits that 0-9-1 does not know."""
+
+
+class PropertyFacts(NamedTuple):
+    """What routing and queues ask of a property list. Interned: equal facts are one object."""
+
+    persistent: bool = False
+    priority: int | None = None
+    expiration: bytes | None = None
+    user_id: bytes | None = None
+    has_headers: bool = False
+    is_marked: bool = False  # a header is among `MARKS`, or it wants a direct reply: each such message is looked at
+
+
+NO_FACTS = PropertyFacts()
+
+
+@lru_cache(512)
+def _present(flags: int) -> tuple[tuple[str, int, str], ...]:
+    """The properties that these flags announce: of fourteen most messages have two or three."""
+    return tuple(one for one in PROPERTIES if flags & one[1])
+
+
+def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertyFacts:
+    """Check a property list (flags and values) and keep the facts. `is_checked`: its headers were, before.
+
+    Raises: ContentError (the frontend's 541, as RabbitMQ does).
+    """
+    size = len(data)
+    if size < 2:
+        raise ContentError("no property flags")
+    flags = _FLAGS.unpack_from(data)[0]
+    if flags & 0x0003:
+        raise ContentError("unknown property flags")
+    position = 2
+    delivery_mode = 0
+    priority: int | None = None
+    expiration: bytes | None = None
+    user_id: bytes | None = None
+    is_marked = False
+    try:
+        for name, bit, kind in _present(flags):
+            if kind == "shortstr":
+                start = position + 1
+                position = start + data[position]
+                if position > size:
+                    raise ContentError(f"{name} is cut short")
+                if bit == 0x0200:
+                    is_marked = is_marked or data[start:position] == REPLY_TO_ME
+                elif bit == 0x0100:
+                    expiration = data[start:position]
+                elif bit == 0x0010:
+                    user_id = data[start:position]
+            elif kind == "table":
+                if is_checked:
+                    keys: Iterable[str] = [key for key, _, _ in table_spans(data, position)]
+                    position += 4 + _LENGTH.unpack_from(data, position)[0]
+                else:
+                    keys, position = decode_table(data, position)
+                is_marked = not MARKS.isdisjoint(keys)  # the first that can be
+            elif kind == "octet":
+                if bit == 0x1000:
+                    delivery_mode = data[position]
+                else:
+                    priority = data[position]
+                position += 1
+            else:
+                position += 8
+    except (IndexError, FieldTableError) as error:
+        raise ContentError("a property is cut short") from error
+    if position != size:
+        raise ContentError("the properties do not fill the header")
+    return PropertyFacts(delivery_mode == 2, priority, expiration, user_id, bool(flags & 0x2000), is_marked)
+
+
+def decode_properties(header: bytes, *, raw: str | None = None) -> dict[str, PropertyValue]:
+    """All properties of a header payload by name: int, bytes (strings), FieldTable (headers).
+
+    `raw`: a header that is left as it is if it is an array; its value is the octets of the items.
+    Raises: ContentError.
+    """
+    if len(header) < _PREFIX.size:
+        raise ContentError("no property flags")
+    flags = _PREFIX.unpack_from(header)[3]
+    position = _PREFIX.size
+    found: dict[str, PropertyValue] = {}
+    try:
+        for name, bit, kind in PROPERTIES:
+            if not flags & bit:
+                continue
+            if kind == "shortstr":
+                start = position + 1
+                position = start + header[position]
+                if position > len(header):
+                    raise ContentError(f"{name} is cut short")
+                found[name] = header[start:position]
+            elif kind == "table":
+                found[name], position = decode_table(header, position, raw=raw)
+            elif kind == "octet":
+                found[name] = header[position]
+                position += 1
+            else:
+                if position + 8 > len(header):
+                    raise ContentError(f"{name} is cut short")
+                found[name] = _LONGLONG.unpack_from(header, position)[0]
+                position += 8
+    except (IndexError, FieldTableError) as error:
+        raise ContentError("a property is cut short") from error
+    return found
+
+
+def headers_of(header: bytes) -> FieldTable:
+    """The headers table of a header payload; empty when there is none or it can't be read."""
+    try:
+        headers = decode_properties(header).get("headers")
+    except ContentError:
+        return {}
+    return headers if isinstance(headers, dict) else {}
+
+
+def encode_header(body_size: int, properties: Mapping[str, PropertyValue] | None = None) -> bytes:
+    """A header payload for `body_size` octets of body with these properties (for messages that the broker makes)."""
+    flags = 0
+    values: list[bytes] = []
+    for name, bit, kind in PROPERTIES:
+        value = (properties or {}).get(name)
+        if value is None:
+            continue
+        flags |= bit
+        if isinstance(value, bytes):
+            values.append(bytes((len(value),)) + value)
+        elif isinstance(value, dict):
+            values.append(encode_table(value))
+        else:
+            values.append(_LONGLONG.pack(value) if kind == "longlong" else bytes((value,)))
+    return _PREFIX.pack(BASIC_CLASS, 0, body_size, flags) + b"".join(values)
+
+
+def splice_header(
+    header: bytes,
+    added: FieldTable,
+    dropped: set[str],
+    *,
+    without_expiration: bool = False,
+    reply_to: bytes | None = None,
+) -> bytes:
+    """A header payload with some entries of its headers table replaced or gone; all else byte for byte as it was.
+
+    `added` goes behind what stays. `reply_to` takes the place of that property. Raises: ContentError.
+    """
+    flags = _PREFIX.unpack_from(header)[3]
+    position = _PREFIX.size
+    parts: list[bytes] = []
+    gone = dropped | set(added)
+    new_entries = encode_table(added)[4:]
+    try:
+        for name, bit, kind in PROPERTIES:
+            start = position
+            if flags & bit:
+                if kind == "shortstr":
+                    position += 1 + header[position]
+                elif kind == "table":
+                    position += 4 + _LENGTH.unpack_from(header, position)[0]
+                else:
+                    position += 1 if kind == "octet" else 8
+            if name == "headers" and (flags & bit or added):
+                kept = (
+                    b"".join(header[first:last] for key, first, last in table_spans(header, start) if key not in gone)
+                    if flags & bit
+                    else b""
+                )
+                table = kept + new_entries
+                flags |= bit
+                parts.append(_LENGTH.pack(len(table)) + table)
+            elif name == "reply_to" and reply_to is not None:
+                flags |= bit
+                parts.append(bytes((len(reply_to),)) + reply_to)
+            elif name == "expiration" and without_expiration:
+                flags &= ~bit
+            else:
+                parts.append(header[start:position])
+    except (IndexError, StructError, FieldTableError) as error:
+        raise ContentError("a property is cut short") from error
+    return header[:12] + _FLAGS.pack(flags) + b"".join(parts)
+
+
+class Framing(Protocol):
+    """How a stored blob splits into header payload and body: each frontend has its own.
+
+    A frontend that receives `blob`s of its own framing may pass them on as they are.
+    """
+
+    def split(self, blob: bytes) -> tuple[bytes, bytes]:
+        """Header payload and body of a blob."""
+
+    def body_size(self, blob: bytes) -> int:
+        """Octets of body, without splitting."""
+
+
+class PlainFraming:
+    """The engine's own: four octets of header length, header payload, body."""
+
+    __slots__ = ()
+
+    @staticmethod
+    def join(header: bytes, body: bytes) -> bytes:
+        """A blob of this framing."""
+        return _LENGTH.pack(len(header)) + header + body
+
+    def split(self, blob: bytes) -> tuple[bytes, bytes]:
+        """See `Framing`."""
+        end = 4 + _LENGTH.unpack_from(blob)[0]
+        return blob[4:end], blob[end:]
+
+    def body_size(self, blob: bytes) -> int:
+        """See `Framing`."""
+        return len(blob) - 4 - int(_LENGTH.unpack_from(blob)[0])
+
+
+PLAIN = PlainFraming()
+
+
+class CommonHeader:
+    """The engine's own where messages differ in their bodies alone: those are the blobs, the header is here."""
+
+    __slots__ = ("header",)
+
+    def __init__(self, header: bytes) -> None:
+        self.header = header
+
+    def split(self, blob: bytes) -> tuple[bytes, bytes]:
+        """See `Framing`."""
+        return self.header, blob
+
+    def body_size(self, blob: bytes) -> int:
+        """See `Framing`."""
+        return len(blob)

@@ -1,0 +1,215 @@
+"""Dead letters: the copy that a dead message leaves behind, with the story of its deaths in `x-death`.
+
+Source: behaviour page 3.4.
+"""
+
+from collections import Counter
+
+from .content import PLAIN, decode_properties, scan_properties, splice_header
+from .field_table import Field, FieldTable, array_spans, decode_array, encode_array
+from .message import Envelope, Message
+
+REJECTED, EXPIRED, MAXLEN, DELIVERY_LIMIT = "rejected", "expired", "maxlen", "delivery_limit"
+#: Where a copy comes from (address-settings page 5.6).
+ORIG_ADDRESS, ORIG_QUEUE, ORIG_MESSAGE_ID = "_AMQ_ORIG_ADDRESS", "_AMQ_ORIG_QUEUE", "_AMQ_ORIG_MESSAGE_ID"
+ACTUAL_EXPIRY = "_AMQ_ACTUAL_EXPIRY"
+#: What makes two deaths alike.
+KEYS = ("queue", "reason")
+#: A client may say that it died as often as this, and it dies again.
+COUNT_MAX = 2**63 - 1
+KEY_OCTETS_MAX = 255
+#: The header that tells clients how often a message was tried; a dead letter starts anew.
+DELIVERY_COUNT = "x-delivery-count"
+
+
+class DeadLetter:
+    """A dead message on its way to a dead-letter exchange, by the keys of its envelope.
+
+    `deaths`: its x-death entries as they are in the header, newest first.
+    """
+
+    __slots__ = ("blob", "deaths", "envelope", "reason")
+
+    def __init__(self, blob: bytes, envelope: Envelope, deaths: bytes, reason: str) -> None:
+        self.blob = blob
+        self.envelope = envelope
+        self.deaths = deaths
+        self.reason = reason
+
+    def would_cycle(self, queue_name: str) -> bool:
+        """Whether the message came round to this queue again without anybody having rejected it on the way."""
+        if self.reason == REJECTED or not any(name in self.deaths for name in _needles("queue", queue_name)):
+            return False
+        for item in decode_array(self.deaths):
+            death = item.value
+            assert isinstance(death, dict)
+            if _text(death.get("reason")) == REJECTED:
+                return False
+            if _text(death.get("queue")) == queue_name:
+                return True
+        return False
+
+
+def dead_letter(
+    message: Message,
+    *,
+    queue: str,
+    reason: str,
+    exchange: str,
+    routing_key: str | None,
+    wall_ms: int,
+    address: str | None = None,
+    with_hornetq_names: bool = False,
+    continues_deaths: bool = True,
+    tells_last_death: bool = False,
+) -> DeadLetter:
+    """The copy of a message that died in `queue`, to be published to `exchange`.
+
+    `address`: the message's own, told beside the queue where a dead-letter or expiry address rules (address-settings
+    address-settings page 5.6, 6.7), on request also by the names that HornetQ's clients know.
+
+    `continues_deaths`: also a history that came from a client goes on. `tells_last_death`: x-last-death-* as well.
+
+    Its properties stay as they were but for `expiration`, which is removed, and the headers that tell of the death;
+    with a `routing_key` of its own the copy also loses CC, whose keys no longer apply. An argument or a policy may say
+    one that is longer than a routing key can be: what there is room for is it.
+    O(octets), with little for each: earlier deaths that the broker has told itself are copied, not read.
+    """
+    if routing_key is not None:
+        routing_key = _short(routing_key)
+    header, body = message.envelope.framing.split(message.blob)
+    properties = decode_properties(header, raw="x-death")
+    headers = properties.get("headers")
+    headers = headers if isinstance(headers, dict) else {}
+    keys = [message.envelope.routing_key, *_carbon_copies(headers)]
+    copies = message.envelope.copies or tuple(keys[1:])  # those of BCC as well, of which nothing is told
+    entry: FieldTable = {
+        "count": Field("l", 1),
+        "reason": Field("S", reason.encode()),
+        "queue": Field("S", queue.encode()),
+        "time": Field("T", wall_ms // 1000),
+        "exchange": Field("S", message.envelope.exchange.encode()),
+        "routing-keys": Field("A", [Field("S", key.encode()) for key in keys]),
+    }
+    expiration = properties.get("expiration")
+    if isinstance(expiration, bytes):
+        entry["original-expiration"] = Field("S", expiration)
+    is_ours = bool(message.envelope.cause_id)
+    history = _history(headers, is_ours=is_ours) if continues_deaths or is_ours else None
+    added: FieldTable = {}
+    if history is None:
+        history = b""
+        added["x-first-death-queue"] = entry["queue"]
+        added["x-first-death-reason"] = entry["reason"]
+        added["x-first-death-exchange"] = entry["exchange"]
+    if tells_last_death:
+        for fact in ("queue", "reason", "exchange"):
+            added[f"x-last-death-{fact}"] = entry[fact]
+    deaths = _continued(history, entry)
+    added["x-death"] = Field("A", deaths)
+    if address is not None:
+        added |= _origin(message, queue, address, wall_ms if reason == EXPIRED else None, with_hornetq_names)
+    dropped = {DELIVERY_COUNT, "CC"} if routing_key is not None else {DELIVERY_COUNT}
+    new_header = splice_header(header, added, dropped, without_expiration=True)
+    envelope = Envelope(
+        exchange, routing_key if routing_key is not None else keys[0], scan_properties(new_header[12:], is_checked=True)
+    )
+    envelope.cause_id = message.id
+    if routing_key is None:
+        envelope.copies = copies
+    return DeadLetter(PLAIN.join(new_header, body), envelope, deaths, reason)
+
+
+def _short(routing_key: str) -> str:
+    octets = routing_key.encode()
+    return routing_key if len(octets) <= KEY_OCTETS_MAX else octets[:KEY_OCTETS_MAX].decode("utf-8", "ignore")
+
+
+def _origin(message: Message, queue: str, address: str, expired_ms: int | None, with_hornetq_names: bool) -> FieldTable:
+    told: FieldTable = {
+        ORIG_ADDRESS: Field("S", address.encode()),
+        ORIG_QUEUE: Field("S", queue.encode()),
+        ORIG_MESSAGE_ID: Field("l", message.id),
+    }
+    if expired_ms is not None:
+        told[ACTUAL_EXPIRY] = Field("l", expired_ms)
+    return told | told_by_hornetq_names(told) if with_hornetq_names else told
+
+
+def told_by_hornetq_names(headers: FieldTable) -> FieldTable:
+    """The `_AMQ_` headers among these by their `_HQ_` names (address-settings page 5.6)."""
+    return {name.replace("_AMQ_", "_HQ_", 1): field for name, field in headers.items() if name.startswith("_AMQ_")}
+
+
+def _history(headers: FieldTable, *, is_ours: bool) -> bytes | None:
+    """The octets of the x-death entries so far (those that a client sent count); None when there is no such header.
+
+    One that is no array counts as an empty one, as in RabbitMQ. `is_ours`: a dead letter's, so that it is in order.
+    """
+    field = headers.get("x-death")
+    if field is None:
+        return None
+    if field.tag != "A" or not isinstance(field.value, bytes):
+        return b""
+    if is_ours:
+        return field.value
+    items = decode_array(field.value)
+    return encode_array(
+        [Field("F", death) for death in _grouped([item.value for item in items if isinstance(item.value, dict)])]
+    )
+
+
+def _grouped(history: list[FieldTable]) -> list[FieldTable]:
+    """Of the entries for one queue and reason the first, which says how many there were unless it has a count.
+
+    Before RabbitMQ 3.5.4 there was one for each death, without a count. One that is alone stays as it is.
+    """
+    if len(history) < 2:
+        return history
+    firsts: dict[tuple[str, ...], FieldTable] = {}
+    counts: Counter[tuple[str, ...]] = Counter()
+    for death in history:
+        key = tuple(repr(death[name].value) if name in death else "" for name in KEYS)
+        firsts.setdefault(key, death)
+        counts[key] += 1
+    return [death if "count" in death else {**death, "count": Field("l", counts[key])} for key, death in firsts.items()]
+
+
+def _continued(history: bytes, entry: FieldTable) -> bytes:
+    """Newest first; a death like an earlier one (queue and reason) raises that one's count and keeps its facts."""
+    queue = entry["queue"].text
+    needles = [needle for needle in _needles("queue", queue) if needle in history]
+    for start, end in array_spans(history) if needles else ():
+        if not any(history.find(needle, start, end) >= 0 for needle in needles):
+            continue
+        (item,) = decode_array(history[start:end])
+        earlier = item.value
+        assert isinstance(earlier, dict)
+        if all(_text(earlier.get(key)) == _text(entry[key]) for key in KEYS):
+            again = {**earlier, "count": Field("l", _count(earlier) + 1)}
+            return encode_array([Field("F", again)]) + history[:start] + history[end:]
+    return encode_array([Field("F", entry)]) + history
+
+
+def _needles(key: str, text: str) -> list[bytes]:
+    """How an entry of a table with this string begins and ends: only where one of these is found it can be."""
+    raw = text.encode()
+    head, tail = bytes((len(key),)) + key.encode(), len(raw).to_bytes(4, "big") + raw
+    return [head + tag + tail for tag in (b"S", b"x")]
+
+
+def _count(death: FieldTable) -> int:
+    """How often it happened so far; 0 where that is not said, or not with an integer. There is room for one more."""
+    value = death["count"].value if "count" in death else 0
+    return min(value, COUNT_MAX - 1) if type(value) is int else 0
+
+
+def _carbon_copies(headers: FieldTable) -> list[str]:
+    field = headers.get("CC")
+    if field is None or not isinstance(field.value, list):
+        return []
+    return [item.text for item in field.value if item.tag == "S"]
+
+
+def _text(field: Field | None) -> str | None:
+    return field.text if field is not None and isinstance(field.value, bytes) else None

@@ -1,0 +1,286 @@
+"""Field tables, decoded with the type tags that were on the wire (a leaf: imports nothing of ours).
+
+Tags matter: texts name the type that a client sent, and equality between tags has rules of its own. Everything is
+bounded before it is built: nesting by a depth, sizes by what is really there.
+Source: behaviour page 0.6.
+"""
+
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple, TypeAlias
+
+DEPTH_MAX = 64
+
+#: The names that texts use for tags (Erlang client's words, behaviour page 0.5).
+TYPE_NAMES = {
+    "S": "longstr",
+    "I": "signedint",
+    "i": "unsignedint",
+    "l": "long",
+    "L": "long",
+    "s": "short",
+    "u": "unsignedshort",
+    "b": "byte",
+    "B": "unsignedbyte",
+    "t": "bool",
+    "f": "float",
+    "d": "double",
+    "D": "decimal",
+    "T": "timestamp",
+    "F": "table",
+    "A": "array",
+    "x": "binary",
+    "V": "void",
+}
+
+INTEGER_TAGS = frozenset("bBsuIilL")
+NUMBER_TAGS = INTEGER_TAGS | frozenset("fdD")
+
+
+class FieldTableError(ValueError):
+    """The bytes are no field table: cut short, nested too deep, or with an unknown tag."""
+
+
+class UnknownFieldTag(FieldTableError):
+    """A tag outside the eighteen that AMQP 0-9-1 brokers know."""
+
+
+class Field(NamedTuple):
+    """One value as it was on the wire.
+
+    `value` by tag: int (bBsuIilLT), bool (t), float (fd), bytes (Sx), (scale, int) (D), None (V),
+    list[Field] (A; the octets of the items where somebody asked for them), FieldTable (F).
+    """
+
+    tag: str
+    value: "FieldData"
+
+    @property
+    def type_name(self) -> str:
+        """The word that error texts use for the tag."""
+        return TYPE_NAMES[self.tag]
+
+    @property
+    def text(self) -> str:
+        """A string value as text (undecodable octets replaced); only for tags S and x."""
+        assert isinstance(self.value, bytes)
+        return self.value.decode("utf-8", "replace")
+
+    def comparable(self) -> object:
+        """A value that is equal exactly where brokers treat two fields as equal.
+
+        Numbers are equal whatever their width, int and float alike; a string equals a byte array of the same octets;
+        a bool is equal to no number. Source: behaviour page 3.9 (headers), 3.10.8 semantics.
+        """
+        tag, value = self
+        if tag == "D":
+            return ("number", number_of(self))
+        if tag in NUMBER_TAGS:
+            return ("number", value)
+        if tag in "Sx":
+            return ("string", value)
+        if isinstance(value, list):
+            return ("array", tuple(item.comparable() for item in value))
+        if isinstance(value, dict):
+            return ("table", tuple((key, item.comparable()) for key, item in value.items()))
+        return (tag, value)
+
+
+def integer_of(table: "FieldTable", key: str) -> int | None:
+    """The integer under a key; None when there is none, or something else."""
+    field = table.get(key)
+    return field.value if field is not None and field.tag in INTEGER_TAGS and isinstance(field.value, int) else None
+
+
+def number_of(field: Field) -> float:
+    """The value of a field of any numeric tag."""
+    value = field.value
+    if isinstance(value, tuple):
+        return float(value[1] / 10 ** value[0])
+    assert isinstance(value, int | float)
+    return float(value)
+
+
+FieldTable: TypeAlias = dict[str, Field]
+FieldData: TypeAlias = "int | float | bool | bytes | tuple[int, int] | list[Field] | FieldTable | None"
+
+_FIXED = {
+    "t": Struct(">?"),
+    "b": Struct(">b"),
+    "B": Struct(">B"),
+    "s": Struct(">h"),
+    "u": Struct(">H"),
+    "I": Struct(">i"),
+    "i": Struct(">I"),
+    "l": Struct(">q"),
+    "L": Struct(">q"),
+    "f": Struct(">f"),
+    "d": Struct(">d"),
+    "T": Struct(">Q"),
+}
+_DECIMAL = Struct(">BI")
+_LENGTH = Struct(">I")
+
+
+def decode_table(
+    data: bytes, start: int = 0, depth: int = DEPTH_MAX, *, raw: str | None = None
+) -> tuple[FieldTable, int]:
+    """Decode the table whose four length octets stand at `start`.
+
+    `raw`: an entry that is left as it is if it is an array; its value is the octets of the items.
+    Returns: the table and the offset behind it. Of duplicate keys the first counts.
+    Raises:  FieldTableError, UnknownFieldTag.
+    """
+    begin, end = _span(data, start, len(data))
+    return _table(data, begin, end, depth, raw), end
+
+
+def decode_array(data: bytes) -> list[Field]:
+    """Decode the items of an array. Raises: FieldTableError."""
+    return _array(data, 0, len(data), DEPTH_MAX)
+
+
+def encode_array(items: list[Field]) -> bytes:
+    """The inverse of `decode_array`."""
+    return b"".join(map(_encode_field, items))
+
+
+def array_spans(data: bytes) -> list[tuple[int, int]]:
+    """(first octet, octet behind) of each item of an array, which is not looked into. Raises: FieldTableError."""
+    position, end = 0, len(data)
+    spans = []
+    while position < end:
+        after = _behind(data, position, end)
+        spans.append((position, after))
+        position = after
+    return spans
+
+
+def _behind(data: bytes, position: int, end: int) -> int:
+    """The octet behind a value, which is not looked into."""
+    if position >= end:
+        raise FieldTableError("a value is missing")
+    tag = chr(data[position])
+    if tag in "SxFA":
+        return _span(data, position + 1, end)[1]
+    return _field(data, position, end, DEPTH_MAX)[1]
+
+
+def decode_bare_table(data: bytes) -> FieldTable:
+    """Decode a table without length octets, as AMQPLAIN sends it. Raises: FieldTableError."""
+    return _table(data, 0, len(data), DEPTH_MAX)
+
+
+def _span(data: bytes, start: int, limit: int) -> tuple[int, int]:
+    if start + 4 > limit:
+        raise FieldTableError("cut short")
+    begin = start + 4
+    end = begin + _LENGTH.unpack_from(data, start)[0]
+    if end > limit:
+        raise FieldTableError("longer than what is there")
+    return begin, int(end)
+
+
+def _table(data: bytes, position: int, end: int, depth: int, raw: str | None = None) -> FieldTable:
+    if depth <= 0:
+        raise FieldTableError("nested too deep")
+    table: FieldTable = {}
+    while position < end:
+        name_end = position + 1 + data[position]
+        if name_end > end:
+            raise FieldTableError("a key is cut short")
+        key = data[position + 1 : name_end].decode("utf-8", "surrogateescape")
+        if key == raw and data[name_end : name_end + 1] == b"A":
+            begin, position = _span(data, name_end + 1, end)
+            field = Field("A", data[begin:position])
+        else:
+            field, position = _field(data, name_end, end, depth)
+        table.setdefault(key, field)
+    return table
+
+
+def _field(data: bytes, position: int, end: int, depth: int) -> tuple[Field, int]:
+    if position >= end:
+        raise FieldTableError("a value is missing")
+    tag = chr(data[position])
+    position += 1
+    fixed = _FIXED.get(tag)
+    if fixed is not None:
+        after = position + fixed.size
+        if after > end:
+            raise FieldTableError("a value is cut short")
+        return Field(tag, fixed.unpack_from(data, position)[0]), after
+    if tag in "SxFA":
+        begin, after = _span(data, position, end)
+        if tag == "F":
+            return Field(tag, _table(data, begin, after, depth - 1)), after
+        if tag == "A":
+            return Field(tag, _array(data, begin, after, depth - 1)), after
+        return Field(tag, data[begin:after]), after
+    if tag == "V":
+        return Field(tag, None), position
+    if tag == "D":
+        if position + 5 > end:
+            raise FieldTableError("a value is cut short")
+        return Field(tag, _DECIMAL.unpack_from(data, position)), position + 5
+    raise UnknownFieldTag(f"unknown tag {tag!r}")
+
+
+def _array(data: bytes, position: int, end: int, depth: int) -> list[Field]:
+    if depth <= 0:
+        raise FieldTableError("nested too deep")
+    items: list[Field] = []
+    while position < end:
+        field, position = _field(data, position, end, depth)
+        items.append(field)
+    return items
+
+
+def table_spans(data: bytes, start: int) -> list[tuple[str, int, int]]:
+    """(key, first octet, octet behind) of each entry of the table whose length octets stand at `start`.
+
+    Their values are not looked into.
+
+    Raises: FieldTableError.
+    """
+    position, end = _span(data, start, len(data))
+    spans = []
+    while position < end:
+        name_end = position + 1 + data[position]
+        if name_end > end:
+            raise FieldTableError("a key is cut short")
+        after = _behind(data, name_end, end)
+        spans.append((data[position + 1 : name_end].decode("utf-8", "surrogateescape"), position, after))
+        position = after
+    return spans
+
+
+def encode_table(table: FieldTable) -> bytes:
+    """The inverse of `decode_table`. Raises: FieldTableError when a value does not fit its tag."""
+    body = b"".join(_encode_key(key) + _encode_field(field) for key, field in table.items())
+    return _LENGTH.pack(len(body)) + body
+
+
+def _encode_key(key: str) -> bytes:
+    raw = key.encode("utf-8", "surrogateescape")
+    return bytes((len(raw),)) + raw
+
+
+def _encode_field(field: Field) -> bytes:
+    tag, value = field
+    raw_tag = tag.encode("latin-1")
+    if isinstance(value, bytes):
+        return raw_tag + _LENGTH.pack(len(value)) + value
+    if isinstance(value, list):
+        items = b"".join(map(_encode_field, value))
+        return raw_tag + _LENGTH.pack(len(items)) + items
+    if isinstance(value, dict):
+        return raw_tag + encode_table(value)
+    if isinstance(value, tuple):
+        return raw_tag + _DECIMAL.pack(*value)
+    if value is None:
+        return raw_tag
+    try:
+        return raw_tag + _FIXED[tag].pack(value)
+    except (StructError, OverflowError) as error:
+        raise FieldTableError(str(error)) from error

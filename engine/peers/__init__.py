@@ -1,0 +1,1 @@
+"""What one connected client has: sessions, confirms, transactions, deliveries that are out."""

@@ -1,0 +1,147 @@
+"""One connected peer as the engine sees it: sessions, exclusive queues, and an outbox of effects.
+
+The engine never writes to a peer. It appends effects to `outbox` and counts their octets; above `unsent_max` the
+client is paused and gets nothing more until its frontend says that everything went out.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from ..errors import EngineError, UserChannelsMaxReached
+from ..messages.field_table import FieldTable
+from .effects import ConsumerCancelled, Delivered
+from .session import Session, SessionFailed
+
+if TYPE_CHECKING:
+    from ..queues.queue import Queue
+    from ..users.access import User
+    from ..virtual_host import VirtualHost
+
+
+Effect = Delivered | ConsumerCancelled | SessionFailed
+
+
+class Client:
+    """Made by `Broker.connect`. `flush` is called at the end of each turn that left something in the outbox."""
+
+    __slots__ = (
+        "broker",
+        "closed",
+        "exclusive_queues",
+        "flush",
+        "is_blocked",
+        "name",
+        "on_expelled",
+        "outbox",
+        "paused",
+        "properties",
+        "sessions",
+        "since_ms",
+        "unsent",
+        "unsent_max",
+        "user",
+        "vhost",
+    )
+
+    def __init__(
+        self,
+        vhost: "VirtualHost",
+        user: "User",
+        name: str,
+        flush: Callable[[], object],
+        unsent_max: int,
+        properties: FieldTable,
+    ) -> None:
+        self.vhost = vhost
+        self.broker = vhost.broker
+        self.user = user
+        self.name = name
+        self.flush = flush
+        self.unsent_max = unsent_max
+        self.properties = properties  # what it says of itself
+        self.since_ms = self.broker.clock.wall_ms()
+        self.is_blocked = False  # its frontend takes no publishes of it now
+        self.on_expelled: Callable[[EngineError], None] | None = None
+        self.outbox: list[Effect] = []
+        self.unsent = 0
+        self.paused = False
+        self.closed = False
+        self.sessions: dict[Session, None] = {}
+        self.exclusive_queues: dict[Queue, None] = {}
+
+    def open_session(self, number: int = 0) -> Session:
+        """A new session: its own delivery tags, prefetch, confirms, transaction. `number`: by which the peer knows it.
+
+        Raises: UserChannelsMaxReached.
+        """
+        limit = self.user.max_channels
+        if limit is not None and self.broker.sessions_of(self.user.name) >= limit:
+            raise UserChannelsMaxReached(user=self.user.name, limit=limit)
+        session = Session(self, number)
+        self.sessions[session] = None
+        return session
+
+    def close(self, *, failed: bool = False) -> None:
+        """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent.
+
+        `failed`: the peer did not ask for it, so that what it holds was tried and failed.
+        """
+        if self.closed:
+            return
+        self.closed = True
+        for session in self.sessions:
+            session.flowing = False
+        for session in list(self.sessions):
+            session.close(failed=failed)
+        for queue in list(self.exclusive_queues):
+            self.vhost.remove_queue(queue)
+        self.broker.forget(self)
+
+    def expel(self, error: EngineError) -> None:
+        """An operator ends the connection: its frontend says goodbye (`on_expelled`), or it is just closed."""
+        if self.on_expelled is None:
+            self.close(failed=True)
+        else:
+            self.on_expelled(error)
+
+    # -- what goes out ----------------------------------------------------------------------------------------------
+
+    def put(self, effect: Effect, size: int) -> None:
+        """Append an effect of about `size` octets; pauses the client when too much is unsent."""
+        if not self.outbox:
+            self.broker.touched[self] = None
+        self.outbox.append(effect)
+        self.unsent += size
+        if self.unsent > self.unsent_max:
+            self.paused = True
+
+    def take_outbox(self) -> list[Effect]:
+        """All effects so far, oldest first."""
+        taken, self.outbox = self.outbox, []
+        return taken
+
+    def drained(self) -> None:
+        """Everything went out: start from nothing, and serve its consumers again if they were paused."""
+        self.unsent = 0
+        if self.paused:
+            self.paused = False
+            first = None
+            for session in self.sessions:
+                if session.mark_queues() and first is None:
+                    first = session
+            if first is not None:  # its turn is now: next time it comes last
+                del self.sessions[first]
+                self.sessions[first] = None
+
+    def room(self) -> int:
+        """Octets that may still be put before the client is paused."""
+        return self.unsent_max - self.unsent
+
+    def affordable(self, blobs: Sequence[bytes]) -> int:
+        """How many of these to take until the room is used up; at least one."""
+        room = self.unsent_max - self.unsent
+        for count, blob in enumerate(blobs, 1):
+            room -= len(blob)
+            if room <= 0:
+                return count
+        return len(blobs)

@@ -1,0 +1,76 @@
+"""What a client may do with the queues and exchanges of its virtual host. Source: behaviour page 3.14, 3.15."""
+
+from typing import Protocol
+
+from ..exchanges.exchange import Exchange, TopicExchange
+from ..messages.field_table import FieldTable
+from ..users.access import User
+from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
+
+
+class Named(Protocol):
+    """A virtual host, of which only the name counts here."""
+
+    name: str
+
+
+class Asker(Protocol):
+    """Whoever is in a virtual host as a user: a client."""
+
+    user: User
+
+    @property
+    def vhost(self) -> Named:
+        """Where it is."""
+
+
+def require(client: Asker | None, action: str, kind: str, name: str) -> None:
+    """A client does this with a queue or exchange of its virtual host; None is the broker itself, which may.
+
+    Raises: PermissionRefused.
+    """
+    if client is not None:
+        client.user.require(action, kind, name, client.vhost.name)
+
+
+def may(client: Asker | None, action: str, kind: str, name: str) -> bool:
+    """As `require`, for asking."""
+    return client is None or client.user.may(action, kind, name, client.vhost.name)
+
+
+def require_topic(client: Asker | None, action: str, exchange: Exchange, routing_key: str) -> None:
+    """A key of an exchange; only topic exchanges have such permissions. Raises: TopicRefused."""
+    if client is not None and exchange.type == TopicExchange.type:
+        client.user.require_topic(action, exchange.name, routing_key, client.vhost.name)
+
+
+def require_for_arguments(client: Asker | None, name: str, arguments: FieldTable) -> None:
+    """What the arguments of a new queue reach beyond it.
+
+    Dead letters need read on the queue and write on the target (behaviour page 3.14); so do our addresses, which may
+    stand for an exchange or for a queue behind the default one. A queue with another's address takes its messages:
+    that needs what a queue of that name would. Raises: PermissionRefused.
+    """
+    if client is None:
+        return
+    exchange = arguments.get("x-dead-letter-exchange")
+    if exchange is not None and exchange.tag == "S":
+        require(client, READ, QUEUE, name)
+        require(client, WRITE, EXCHANGE, exchange.text)
+    for key in ("x-dead-letter-address", "x-expiry-address"):
+        target = arguments.get(key)
+        if target is not None and target.tag == "S" and target.value:
+            require(client, READ, QUEUE, name)
+            for exchange_name in _exchanges_of(target.text):
+                require(client, WRITE, EXCHANGE, exchange_name)
+    address = arguments.get("x-address")
+    if address is not None and address.tag == "S" and address.value and address.text != name:
+        require(client, CONFIGURE, QUEUE, address.text)
+        require(client, READ, QUEUE, address.text)
+
+
+def _exchanges_of(address: str) -> tuple[str, ...]:
+    """Exchanges that an address may stand for, now or later (`VirtualHost.resolve_address`)."""
+    if address.startswith("exchange:"):
+        return (address.removeprefix("exchange:").partition("/")[0],)
+    return ("",) if address.startswith("queue:") else (address, "")

@@ -1,0 +1,1 @@
+"""From a publish to the queues: what an address does first, routes, and services behind exchanges."""

@@ -1,0 +1,184 @@
+"""What the address of a message does with it before it is routed: expiry, time stamp, duplicates, delay, diverts.
+
+Plain messages to plain addresses never come here. Source: address-settings page 1.2, 1.3, 3.2, 3.6, 3.7.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from ...settings import Divert, ResolvedSettings
+from ..clock import due_after
+from ..events import EventKind
+from ..exchanges.delayed_exchange import DelayedExchange, delay_ms
+from ..messages.content import DEDUPLICATION_ID, DELAY, SCHEDULED_DELIVERY
+from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, told_by_hornetq_names
+from ..messages.duplicates import IdCache, duplicate_id
+from ..messages.field_table import Field, FieldTable
+from ..messages.message import Envelope
+from ..rules.diverts import HOPS_MAX
+from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+from .publish import publish_run, remember
+from .routing import ALL_WELL, Outcome, Route
+
+if TYPE_CHECKING:
+    from ..virtual_host import VirtualHost
+
+INGRESS_TIMESTAMP = "_AMQ_INGRESS_TIMESTAMP"
+
+
+@dataclass(slots=True, frozen=True)
+class ArrivalRules:
+    """What an address does with each message."""
+
+    address: str
+    expiry: ExpiryPolicy = NO_EXPIRY_POLICY
+    has_ingress_timestamp: bool = False
+    id_cache_size: int = 0
+    retroactive_count: int = 0
+    diverts: tuple[Divert, ...] = ()
+
+    @property
+    def looks_at_each(self) -> bool:
+        """Whether messages are to be taken one by one."""
+        return self.has_ingress_timestamp or self.retroactive_count > 0 or bool(self.diverts)
+
+
+def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules:
+    """The rules of an address."""
+    return ArrivalRules(
+        address,
+        expiry_policy(settings),
+        settings.enable_ingress_timestamp,
+        settings.id_cache_size,
+        settings.retroactive_message_count,
+        diverts,
+    )
+
+
+def concerns(rules: ArrivalRules) -> bool:
+    """Whether unmarked messages meet any of these."""
+    return rules.looks_at_each or rules.expiry is not NO_EXPIRY_POLICY
+
+
+def publish(vhost: "VirtualHost", route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+    """Publish a run: its address first, then its queues."""
+    if route.arrival is not None:
+        return arrive(vhost, route, route.arrival, envelope, blobs)
+    if envelope.facts.is_marked:
+        rules = vhost.arrival_rules(route.exchange.name, route.routing_key)
+        return arrive(vhost, route, rules, envelope, blobs)
+    return publish_run(vhost, route, envelope, blobs)
+
+
+def publish_by_name(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+    """Publish a run with a look-up of its own. An exchange that is gone takes nothing."""
+    exchange = vhost.exchanges.get(envelope.exchange)
+    if exchange is None:
+        return Outcome(blobs, ())
+    return publish(vhost, vhost.route_of(exchange, envelope.routing_key), envelope, blobs)
+
+
+def arrive(
+    vhost: "VirtualHost", route: Route, rules: ArrivalRules, envelope: Envelope, blobs: Sequence[bytes], hops: int = 0
+) -> Outcome:
+    """Publish a run to an address with rules, or of messages with marks."""
+    if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
+        envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
+    if envelope.copies:
+        route = route.undecided()
+    if not rules.looks_at_each and not envelope.facts.is_marked:
+        return publish_run(vhost, route, envelope, blobs)
+    unroutable: list[bytes] = []
+    refused: list[int] = []
+    for offset, blob in enumerate(blobs):
+        outcome = _arrive_one(vhost, route, rules, envelope, blob, hops)
+        if outcome.unroutable:
+            unroutable.append(blob)  # as published
+        if outcome.refused:
+            refused.append(offset)
+    return Outcome(unroutable, refused) if unroutable or refused else ALL_WELL
+
+
+def _arrive_one(
+    vhost: "VirtualHost", route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, hops: int
+) -> Outcome:
+    broker = vhost.broker
+    headers = envelope.headers(blob) if envelope.facts.is_marked else {}
+    if headers and not hops and _is_duplicate(vhost, rules, headers):
+        return ALL_WELL
+    added: FieldTable = {}
+    if rules.has_ingress_timestamp:
+        added[INGRESS_TIMESTAMP] = Field("l", broker.clock.wall_ms())
+    due_ns = _due_ns(vhost, route, headers, added) if headers else None
+    if added:
+        blob = envelope.spliced(blob, added)
+        envelope = envelope.plain()
+    if rules.retroactive_count:
+        remember(vhost, rules.address, rules.retroactive_count, envelope, blob)
+    is_taken = False
+    if rules.diverts and hops < HOPS_MAX:
+        is_taken = any(divert.is_exclusive for divert in rules.diverts)
+        for divert in rules.diverts:
+            _divert(vhost, divert, rules.address, envelope, blob, hops)
+        if is_taken:
+            return ALL_WELL
+        outcome = publish_run(vhost, route, envelope, (blob,), due_ns)
+        return outcome if outcome.refused else ALL_WELL  # a divert took it: it is not unroutable
+    return publish_run(vhost, route, envelope, (blob,), due_ns)
+
+
+def _is_duplicate(vhost: "VirtualHost", rules: ArrivalRules, headers: FieldTable) -> bool:
+    """A duplicate is counted and dropped; its publisher hears that all is well."""
+    if not rules.id_cache_size:
+        return False
+    asked_for = DEDUPLICATION_ID in headers and vhost.broker.settings.asks_for_ids(rules.address, vhost.name)
+    id_ = duplicate_id(headers, asked_for=asked_for)
+    if id_ is None:
+        return False
+    cache = vhost.id_caches.get(rules.address)
+    if cache is None:
+        cache = vhost.id_caches[rules.address] = IdCache(rules.id_cache_size)
+    cache.size = rules.id_cache_size
+    if cache.is_new(id_):
+        return False
+    broker = vhost.broker
+    broker.counters.dropped += 1
+    if broker.listeners:
+        broker.emit_object(EventKind.DROPPED, vhost.name, rules.address, {"reason": "duplicate", "id": id_})
+    return True
+
+
+def _due_ns(vhost: "VirtualHost", route: Route, headers: FieldTable, added: FieldTable) -> int | None:
+    """When a message is to be there, if it is not to be there now; `added` gets what its headers say from now on."""
+    clock = vhost.broker.clock
+    wait_ms: int | None = None
+    scheduled = headers.get(SCHEDULED_DELIVERY)
+    if scheduled is not None and isinstance(scheduled.value, int) and not isinstance(scheduled.value, bool):
+        wait_ms = scheduled.value - clock.wall_ms()
+    elif isinstance(route.exchange, DelayedExchange) or vhost.broker.options.delays_everywhere:
+        wait_ms = delay_ms(headers)
+        if wait_ms is not None:
+            added[DELAY] = Field("l", -wait_ms)  # as the plugin does: whoever passes the message on does not delay it
+    return due_after(clock, wait_ms) if wait_ms is not None and wait_ms > 0 else None
+
+
+def _divert(vhost: "VirtualHost", divert: Divert, address: str, envelope: Envelope, blob: bytes, hops: int) -> None:
+    """A copy for each forwarding address that says where it comes from."""
+    added: FieldTable = {
+        ORIG_ADDRESS: Field("S", address.encode()),
+        ORIG_MESSAGE_ID: Field("l", vhost.broker.next_id),
+    }
+    if vhost.broker.options.legacy_hornetq_headers:
+        added |= told_by_hornetq_names(added)
+    copy = envelope.spliced(blob, added)
+    for target in divert.forwarding_addresses:
+        name, key = vhost.resolve_address(target, envelope.routing_key)
+        exchange = vhost.exchanges.get(name)
+        if exchange is None:
+            continue
+        forwarded = Envelope(name, key, envelope.plain().facts)
+        forwarded.expiration_ms, forwarded.expiry_is_settled = envelope.expiration_ms, envelope.expiry_is_settled
+        route = vhost.route_of(exchange, key)
+        rules = route.arrival or vhost.arrival_rules(name, key)
+        arrive(vhost, route, rules, forwarded, (copy,), hops + 1)

@@ -1,0 +1,90 @@
+"""Queues that the broker makes itself: for the dead and the expired of each address, and their end when unused.
+
+Source: address-settings page 3.5, 5.5.
+"""
+
+from typing import TYPE_CHECKING
+
+from ..clock import MS, due_after
+from ..deadlines import Deadline
+from ..rules.queue_rules import Resources
+
+if TYPE_CHECKING:
+    from ..broker import Broker
+    from ..queues.queue import Queue
+    from ..virtual_host import VirtualHost
+
+Target = tuple[str, str]  # exchange, routing key
+
+
+def targets_of(vhost: "VirtualHost", target: str, address: str, resources: Resources | None) -> list[Target]:
+    """Where copies for the dead-letter or expiry address `target` of the address `address` are published.
+
+    `resources`: the queue PREFIX + address + SUFFIX is made if it is not there, so that it gets them, too.
+    """
+    if resources is None:
+        return [vhost.resolve_address(target, address)]
+    name = f"{resources.prefix}{address}{resources.suffix}"
+    exchange, key = vhost.resolve_address(target, address)
+    if not exchange and (target.startswith("queue:") or key in vhost.queues):
+        vhost.create_queue(name, address=key, is_auto_created=True)
+        return [("", key), ("", name)] if name != key else [("", name)]
+    if not exchange:
+        exchange, key = target, address  # neither an exchange nor a queue of that name: a direct exchange is made
+    if exchange not in vhost.exchanges:
+        vhost.declare_exchange(exchange, "direct", durable=True)
+    vhost.create_queue(name, address=exchange, is_auto_created=True)
+    vhost.bind_queue(name, exchange, key, {})
+    return [(exchange, key)]
+
+
+class Reaper:
+    """Looks for unused auto-created queues now and then; one that is found twice in a row goes."""
+
+    __slots__ = ("_broker", "_deadline", "_found")
+
+    def __init__(self, broker: "Broker") -> None:
+        self._broker = broker
+        self._found: set[Queue] = set()
+        self._deadline: Deadline | None = None
+
+    def watch(self) -> None:
+        """There is an auto-created queue: scan from now on."""
+        period_ms = self._broker.options.address_queue_scan_period_ms
+        if period_ms is not None and self._deadline is None:
+            due_ns = due_after(self._broker.clock, period_ms)
+            self._deadline = self._broker.deadlines.set(due_ns, self._scan)
+
+    def period_changed(self) -> None:
+        """The next scan is a whole period of the new length away; there may have been none before."""
+        self._broker.deadlines.cancel(self._deadline)
+        self._deadline = None
+        self.watch()  # if there is nothing to look after, one scan sees it
+
+    def _scan(self) -> None:
+        self._deadline = None
+        watched = [
+            queue
+            for vhost in self._broker.virtual_hosts.values()
+            for queue in vhost.queues.values()
+            if queue.is_auto_created
+        ]
+        unused = {queue for queue in watched if self._is_unused(queue)}
+        for queue in unused & self._found:
+            queue.vhost.remove_queue(queue)
+        self._found = unused - self._found
+        if len(watched) > len(unused) or self._found:
+            self.watch()
+
+    def _is_unused(self, queue: "Queue") -> bool:
+        settings = self._broker.settings.resolve(queue.address, queue.vhost.name)
+        if not settings.auto_delete_queues or queue.consumers:
+            return False
+        held = queue.ready_count + len(queue.scheduled) + queue.unacked
+        limit = settings.auto_delete_queues_message_count
+        if 0 <= limit < held:
+            return False
+        if not settings.auto_delete_queues_skip_usage_check and not queue.counters.delivered:
+            return False
+        idle_ns = self._broker.clock.monotonic_ns() - queue.last_used_ns
+        return idle_ns >= settings.auto_delete_queues_delay_ms * MS

@@ -1,0 +1,43 @@
+"""Messages that ask something of the broker before they are routed: copies for more keys, or a direct reply.
+
+Others never come here: `PropertyFacts.is_marked` says which. Source: behaviour page 2.10, 3.9, 3.10.
+"""
+
+from ..errors import ReplyConsumerMissing
+from ..messages.carbon_copies import copies_of
+from ..messages.content import COPIES, PLAIN, REPLY_TO_ME, decode_properties, scan_properties, splice_header
+from ..messages.message import Envelope
+
+BCC = COPIES[1]
+
+
+def prepared(envelope: Envelope, blob: bytes, reply_address: str | None) -> tuple[Envelope, bytes]:
+    """A marked message as it is to be routed: its copies' keys known, BCC gone, its reply address written out.
+
+    `reply_address`: where direct replies to the publishing session go; None: it has no consumer for them.
+    Raises: ReplyConsumerMissing, InvalidCopies.
+    """
+    header, body = envelope.framing.split(blob)
+    properties = decode_properties(header)
+    headers = properties.get("headers")
+    headers = headers if isinstance(headers, dict) else {}
+    reply_to = None
+    if properties.get("reply_to") == REPLY_TO_ME:
+        if reply_address is None:
+            raise ReplyConsumerMissing
+        reply_to = reply_address.encode()
+    copies = copies_of(headers)
+    if not copies and reply_to is None and BCC not in headers:
+        return envelope, blob
+    changed = envelope
+    if reply_to is not None or BCC in headers:
+        header = splice_header(header, {}, {BCC}, reply_to=reply_to)
+        blob = PLAIN.join(header, body)
+        changed = Envelope(
+            envelope.exchange, envelope.routing_key, scan_properties(header[12:]), PLAIN, envelope.opaque
+        )
+    if copies:
+        facts = changed.facts._replace(is_marked=True)
+        changed = Envelope(envelope.exchange, envelope.routing_key, facts, changed.framing, envelope.opaque)
+        changed.copies = copies
+    return changed, blob

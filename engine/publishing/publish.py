@@ -1,0 +1,185 @@
+"""Putting messages into the queues that they are routed to: runs of them, dead letters, and what an address remembers.
+
+Source: behaviour page 2.3, 2.11; address-settings page 3.1, 3.6.
+"""
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from ..exchanges.routed import Routed
+from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, told_by_hornetq_names
+from ..messages.field_table import Field, FieldTable
+from ..messages.message import Envelope
+from ..queues.queue import Queue
+from ..rules.expiry import NO_EXPIRY_POLICY
+from ..rules.queue_rules import Resources
+from .auto_created import targets_of
+from .routing import ALL_WELL, Outcome, Route
+from .service import ServiceExchange
+
+if TYPE_CHECKING:
+    from ..virtual_host import VirtualHost
+
+
+def publish_run(
+    vhost: "VirtualHost", route: Route, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
+) -> Outcome:
+    """Give a run its ids and put it into the queues of its route, to wait there until `due_ns` if it is given.
+
+    What a run costs goes with its messages times their queues. `Broker.spread` counts that where it is more than the
+    messages alone, so that whoever publishes much at once knows when others should have their turn.
+    """
+    broker = vhost.broker
+    count = len(blobs)
+    first_id = broker.next_id
+    broker.next_id = first_id + count
+    counters = broker.counters
+    counters.published += count
+    queues = route.queues
+    if queues is None:
+        return _publish_each(vhost, route, envelope, blobs, first_id, due_ns)
+    if broker.listeners:
+        broker.emit_published(vhost, envelope, range(first_id, first_id + count), blobs, queues)
+    if queues:
+        counters.routed += count
+        if broker.durability is not None and broker.durability.has_failed:
+            return _publish_unsafely(vhost, envelope, blobs, first_id, queues, due_ns)
+        if len(queues) == 1:
+            refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
+            return Outcome((), refused) if refused else ALL_WELL
+        broker.spread += count * len(queues)
+        refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs, due_ns)}
+        return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
+    if isinstance(route.exchange, ServiceExchange):
+        route.exchange.handle(vhost, envelope, blobs)
+        return ALL_WELL
+    counters.unroutable += count
+    return Outcome(blobs, ())
+
+
+def _publish_unsafely(
+    vhost: "VirtualHost",
+    envelope: Envelope,
+    blobs: Sequence[bytes],
+    first_id: int,
+    queues: Iterable[Queue],
+    due_ns: int | None,
+) -> Outcome:
+    """The journal takes nothing: queues refuse what they would have to store, the rest goes on."""
+    refused: set[int] = set()
+    for queue in queues:
+        if queue.stores(envelope):
+            refused.update(range(len(blobs)))
+            queue.counters.dropped += len(blobs)
+        else:
+            refused.update(queue.enqueue(first_id, envelope, blobs, due_ns))
+    return Outcome((), sorted(refused)) if refused else ALL_WELL
+
+
+def _publish_each(
+    vhost: "VirtualHost", route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
+) -> Outcome:
+    counters = vhost.broker.counters
+    unroutable = []
+    refused = []
+    chance = vhost.broker.chance
+    for offset, blob in enumerate(blobs):
+        queues = vhost.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
+        if vhost.broker.listeners:
+            vhost.broker.emit_published(vhost, envelope, (first_id + offset,), (blob,), queues)
+        vhost.broker.spread += 1 + len(queues)
+        if queues:
+            counters.routed += 1
+            if vhost.broker.durability is not None and vhost.broker.durability.has_failed:
+                outcome = _publish_unsafely(vhost, envelope, (blob,), first_id + offset, queues, due_ns)
+                outcomes: list[Sequence[int]] = [outcome[1]]
+            else:
+                outcomes = [queue.enqueue(first_id + offset, envelope, (blob,), due_ns) for queue in queues]
+            if any(outcomes):
+                refused.append(offset)
+        else:
+            unroutable.append(blob)
+    counters.unroutable += len(unroutable)
+    return Outcome(unroutable, refused)
+
+
+def nowhere_to_go(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    """No queue took these, none is mandatory: their dead-letter address may (address-settings page 3.1)."""
+    address = vhost.broker.options.address_of(envelope.exchange, envelope.routing_key)
+    settings = vhost.broker.settings.resolve(address, vhost.name)
+    if not settings.send_to_dla_on_no_route or not settings.dead_letter_address:
+        return
+    resources = None
+    if settings.auto_create_dead_letter_resources:
+        resources = Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
+    for name, key in targets_of(vhost, settings.dead_letter_address, address, resources):
+        exchange = vhost.exchanges.get(name)
+        if exchange is not None:
+            _move(vhost, envelope, blobs, address, vhost.route_of(exchange, key))
+
+
+def _move(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> None:
+    told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
+    for blob in blobs:
+        added = {**told, ORIG_MESSAGE_ID: Field("l", vhost.broker.next_id)}
+        if vhost.broker.options.legacy_hornetq_headers:
+            added |= told_by_hornetq_names(added)
+        moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().facts)
+        moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
+        publish_run(vhost, route, moved, (envelope.spliced(blob, added),))
+
+
+def publish_dead(vhost: "VirtualHost", letter: DeadLetter) -> int:
+    """Publish a dead letter; where its exchange is gone, or it would go round in circles, it ends here.
+
+    Returns to how many queues it was routed.
+    """
+    exchange = vhost.exchanges.get(letter.envelope.exchange)
+    if exchange is None:
+        return 0
+    broker = vhost.broker
+    reached = vhost.reach(exchange, Routed(letter.envelope.keys, letter.envelope, letter.blob, broker.chance))
+    policy = vhost.arrival_rules(exchange.name, letter.envelope.routing_key).expiry
+    envelope = letter.envelope
+    if policy is not NO_EXPIRY_POLICY:
+        envelope = envelope.with_expiration(policy.applied_to(envelope.expiration_ms))
+    id_ = broker.next_id
+    broker.next_id = id_ + 1
+    broker.counters.published += 1
+    queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
+    if broker.listeners:
+        broker.emit_published(vhost, envelope, (id_,), (letter.blob,), queues, cause=letter.reason)
+    if queues:
+        broker.counters.routed += 1
+        for queue in queues:
+            queue.enqueue(id_, envelope, (letter.blob,))
+    else:
+        broker.counters.unroutable += 1
+    return len(reached)
+
+
+def remember(vhost: "VirtualHost", address: str, count: int, envelope: Envelope, blob: bytes) -> None:
+    """Keep one of the last `count` messages of an address for queues to come (address-settings page 3.6)."""
+    kept = vhost.remembered.get(address)
+    if kept is None or kept.maxlen != count:
+        kept = vhost.remembered[address] = deque(kept or (), maxlen=count)
+    kept.append((envelope, blob))
+
+
+def tell_what_was(vhost: "VirtualHost", queue: Queue, address: str) -> None:
+    """A queue is new at an address: the messages that it would have got come now, those that are kept."""
+    for envelope, blob in tuple(vhost.remembered.get(address, ())):
+        exchange = vhost.exchanges.get(envelope.exchange)
+        broker = vhost.broker
+        message = Routed(envelope.keys, envelope, blob, broker.chance)
+        if exchange is None or queue not in vhost.reach(exchange, message):
+            continue
+        id_ = broker.next_id
+        broker.next_id = id_ + 1
+        broker.counters.published += 1
+        if broker.listeners:
+            broker.emit_published(vhost, envelope, (id_,), (blob,), (queue,), cause="retroactive")
+        broker.counters.routed += 1
+        queue.enqueue(id_, envelope, (blob,))
+        broker.mark(queue)

@@ -1,0 +1,1 @@
+"""What was declared or configured, resolved and frozen; arithmetic only. Knows no queue."""

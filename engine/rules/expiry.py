@@ -1,0 +1,50 @@
+"""When messages of an address expire whatever their publisher said. Pure arithmetic, frozen.
+
+Source: address-settings page 3.2; which address counts: address-settings page 1.3.
+"""
+
+from dataclasses import dataclass
+
+from ...settings import ResolvedSettings
+
+
+@dataclass(slots=True, frozen=True)
+class ExpiryPolicy:
+    """None: not said. `no_expiry` is stronger than `delay_ms`, that one than `min_ms` and `max_ms`."""
+
+    no_expiry: bool = False
+    delay_ms: int | None = None
+    min_ms: int | None = None
+    max_ms: int | None = None
+
+    def applied_to(self, expiration_ms: int | None) -> int | None:
+        """The time to live that counts, for a message that was published with this one (None: for ever)."""
+        if self.no_expiry:
+            return None
+        if self.delay_ms is not None:
+            return self.delay_ms if expiration_ms is None else expiration_ms
+        if expiration_ms is None:
+            return self.min_ms if self.max_ms is None else self.max_ms
+        if self.min_ms is not None and expiration_ms < self.min_ms:
+            return self.min_ms
+        if self.max_ms is not None and expiration_ms > self.max_ms:
+            return self.max_ms
+        return expiration_ms
+
+
+NO_EXPIRY_POLICY = ExpiryPolicy()
+
+
+def expiry_policy(settings: ResolvedSettings) -> ExpiryPolicy:
+    """The policy of an address; `NO_EXPIRY_POLICY` itself when there is none."""
+    policy = ExpiryPolicy(
+        settings.no_expiry,
+        _said(settings.expiry_delay_ms),
+        _said(settings.min_expiry_delay_ms),
+        _said(settings.max_expiry_delay_ms),
+    )
+    return NO_EXPIRY_POLICY if policy == NO_EXPIRY_POLICY else policy
+
+
+def _said(value: int) -> int | None:
+    return value if value >= 0 else None

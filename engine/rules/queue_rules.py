@@ -1,0 +1,283 @@
+"""What is special about a queue: limits, times, where its dead go. Resolved once, frozen.
+
+A queue without anything special has no rules at all, and pays for none.
+Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
+"""
+
+from dataclasses import dataclass, replace
+
+from ...settings import AddressSettings, PolicyLayer, ResolvedSettings, settings_of_arguments
+from ..messages.field_table import Field, FieldTable, number_of
+from .arguments import QUORUM, queue_type_of
+from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+
+DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
+#: What an address that is full does with a new message. PAGE: takes it (ruling 16).
+PAGE, DROP, FAIL = "PAGE", "DROP", "FAIL"
+#: Which returns RabbitMQ's delayed retry delays: those that count as attempts, the others, all of them.
+RETRY_TYPES = {"disabled": (False, False), "failed": (True, False), "returned": (False, True), "all": (True, True)}
+RING = "x-ring-size"
+LAST_VALUE_KEY_DEFAULT = "_AMQ_LVQ_NAME"
+
+
+@dataclass(slots=True, frozen=True)
+class Resources:
+    """Queues for the dead, or the expired, of an address: PREFIX + address + SUFFIX (address-settings page 5.5)."""
+
+    prefix: str
+    suffix: str
+
+
+@dataclass(slots=True, frozen=True)
+class DelayedRetry:
+    """RabbitMQ 4.3's x-delayed-retry-*: the wait grows by `min_ms` with each attempt, up to `max_ms`."""
+
+    delays_failed: bool
+    delays_returned: bool
+    min_ms: int
+    max_ms: int | None
+    multiplier: float | None = None  # LavinMQ's: None grows linearly, else by this factor
+
+
+@dataclass(slots=True, frozen=True)
+class QueueRules:
+    """None: no such rule."""
+
+    message_ttl_ms: int | None = None
+    expires_ms: int | None = None
+    max_length: int | None = None
+    max_length_bytes: int | None = None
+    overflow: str = DROP_HEAD
+    dead_letter_exchange: str | None = None
+    dead_letter_routing_key: str | None = None
+    max_priority: int | None = None
+    ring_size: int | None = None
+    redelivery_delay_ms: int = 0
+    redelivery_delay_multiplier: float = 1.0
+    redelivery_collision_avoidance_factor: float = 0.0
+    max_redelivery_delay_ms: int | None = None  # None: ten times the delay
+    max_delivery_attempts: int | None = None  # deliveries in all; None: unlimited
+    dead_letter_address: str | None = None
+    dead_letter_resources: Resources | None = None
+    expiry_address: str | None = None
+    expiry_resources: Resources | None = None
+    expiry: ExpiryPolicy = NO_EXPIRY_POLICY
+    max_size_messages: int | None = None
+    max_size_bytes: int | None = None
+    address_full_policy: str = PAGE
+    delayed_retry: DelayedRetry | None = None
+    last_value_key: str | None = None  # a header
+    non_destructive: bool = False
+    single_active_consumer: bool = False
+    max_consumers: int | None = None
+    purge_on_no_consumers: bool = False
+    consumers_before_dispatch: int = 0
+    delay_before_dispatch_ms: int | None = None  # None: wait for the consumers for ever
+    group_buckets: int = -1  # -1: each group for itself; 0: no groups; else so many buckets
+    group_rebalance: bool = False
+    group_rebalance_pause_dispatch: bool = False
+    group_first_key: str | None = None
+    is_quorum: bool = False
+    default_delivery_attempts: int | None = None  # where neither settings nor the queue say anything
+
+    @property
+    def counts_deliveries(self) -> bool:
+        """Whether clients are told how often a message was tried (x-delivery-count; ruling 14)."""
+        return (
+            self.is_quorum
+            or self.redelivery_delay_ms > 0
+            or self.max_delivery_attempts is not None
+            or self.delayed_retry is not None
+        )
+
+    @property
+    def concerns_arrival(self) -> bool:
+        """Whether a new message meets a rule; the others are about returns, deaths and consumers."""
+        return self.ring_size is not None or self._concerns_arrival_beside_a_ring
+
+    @property
+    def is_only_a_ring(self) -> bool:
+        """Whether arrivals need nothing but the newest `ring_size` to be kept."""
+        return self.ring_size is not None and not self._concerns_arrival_beside_a_ring
+
+    @property
+    def _concerns_arrival_beside_a_ring(self) -> bool:
+        return (
+            self.message_ttl_ms is not None
+            or self.has_limit
+            or self.max_priority is not None
+            or self.expiry is not NO_EXPIRY_POLICY
+            or self.has_size_limit
+            or self.last_value_key is not None
+            or self.non_destructive
+        )
+
+    @property
+    def has_size_limit(self) -> bool:
+        """Whether the address refuses, or drops, what comes when it is full."""
+        return self.address_full_policy != PAGE and (
+            self.max_size_messages is not None or self.max_size_bytes is not None
+        )
+
+    @property
+    def has_limit(self) -> bool:
+        """Whether the number or size of ready messages is bounded."""
+        return self.max_length is not None or self.max_length_bytes is not None
+
+
+#: A queue without rules behaves like this.
+NO_RULES = QueueRules()
+
+
+def own_settings(arguments: FieldTable) -> AddressSettings:
+    """What a queue's arguments say of the settings of its address. Raises: ArgumentFault (contradictions)."""
+    return settings_of_arguments(plain_arguments(arguments)).settings
+
+
+def plain_arguments(arguments: FieldTable) -> dict[str, object]:
+    """A queue's arguments as settings read them: int, bool, float, str; tables and arrays as they are."""
+    return {key: _plain(field) for key, field in arguments.items()}
+
+
+def effective_arguments(declared: FieldTable, layer: PolicyLayer) -> FieldTable:
+    """What a queue declared, with what its policy gives in addition or makes smaller."""
+    if not layer.arguments:
+        return declared
+    return {**declared, **{key: _field(value) for key, value in layer.arguments.items()}}
+
+
+def _field(value: object) -> Field:
+    if isinstance(value, str):
+        return Field("S", value.encode())
+    if isinstance(value, float):
+        return Field("d", value)
+    assert isinstance(value, int)
+    return Field("t" if isinstance(value, bool) else "l", value)
+
+
+def rules_of(arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None = None) -> QueueRules:
+    """The rules of a new queue; `NO_RULES` itself when there are none.
+
+    `arguments` are checked, and effective; `settings` are those of the queue: its arguments over those of its address.
+    `quorum_delivery_limit`: of quorum queues that say none; N means N + 1 deliveries.
+    """
+    last_value_key = settings.default_last_value_key or None
+    if last_value_key is None and settings.default_last_value_queue:
+        last_value_key = LAST_VALUE_KEY_DEFAULT
+    rules = QueueRules(
+        max_priority=_integer(arguments.get("x-max-priority")),
+        ring_size=_limit(settings.default_ring_size),
+        last_value_key=last_value_key,
+        non_destructive=settings.default_non_destructive,
+        single_active_consumer=settings.default_exclusive_queue,
+        max_consumers=_limit_or_zero(settings.default_max_consumers),
+        purge_on_no_consumers=settings.default_purge_on_no_consumers,
+        consumers_before_dispatch=settings.default_consumers_before_dispatch,
+        delay_before_dispatch_ms=_limit_or_zero(settings.default_delay_before_dispatch_ms),
+        group_buckets=settings.default_group_buckets,
+        group_rebalance=settings.default_group_rebalance,
+        group_rebalance_pause_dispatch=settings.default_group_rebalance_pause_dispatch,
+        group_first_key=settings.default_group_first_key or None,
+    )
+    return changed_rules(rules, arguments, settings, quorum_delivery_limit)
+
+
+def changed_rules(
+    rules: QueueRules, arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None
+) -> QueueRules:
+    """The rules of a queue that exists, when its effective arguments or its settings are others now."""
+    return with_live(_with_arguments(rules, arguments, quorum_delivery_limit), settings)
+
+
+def _with_arguments(rules: QueueRules, arguments: FieldTable, quorum_delivery_limit: int | None) -> QueueRules:
+    """The rules with what policies may change in queues that exist."""
+    is_quorum = queue_type_of(arguments) == QUORUM
+    overflow = _text(arguments.get("x-overflow")) or DROP_HEAD
+    if is_quorum and overflow == REJECT_PUBLISH_DLX:
+        overflow = DROP_HEAD  # as RabbitMQ falls back
+    default_attempts = None
+    if is_quorum and quorum_delivery_limit is not None and "x-delivery-limit" not in arguments:
+        default_attempts = quorum_delivery_limit + 1
+    return replace(
+        rules,
+        message_ttl_ms=_integer(arguments.get("x-message-ttl")),
+        expires_ms=_integer(arguments.get("x-expires")),
+        max_length=_integer(arguments.get("x-max-length")),
+        max_length_bytes=_integer(arguments.get("x-max-length-bytes")),
+        overflow=overflow,
+        is_quorum=is_quorum,
+        default_delivery_attempts=default_attempts,
+        dead_letter_exchange=_text(arguments.get("x-dead-letter-exchange")),
+        dead_letter_routing_key=_text(arguments.get("x-dead-letter-routing-key")),
+        delayed_retry=_delayed_retry(arguments),
+    )
+
+
+def _integer(field: Field | None) -> int | None:
+    return field.value if field is not None and isinstance(field.value, int) else None
+
+
+def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
+    """The rules with what settings rule also for queues that exist (address-settings page 3.8)."""
+    has_delay = settings.redelivery_delay_ms > 0
+    live = replace(
+        rules,
+        redelivery_delay_ms=settings.redelivery_delay_ms if has_delay else 0,
+        redelivery_delay_multiplier=settings.redelivery_delay_multiplier if has_delay else 1.0,
+        redelivery_collision_avoidance_factor=settings.redelivery_collision_avoidance_factor if has_delay else 0.0,
+        max_redelivery_delay_ms=settings.max_redelivery_delay_ms if has_delay else None,
+        max_delivery_attempts=_limit(settings.max_delivery_attempts) or rules.default_delivery_attempts,
+        dead_letter_address=settings.dead_letter_address or None,
+        dead_letter_resources=(
+            Resources(settings.dead_letter_queue_prefix, settings.dead_letter_queue_suffix)
+            if settings.auto_create_dead_letter_resources and settings.dead_letter_address
+            else None
+        ),
+        expiry_address=settings.expiry_address or None,
+        expiry_resources=(
+            Resources(settings.expiry_queue_prefix, settings.expiry_queue_suffix)
+            if settings.auto_create_expiry_resources and settings.expiry_address
+            else None
+        ),
+        expiry=expiry_policy(settings),
+        max_size_messages=_limit_or_zero(settings.max_size_messages),
+        max_size_bytes=_limit_or_zero(settings.max_size_bytes),
+        address_full_policy=settings.address_full_policy if settings.address_full_policy in (DROP, FAIL) else PAGE,
+    )
+    return NO_RULES if live == NO_RULES else live
+
+
+def _limit(value: int) -> int | None:
+    """A positive number; everything else means no limit."""
+    return value if value > 0 else None
+
+
+def _limit_or_zero(value: int) -> int | None:
+    """A number from 0; everything below means none."""
+    return value if value >= 0 else None
+
+
+def _delayed_retry(arguments: FieldTable) -> DelayedRetry | None:
+    """What x-delayed-retry-type, -min, -max (and LavinMQ's -multiplier) say; None: nothing is delayed by them."""
+    kind = _text(arguments.get("x-delayed-retry-type"))
+    min_ms = _integer(arguments.get("x-delayed-retry-min"))
+    failed, returned = RETRY_TYPES.get(kind or "disabled", (False, False))
+    if not (failed or returned) or not min_ms:
+        return None
+    multiplier = arguments.get("x-delayed-retry-multiplier")
+    return DelayedRetry(
+        failed,
+        returned,
+        min_ms,
+        _integer(arguments.get("x-delayed-retry-max")),
+        None if multiplier is None else number_of(multiplier),
+    )
+
+
+def _plain(field: Field) -> object:
+    """A field as settings read it."""
+    return field.text if isinstance(field.value, bytes) else number_of(field) if field.tag in "fdD" else field.value
+
+
+def _text(field: Field | None) -> str | None:
+    return field.text if field is not None and isinstance(field.value, bytes) else None

@@ -1,0 +1,75 @@
+"""The ready list of non-destructive queues: found by id, since each consumer reads from a place of its own."""
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Iterable, Iterator
+from itertools import islice
+
+from ..messages.message import Message
+
+
+class KeptReady:
+    """Messages in order of ids, found by id in O(log n), mostly leaving at the head. Named as `deque` is."""
+
+    __slots__ = ("_head", "_messages")
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+        self._head = 0
+
+    def __len__(self) -> int:
+        return len(self._messages) - self._head
+
+    def __iter__(self) -> Iterator[Message]:
+        return islice(self._messages, self._head, None)
+
+    def __getitem__(self, index: int) -> Message:
+        return self._messages[self._head + index]
+
+    def append(self, message: Message) -> None:
+        """At the place of its id: nearly always the tail."""
+        if self._messages and self._messages[-1].id > message.id:
+            insort(self._messages, message, lo=self._head, key=_id_of)
+        else:
+            self._messages.append(message)
+
+    appendleft = append
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        """Each at its place."""
+        for message in messages:
+            self.append(message)
+
+    merge = extend
+
+    def popleft(self) -> Message:
+        """The oldest."""
+        message = self._messages[self._head]
+        self._head += 1
+        if self._head > 1000 and self._head * 2 > len(self._messages):
+            del self._messages[: self._head]
+            self._head = 0
+        return message
+
+    def pop(self) -> Message:
+        """Any message: for giving the memory of a purge back."""
+        return self._messages.pop()
+
+    def after(self, id_: int, count: int) -> list[Message]:
+        """Up to `count` messages behind `id_`."""
+        start = bisect_right(self._messages, id_, lo=self._head, key=_id_of)
+        return self._messages[start : start + count]
+
+    def take(self, id_: int) -> Message | None:
+        """Take the message with this id out; None when it is not here (any more)."""
+        index = bisect_left(self._messages, id_, lo=self._head, key=_id_of)
+        if index == len(self._messages) or self._messages[index].id != id_:
+            return None
+        return self._messages.pop(index)
+
+    def has(self, id_: int) -> bool:
+        """Whether the message with this id is here."""
+        return any(message.id == id_ for message in self.after(id_ - 1, 1))
+
+
+def _id_of(message: Message) -> int:
+    return message.id

@@ -1,0 +1,152 @@
+"""Last-value queues: of the ready messages with the same key only the newest stays, at the place of the first.
+
+A key that changes often is delivered as soon as one that doesn't: the place in the queue is kept, as Artemis does.
+Each key takes memory: the message object, its envelope, the key. Contents beyond the queue's share are left to the
+journal and read back when they are looked at. Source: address-settings page 3.4, 5.8; queues page F.
+"""
+
+from collections.abc import Callable
+from itertools import takewhile
+
+from ..messages.content import PLAIN
+from ..messages.field_table import Field
+from ..messages.message import Message
+from .paged_message import UNKNOWN, PagedMessage, body_size, can_leave
+from .paged_run import messages_of
+from .ready import LeveledReady
+from .surroundings import Owner
+
+Key = object
+#: With what is looked at, so many messages or octets behind it are read back.
+AHEAD, AHEAD_OCTETS = 1000, 1024 * 1024
+#: Messages that come before the share is asked for again.
+SHARE_EVERY = 1000
+
+
+def header_value(name: str) -> Callable[[Message], Key | None]:
+    """What gives a message's key: the value of the header `name`; None for messages without it."""
+
+    def value(message: Message) -> Key | None:
+        field: Field | None = message.envelope.headers(message.blob).get(name)
+        return None if field is None else repr(field.comparable())
+
+    return value
+
+
+class LastValueReady(LeveledReady):
+    """The ready list of a last-value queue. `left_count`: of how many only the journal has the content."""
+
+    __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_asked", "left_count", "memory_octets")
+
+    def __init__(self, queue: Owner, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
+        super().__init__(level_max, body_size)
+        self._queue = queue
+        self._key_of = key_of
+        self._by_key: dict[Key, Message] = {}
+        self._share = 0
+        self._until_asked = 0
+        self.left_count = 0
+        self.memory_octets = 0  # of contents that could be left and are not
+
+    def supersede(self, message: Message) -> Message | None:
+        """Let a message of a key that is here already, whichever is newer, be the only one. None: there is none.
+
+        Returns: the older of the two, which is not in the list (any more).
+        """
+        key = self._known_key(message)
+        here = None if key is None else self._by_key.get(key)
+        if here is None:
+            return None
+        if here.id > message.id:
+            return message
+        self.octets += body_size(message) - body_size(here)
+        if isinstance(here, PagedMessage):
+            older: Message = here.copy()
+            self._went_out(here)
+            here.become(message)
+            here.key = key
+            self._came_in(here)
+            return older
+        older = Message(here.id, here.blob, here.envelope)
+        here.id, here.blob, here.envelope = message.id, message.blob, message.envelope
+        here.expires_ns, here.deliveries, here.uncounted = message.expires_ns, message.deliveries, message.uncounted
+        return older
+
+    def _known_key(self, message: Message) -> Key | None:
+        if not isinstance(message, PagedMessage):
+            return self._key_of(message)
+        if message.key is UNKNOWN:
+            message.key = self._key_of(message)
+        return message.key
+
+    def _added(self, message: Message) -> None:
+        super()._added(message)
+        key = self._known_key(message)
+        if key is not None:
+            self._by_key[key] = message
+        if isinstance(message, PagedMessage):
+            message.home = self
+            self._came_in(message)
+
+    def _removed(self, message: Message) -> None:
+        super()._removed(message)
+        key = self._known_key(message)
+        if key is not None and self._by_key.get(key) is message:
+            del self._by_key[key]
+        if isinstance(message, PagedMessage):
+            self._went_out(message)
+
+    # -- contents -----------------------------------------------------------------------------------------------------
+
+    def _came_in(self, message: PagedMessage) -> None:
+        """It is in the list; where there is no room for its content, the journal alone has that."""
+        message.is_listed = True
+        if message.is_left:
+            self.left_count += 1
+            return
+        self._until_asked -= 1
+        if self._until_asked < 0:
+            self._until_asked = SHARE_EVERY
+            pager = self._queue.broker.pager
+            self._share = 0 if pager is None else pager.budget() // 2  # the other half is for what is read back
+        if (
+            self.memory_octets + message.octets > self._share
+            and message.is_original
+            and can_leave(self._queue, message)
+        ):
+            message.leave()
+            self.left_count += 1
+        else:
+            self.memory_octets += message.octets
+
+    def _went_out(self, message: PagedMessage) -> None:
+        message.is_listed = False
+        if message.is_left:
+            self.left_count -= 1
+        else:
+            self.memory_octets -= message.octets
+
+    def fetch(self, message: PagedMessage) -> bytes:
+        """See `Home`. What is to be handed out next is read with it."""
+        pager = self._queue.broker.pager
+        assert pager is not None
+        octets = min(AHEAD_OCTETS, pager.budget() // 2)
+        wanted = {message.id: message}
+        for _, one in zip(range(AHEAD), takewhile(_is_left, self)):
+            assert isinstance(one, PagedMessage)
+            octets -= one.octets
+            if octets <= 0:
+                break
+            wanted[one.id] = one
+        ids = sorted(wanted)
+        for found in messages_of(ids, pager.load(ids)):
+            one = wanted[found.id]
+            one.recall(PLAIN.join(found.header, found.body))
+            if one.is_listed:
+                self.left_count -= 1
+                self.memory_octets += one.octets
+        return message.blob
+
+
+def _is_left(message: Message) -> bool:
+    return isinstance(message, PagedMessage) and message.is_left

@@ -1,0 +1,249 @@
+"""Places of messages that only the journal has, where they may leave a queue from anywhere, not only from its head.
+
+Columns in order of ids: 17 octets a message, 25 where some expire, however the ids are scattered. What is gone is
+marked until half of them are. Source: queues page, F.3 and F.4.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from ..messages.message import Message
+from .paged_run import IN_JOURNAL, Numbers, Part
+
+#: Marks below this are not worth a new set of columns.
+COMPACT_MIN = 1000
+
+
+class Left(NamedTuple):
+    """A message that was left to the journal."""
+
+    id: int
+    octets: int  # of its blob, as they were counted when it came
+    expires_ns: int  # by the clock's monotonic reading; 0: never
+
+
+class Ids(Numbers):
+    """Rising ids, found in O(log n)."""
+
+    __slots__ = ()
+
+    def __contains__(self, id_: object) -> bool:
+        assert isinstance(id_, int)
+        at = bisect_left(self, id_)
+        return at < len(self) and self[at] == id_
+
+
+class PagedPlaces:
+    """By id. Columns only grow at their ends and are replaced whole, so that a part of them stays what it was."""
+
+    __slots__ = ("_blobs", "_expires", "_gone", "_gone_count", "_head", "_ids", "_sizes", "body_octets")
+
+    def __init__(self) -> None:
+        self.body_octets = 0  # of all that is here
+        self._start_columns()
+
+    def _start_columns(self) -> None:
+        self._ids = array("q")
+        self._sizes = array("I")  # octets of body
+        self._blobs = array("I")  # octets of blob
+        self._expires: array[int] | None = None
+        self._gone = bytearray()
+        self._gone_count = 0
+        self._head = 0  # everything before it is gone
+
+    def __len__(self) -> int:
+        return len(self._ids) - self._gone_count
+
+    def __contains__(self, id_: int) -> bool:
+        return self._find(id_) is not None
+
+    def _find(self, id_: int) -> int | None:
+        ids = self._ids
+        at = bisect_left(ids, id_, self._head)
+        return at if at < len(ids) and ids[at] == id_ and not self._gone[at] else None
+
+    @property
+    def first_id(self) -> int:
+        """Of the oldest; there must be one."""
+        return self._ids[self._head]
+
+    @property
+    def last_id(self) -> int:
+        """None that is here has a higher id; 0: there is none at all."""
+        return self._ids[-1] if self._ids else 0
+
+    @property
+    def first_expires_ns(self) -> int:
+        """When the oldest expires; there must be one."""
+        return 0 if self._expires is None else self._expires[self._head]
+
+    @property
+    def blob_octets(self) -> int:
+        """Of all that is here, as they were counted. O(n)."""
+        return sum(self._blobs[at] for at in self._live())
+
+    def _live(self, start: int = 0) -> Iterator[int]:
+        find = self._gone.find
+        at = find(0, max(start, self._head))
+        while at >= 0:
+            yield at
+            at = find(0, at + 1)
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def add(self, messages: Sequence[Message]) -> None:
+        """Messages (ids rising) that the journal has. O(messages) behind all others, else O(n)."""
+        expires = [message.expires_ns for message in messages]
+        self.extend(
+            [message.id for message in messages],
+            [message.envelope.framing.body_size(message.blob) for message in messages],
+            [len(message.blob) for message in messages],
+            expires if any(expires) else None,
+        )
+
+    def extend(
+        self, ids: Sequence[int], sizes: Sequence[int], blobs: Sequence[int], expires: Sequence[int] | None
+    ) -> None:
+        """The same as columns: ids rising, octets of body and of blob, monotonic ns."""
+        if not ids:
+            return
+        self.body_octets += sum(sizes)
+        late: tuple[array[int], array[int], array[int], array[int] | None] | None = None
+        cut = bisect_right(self._ids, ids[0])
+        if cut < len(self._ids):  # some are to stand before those that are here
+            self._compact()
+            cut = bisect_right(self._ids, ids[0])
+            late = self._split(cut)
+        if late is None:
+            self._append(ids, sizes, blobs, expires)
+            return
+        at, other, count = 0, 0, len(ids)
+        late_ids = late[0]
+        while at < count or other < len(late_ids):
+            if other == len(late_ids) or (at < count and ids[at] < late_ids[other]):
+                stop = count if other == len(late_ids) else bisect_left(ids, late_ids[other], at)
+                some = None if expires is None else expires[at:stop]
+                self._append(ids[at:stop], sizes[at:stop], blobs[at:stop], some)
+                at = stop
+            else:
+                stop = len(late_ids) if at == count else bisect_left(late_ids, ids[at], other)
+                some = None if late[3] is None else late[3][other:stop]
+                self._append(late_ids[other:stop], late[1][other:stop], late[2][other:stop], some)
+                other = stop
+
+    def _split(self, cut: int) -> "tuple[array[int], array[int], array[int], array[int] | None]":
+        """Take what is behind `cut` off, into columns of its own; nothing is marked as gone."""
+        expires = self._expires
+        tail = self._ids[cut:], self._sizes[cut:], self._blobs[cut:], None if expires is None else expires[cut:]
+        self._ids, self._sizes, self._blobs = self._ids[:cut], self._sizes[:cut], self._blobs[:cut]
+        self._expires = None if expires is None else expires[:cut]
+        self._gone = bytearray(cut)
+        return tail
+
+    def _append(
+        self, ids: Sequence[int], sizes: Sequence[int], blobs: Sequence[int], expires: Sequence[int] | None
+    ) -> None:
+        if expires is not None and self._expires is None:
+            self._expires = array("q", bytes(8 * len(self._ids)))
+        self._ids.extend(ids)
+        self._sizes.extend(sizes)
+        self._blobs.extend(blobs)
+        self._gone.extend(bytes(len(ids)))
+        if self._expires is not None:
+            self._expires.extend(bytes(len(ids)) if expires is None else expires)
+
+    def tell_octets(self, id_: int, octets: int) -> None:
+        """The blob of a message that is here has so many."""
+        at = self._find(id_)
+        assert at is not None
+        self._blobs[at] = octets
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def after(self, id_: int, count: int, octets: int = 1 << 62) -> list[int]:
+        """Ids of up to `count` messages behind `id_`, up to so many octets of body (at least one)."""
+        found: list[int] = []
+        for at in self._live(bisect_right(self._ids, id_, self._head)):
+            if len(found) == count or (found and octets <= 0):
+                break
+            found.append(self._ids[at])
+            octets -= self._sizes[at]
+        return found
+
+    def expiries(self) -> Iterator[tuple[int, int]]:
+        """(id, when it expires), ids rising. Nothing may come or go meanwhile."""
+        for at in self._live():
+            yield self._ids[at], 0 if self._expires is None else self._expires[at]
+
+    def parts(self) -> list[Part | Message]:
+        """All, as a tail tells it (see `Tail.parts`)."""
+        if self._gone_count:
+            self._compact()
+        count = len(self._ids)
+        if not count:
+            return []
+        expires = None if self._expires is None else Numbers(self._expires, 0, count)
+        return [Part(Ids(self._ids, 0, count), Numbers(self._sizes, 0, count), expires, None, IN_JOURNAL, 0, 0)]
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def take(self, id_: int) -> Left | None:
+        """Take a message out; None: it is not here."""
+        at = self._find(id_)
+        return None if at is None else self._take(at)
+
+    def take_first(self) -> Left:
+        """Take the oldest out; there must be one."""
+        return self._take(self._head)
+
+    def _take(self, at: int) -> Left:
+        left = Left(self._ids[at], self._blobs[at], 0 if self._expires is None else self._expires[at])
+        self.body_octets -= self._sizes[at]
+        self._gone[at] = 1
+        self._gone_count += 1
+        if at == self._head:
+            head = self._gone.find(0, at)
+            self._head = len(self._ids) if head < 0 else head
+        if self._gone_count > COMPACT_MIN and self._gone_count * 2 > len(self._ids):
+            self._compact()
+        elif self._gone_count == len(self._ids):
+            self._start_columns()
+        return left
+
+    def take_all(self) -> "array[int]":
+        """All of them. Returns the ids, rising."""
+        self._compact()
+        gone = self._ids
+        self._start_columns()
+        self.body_octets = 0
+        return gone
+
+    def _compact(self) -> None:
+        """New columns of what is here. O(stretches), and a copy."""
+        ids, sizes, blobs, expires, gone = self._ids, self._sizes, self._blobs, self._expires, self._gone
+        start = gone.find(0, self._head)
+        self._start_columns()
+        while start >= 0:
+            end = gone.find(1, start)
+            end = len(gone) if end < 0 else end
+            some = None if expires is None else expires[start:end]
+            self._append(ids[start:end], sizes[start:end], blobs[start:end], some)
+            start = gone.find(0, end)
+
+
+def stretches(ids: Sequence[int]) -> Iterator[range]:
+    """Rising ids as runs that rise by one."""
+    if isinstance(ids, range):
+        yield ids
+        return
+    if not ids:
+        return
+    start = ids[0]
+    for id_, after in pairwise(ids):
+        if after != id_ + 1:
+            yield range(start, id_ + 1)
+            start = after
+    yield range(start, ids[-1] + 1)

@@ -1,0 +1,121 @@
+"""The ready list of queues whose order or size needs more than a deque: priority levels, and octets counted.
+
+Plain queues keep a bare `collections.deque`, which offers the same methods; that is why these are named as there.
+"Head" is the oldest message of the highest level, for delivery and for dropping alike (behaviour page 3.3, 3.5).
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+from ..messages.message import Message
+from .kept_ready import KeptReady
+
+
+class LeveledReady:
+    """Messages by priority level 0 to `level_max` (higher ones count as that), each level in order of ids."""
+
+    __slots__ = ("_count", "_levels", "_size_of", "octets")
+
+    def __init__(self, level_max: int, size_of: Callable[[Message], int]) -> None:
+        self._levels: list[deque[Message]] = [deque() for _ in range(level_max + 1)]
+        self._size_of = size_of
+        self._count = 0
+        self.octets = 0  # of all bodies
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Message]:
+        for level in reversed(self._levels):
+            yield from level
+
+    def __getitem__(self, index: int) -> Message:
+        assert index == 0
+        return next(iter(self))
+
+    def _level_of(self, message: Message) -> deque[Message]:
+        return self._levels[min(message.envelope.facts.priority or 0, len(self._levels) - 1)]
+
+    def append(self, message: Message) -> None:
+        """At the tail of its level."""
+        self._level_of(message).append(message)
+        self._added(message)
+
+    def appendleft(self, message: Message) -> None:
+        """At the head of its level."""
+        self._level_of(message).appendleft(message)
+        self._added(message)
+
+    def extend(self, messages: Iterable[Message]) -> None:
+        """At the tails of their levels."""
+        for message in messages:
+            self.append(message)
+
+    def popleft(self) -> Message:
+        """The head: the oldest of the highest level that has any."""
+        for level in reversed(self._levels):
+            if level:
+                message = level.popleft()
+                self._removed(message)
+                return message
+        raise IndexError("empty")
+
+    def pop(self) -> Message:
+        """Any message: for giving the memory of a purge back."""
+        return self.popleft()
+
+    @property
+    def level_max(self) -> int:
+        """The highest level."""
+        return len(self._levels) - 1
+
+    @property
+    def levels(self) -> Sequence[deque[Message]]:
+        """Level by level from 0 on: what is expired is looked for at the head of each."""
+        return self._levels
+
+    def took(self, messages: Iterable[Message]) -> None:
+        """Messages were taken out of `levels`."""
+        for message in messages:
+            self._removed(message)
+
+    def merge(self, messages: list[Message]) -> None:
+        """Put messages (ids falling) back to their places."""
+        for message in messages:
+            self._added(message)
+        by_level: dict[int, list[Message]] = {}
+        top = len(self._levels) - 1
+        for message in messages:
+            by_level.setdefault(min(message.envelope.facts.priority or 0, top), []).append(message)
+        for index, returned in by_level.items():
+            merge_back(self._levels[index], returned)
+
+    def _added(self, message: Message) -> None:
+        self._count += 1
+        self.octets += self._size_of(message)
+
+    def _removed(self, message: Message) -> None:
+        self._count -= 1
+        self.octets -= self._size_of(message)
+
+
+Ready = deque[Message] | LeveledReady | KeptReady
+
+
+def merge_back(ready: deque[Message], messages: list[Message]) -> int:
+    """Put messages (ids falling) back where their ids say. O(messages + those before them).
+
+    Returns: how many stood before them.
+    """
+    before: list[Message] = []
+    while ready and messages and ready[0].id < messages[0].id:
+        before.append(ready.popleft())
+    passed = len(before)
+    # `before` rises, `messages` falls: merge from the back.
+    for message in messages:
+        while before and before[-1].id > message.id:
+            ready.appendleft(before.pop())
+        ready.appendleft(message)
+    while before:
+        ready.appendleft(before.pop())
+    return passed

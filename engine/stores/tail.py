@@ -1,0 +1,249 @@
+"""The tail of a deep queue: messages of which memory holds only where they are: in the journal or in the spool.
+
+There is one for each level of priority, and the highest that holds any is its floor: whatever stands below the floor is
+in the tail, so that what is ready in memory always comes first. Messages that are nowhere else stand in between as they
+are, so that order is kept. Source: queues page F; ruling 5.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..messages.message import Envelope, Message
+from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Run, Taken
+
+
+class Unreadable(Exception):
+    """What a deep queue holds elsewhere cannot be read; the text is a sentence for an operator."""
+
+
+class Pager(Protocol):
+    """What gives a tail's messages back. `load` and `unspool` read files: not within a turn's budget."""
+
+    def load(self, ids: Sequence[int]) -> Sequence[Run]:
+        """The messages with these rising ids, as they were published, from the journal. Raises: Unreadable."""
+
+    def has(self, id_: int) -> bool:
+        """Whether the journal has this message, as it was published."""
+
+    @property
+    def memory(self) -> int:
+        """Octets that messages may take in memory, those of all queues together."""
+
+    def budget(self) -> int:
+        """Octets that one more deep queue may keep in memory."""
+
+    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+        """Put transient messages aside until the broker stops; None: there is no room."""
+
+    def unspool(self, place: Place, octets: int) -> bytes:
+        """The octets of blobs that were put there. Raises: Unreadable."""
+
+    def release(self, place: Place, octets: int) -> None:
+        """Nobody will ask for them again."""
+
+
+Items = deque[PagedRun | Message]
+
+
+class Tail:
+    """Levels 0 to `level_max` (higher priorities count as that), each in order of ids."""
+
+    __slots__ = ("_count", "_levels", "floor", "octets")
+
+    def __init__(self, level_max: int = 0) -> None:
+        self._levels: list[Items] = [deque() for _ in range(level_max + 1)]
+        self._count = 0
+        self.floor = -1  # the highest level that holds any
+        self.octets: int | None = None  # of all bodies, where somebody asks
+
+    def __len__(self) -> int:
+        return self._count
+
+    @property
+    def level_max(self) -> int:
+        """The highest level."""
+        return len(self._levels) - 1
+
+    def level_of(self, envelope: Envelope) -> int:
+        """Where messages of this kind stand."""
+        return min(envelope.facts.priority or 0, len(self._levels) - 1)
+
+    def count_octets(self) -> None:
+        """Know the octets of all bodies, from now on; of spooled ones, of the blobs. O(messages), once."""
+        if self.octets is None:
+            self.octets = sum(_octets_of(item) for level in self._levels for item in level)
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def extend(
+        self,
+        first_id: int,
+        sizes: Sequence[int],
+        expires: Sequence[int] | None = None,
+        *,
+        place: Place | None = None,
+        envelope: Envelope = IN_JOURNAL,
+        level: int = 0,
+        deliveries: int = 0,
+    ) -> None:
+        """Messages with consecutive ids that the journal has, or the spool at `place`. `expires`: monotonic ns each."""
+        if not sizes:
+            return
+        items = self._levels[level]
+        last = items[-1] if items else None
+        if not isinstance(last, PagedRun) or not last.goes_on(
+            first_id, len(sizes), expires is not None, place, envelope, deliveries
+        ):
+            last = PagedRun(first_id, place, envelope, deliveries)
+            items.append(last)
+        last.extend(first_id, sizes, expires)
+        self._came(level, len(sizes), 0 if self.octets is None else sum(sizes))
+
+    def append(self, message: Message) -> None:
+        """A message that only memory has."""
+        level = self.level_of(message.envelope)
+        self._levels[level].append(message)
+        self._came(level, 1, _octets_of(message))
+
+    def appendleft(self, message: Message) -> None:
+        """The same, at the head of its level."""
+        level = self.level_of(message.envelope)
+        self._levels[level].appendleft(message)
+        self._came(level, 1, _octets_of(message))
+
+    def insert(self, message: Message) -> None:
+        """The same, where its id says. O(what stands before it)."""
+        level = self.level_of(message.envelope)
+        items = self._levels[level]
+        before: list[PagedRun | Message] = []
+        while items and _first_id(items[0]) < message.id:
+            item = items.popleft()
+            if isinstance(item, PagedRun) and (count := item.count_before(message.id)) < len(item):
+                items.appendleft(item)
+                before.append(_cut(item, count))
+                break
+            before.append(item)
+        items.appendleft(message)
+        items.extendleft(reversed(before))
+        self._came(level, 1, _octets_of(message))
+
+    def put_back(self, level: int, items: Sequence[PagedRun | Message]) -> None:
+        """What was ready before all others of its level stands there again."""
+        self._levels[level].extendleft(reversed(items))
+        count = sum(1 if isinstance(item, Message) else len(item) for item in items)
+        self._came(level, count, 0 if self.octets is None else sum(map(_octets_of, items)))
+
+    def _came(self, level: int, count: int, octets: int) -> None:
+        self._count += count
+        if count and level > self.floor:
+            self.floor = level
+        if self.octets is not None:
+            self.octets += octets
+
+    # -- what comes next ----------------------------------------------------------------------------------------------
+
+    @property
+    def head_id(self) -> int:
+        """Of the message at the head of its floor; there must be one."""
+        return _first_id(self._levels[self.floor][0])
+
+    def expires_ns(self, level: int) -> int:
+        """When the message at the head of a level expires; 0: never."""
+        items = self._levels[level]
+        if not items:
+            return 0
+        head = items[0]
+        return head.expires_ns if isinstance(head, Message) else head.head_expires_ns
+
+    def typical_size(self, count: int = 1000) -> int:
+        """Octets of body of the messages that come next, on the average."""
+        if not self._count:
+            return 0
+        item = self._levels[self.floor][0]
+        if isinstance(item, Message):
+            return len(item.blob)
+        sizes = item.sizes[item.start : item.start + count]
+        return sum(sizes) // len(sizes)
+
+    @property
+    def first_id(self) -> int | None:
+        """The lowest id that is here. O(runs)."""
+        return min((_first_id(item) for level in self._levels for item in level), default=None)
+
+    def parts(self) -> list[Part | Message]:
+        """What is there now, the highest level first, without taking it. It stays so while others append and take."""
+        return [
+            item if isinstance(item, Message) else item.part(level)
+            for level in range(self.floor, -1, -1)
+            for item in self._levels[level]
+        ]
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def take(self, count: int, octets: int) -> list[Taken | Message]:
+        """From the head of its floor, up to so many messages and octets (at least one)."""
+        level, items = self.floor, self._levels[self.floor]
+        taken: list[Taken | Message] = []
+        while items and count > 0 and octets > 0:
+            item = items[0]
+            fitting, size = (1, len(item.blob)) if isinstance(item, Message) else item.count_within(count, octets)
+            taken.append(self._take(level, fitting))
+            count -= fitting
+            octets -= size
+        return taken
+
+    def take_expired(self, level: int, now_ns: int, count: int) -> list[Taken | Message]:
+        """From the head of a level, up to `count` messages that have expired, before the first that has not."""
+        items = self._levels[level]
+        taken: list[Taken | Message] = []
+        while items and count > 0:
+            item = items[0]
+            if isinstance(item, Message):
+                found = int(0 < item.expires_ns <= now_ns)
+            else:
+                found = item.count_expired(now_ns, count)
+            if not found:
+                break
+            taken.append(self._take(level, found))
+            count -= found
+        return taken
+
+    def _take(self, level: int, count: int) -> Taken | Message:
+        """So many messages of a level's first item."""
+        items = self._levels[level]
+        item = items[0]
+        taken: Taken | Message
+        if isinstance(item, Message):
+            items.popleft()
+            taken, octets = item, _octets_of(item)
+        else:
+            taken = item.take(count)
+            octets = sum(taken.sizes)
+            if not len(item):
+                items.popleft()
+        self._count -= count
+        if self.octets is not None:
+            self.octets -= octets
+        while self.floor >= 0 and not self._levels[self.floor]:
+            self.floor -= 1
+        return taken
+
+
+def _first_id(item: PagedRun | Message) -> int:
+    return item.id if isinstance(item, Message) else item.first_id
+
+
+def _octets_of(item: PagedRun | Message) -> int:
+    if isinstance(item, PagedRun):
+        return sum(item.sizes[item.start :])
+    return item.envelope.framing.body_size(item.blob)
+
+
+def _cut(run: PagedRun, count: int) -> PagedRun:
+    """The first messages of a run, as a run of their own."""
+    taken = run.take(count)
+    front = PagedRun(taken.ids[0], taken.place, taken.envelope, taken.deliveries, taken.uncounted)
+    for index, (id_, size) in enumerate(zip(taken.ids, taken.sizes)):
+        front.extend(id_, (size,), None if taken.expires is None else (taken.expires[index],))
+    return front

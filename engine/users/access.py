@@ -1,0 +1,130 @@
+"""Users: who may log in, from where, into which virtual hosts, and what they may do there.
+
+A `User` is a settled fact: changing one means putting another in its place (`Broker.replace_user`), which clients that
+are connected see at once. Source: behaviour page 1.4, 3.14, 3.15.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from ..errors import LoginRefused, PermissionRefused, TopicRefused, VirtualHostRefused
+from .passwords import NO_PASSWORD, PasswordHash
+from .permissions import EXCHANGE, Permissions
+
+#: What a user can be beside an owner of permissions; only the first and the last mean anything to AMQP.
+TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
+#: The name that the default exchange has in permissions.
+DEFAULT_EXCHANGE = "amq.default"
+
+
+@dataclass(slots=True, frozen=True)
+class User:
+    """`permissions`: by virtual host, none where it is not named; None: everything everywhere.
+
+    `max_connections`, `max_channels`: over all connections of the user; None: no limit.
+    `is_configured`: the configuration made it, and makes it again when the broker starts.
+    """
+
+    name: str
+    password: PasswordHash = field(default=NO_PASSWORD)
+    tags: frozenset[str] = frozenset()
+    loopback_only: bool = False
+    permissions: Mapping[str, Permissions] | None = None
+    max_connections: int | None = None
+    max_channels: int | None = None
+    is_configured: bool = field(default=False, compare=False)
+
+    @property
+    def is_administrator(self) -> bool:
+        """May rule the broker through its control table."""
+        return "administrator" in self.tags
+
+    def check_vhost(self, vhost: str) -> None:
+        """Raises: VirtualHostRefused, when the user has no permissions there, not even empty ones."""
+        if self.permissions is not None and vhost not in self.permissions:
+            raise VirtualHostRefused(vhost=vhost, user=self.name)
+
+    def may(self, action: str, kind: str, name: str, vhost: str) -> bool:
+        """Whether the user may configure, write to or read from a queue or exchange."""
+        if self.permissions is None:
+            return True
+        permissions = self.permissions.get(vhost)
+        return permissions is not None and permissions.allows(action, _name(kind, name))
+
+    def require(self, action: str, kind: str, name: str, vhost: str) -> None:
+        """Raises: PermissionRefused."""
+        if not self.may(action, kind, name, vhost):
+            raise PermissionRefused(action=action, kind=kind, name=_name(kind, name), vhost=vhost, user=self.name)
+
+    def require_topic(self, action: str, exchange: str, routing_key: str, vhost: str) -> None:
+        """The permission on a key of a topic exchange. Raises: TopicRefused."""
+        if self.permissions is None:
+            return
+        permissions = self.permissions.get(vhost)
+        if permissions is None or not permissions.allows_topic(action, exchange, routing_key):
+            raise TopicRefused(action=action, topic=routing_key, name=exchange, vhost=vhost, user=self.name)
+
+
+def _name(kind: str, name: str) -> str:
+    return DEFAULT_EXCHANGE if kind == EXCHANGE and not name else name
+
+
+class Users:
+    """All users by name. Change them through `Broker`, which tells those who are connected."""
+
+    __slots__ = ("_by_name", "_is_used")
+
+    def __init__(self, users: Iterable[User] = ()) -> None:
+        self._by_name = {user.name: user for user in users}
+        self._is_used = bool(self._by_name)
+
+    def __iter__(self) -> Iterator[User]:
+        return iter(tuple(self._by_name.values()))
+
+    def find(self, name: str) -> User | None:
+        """The user as it is now."""
+        return self._by_name.get(name)
+
+    def add(self, user: User) -> None:
+        """Add or replace a user."""
+        self._by_name[user.name] = user
+        self._is_used = True
+
+    def remove(self, name: str) -> None:
+        """Forget a user."""
+        self._by_name.pop(name, None)
+
+    def current(self, user: User, vhost: str) -> User:
+        """The user as it is now, who logged in a while ago; where there never were users, any is as good.
+
+        Raises: VirtualHostRefused, when it was removed meanwhile.
+        """
+        known = self._by_name.get(user.name)
+        if known is None and self._is_used:
+            raise VirtualHostRefused(vhost=vhost, user=user.name)
+        return known or user
+
+    def log_in(self, name: str, password: str, *, mechanism: str, is_loopback: bool) -> User:
+        """The user, if name and password are right and the peer may be where it is.
+
+        Raises: LoginRefused, without saying why: the reason belongs into the log only.
+        """
+        user = self._by_name.get(name)
+        # Compared even for unknown users, so that the answer takes as long.
+        right = (user.password if user is not None else NO_PASSWORD).is_right(password)
+        if user is None or not right:
+            raise LoginRefused(mechanism=mechanism)
+        return self._checked(user, mechanism, is_loopback)
+
+    def identify(self, name: str, *, mechanism: str, is_loopback: bool) -> User:
+        """The user whose identity was proven in another way. Raises: LoginRefused."""
+        user = self._by_name.get(name)
+        if user is None:
+            raise LoginRefused(mechanism=mechanism)
+        return self._checked(user, mechanism, is_loopback)
+
+    @staticmethod
+    def _checked(user: User, mechanism: str, is_loopback: bool) -> User:
+        if user.loopback_only and not is_loopback:
+            raise LoginRefused(mechanism=mechanism)
+        return user

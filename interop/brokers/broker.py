@@ -1,0 +1,115 @@
+"""The broker of a scenario: where it is and what may be done to it; and one that somebody else runs, by its URL."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from ..wire.handshake import Handshake
+from .processes import Restarts
+
+DEFAULT_PORT = 5672
+
+
+@dataclass(frozen=True, slots=True)
+class Broker:
+    """Where to connect, and what may be done to the broker itself: `controls` by name (restart, crash, alarm-on, ...).
+
+    `offers` are the needs of scenarios that it meets; `withholds` says for others why not. `is_ours`: it is gone after
+    the run, and nothing needs to be cleaned up.
+    """
+
+    name: str
+    version: str
+    host: str
+    port: int
+    user: str = "guest"
+    password: str = "guest"
+    vhost: str = "/"
+    tls_port: int = 0
+    ca: Path | None = None
+    is_ours: bool = False
+    controls: Mapping[str, Callable[[], object]] = field(default_factory=dict, repr=False)
+    withholds: Mapping[str, str] = field(default_factory=dict)
+    processes: Restarts | None = field(default=None, repr=False)
+    is_frail: bool = False  # a failure may leave it hanging: started anew for each scenario, and one for each client
+    seconds_max: float = 60.0  # what an answer may take, of one that is only measured less: it fails many
+
+    def revive(self) -> bool:
+        """After a failure: start one of ours again that has crashed (or is frail); whether it had crashed."""
+        if self.processes is None:
+            return False
+        crashed = self.processes.has_ended()
+        if crashed or self.is_frail:
+            self.processes.start_again()
+        return crashed
+
+    def lacking(self, needs: frozenset[str]) -> str:
+        """Why a scenario with these needs cannot run here, or ""."""
+        offered = {
+            "restart": "restart" in self.controls,
+            "alarm": "alarm-on" in self.controls,
+            "disk": "disk-full" in self.controls,
+            "tls": self.tls_port > 0,
+        }
+        missing = sorted(need for need in needs if not offered.get(need))
+        return "; ".join(self.withholds.get(need, REASONS.get(need, need)) for need in missing)
+
+
+REASONS = {
+    "restart": "the broker is not ours to restart (--restart COMMAND)",
+    "alarm": "no way to raise its memory alarm (--alarm-on COMMAND --alarm-off COMMAND)",
+    "disk": "no way to fill its disk (--disk-full COMMAND --disk-free COMMAND)",
+    "tls": "no port with TLS (--tls-port PORT --ca FILE)",
+}
+
+
+def external(
+    url: str,
+    *,
+    tls_port: int = 0,
+    ca: Path | None = None,
+    restart: str = "",
+    alarm: tuple[str, str] = ("", ""),
+    disk: tuple[str, str] = ("", ""),
+) -> Broker:
+    """A broker that somebody runs; `restart`, `alarm` (on, off) and `disk` (full, free) are commands.
+
+    Raises: ValueError: no amqp URL. NoBroker: it does not answer, or does not let us in.
+    """
+    needed = "amqp://USER:PASSWORD@HOST:PORT/VHOST is needed; TLS is --tls-port"
+    parts = urlsplit(url)
+    try:
+        port = parts.port or DEFAULT_PORT
+    except ValueError as error:
+        raise ValueError(f"{url}: {error}; {needed}") from error
+    if parts.scheme != "amqp" or not parts.hostname:
+        raise ValueError(f"{url}: {needed}")
+    user, password = unquote(parts.username or "guest"), unquote(parts.password or "guest")
+    vhost = unquote(parts.path[1:]) or "/"
+    with Handshake(parts.hostname, port) as handshake:
+        properties = handshake.greeting()
+        handshake.login(user, password, vhost)
+    said = {"restart": restart, "crash": restart, "alarm-on": alarm[0], "alarm-off": alarm[1]}
+    said |= {"disk-full": disk[0], "disk-free": disk[1]}
+    controls = {name: _command(command) for name, command in said.items() if command}
+    return Broker(
+        properties.get("product", "?").lower(),
+        properties.get("version", "?"),
+        parts.hostname,
+        port,
+        user,
+        password,
+        vhost,
+        tls_port,
+        ca,
+        controls=controls,
+    )
+
+
+def _command(line: str) -> Callable[[], object]:
+    return lambda: subprocess.run(shlex.split(line), check=True)

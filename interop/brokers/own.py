@@ -1,0 +1,198 @@
+"""Fresh brokers of our own for scenarios, with TLS where they have it, and what brings about their alarms."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from importlib import metadata
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from ..wire.handshake import Handshake
+from ..wire.loopback import LOOPBACK, free_ports
+from .broker import Broker
+from .maven import NotFetched
+from .peers import Peer, durable_leveret, garagemq, leveret_ctl, rabbitmq, rabbitmqctl
+from .qpid import qpid
+
+MEASURED_SECONDS_MAX = 3.0
+#: What an alarm does: RabbitMQ takes anything above this share of the memory for too much; the second is its default.
+MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
+DISK_FREE_HIGH, DISK_FREE_USUAL = "1000000GB", "50MB"
+#: A file system for Leveret's journal, small enough to be filled.
+DISK_SIZE = "256m"
+BALLAST_PIECE = bytes(1 << 20)
+#: Where Qpid's distribution is kept once it was fetched.
+QPID = Path(".peers/qpid")
+
+
+@contextmanager
+def own(name: str) -> Iterator[Broker]:
+    """A fresh broker by its name: leveret, rabbitmq, garagemq, qpid.
+
+    Raises: FileNotFoundError: it is not on this machine. PeerFailed: it did not come up.
+    """
+    with OWN[name]() as broker:
+        yield broker
+
+
+@contextmanager
+def _rabbitmq() -> Iterator[Broker]:
+    with _certificates() as (directory, ca), ExitStack() as stack:
+        (port,) = free_ports(1)
+        config = "\n".join(
+            [
+                f"listeners.ssl.1 = {LOOPBACK}:{port}",
+                f"ssl_options.cacertfile = {ca}",
+                f"ssl_options.certfile = {directory / 'server.pem'}",
+                f"ssl_options.keyfile = {directory / 'server.key'}",
+                "",
+            ]
+        )
+        peer = stack.enter_context(rabbitmq(config=config))
+
+        def watermark(share: str) -> Callable[[], object]:
+            return lambda: rabbitmqctl(peer, "set_vm_memory_high_watermark", share)
+
+        def disk_limit(size: str) -> Callable[[], object]:
+            return lambda: rabbitmqctl(peer, "set_disk_free_limit", size)
+
+        alarms = {"alarm-on": watermark(MEMORY_LOW), "alarm-off": watermark(MEMORY_USUAL)}
+        alarms |= {"disk-full": disk_limit(DISK_FREE_HIGH), "disk-free": disk_limit(DISK_FREE_USUAL)}
+        yield _of(peer, tls_port=port, ca=ca, controls={**_restarts(peer), **alarms})
+
+
+@contextmanager
+def _leveret() -> Iterator[Broker]:
+    with _certificates() as (directory, ca), ExitStack() as stack:
+        (port,) = free_ports(1)
+        config = directory / "leveret.toml"
+        config.write_text('[tls]\ncertificate = "server.pem"\nkey = "server.key"\n')
+        options = ("--config", str(config), "--listen", f"amqps://{LOOPBACK}:{port}")
+        why = {"disk": "a file system to fill can be mounted by root alone"}
+        disk = stack.enter_context(_small_disk(directory))
+        peer = stack.enter_context(durable_leveret(*options, data=disk / "data" if disk else None))
+        alarms = {"alarm-on": lambda: leveret_ctl(peer, "block"), "alarm-off": lambda: leveret_ctl(peer, "unblock")}
+        controls = _restarts(peer) | alarms
+        if disk:
+            ballast = disk / "ballast"
+            controls |= {"disk-full": lambda: _fill(ballast, peer), "disk-free": lambda: ballast.write_bytes(b"")}
+        yield _of(peer, tls_port=port, ca=ca, controls=controls, withholds=why)
+
+
+@contextmanager
+def _small_disk(directory: Path) -> Iterator[Path | None]:
+    """A file system of `DISK_SIZE`, or None where we may not mount one."""
+    disk = directory / "disk"
+    disk.mkdir()
+    mount = ("mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "none", str(disk))
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode:
+        yield None
+        return
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "--lazy", str(disk)], check=True)
+
+
+def _fill(ballast: Path, peer: Peer) -> None:
+    """Write until there is no room for another octet, then publish until the broker has found out."""
+    import pika
+
+    queue, persistent = "interop-disk-full", pika.BasicProperties(delivery_mode=2)
+    connection = pika.BlockingConnection(pika.URLParameters(peer.url))
+    channel = connection.channel()
+    channel.queue_declare(queue, durable=True)
+    channel.confirm_delivery()
+    piece = BALLAST_PIECE
+    with ballast.open("ab", buffering=0) as file:
+        while piece:
+            try:
+                file.write(piece)
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                piece = piece[: len(piece) // 2]
+    try:
+        while True:
+            channel.basic_publish("", queue, bytes(20_000), persistent)
+    except pika.exceptions.NackError:
+        connection.close()
+
+
+@contextmanager
+def _garagemq() -> Iterator[Broker]:
+    with garagemq() as peer:
+        why = {need: f"garagemq has no {what}" for need, what in WITHHELD.items()}
+        yield _of(peer, controls=_restarts(peer), withholds=why, is_frail=True, seconds_max=MEASURED_SECONDS_MAX)
+
+
+@contextmanager
+def _qpid() -> Iterator[Broker]:
+    with _certificates() as (directory, ca), ExitStack() as stack:
+        try:
+            peer, tls_port = stack.enter_context(qpid(QPID, directory / "server.pem", directory / "server.key"))
+        except NotFetched as error:
+            raise FileNotFoundError(str(error)) from error
+        why = {need: f"Qpid has no {WITHHELD[need]}" for need in ("alarm", "disk")}
+        controls = _restarts(peer)
+        yield _of(peer, tls_port=tls_port, ca=ca, controls=controls, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
+
+
+#: What a broker is measured without when it has no such thing, or none that can be had from outside.
+WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
+OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq, "qpid": _qpid}
+
+
+def _of(
+    peer: Peer,
+    *,
+    controls: Mapping[str, Callable[[], object]],
+    tls_port: int = 0,
+    ca: Path | None = None,
+    withholds: Mapping[str, str] | None = None,
+    is_frail: bool = False,
+    seconds_max: float = 60.0,
+) -> Broker:
+    with Handshake(LOOPBACK, peer.port) as handshake:
+        said = handshake.greeting().get("version", "?")
+    version = metadata.version("leveret") if peer.name == "leveret" else said  # to clients it calls itself a RabbitMQ
+    return Broker(
+        peer.name,
+        version,
+        LOOPBACK,
+        peer.port,
+        tls_port=tls_port,
+        ca=ca,
+        is_ours=True,
+        controls=controls,
+        withholds=withholds or {},
+        processes=peer.processes,
+        is_frail=is_frail,
+        seconds_max=seconds_max,
+    )
+
+
+def _restarts(peer: Peer) -> dict[str, Callable[[], object]]:
+    return {"restart": peer.restart, "crash": lambda: peer.restart(kill=True)}
+
+
+@contextmanager
+def _certificates() -> Iterator[tuple[Path, Path]]:
+    """A directory with server.pem and server.key for localhost, and the file of their authority."""
+    import trustme  # an extra: only who starts brokers needs it
+
+    with TemporaryDirectory(prefix="leveret-certificates-") as name:
+        directory = Path(name)
+        authority = trustme.CA()
+        ca = directory / "ca.pem"
+        authority.cert_pem.write_to_path(ca)
+        leaf = authority.issue_cert("localhost", LOOPBACK, key_type=trustme.KeyType.RSA)  # Qpid reads no other
+        (directory / "server.pem").write_bytes(b"".join(pem.bytes() for pem in leaf.cert_chain_pems))
+        key = directory / "server.key"
+        key.touch(mode=0o600)
+        leaf.private_key_pem.write_to_path(key)
+        yield directory, ca

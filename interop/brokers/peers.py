@@ -1,0 +1,261 @@
+"""Brokers as context managers: a real RabbitMQ and a leveret, each a process of its own on 127.0.0.1.
+
+    with rabbitmq() as peer:
+        connect(peer.url)
+
+A peer is ready when the body runs (it has answered an AMQP protocol header) and gone when the body is left, however it
+is left: its process group is killed and its temporary directory deleted. Several run at once; they share nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ..wire.loopback import LOOPBACK, answers_amqp, free_ports, listens
+from .processes import Restarts, directory_for, end_of, started, text_of, wait_for
+
+# The script itself, not Debian's wrapper in /usr/sbin, which insists on being root or rabbitmq and changes user.
+RABBITMQ_PLACES = (
+    "/usr/lib/rabbitmq/bin/rabbitmq-server",
+    "/opt/homebrew/sbin/rabbitmq-server",
+    "/usr/local/sbin/rabbitmq-server",
+)
+WITHOUT_RABBITMQ = "no rabbitmq-server on this machine (make peers)"
+WITHOUT_GARAGEMQ = "no garagemq on this machine (make peers)"
+# As Debian's own file has it, but for ports and directory; the password is the MD5 of guest.
+GARAGEMQ_CONFIG = """\
+proto: amqp-rabbit
+users:
+  - username: guest
+    password: 084e0343a0486ff05530df6c705c8bb4
+tcp: {{ip: 127.0.0.1, port: {port}, nodelay: false, readBufSize: 196608, writeBufSize: 196608}}
+admin: {{ip: 127.0.0.1, port: {admin}}}
+queue: {{shardSize: 8192, maxMessagesInRam: 131072}}
+db: {{defaultPath: {data}, engine: badger}}
+vhost: {{defaultPath: /}}
+security: {{passwordCheck: md5}}
+connection: {{channelsMax: 4096, frameMaxSize: 65536}}
+"""
+READY_LINE = re.compile(r"^leveret ready amqp://127\.0\.0\.1:(\d+)/", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A broker that answers on 127.0.0.1.
+
+    `pid` is the process that does the work (for RabbitMQ the Erlang VM, not the script around it), so CPU time and
+    memory can be read from it. `directory` holds what it writes, `log` its output; both are gone after the block.
+    """
+
+    name: str
+    port: int
+    pid: int
+    directory: Path
+    log: Path
+    environment: Mapping[str, str] = field(default_factory=dict, repr=False)
+    processes: Restarts | None = field(default=None, repr=False)
+
+    def restart(self, *, kill: bool = False) -> None:
+        """End it (SIGTERM; SIGKILL with `kill`) and start it again on the same port and directory; `pid` is old then.
+
+        Raises: PeerFailed: it did not end or did not come up.
+        """
+        assert self.processes is not None
+        self.processes.restart(signal.SIGKILL if kill else signal.SIGTERM)
+
+    def last_words(self) -> str:
+        """Whether it runs or how it ended, and the end of what it wrote: why nobody reaches it."""
+        pid = self.pid if self.processes is None else self.processes.process.pid
+        ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
+        if ended is None:
+            state = "runs"
+        elif ended.si_code == os.CLD_EXITED:
+            state = f"ended with {ended.si_status}"
+        else:
+            state = f"was killed by {signal.Signals(ended.si_status).name}"
+        logs = [self.log, *sorted((self.directory / "log").glob("*.log"))]
+        return f"{self.name} (process {pid}) {state}" + "".join(
+            f"; {log.name} ends:\n{end_of(log)}" for log in logs if log.exists() and log.stat().st_size
+        )
+
+    @property
+    def url(self) -> str:
+        """AMQP URL of the default user and virtual host."""
+        return f"amqp://guest:guest@{LOOPBACK}:{self.port}/"
+
+
+def find_rabbitmq() -> Path | None:
+    """The rabbitmq-server script, or None: then tests skip with `WITHOUT_RABBITMQ`. RABBITMQ_SERVER names another."""
+    named = os.environ.get("RABBITMQ_SERVER")
+    candidates = [named] if named else [*RABBITMQ_PLACES, shutil.which("rabbitmq-server")]
+    for candidate in candidates:
+        if candidate and os.access(candidate, os.X_OK) and shutil.which("erl"):
+            return Path(candidate)
+    return None
+
+
+@contextmanager
+def rabbitmq(
+    port: int = 0, *, config: str = "", advanced: str = "", plugins: Sequence[str] = (), erlang: str = ""
+) -> Iterator[Peer]:
+    """Run a fresh RabbitMQ; port 0 takes a free one.
+
+    `config` is text in rabbitmq.conf's format, `advanced` in that of advanced.config; `erlang`: more arguments
+    of the VM.
+
+    Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
+    """
+    script = find_rabbitmq()
+    if script is None:
+        raise FileNotFoundError(WITHOUT_RABBITMQ)
+    with directory_for("rabbitmq") as directory:
+        log = directory / "output"
+        taken = free_ports(3)
+        amqp, distribution, epmd = port or taken[0], taken[1], taken[2]
+        environment = _rabbitmq_environment(directory, amqp, distribution, epmd, config, plugins)
+        environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += f" {erlang}"
+        if advanced:
+            (directory / "advanced.config").write_text(advanced)
+        mapper = shutil.which("epmd")
+        if mapper is None:
+            raise FileNotFoundError("epmd (Erlang's port mapper) is not on the PATH")
+        # In the foreground and ours: one that Erlang starts by itself becomes a daemon and outlives the test.
+        with (
+            started([mapper, "-address", LOOPBACK, "-port", str(epmd)], environment, log, directory) as daemon,
+            Restarts(
+                lambda: started([str(script)], environment, log, directory), lambda: answers_amqp(amqp), log
+            ) as processes,
+        ):
+            wait_for(lambda: listens(epmd), daemon, log)
+            processes.start()
+            yield Peer("rabbitmq", amqp, processes.process.pid, directory, log, environment, processes)
+
+
+@contextmanager
+def durable_leveret(*options: str, data: Path | None = None, log_level: str = "warning") -> Iterator[Peer]:
+    """Run a fresh `leveret serve` that keeps what is durable and can be restarted; `options` follow its own.
+
+    `data`: where it keeps it (default: in its temporary directory).
+
+    Raises: PeerFailed: it did not come up.
+    """
+    with directory_for("leveret") as directory:
+        log = directory / "output"
+        (port,) = free_ports(1)
+        place = ("--data", str(data or directory / "data"), "--listen", f"{LOOPBACK}:{port}")
+        command = [sys.executable, "-m", "leveret", "serve", *place, "--log-level", log_level, *options]
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        with Restarts(lambda: started(command, environment, log), lambda: answers_amqp(port), log) as processes:
+            processes.start()
+            yield Peer("leveret", port, processes.process.pid, directory, log, processes=processes)
+
+
+def leveret_ctl(peer: Peer, *command: str) -> None:
+    """Run a Leveret's own command line on it. Raises: subprocess.CalledProcessError (`stderr`: what it says)."""
+    asked = [sys.executable, "-m", "leveret", "ctl", "--url", peer.url, *command]
+    subprocess.run(asked, capture_output=True, text=True, check=True)
+
+
+@contextmanager
+def garagemq() -> Iterator[Peer]:
+    """Run a fresh garagemq, which can be restarted.
+
+    Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
+    """
+    program = shutil.which("garagemq")
+    if program is None:
+        raise FileNotFoundError(WITHOUT_GARAGEMQ)
+    with directory_for("garagemq") as directory:
+        log = directory / "output"
+        port, admin = free_ports(2)
+        config = directory / "config.yaml"
+        config.write_text(GARAGEMQ_CONFIG.format(port=port, admin=admin, data=directory / "data"))
+        command = [program, "--config", str(config)]
+        with Restarts(
+            lambda: started(command, os.environ, log, directory), lambda: answers_amqp(port), log
+        ) as processes:
+            processes.start()
+            yield Peer("garagemq", port, processes.process.pid, directory, log, processes=processes)
+
+
+@contextmanager
+def leveret(
+    *options: str, python: str = sys.executable, environment: Mapping[str, str] | None = None
+) -> Iterator[Peer]:
+    """Run a fresh `leveret serve`, all in memory; `options` follow its own. See also `durable_leveret`.
+
+    Raises: PeerFailed: it did not say within the time that it is ready.
+    """
+    merged = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
+    with directory_for("leveret") as directory:
+        log = directory / "output"
+        command = [python, "-m", "leveret", "serve", "--memory", "--listen", f"{LOOPBACK}:0", *options]
+        with started(command, merged, log) as process:
+            wait_for(lambda: READY_LINE.search(text_of(log)) is not None, process, log)
+            ready = READY_LINE.search(text_of(log))
+            assert ready is not None
+            yield Peer("leveret", int(ready[1]), process.pid, directory, log)
+
+
+def rabbitmqctl(peer: Peer, *arguments: str) -> None:
+    """Run the peer's own command line on it. Raises: subprocess.CalledProcessError (`stderr`: what it says)."""
+    script = find_rabbitmq()
+    assert script is not None
+    command = [str(script.with_name("rabbitmqctl")), *arguments]
+    subprocess.run(
+        command,
+        env=dict(peer.environment),
+        check=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        timeout=60,
+    )
+
+
+def _rabbitmq_environment(
+    directory: Path, port: int, distribution: int, epmd: int, config: str, plugins: Sequence[str]
+) -> dict[str, str]:
+    """What rabbitmq-server reads: every file in `directory`, every listener on loopback, nothing of the machine's."""
+    for name, text in {
+        "rabbitmq.conf": config,
+        "enabled_plugins": f"[{','.join(plugins)}].\n",
+        "env.conf": "",
+        # Erlang resolves `localhost` by this file alone: the name server is not asked for our own node's address.
+        "inetrc": '{lookup, [file]}.\n{host, {127,0,0,1}, ["localhost"]}.\n',
+    }.items():
+        (directory / name).write_text(text)
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("RABBITMQ_", "ERL_"))}
+    return inherited | {
+        "HOME": str(directory),  # the Erlang cookie goes there
+        "ERL_EPMD_ADDRESS": LOOPBACK,
+        "ERL_EPMD_PORT": str(epmd),
+        "ERL_INETRC": str(directory / "inetrc"),
+        "ERL_CRASH_DUMP_SECONDS": "0",
+        "RUNNING_UNDER_SYSTEMD": "true",  # the script becomes the VM instead of waiting on it: one process, one pid
+        "RABBITMQ_NODENAME": f"peer{port}@localhost",
+        "RABBITMQ_NODE_IP_ADDRESS": LOOPBACK,
+        "RABBITMQ_NODE_PORT": str(port),
+        "RABBITMQ_DIST_PORT": str(distribution),
+        "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "-start_epmd false -kernel inet_dist_use_interface {127,0,0,1}",
+        "RABBITMQ_CONF_ENV_FILE": str(directory / "env.conf"),
+        "RABBITMQ_CONFIG_FILE": str(directory / "rabbitmq.conf"),
+        "RABBITMQ_ADVANCED_CONFIG_FILE": str(directory / "advanced.config"),
+        "RABBITMQ_ENABLED_PLUGINS_FILE": str(directory / "enabled_plugins"),
+        "RABBITMQ_MNESIA_BASE": str(directory / "mnesia"),
+        "RABBITMQ_LOG_BASE": str(directory / "log"),
+        "RABBITMQ_PID_FILE": str(directory / "pid"),
+        "RABBITMQ_GENERATED_CONFIG_DIR": str(directory / "config"),
+        "RABBITMQ_SCHEMA_DIR": str(directory / "schema"),
+        "RABBITMQ_FEATURE_FLAGS_FILE": str(directory / "feature_flags"),
+        "RABBITMQ_PLUGINS_EXPAND_DIR": str(directory / "plugins"),
+    }

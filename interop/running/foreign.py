@@ -1,0 +1,68 @@
+"""Foreign programs in environments of their own, run on a fresh RabbitMQ and on a fresh leveret: suites, workers."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from ..brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq
+
+BROKERS = ("rabbitmq", "leveret")
+
+
+def parser(module: str, description: str, names: Iterable[str], work: str, out: str) -> argparse.ArgumentParser:
+    """Options of `python -m leveret.interop.MODULE`; `-k` is left to it."""
+    made = argparse.ArgumentParser(prog=f"python -m leveret.interop.{module}", description=description.split("\n")[0])
+    made.add_argument("--only", help=f"some of them, by comma: {', '.join(names)}")
+    made.add_argument("--broker", choices=(*BROKERS, "both"), default="both")
+    made.add_argument("--work", type=Path, default=Path(work), help="environments, sources and results")
+    made.add_argument("--out", type=Path, help=f"where the report goes (default: {out} in the work directory)")
+    return made
+
+
+def chosen(options: argparse.Namespace, names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Names and brokers that are asked for; from then on SIGTERM unwinds, so that what was started ends, too.
+
+    Raises: ValueError: there is no such name, or RabbitMQ is asked for and is not here.
+    """
+    only = options.only.split(",") if options.only else list(names)
+    unknown = [name for name in only if name not in names]
+    if unknown:
+        raise ValueError(f"there is no {', '.join(unknown)} (there are {', '.join(names)})")
+    brokers = BROKERS if options.broker == "both" else (options.broker,)
+    if "rabbitmq" in brokers and find_rabbitmq() is None:
+        raise ValueError(WITHOUT_RABBITMQ)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    return only, brokers
+
+
+class Environment:
+    """A Python environment in `home` with these requirements; `is_made` says whether it stands already."""
+
+    def __init__(self, home: Path, *requirements: str) -> None:
+        self.home, self.python = home, home / "venv" / "bin" / "python"
+        self._stamp = home / "installed"
+        self._wanted = f"{sys.executable} {sys.version}\n" + "\n".join(requirements)
+
+    @property
+    def is_made(self) -> bool:
+        return self._stamp.exists() and self._stamp.read_text() == self._wanted
+
+    def begin(self, what: str) -> None:
+        """An empty one. Raises: subprocess.CalledProcessError."""
+        shutil.rmtree(self.home, ignore_errors=True)
+        print(f"installing {what} ...", flush=True)
+        subprocess.run([sys.executable, "-m", "venv", self.home / "venv"], check=True)
+
+    def pip(self, *arguments: str | Path) -> None:
+        """Raises: subprocess.CalledProcessError: pip failed (its output is on stderr)."""
+        subprocess.run([self.python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], check=True)
+
+    def finish(self) -> None:
+        """All is there: next time it stands."""
+        self._stamp.write_text(self._wanted)

@@ -1,0 +1,187 @@
+"""Run the clients' own test suites against a fresh RabbitMQ and a fresh leveret, and compare test by test.
+
+    python -m leveret.interop.suites [--only aio-pika,kombu] [--broker leveret|rabbitmq|both] [-k EXPRESSION]
+
+Every suite comes from its client's sdist, is installed in an environment of its own under the work directory (once),
+and is run by the same command against either broker. Results are kept there: with `--broker leveret` the comparison
+is with RabbitMQ's last full run. Exit code 1: something passes on RabbitMQ and not on leveret, and `waiting.toml` does
+not say what for. Exit code 2: a suite could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..brokers.peers import Peer, leveret, rabbitmq
+from ..brokers.processes import PeerFailed, kill_group
+from ..running.foreign import BROKERS, Environment, chosen, parser
+from ..wire.loopback import LOOPBACK
+from .comparison import Comparison, SuiteRun, compare, read_junit, read_waiting, render
+from .pinned import PYTEST, SUITES, Suite
+
+PLUGIN = Path(__file__).with_name("client_plugin.py")
+GRACE_SECONDS = 30  # what a suite gets to write its results
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """A suite ready to run: the Python of its environment and its unpacked sources."""
+
+    python: Path
+    sources: Path
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        names, brokers = chosen(options, list(SUITES))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    work, waiting = options.work.resolve(), read_waiting()
+    comparisons = []
+    for name in names:
+        try:
+            comparisons.append(_compare_suite(SUITES[name], brokers, work, options.k, waiting.get(name, {})))
+        except (PeerFailed, subprocess.CalledProcessError) as error:
+            print(f"{name} could not be run: {error}", file=sys.stderr)
+            return 2
+    report = render(comparisons)
+    print(report)
+    (options.out or work / "report.md").write_text(report)
+    return 1 if any(comparison.unexplained for comparison in comparisons) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = parser("suites", __doc__ or "", SUITES, ".peers/clients", "report.md")
+    made.add_argument("-k", default="", help="only the tests which pytest selects by this; prints their output")
+    return made
+
+
+def _compare_suite(
+    suite: Suite, brokers: Sequence[str], work: Path, keyword: str, waiting: dict[str, str]
+) -> Comparison:
+    """Run the suite on the brokers, one after the other; take the kept full run of one that is not among them."""
+    installed = install(suite, work)
+    kept = work / "results"
+    runs: dict[str, SuiteRun | None] = {}
+    for broker in BROKERS:
+        if broker in brokers:
+            print(f"{suite.name} {suite.version} on {broker} ...", end=" ", flush=True)
+            run = run_suite(suite, installed, broker, kept / "selected" if keyword else kept, keyword)
+            print(run.figures(), flush=True)
+            runs[broker] = run
+        else:
+            earlier = kept / f"{suite.name}-{broker}.xml"
+            runs[broker] = read_junit(earlier) if earlier.exists() else None
+    if "leveret" not in brokers:
+        runs["leveret"] = None  # asked about RabbitMQ alone: an old run of ours is no answer
+    return compare(suite.name, runs["rabbitmq"], runs["leveret"], waiting, partial=bool(keyword))
+
+
+def install(suite: Suite, work: Path) -> Installed:
+    """Fetch the sdist, unpack it and install it with what its tests need; nothing is done when that stands already.
+
+    Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
+    """
+    requirement = f"{suite.name}=={suite.version} --hash=sha256:{suite.sha256}\n"
+    environment = Environment(work / suite.name, requirement, *suite.requires, *PYTEST)
+    home = environment.home
+    installed = Installed(environment.python, home / "sources")
+    if environment.is_made:
+        return installed
+    environment.begin(f"{suite.name} {suite.version}")
+    (home / "download").mkdir()
+    (home / "requirement").write_text(requirement)
+    # Only this one from source: with `--no-binary :all:` pip would build the client's build tools from source too.
+    download = ["download", "--no-deps", "--no-binary", suite.name, "--require-hashes"]
+    environment.pip(*download, "--dest", home / "download", "--requirement", home / "requirement")
+    (sdist,) = (home / "download").iterdir()
+    shutil.unpack_archive(sdist, home / "unpacked")
+    (unpacked,) = (home / "unpacked").iterdir()
+    unpacked.rename(installed.sources)
+    environment.pip("install", "--use-pep517", sdist, *suite.requires, *PYTEST)
+    environment.finish()
+    return installed
+
+
+def run_suite(suite: Suite, installed: Installed, broker: str, results: Path, keyword: str = "") -> SuiteRun:
+    """Run the suite against a fresh broker; what it and the broker wrote is kept in `results`.
+
+    A test that hangs is ended by pytest-timeout; a suite that is over its time ends early, and what it has not run is
+    missing.
+    """
+    results.mkdir(parents=True, exist_ok=True)
+    stem = f"{suite.name}-{broker}"
+    junit, log = results / f"{stem}.xml", results / f"{stem}.log"
+    junit.unlink(missing_ok=True)
+    command = [
+        *(installed.python, "-m", "pytest", "-p", PLUGIN.stem, "-p", "no:cacheprovider", "-o", "log_cli=false"),
+        *("--tb=short", "-rfEs", "-W", "ignore", f"--timeout={suite.test_seconds_max}", f"--junitxml={junit}"),
+        *(("-k", keyword) if keyword else ()),
+        *suite.arguments,
+    ]
+    with _broker(broker) as peer:
+        plugins = peer.directory / "plugin"  # a directory with the plugin alone: nothing else of ours is importable
+        plugins.mkdir()
+        shutil.copy(PLUGIN, plugins)
+        with log.open("wb") as output:
+            _run_limited(command, installed.sources, _environment(suite, peer, plugins), output.fileno(), suite)
+        shutil.copy(peer.log, results / f"{stem}-broker.log")
+    if keyword:
+        print("", log.read_text(errors="replace"), sep="\n")
+    return read_junit(junit)
+
+
+def _broker(name: str) -> AbstractContextManager[Peer]:
+    return rabbitmq() if name == "rabbitmq" else leveret()
+
+
+def _environment(suite: Suite, peer: Peer, plugins: Path) -> dict[str, str]:
+    """Where each suite looks for its broker; nothing else of our own environment but the search path."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(peer.directory),
+        "PYTHONPATH": str(plugins),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PEER_PORT": str(peer.port),
+        "PEER_SECONDS": str(suite.suite_seconds_max),
+        "PEER_DESELECT": "\n".join(suite.deselect),
+        "PEER_STAND_IN": suite.stand_in,
+        "RABBITMQ_HOST": LOOPBACK,  # kombu, py-amqp
+        "RABBITMQ_5672_TCP": str(peer.port),
+        "RABBITMQ_URL": f"{peer.url}%2f",  # rabbitpy
+    }
+
+
+def _run_limited(
+    command: Sequence[str | Path], cwd: Path, environment: dict[str, str], output: int, suite: Suite
+) -> None:
+    """Run to the end; kill what is still there when the suite should have ended itself long ago."""
+    process = subprocess.Popen(
+        command,
+        cwd=cwd,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    )
+    try:
+        process.wait(suite.suite_seconds_max + 2 * suite.test_seconds_max + GRACE_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass
+    finally:
+        kill_group(process)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

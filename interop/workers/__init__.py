@@ -1,0 +1,1 @@
+"""Real workers of task frameworks, on RabbitMQ and on Leveret."""

@@ -1,0 +1,114 @@
+"""Run real workers of task frameworks against a fresh RabbitMQ and a fresh leveret, and compare what came out.
+
+    python -m leveret.interop.workers [--only celery,dramatiq] [--broker leveret|rabbitmq|both] [-k SCENARIO]
+
+Each framework is a small application (`work_celery.py`, ...) with pinned versions in an environment of its own under
+the work directory (made once). Its scenarios run by the same code against either broker: real worker processes, workers
+killed in the middle of a job, the broker killed in the middle and started again on its files. Exit code 1: an outcome
+differs from RabbitMQ's, or a scenario failed on leveret. Exit code 2: something could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..brokers.peers import Peer, durable_leveret, rabbitmq
+from ..brokers.processes import PeerFailed, kill_group
+from ..running.foreign import chosen, parser
+from .frameworks import FRAMEWORKS, install
+from .outcomes import Run, as_data, differences, render, word
+
+HERE = Path(__file__).parent
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        names, brokers = chosen(options, list(FRAMEWORKS))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    results: dict[str, dict[str, Run]] = {}
+    for name in names:
+        try:
+            python = install(name, options.work.resolve())
+            results[name] = {broker: run(name, python, broker, options.k) for broker in brokers}
+        except (PeerFailed, subprocess.CalledProcessError) as error:
+            print(f"{name} could not be run: {error}", file=sys.stderr)
+            return 2
+    out = options.out or options.work / "workers.json"
+    out.write_text(json.dumps({name: as_data(runs) for name, runs in results.items()}, indent=1) + "\n")
+    differing = [line for name, runs in results.items() for line in differences(name, runs)]
+    print("", render(results), *differing, sep="\n")
+    return 1 if differing else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = parser("workers", __doc__ or "", FRAMEWORKS, ".peers/workers", "workers.json")
+    made.add_argument("-k", default="", help="only these scenarios, by comma")
+    return made
+
+
+def run(name: str, python: Path | str, broker: str, scenarios: str = "") -> Run:
+    """Run the application's scenarios (all, or those named by comma) on a fresh broker that keeps a journal.
+
+    Raises: PeerFailed: the broker did not come up. subprocess.CalledProcessError: the application did not run.
+    """
+    with rabbitmq() if broker == "rabbitmq" else durable_leveret() as peer:
+        return run_on(peer, name, python, scenarios)
+
+
+def run_on(peer: Peer, name: str, python: Path | str, scenarios: str = "") -> Run:
+    """Run the application's scenarios on this broker, in a directory of its own."""
+    found = Run()
+    with tempfile.TemporaryDirectory(prefix="leveret-workers-", ignore_cleanup_errors=True) as directory:
+        for file in ("trial.py", f"work_{name}.py"):
+            shutil.copy(HERE / file, directory)
+        command = [python, "trial.py", f"work_{name}", *(scenarios.split(",") if scenarios else ())]
+        process = subprocess.Popen(
+            command, cwd=directory, env=_environment(peer, directory), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            text=True, start_new_session=True,
+        )  # fmt: skip
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            for line in process.stdout:
+                said = json.loads(line)
+                if "restart" in said:
+                    peer.restart(kill=True)
+                    print("back", file=process.stdin, flush=True)
+                elif "versions" in said:
+                    found.versions = said["versions"]
+                else:
+                    found.outcomes[said["scenario"]] = said
+                    print(f"{name} on {peer.name}: {said['scenario']} {word(said)}", flush=True)
+            if process.wait():
+                raise subprocess.CalledProcessError(process.returncode, process.args)
+        finally:
+            kill_group(process)
+    return found
+
+
+def _environment(peer: Peer, directory: str) -> dict[str, str]:
+    """Where an application finds its broker and its modules; of our own environment only the search path."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": directory,
+        "LANG": "C.UTF-8",
+        "PYTHONPATH": directory,
+        "PYTHONUNBUFFERED": "1",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "BROKER_URL": peer.url,
+        "LEDGER": str(Path(directory) / "ledger"),
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,52 @@
+"""What the scenarios of a framework did on each broker, and where the two differ."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..running.foreign import BROKERS
+
+
+@dataclass(slots=True)
+class Run:
+    """What an application's scenarios did on one broker: outcomes by scenario, as `trial.py` prints them."""
+
+    versions: dict[str, str] = field(default_factory=dict)
+    outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
+
+
+def differences(name: str, runs: dict[str, Run]) -> list[str]:
+    """What is not as it should be: scenarios that failed on leveret, and outcomes that are not RabbitMQ's."""
+    lines = []
+    ours, theirs = runs.get("leveret"), runs.get("rabbitmq")
+    for label, outcome in (ours.outcomes if ours else {}).items():
+        peer = theirs.outcomes.get(label, {}) if theirs else {}
+        if "failed" in outcome and "failed" not in peer:
+            lines.append(f"{name}: {label} failed on leveret: {outcome['failed']}\n{outcome['detail']}")
+        elif theirs and outcome.get("facts") != peer.get("facts"):
+            lines.append(f"{name}: {label}: leveret {outcome.get('facts')}, rabbitmq {peer.get('facts', peer)}")
+    return lines
+
+
+def render(results: dict[str, dict[str, Run]]) -> str:
+    """The table of docs/workers.md: a row a scenario, with the seconds on each broker."""
+    lines = ["| | scenario | RabbitMQ | Leveret |", "|---|---|---|---|"]
+    for runs in results.values():
+        some = next(iter(runs.values()))
+        versions = ", ".join(f"{one} {number}" for one, number in some.versions.items())
+        for index, (label, outcome) in enumerate(some.outcomes.items()):
+            words = [word(runs[broker].outcomes.get(label)) if broker in runs else "" for broker in BROKERS]
+            about = f"`{label}`: {outcome['about']}"
+            lines.append(f"| {versions if index == 0 else ''} | {about} | {words[0]} | {words[1]} |")
+    return "\n".join(lines)
+
+
+def word(outcome: dict[str, Any] | None) -> str:
+    if outcome is None:
+        return "not run"
+    return f"{'FAILED' if 'failed' in outcome else 'as told'} ({outcome['seconds']:.1f} s)"
+
+
+def as_data(runs: dict[str, Run]) -> dict[str, Any]:
+    return {broker: {"versions": run.versions, "outcomes": run.outcomes} for broker, run in runs.items()}

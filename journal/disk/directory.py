@@ -1,0 +1,162 @@
+"""The directory of a journal: who may write in it, what it is, what lies where.
+
+`format` (JSON: what this is, version, journal id), `lock` (held while a broker runs), `<LSN>.log` (segments),
+`readers/<name>.json` (`{"lsn": N}`: the first LSN that a reader still needs).
+"""
+
+import json
+import os
+import re
+
+from ..format.errors import DirectoryLocked, ForeignDirectory, JournalError
+from .files import LATER, REAL, Files, ReadableFiles, read_file, replace_file
+from .reserve import NAME as RESERVE
+from .segment import NAME, segment_name, segments_in
+
+FORMAT, LOCK, READERS = "format", "lock", "readers"
+FORMAT_NAME, FORMAT_VERSION = "leveret-journal", 1
+#: What a directory may hold that a journal is made in: what is left of a start that was cut short, or of a journal that
+#: was deleted, and what a file system makes at its root.
+_NOT_FOREIGN = frozenset({LOCK, READERS, RESERVE, f"{FORMAT}.new", "lost+found"})
+READER_NAME = re.compile(r"[A-Za-z0-9_.-]{1,100}")
+
+
+class Directory:
+    """A journal's directory that this process alone may write in, until `close`."""
+
+    def __init__(self, files: Files, path: str, journal_id: bytes, lock: int) -> None:
+        self.files = files
+        self.path = path
+        self.journal_id = journal_id
+        self._lock = lock
+
+    @classmethod
+    def open(cls, path: str, files: Files = REAL, *, new_id: bytes | None = None) -> "Directory":
+        """Lock it, and make it if it is not there. `new_id`: 16 octets, random unless given.
+
+        A directory with other people's files in it is left as it is.
+        Raises: DirectoryLocked, ForeignDirectory, OSError.
+        """
+        _check_is_ours(path, files)
+        files.make_directory(path)
+        lock = files.lock(os.path.join(path, LOCK))
+        if lock is None:
+            raise DirectoryLocked(f"{path}: another process has this journal open")
+        try:
+            if FORMAT not in files.names(path):
+                files.make_directory(os.path.join(path, READERS))
+                identity = {"format": FORMAT_NAME, "version": FORMAT_VERSION, "id": (new_id or os.urandom(16)).hex()}
+                replace_file(files, path, FORMAT, json.dumps(identity).encode() + b"\n")
+                files.sync_directory(os.path.dirname(os.path.abspath(path)))
+            return cls(files, path, read_identity(path, files), lock)
+        except BaseException:
+            files.close(lock)
+            raise
+
+    @property
+    def is_there(self) -> bool:
+        """Whether a journal still is at the path. Raises: OSError."""
+        return FORMAT in self.files.names(self.path)
+
+    def close(self) -> None:
+        """Let others in."""
+        self.files.close(self._lock)
+
+
+def _check_is_ours(path: str, files: ReadableFiles) -> None:
+    """Nothing is changed. Raises: ForeignDirectory (it is neither a journal's, nor absent, nor empty), OSError."""
+    names = files.names(path)
+    if FORMAT in names:
+        read_identity(path, files)
+        return
+    if any(map(NAME.fullmatch, names)):
+        raise ForeignDirectory(f"{path}: there are segments but no file {FORMAT!r}: not a whole journal")
+    foreign = [name for name in names if name not in _NOT_FOREIGN]
+    if foreign:
+        raise ForeignDirectory(f"{path}: holds other files ({foreign[0]!r} among them) and no journal; name another")
+
+
+def read_identity(path: str, files: ReadableFiles = REAL) -> bytes:
+    """The id of the journal there; nothing is locked or changed. Raises: ForeignDirectory, OSError."""
+    if FORMAT not in files.names(path):
+        raise ForeignDirectory(f"{path}: no journal here (there is no file {FORMAT!r})")
+    try:
+        identity = json.loads(read_file(files, os.path.join(path, FORMAT)))
+        name, version, journal_id = identity["format"], identity["version"], bytes.fromhex(identity["id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's") from error
+    if name != FORMAT_NAME or len(journal_id) != 16:
+        raise ForeignDirectory(f"{path}: the file {FORMAT!r} is not a journal's")
+    if version != FORMAT_VERSION:
+        raise ForeignDirectory(f"{path}: journal format {version}, this program reads {FORMAT_VERSION}")
+    return journal_id
+
+
+def find_journal(path: str, files: ReadableFiles = REAL) -> str:
+    """The journal's directory, given that or the broker's data directory above it."""
+    inner = os.path.join(path, "journal")
+    return inner if FORMAT not in files.names(path) and FORMAT in files.names(inner) else path
+
+
+def forget_journal(path: str, files: Files = REAL) -> None:
+    """Delete the journal there, its readers' offsets too; the next one to open the directory begins a new one.
+
+    Cut short, what is left may be refused as damaged; once more finishes it. Raises: DirectoryLocked, OSError.
+    """
+    lock = files.lock(os.path.join(path, LOCK))
+    if lock is None:
+        raise DirectoryLocked(f"{path}: another process has this journal open")
+    try:
+        for base_lsn in reversed(segments_in(files, path)):
+            files.unlink(os.path.join(path, segment_name(base_lsn)))
+        readers = os.path.join(path, READERS)
+        for name in files.names(readers):
+            files.unlink(os.path.join(readers, name))
+        for name in (RESERVE, FORMAT):
+            if name in files.names(path):
+                files.unlink(os.path.join(path, name))
+        files.sync_directory(path)
+    finally:
+        files.close(lock)
+
+
+# -- readers --------------------------------------------------------------------------------------------------------
+
+
+def register_reader(path: str, name: str, lsn: int, files: Files = REAL) -> None:
+    """Say that reader `name` still needs the records from `lsn` on: their segments stay. Durable when it returns.
+
+    Raises: ValueError (letters, digits, `_.-`), OSError.
+    """
+    if not READER_NAME.fullmatch(name) or name.startswith("."):
+        raise ValueError(f"{name!r} is no name for a reader")
+    directory = os.path.join(path, READERS)
+    files.make_directory(directory)
+    replace_file(files, directory, f"{name}.json", json.dumps({"lsn": lsn}).encode() + b"\n")
+
+
+def forget_reader(path: str, name: str, files: Files = REAL) -> None:
+    """The reader needs nothing any more."""
+    directory = os.path.join(path, READERS)
+    if f"{name}.json" in files.names(directory):
+        files.unlink(os.path.join(directory, f"{name}.json"))
+        files.sync_directory(directory)
+
+
+def reader_offsets(path: str, files: ReadableFiles = REAL) -> dict[str, int]:
+    """Reader -> the first LSN that it needs. Raises: JournalError for a file that cannot be understood, OSError."""
+    directory = os.path.join(path, READERS)
+    offsets: dict[str, int] = {}
+    for name in files.names(directory):
+        if not name.endswith(".json"):
+            continue
+        try:
+            lsn = json.loads(read_file(files, os.path.join(directory, name)))["lsn"]
+            if not isinstance(lsn, int) or isinstance(lsn, bool) or lsn < 0:
+                raise ValueError
+        except (ValueError, KeyError, TypeError, OSError) as error:
+            if isinstance(error, OSError) and error.errno in LATER:
+                raise
+            raise JournalError(f"{os.path.join(directory, name)}: not a reader's offset; nothing is deleted") from error
+        offsets[name.removesuffix(".json")] = lsn
+    return offsets

@@ -1,0 +1,223 @@
+"""The one thin layer through which every file operation of the journal goes, so that tests can put faults and power
+cuts beneath it. Paths are text; handles are integers. All methods raise OSError."""
+
+import contextlib
+import errno
+import os
+from typing import Protocol
+
+#: The process or the system is out of descriptors or memory for a while: what failed did nothing, and is done later.
+LATER = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+
+
+class SyncError(OSError):
+    """An fsync that failed, whatever the errno: what is on the disk is unknown."""
+
+
+class ReadableFiles(Protocol):
+    """What reading a journal asks of a file system."""
+
+    def open(self, path: str) -> int:
+        """A handle."""
+
+    def close(self, handle: int) -> None:
+        """Give the handle back."""
+
+    def read(self, handle: int, length: int, offset: int) -> bytes:
+        """Up to `length` octets from `offset`; fewer only at the end of the file."""
+
+    def size(self, handle: int) -> int:
+        """Octets of the file."""
+
+    def names(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty when there is no such directory."""
+
+
+class Files(ReadableFiles, Protocol):
+    """What writing it asks beside that."""
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
+        """A handle. `create`: make it if it is not there (and open it for writing)."""
+
+    def write(self, handle: int, data: memoryview, offset: int) -> int:
+        """Write some of `data` at `offset`; returns how many octets that were (at least 1)."""
+
+    def truncate(self, handle: int, size: int) -> None:
+        """Cut or extend with zeros."""
+
+    def preallocate(self, handle: int, offset: int, length: int) -> None:
+        """Reserve room (zeros) where the system can; else do nothing."""
+
+    def sync(self, handle: int) -> None:
+        """Content and size are on stable storage when this returns."""
+
+    def sync_directory(self, path: str) -> None:
+        """Names made, changed and taken away in the directory are on stable storage when this returns.
+
+        Raises: SyncError when it was the syncing that failed.
+        """
+
+    def is_linked(self, handle: int) -> bool:
+        """Whether the file still has a name, so that it can be opened again."""
+
+    def rename(self, old: str, new: str) -> None:
+        """Replace `new` with `old` in one step."""
+
+    def unlink(self, path: str) -> None:
+        """Take the name away."""
+
+    def make_directory(self, path: str) -> None:
+        """Make it and its parents unless it is there."""
+
+    def lock(self, path: str) -> int | None:
+        """An exclusive lock on a file (made if need be) until the handle is closed or the process ends.
+
+        None: somebody else has it.
+        """
+
+
+class RealFiles:
+    """The operating system's."""
+
+    __slots__ = ()
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
+        """See `Files`."""
+        flags = os.O_RDWR | os.O_CREAT if create else os.O_RDWR if writable else os.O_RDONLY
+        return os.open(path, flags | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_BINARY", 0), 0o640)
+
+    def close(self, handle: int) -> None:
+        """See `Files`."""
+        os.close(handle)
+
+    def read(self, handle: int, length: int, offset: int) -> bytes:
+        """See `Files`."""
+        if hasattr(os, "pread"):
+            data = os.pread(handle, length, offset)
+        else:
+            os.lseek(handle, offset, os.SEEK_SET)
+            data = os.read(handle, length)
+        if not data or len(data) == length:
+            return data
+        return data + self.read(handle, length - len(data), offset + len(data))
+
+    def write(self, handle: int, data: memoryview, offset: int) -> int:
+        """See `Files`."""
+        if hasattr(os, "pwrite"):
+            return os.pwrite(handle, data, offset)
+        os.lseek(handle, offset, os.SEEK_SET)
+        return os.write(handle, data)
+
+    def size(self, handle: int) -> int:
+        """See `Files`."""
+        return os.fstat(handle).st_size
+
+    def truncate(self, handle: int, size: int) -> None:
+        """See `Files`."""
+        os.ftruncate(handle, size)
+
+    def preallocate(self, handle: int, offset: int, length: int) -> None:
+        """See `Files`."""
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(handle, offset, length)
+
+    def sync(self, handle: int) -> None:
+        """See `Files`. fdatasync also writes a changed size, and spares the times."""
+        getattr(os, "fdatasync", os.fsync)(handle)
+
+    def sync_directory(self, path: str) -> None:
+        """See `Files`. Windows knows no such thing and orders names itself."""
+        if os.name == "nt":
+            return
+        handle = self.open(path)
+        try:
+            os.fsync(handle)
+        except OSError as error:
+            raise SyncError(error.errno, f"fsync: {error.strerror}") from error
+        finally:
+            self.close(handle)
+
+    def is_linked(self, handle: int) -> bool:
+        """See `Files`."""
+        return os.fstat(handle).st_nlink > 0
+
+    def rename(self, old: str, new: str) -> None:
+        """See `Files`."""
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        """See `Files`."""
+        os.unlink(path)
+
+    def names(self, path: str) -> list[str]:
+        """See `Files`."""
+        try:
+            return sorted(os.listdir(path))
+        except FileNotFoundError:
+            return []
+
+    def make_directory(self, path: str) -> None:
+        """See `Files`."""
+        os.makedirs(path, exist_ok=True)
+
+    def lock(self, path: str) -> int | None:
+        """See `Files`."""
+        handle = self.open(path, create=True)
+        try:
+            _lock(handle)
+        except OSError:
+            self.close(handle)
+            return None
+        return handle
+
+
+def _lock(handle: int) -> None:
+    """Raises OSError when it is taken."""
+    if os.name == "nt":
+        import msvcrt
+
+        msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined,unused-ignore]
+    else:
+        import fcntl
+
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+REAL = RealFiles()
+
+
+def write_all(files: Files, handle: int, data: bytes | bytearray | memoryview, offset: int) -> int:
+    """Write all of `data` at `offset`, whatever pieces the system takes. Returns the offset behind it."""
+    with memoryview(data) as view:
+        position = 0
+        while position < len(view):
+            with view[position:] as rest:
+                written = files.write(handle, rest, offset + position)
+            if written <= 0:
+                raise OSError(5, "a write that wrote nothing")
+            position += written
+        return offset + position
+
+
+def read_file(files: ReadableFiles, path: str) -> bytes:
+    """The whole content of a file."""
+    handle = files.open(path)
+    try:
+        return files.read(handle, files.size(handle), 0)
+    finally:
+        files.close(handle)
+
+
+def replace_file(files: Files, directory: str, name: str, data: bytes) -> None:
+    """Give a file new content so that after a power cut it has the old or the new one, whole."""
+    temporary = os.path.join(directory, name + ".new")
+    handle = files.open(temporary, create=True)
+    try:
+        files.truncate(handle, 0)
+        write_all(files, handle, data, 0)
+        files.sync(handle)
+    finally:
+        with contextlib.suppress(OSError):
+            files.close(handle)
+    files.rename(temporary, os.path.join(directory, name))
+    files.sync_directory(directory)

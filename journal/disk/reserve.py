@@ -1,0 +1,72 @@
+"""Room on the disk that is held back in a file, for what makes room when there is no other: see serving/keeper.py.
+
+The file's content means nothing. Source: docs/journal-format.md, "The crash model".
+"""
+
+import contextlib
+import logging
+import os
+
+from .files import Files, write_all
+
+logger = logging.getLogger("leveret.journal")
+
+NAME = "reserve"
+_PIECE = bytes(1024 * 1024)
+
+
+class Reserve:
+    """`size`: octets; 0: nothing is held back. One thread at a time."""
+
+    def __init__(self, files: Files, directory: str, size: int) -> None:
+        self.size = size
+        self.is_held = False
+        self.is_spent = False  # released, and not held back again since
+        self._files = files
+        self._path = os.path.join(directory, NAME)
+        self._was_left = NAME in files.names(directory)
+        self._has_failed = False
+
+    def hold(self) -> None:
+        """Hold it back unless it is. Where there is no room for it, not now; said once."""
+        if self.is_held or not self.size:
+            return
+        try:
+            self._make()
+        except OSError as error:
+            with contextlib.suppress(OSError):
+                self._files.unlink(self._path)
+            if not self._has_failed and not self.is_spent:
+                logger.warning(
+                    "%s: %d octets cannot be held back: %s; if the disk fills up, consumers alone cannot make room",
+                    self._path,
+                    self.size,
+                    error.strerror,
+                )
+            self._has_failed = True
+            return
+        self.is_held, self.is_spent, self._has_failed = True, False, False
+
+    def release(self) -> bool:
+        """Others may have the room. Returns whether there was any."""
+        if not (self.is_held or self._was_left) or not self.size:
+            return False
+        self.is_held = self._was_left = False
+        self.is_spent = True
+        with contextlib.suppress(OSError):
+            self._files.unlink(self._path)
+            return True
+        return False
+
+    def _make(self) -> None:
+        files = self._files
+        handle = files.open(self._path, create=True)
+        try:
+            if files.size(handle) != self.size:
+                files.truncate(handle, 0)
+                with contextlib.suppress(NotImplementedError):
+                    files.preallocate(handle, 0, self.size)
+                while (size := files.size(handle)) < self.size:  # the system cannot reserve
+                    write_all(files, handle, memoryview(_PIECE)[: self.size - size], size)
+        finally:
+            files.close(handle)

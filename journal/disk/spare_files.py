@@ -1,0 +1,56 @@
+"""Files with some descriptors held back, so that the journal still opens its own when everybody else has taken all."""
+
+import contextlib
+import errno
+import os
+import threading
+
+from .files import RealFiles
+
+_OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+
+
+class SpareFiles(RealFiles):
+    """Holds `count` descriptors of nothing. When there are no others, one is given up for each file that is opened, and
+    taken again as files are closed. For any thread."""
+
+    __slots__ = ("_count", "_lock", "_spares")
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+        self._lock = threading.Lock()
+        self._spares: list[int] = []
+        self._restock()
+
+    def open(self, path: str, *, create: bool = False, writable: bool = False) -> int:
+        """See `Files`."""
+        while True:
+            try:
+                return super().open(path, create=create, writable=writable)
+            except OSError as error:
+                if error.errno not in _OUT_OF_DESCRIPTORS or not self._give_one_up():
+                    raise
+
+    def close(self, handle: int) -> None:
+        """See `Files`."""
+        super().close(handle)
+        if len(self._spares) < self._count:
+            self._restock()
+
+    def give_back(self) -> None:
+        """Nothing is held back any more."""
+        self._count = 0
+        while self._give_one_up():
+            pass
+
+    def _give_one_up(self) -> bool:
+        with self._lock:
+            if not self._spares:
+                return False
+            os.close(self._spares.pop())
+            return True
+
+    def _restock(self) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            while len(self._spares) < self._count:
+                self._spares.append(os.open(os.devnull, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0)))

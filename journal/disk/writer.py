@@ -1,0 +1,533 @@
+"""The writer: one thread that commits what the broker's turns have appended.
+
+The broker's thread fills a block a turn at a time (`begin_turn`, `end_turn`); when the last commit has ended and no
+turn is under way, the writer takes the block, writes it, syncs, and says so. No timer decides when a commit starts.
+
+States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
+error of a write, or any of an fsync: the journal is not trusted again until the directory is opened anew); closed. When
+the system is out of descriptors or memory the writer goes on running and tries again soon: those who wait wait longer.
+Source: rulings 4 and 21; docs/journal-format.md, "The crash model".
+"""
+
+import errno
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
+from ..format.errors import DirectoryLost, JournalClosed, JournalError, JournalFailed, JournalFull
+from .files import LATER, Files, SyncError, write_all
+from .reserve import Reserve
+from .segment import Segment, path_of
+
+logger = logging.getLogger("leveret.journal")
+
+#: A block is closed when a turn finds it this large; one commit may write several.
+BLOCK_SIZE_MAX = 1024 * 1024
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
+#: What was a directory that can be written in is that no more.
+LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
+#: How long until what found no descriptor or memory is tried again, ...
+LATER_SECONDS = 0.1
+#: ... and how often while the journal is being closed.
+LATER_TRIES_MAX = 50
+
+
+class WriterState(Enum):
+    """What the journal can do."""
+
+    RUNNING = auto()
+    FULL = auto()
+    FAILED = auto()
+    CLOSED = auto()
+
+
+RUNNING, FULL, FAILED, CLOSED = WriterState
+
+
+@dataclass(slots=True)
+class Roll:
+    """Seal the segment and begin another with this block."""
+
+    ts_us: int
+    head: BlockBuilder
+    checkpoint: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """Octets that wait."""
+        return self.head.size
+
+
+@dataclass(slots=True)
+class Unlink:
+    """Segments to delete."""
+
+    base_lsns: Sequence[int]
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Tick:
+    """An empty block that tells readers the durable LSN."""
+
+    size: int = HEADER_SIZE
+
+
+@dataclass(slots=True)
+class Hold:
+    """The reserve is to be held back, if there is room for it."""
+
+    size: int = 0
+
+
+Job = BlockBuilder | Roll | Unlink | Tick | Hold
+
+
+class Writer:
+    """Writes to one open segment; rolls to the next when told.
+
+    `on_durable(lsn)`: all records below it are as safe as the mode promises (commit: fsynced; interval, never: with the
+    operating system). `on_failure(error)`: JournalFull or JournalFailed, once for each change of state. Both are called
+    by the writer's thread, without a lock held, and must not raise.
+    """
+
+    def __init__(
+        self,
+        files: Files,
+        directory: str,
+        next_lsn: int,
+        *,
+        mode: str = "commit",
+        scope: str = "durable",
+        interval_ms: int = 200,
+        preallocate_size: int = 0,
+        reserve: Reserve | None = None,
+        on_durable: Callable[[int], object] = lambda lsn: None,
+        on_failure: Callable[[JournalError], object] = lambda error: None,
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._mode = mode
+        self._flags = MODES.index(mode) | (HAS_ALL if scope == "all" else 0)
+        self._interval_s = interval_ms / 1000
+        self._preallocate_size = preallocate_size
+        self._reserve = reserve
+        self.on_durable = on_durable
+        self.on_failure = on_failure
+
+        self._lock = lock = threading.Lock()  # taken directly each turn: a condition's own way in costs 0.2 us more
+        self._work = threading.Condition(lock)  # there is something to do
+        self._progress = threading.Condition(lock)  # something was done
+        self._in_turn = False
+        self._closing = False
+        self._has_segment = False  # a roll has been asked for
+        self._open = BlockBuilder(next_lsn)
+        self._jobs: list[Job] = []
+        self._taken: list[Job] = []  # what the thread is writing, or could not
+        self._thread: threading.Thread | None = None
+
+        # Below: changed by the thread alone.
+        self.state = RUNNING
+        self.error: JournalError | None = None
+        self.segment: Segment | None = None
+        self.written_lsn = next_lsn
+        self.durable_lsn = next_lsn
+        self.commit_count = 0
+        self.sync_count = 0
+        self.written_bytes = 0
+        self._handle = -1
+        self._allocated = 0
+        self._counts_links = True
+        self._synced_at = 0.0
+        self._later_count = 0  # tries in a row that found no descriptor or memory
+
+    # -- the broker's thread ----------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Run the thread. Without it `run_once` does one commit in the caller's."""
+        self._thread = threading.Thread(target=self._run, name="leveret-journal", daemon=True)
+        self._thread.start()
+
+    def begin_turn(self, ts_us: int) -> BlockBuilder:
+        """The block to append to, until `end_turn`. Raises: JournalFailed, JournalClosed."""
+        with self._lock:
+            if self.state is FAILED:
+                raise JournalFailed(str(self.error))
+            if self.state is CLOSED or self._closing:
+                raise JournalClosed("the journal is closed")
+            self._in_turn = True
+            block = self._open
+            if block.size >= BLOCK_SIZE_MAX:
+                self._jobs.append(block)
+                block = self._open = BlockBuilder(block.next_lsn)
+        block.stamp(ts_us)
+        return block
+
+    def end_turn(self) -> int:
+        """What was appended may be written. Returns the LSN behind it."""
+        with self._lock:
+            self._in_turn = False
+            self._work.notify()
+            return self._open.next_lsn
+
+    def roll(self, ts_us: int, checkpoint: tuple[int, int], fill: Callable[[BlockBuilder], object]) -> int:
+        """Between turns: everything appended from here on is in a new segment that begins with what `fill` writes.
+
+        Returns the base LSN of the new segment (the footer of the old one has the LSN before it).
+        """
+        with self._work:
+            block = self._open
+            if block.count:
+                self._jobs.append(block)
+            head = BlockBuilder(block.next_lsn + self._has_segment)  # the footer takes one
+            head.stamp(ts_us)
+            fill(head)
+            self._jobs.append(Roll(ts_us, head, checkpoint))
+            self._has_segment = True
+            self._open = BlockBuilder(head.next_lsn)
+            self._work.notify()
+        return head.base_lsn
+
+    def unlink(self, base_lsns: Sequence[int]) -> None:
+        """Delete segments, after everything that was appended before."""
+        self._add(Unlink(base_lsns))
+
+    def tick(self) -> None:
+        """Tell readers the durable LSN by an empty block, after everything that was appended before."""
+        self._add(Tick())
+
+    def hold_back(self) -> None:
+        """Hold the reserve back again, if there is room now."""
+        self._add(Hold())
+
+    def _add(self, job: Job) -> None:
+        with self._work:
+            block = self._open
+            assert not self._in_turn
+            if block.count:
+                self._jobs.append(block)
+                self._open = BlockBuilder(block.next_lsn)
+            self._jobs.append(job)
+            self._work.notify()
+
+    @property
+    def next_lsn(self) -> int:
+        """LSN of the next record to be appended."""
+        return self._open.next_lsn
+
+    def unwritten(self, lsn: int) -> Block | None:
+        """The block with this record, as far as it is filled, if it is only in memory. Encoded each time."""
+        if lsn < self.written_lsn:
+            return None
+        with self._lock:
+            jobs = (*self._taken, *self._jobs, self._open)
+        for job in jobs:
+            block = job.head if isinstance(job, Roll) else job
+            if isinstance(block, BlockBuilder) and block.base_lsn <= lsn < block.next_lsn:
+                return _as_block(block.encode(self._flags, self.durable_lsn), 0)
+        return None
+
+    @property
+    def backlog_bytes(self) -> int:
+        """Octets that were appended and are not yet written."""
+        return sum(job.size for job in (*self._jobs, *self._taken)) + (self._open.size if self._open.count else 0)
+
+    @property
+    def committed_lsn(self) -> int:
+        """All records below it are as safe as the mode promises."""
+        return self.durable_lsn if self._mode == "commit" else self.written_lsn
+
+    def retry(self, *, spends_reserve: bool = False) -> None:
+        """There may be room now: try again what did not fit. `spends_reserve`: in the room that was held back."""
+        with self._work:
+            if self.state is FULL:
+                if spends_reserve and self._reserve is not None:
+                    self._reserve.release()
+                self.state, self.error = RUNNING, None
+                self._work.notify()
+
+    def wait(self, lsn: int, timeout_s: float | None = None) -> bool:
+        """Block until all below `lsn` is committed; False when time is up or it can't be. For tests and shutdown."""
+        if self._thread is None:
+            while self.committed_lsn < lsn and self.run_once():
+                pass
+            return self.committed_lsn >= lsn
+        with self._progress:
+            return (
+                self._progress.wait_for(lambda: self.committed_lsn >= lsn or self.state is not RUNNING, timeout_s)
+                and self.committed_lsn >= lsn
+            )
+
+    def close(self) -> None:
+        """Write what waits, seal the segment, end the thread. Raises: JournalFull, JournalFailed if that was not
+        possible; then the next opening finds what was written."""
+        with self._work:
+            if self._closing or self.state is CLOSED:
+                return
+            self._closing = True
+            if self.state is FULL:
+                self.state, self.error = RUNNING, None  # a last try
+            self._work.notify()
+        if self._thread is not None:
+            self._thread.join()
+        else:
+            while self.run_once():
+                pass
+            self._finish()
+        if self.error is not None:
+            raise self.error
+
+    # -- the writer's thread ----------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while self._take(wait=True):
+            self._commit()
+            if self._later_count:
+                time.sleep(LATER_SECONDS)
+        self._finish()
+
+    def run_once(self) -> bool:
+        """One commit of what is there now, in this thread. False: there was nothing, or it did not succeed."""
+        return self.state is RUNNING and self._take(wait=False) and self._commit()
+
+    def _take(self, *, wait: bool) -> bool:
+        """Take what has been appended. False: nothing (without `wait`), or the end."""
+        with self._work:
+            while True:
+                if self.state is FAILED:
+                    return False
+                if self.state is RUNNING:
+                    self._taken += self._jobs
+                    self._jobs = []
+                    if self._open.count and not self._in_turn:
+                        self._taken.append(self._open)
+                        self._open = BlockBuilder(self._open.next_lsn)
+                    if self._taken:
+                        return True
+                if self._closing or not wait:
+                    return False
+                if not self._work.wait(self._until_sync()):
+                    break  # the interval is over
+        self._sync_or_fail()
+        return True
+
+    def _until_sync(self) -> float | None:
+        if self._mode != "interval" or self.durable_lsn == self.written_lsn or self.state is not RUNNING:
+            return None
+        return max(self._synced_at + self._interval_s - time.monotonic(), 0)
+
+    def _commit(self) -> bool:
+        """Write the jobs that were taken, and sync if the mode says so. What did not fit stays."""
+        before = self.committed_lsn
+        jobs = self._taken
+        failure: JournalError | None = None
+        done = 0
+        try:
+            for job in jobs:
+                self._do(job)
+                done += 1
+        except DirectoryLost as error:
+            failure = error
+        except OSError as error:
+            failure = self._failure_of(error)
+        self._taken = jobs[done:]
+        self.commit_count += 1
+        if not isinstance(failure, JournalFailed) and self._wants_sync():
+            failure = self._sync_or_none() or failure
+        if done == len(jobs) and self._later_count:
+            self._later_count = 0
+            logger.warning("the journal goes on")
+        self._report(before, failure)
+        return failure is None and done == len(jobs)
+
+    def _failure_of(self, error: OSError) -> JournalError | None:
+        """What an error of writing means; None: later the same may succeed."""
+        text = f"{self._directory}: {error}"
+        if isinstance(error, SyncError):
+            return JournalFailed(text)
+        if error.errno in NO_ROOM:
+            return JournalFull(text)
+        if error.errno in LOST:
+            return DirectoryLost(f"{self._directory}: {error.strerror}")
+        if error.errno not in LATER or (self._closing and self._later_count >= LATER_TRIES_MAX):
+            return JournalFailed(text)
+        self._later_count += 1
+        if self._later_count == 1:
+            logger.warning("%s; what is to be written waits and is tried again", text)
+        return None
+
+    def _wants_sync(self) -> bool:
+        if self.durable_lsn == self.written_lsn or self._mode == "never":
+            return False
+        return self._mode == "commit" or time.monotonic() - self._synced_at >= self._interval_s
+
+    def _sync_or_none(self) -> JournalFailed | None:
+        try:
+            self._sync()
+        except DirectoryLost as error:
+            return error
+        except OSError as error:
+            return JournalFailed(f"{self._directory}: {error}")
+        return None
+
+    def _sync_or_fail(self) -> None:
+        if self.durable_lsn < self.written_lsn:
+            self._report(self.committed_lsn, self._sync_or_none())
+
+    def _report(self, before: int, failure: JournalError | None) -> None:
+        with self._progress:
+            if failure is not None:
+                self.state = FULL if isinstance(failure, JournalFull) else FAILED
+                self.error = failure
+            self._progress.notify_all()
+        if self.committed_lsn > before:
+            self.on_durable(self.committed_lsn)
+        if failure is not None:
+            self.on_failure(failure)
+
+    def _do(self, job: Job) -> None:
+        if isinstance(job, BlockBuilder):
+            self._write(job.encode(self._flags, self.durable_lsn))
+        elif isinstance(job, Roll):
+            self._roll(job)
+        elif isinstance(job, Tick):
+            if self.segment is not None:
+                lag = self.written_lsn - self.durable_lsn
+                self._write(encode_block(self.written_lsn, self._flags, lag, 0, (), ()))
+        elif isinstance(job, Hold):
+            self._hold()
+        else:
+            for base_lsn in job.base_lsns:
+                try:
+                    self._files.unlink(path_of(self._directory, base_lsn))
+                except FileNotFoundError:
+                    pass  # taken away before the directory could not be synced
+                except OSError:
+                    break  # it stays, and those after it, so that there is no gap; the next opening may be luckier
+                self._sync_directory()  # of several, a power cut may bring any back
+            self._hold()
+
+    def _hold(self) -> None:
+        if self._reserve is not None:
+            self._reserve.hold()
+
+    def _sync_directory(self) -> None:
+        """Raises: SyncError, or OSError: it could not be opened for want of descriptors or memory, or is gone."""
+        try:
+            self._files.sync_directory(self._directory)
+        except OSError as error:
+            if error.errno in LATER or error.errno in LOST:
+                raise
+            raise SyncError(error.errno, f"fsync: {error.strerror}") from error
+
+    def _write(self, data: bytearray) -> None:
+        segment = self.segment
+        assert segment is not None
+        self._preallocate(segment.size + len(data))
+        write_all(self._files, self._handle, data, segment.size)
+        block = _as_block(data, segment.size)
+        segment.note(block)
+        self.written_bytes += len(data)
+        self.written_lsn = block.end_lsn
+
+    def _preallocate(self, size: int) -> None:
+        """Room ahead of what is written; where the system does not know how, never again."""
+        if not self._preallocate_size or size <= self._allocated:
+            return
+        length = max(self._preallocate_size, size - self._allocated)
+        try:
+            self._files.preallocate(self._handle, self._allocated, length)
+        except OSError as error:
+            if error.errno in NO_ROOM or error.errno in LATER:
+                return  # the write itself will tell, if it does not fit
+            self._preallocate_size = 0
+        else:
+            self._allocated += length
+
+    def _sync(self) -> None:
+        """Raises: SyncError, DirectoryLost."""
+        _sync_file(self._files, self._handle)
+        if self._counts_links and not self._files.is_linked(
+            self._handle
+        ):  # a file without a name is nowhere after a restart
+            raise DirectoryLost(f"{self._directory}: the open segment was deleted")
+        self.sync_count += 1
+        self._synced_at = time.monotonic()
+        self.durable_lsn = self.written_lsn
+
+    def _roll(self, job: Roll) -> None:
+        """Every step can be repeated after a full disk: nothing of ours changes before all have succeeded."""
+        if self.segment is not None:
+            self._seal(job.ts_us)
+        base_lsn = job.head.base_lsn
+        handle = self._files.open(path_of(self._directory, base_lsn), create=True)
+        try:
+            self._files.truncate(handle, 0)
+            data = job.head.encode(self._flags | IS_HEAD, base_lsn)
+            write_all(self._files, handle, data, 0)
+            _sync_file(self._files, handle)
+            self._sync_directory()
+            self._counts_links = self._files.is_linked(handle)  # not every file system does
+        except OSError:
+            self._files.close(handle)
+            raise
+        if self.segment is not None:
+            self._files.close(self._handle)
+        block = _as_block(data, 0)
+        segment = Segment(base_lsn, *job.checkpoint)
+        segment.note(block)
+        self.segment, self._handle, self._allocated = segment, handle, 0
+        self.written_bytes += len(data)
+        self.written_lsn = self.durable_lsn = segment.end_lsn
+        self._hold()
+
+    def _seal(self, ts_us: int) -> None:
+        """Footer and fsync; the records before it are synced first, so that it can say so. Idempotent."""
+        segment = self.segment
+        assert segment is not None
+        if segment.sealed:
+            return
+        self._sync()
+        data = segment.footer(ts_us, self._flags)
+        end = write_all(self._files, self._handle, data, segment.size)
+        self._files.truncate(self._handle, end)
+        _sync_file(self._files, self._handle)
+        block = _as_block(data, segment.size)
+        segment.note(block)
+        segment.sealed = True
+        self.written_lsn = self.durable_lsn = segment.end_lsn
+
+    def _finish(self) -> None:
+        """Seal and let go."""
+        failure: JournalError | None = None
+        before = self.committed_lsn
+        if self.segment is not None:
+            try:
+                if self.state is RUNNING and self._taken:
+                    failure = JournalFailed(f"{self._directory}: closed before all was written")
+                elif self.state is RUNNING:
+                    self._seal(self.segment.ts_max)
+                self._files.close(self._handle)
+            except DirectoryLost as error:
+                failure = error
+            except OSError as error:
+                failure = JournalFailed(f"{self._directory}: {error}")
+        self._report(before, failure)
+        if self.state is not FAILED:
+            self.state = CLOSED
+
+
+def _as_block(data: bytearray, offset: int) -> Block:
+    return Block(offset, Header._make(HEADER.unpack_from(data)), memoryview(data))
+
+
+def _sync_file(files: Files, handle: int) -> None:
+    """Raises: SyncError."""
+    try:
+        files.sync(handle)
+    except OSError as error:
+        raise SyncError(error.errno, f"fsync: {error.strerror}") from error

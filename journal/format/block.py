@@ -1,0 +1,342 @@
+"""A block: what one commit wrote in one piece. Header, records, heap, all under one CRC; little-endian.
+
+| offset | field | type | meaning |
+|---|---|---|---|
+| 0 | crc | u32 | CRC-32 (0x04C11DB7 reflected, as zlib) of all after these four octets |
+| 4 | magic | u32 | 0x314A564C: the octets "LVJ1" |
+| 8 | record_count | u32 | records |
+| 12 | heap | u32 | octets of heap |
+| 16 | base_lsn | i64 | LSN of the first record; record i has base_lsn + i |
+| 24 | flags | u32 | bits 0-1: fsync mode (0 never, 1 interval, 2 commit); 2: scope all; 4: head; 5: footer; 6: gap |
+| 28 | lag | u32 | base_lsn - lag is the durable LSN when this block was written: all records below it were fsynced |
+| 32 | records | 64 x record_count | see record.py |
+| 32 + 64 record_count | heap | | heap entries in the order of their records |
+
+A block without records is a tick: it only tells a newer durable LSN. A gap block (its heap begins with an i64) says
+that a repair lost the records from base_lsn up to, not including, that LSN; the records in it (`head`, `define`) have
+no LSN and repeat what other segments tell of the names that may have stood there. A turn of the broker is never split
+over blocks, so what one turn did (a transaction, say) is in the journal whole or not at all.
+Source: Spark page 4; ruling 21.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from ...engine.messages.content import PLAIN, Framing
+from .errors import BadRecord
+from .heap import encode_link
+from .record import (
+    ATTEMPT_MAX,
+    DURABLE,
+    ENQUEUED,
+    PUBLISHED,
+    RECORD,
+    RECORD_SIZE,
+    RUN_HEAD,
+    RUN_TAIL,
+    Fields,
+    Record,
+    from_fields,
+)
+
+HEADER = Struct("<IIIIqII")
+HEADER_SIZE = 32
+MAGIC = 0x314A564C
+MAGIC_OCTETS = b"LVJ1"
+
+MODES = ("never", "interval", "commit")
+MODE_MASK = 0x03
+SCOPES = ("durable", "all")
+HAS_ALL = 0x04
+IS_HEAD, IS_FOOTER, IS_GAP = 0x10, 0x20, 0x40
+
+HEAP_MAX = 0xFFFFFFFF
+LINK_MAX = 0xFFFFFFFF
+_CRC = Struct("<I")
+_GAP = Struct("<q")
+_LENGTH = Struct(">I")
+
+
+class Header(NamedTuple):
+    """A block header that has been read; sizes are not yet believed."""
+
+    crc: int
+    magic: int
+    record_count: int
+    heap_size: int
+    base_lsn: int
+    flags: int
+    lag: int
+
+    @property
+    def size(self) -> int:
+        """Octets of the whole block."""
+        return HEADER_SIZE + RECORD_SIZE * self.record_count + self.heap_size
+
+    @property
+    def durable_lsn(self) -> int:
+        """Records below this one were fsynced when the block was written."""
+        return self.base_lsn - self.lag
+
+    @property
+    def mode(self) -> str:
+        """The fsync mode of the writer."""
+        return MODES[self.flags & MODE_MASK] if self.flags & MODE_MASK < len(MODES) else "unknown"
+
+    @property
+    def scope(self) -> str:
+        """What the writer recorded."""
+        return SCOPES[bool(self.flags & HAS_ALL)]
+
+
+class Block(NamedTuple):
+    """A block whose CRC is right."""
+
+    offset: int  # of its header in the file
+    header: Header
+    data: memoryview  # all of it
+
+    @property
+    def end_lsn(self) -> int:
+        """LSN behind its last record; of a gap, behind what is lost."""
+        if self.header.flags & IS_GAP:
+            return int(_GAP.unpack_from(self.data, self.heap_start)[0])
+        return self.header.base_lsn + self.header.record_count
+
+    @property
+    def heap_start(self) -> int:
+        """Offset of the heap within `data`."""
+        return HEADER_SIZE + RECORD_SIZE * self.header.record_count
+
+    def fields(self) -> Iterator[Fields]:
+        """The fixed parts, unpacked, in order."""
+        return RECORD.iter_unpack(self.data[HEADER_SIZE : self.heap_start])
+
+    def heap_of(self, fields: Fields) -> bytes:
+        """The heap entry of one of its records. Raises: BadRecord when it lies outside the heap."""
+        length = fields[15]
+        if not length:
+            return b""
+        start = fields[3]
+        if start + length > self.header.heap_size:
+            raise BadRecord("a heap entry lies outside the heap")
+        start += self.heap_start
+        return bytes(self.data[start : start + length])
+
+    def records(self) -> Iterator[tuple[int, Record]]:
+        """(LSN, record) in order. Raises: BadRecord."""
+        step = 0 if self.header.flags & IS_GAP else 1  # what stands in a gap has no LSN of its own
+        for index, fields in enumerate(self.fields()):
+            yield self.header.base_lsn + index * step, from_fields(fields, self.heap_of(fields))
+
+
+def read_block(data: memoryview, position: int, offset: int) -> Block | None:
+    """The block at `position` of `data`, or None when what is there is no whole block with the right CRC.
+
+    `offset`: where it stands in the file, for the result.
+    """
+    if position + HEADER_SIZE > len(data):
+        return None
+    header = Header._make(HEADER.unpack_from(data, position))
+    end = position + header.size
+    if header.magic != MAGIC or end > len(data) or crc32(data[position + 4 : end]) != header.crc:
+        return None
+    return Block(offset, header, data[position:end])
+
+
+def encode_block(
+    base_lsn: int, flags: int, lag: int, count: int, records: Iterable[bytes], heap: Iterable[bytes]
+) -> bytearray:
+    """A block from packed records and pieces of heap. Raises: struct.error when the heap is beyond 4 GiB."""
+    heap = list(heap)
+    parts = [HEADER.pack(0, MAGIC, count, sum(map(len, heap)), base_lsn, flags, min(lag, 0xFFFFFFFF)), *records, *heap]
+    data = bytearray().join(parts)
+    with memoryview(data) as view, view[4:] as rest:
+        _CRC.pack_into(data, 0, crc32(rest))
+    return data
+
+
+def encode_records(base_lsn: int, flags: int, records: Sequence[Record], *, lag: int = 0) -> bytearray:
+    """A block from records."""
+    offsets = accumulate((len(record.heap) for record in records), initial=0)
+    packed = [record.pack(offset) for record, offset in zip(records, offsets)]
+    return encode_block(base_lsn, flags, lag, len(packed), packed, (record.heap for record in records if record.heap))
+
+
+def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Record] = ()) -> bytearray:
+    """A gap block: what is in [base_lsn, next_lsn) is lost; `names`: head and names that stood there."""
+    offsets = accumulate((len(record.heap) for record in names), initial=_GAP.size)
+    packed = [record.pack(offset) for record, offset in zip(names, offsets)]
+    heap = (_GAP.pack(next_lsn), *(record.heap for record in names))
+    return encode_block(base_lsn, IS_GAP | flags, 0, len(packed), packed, heap)
+
+
+class BlockBuilder:
+    """The block that the broker's turns fill, encoded as they go (measured against encoding in the writer's thread:
+    the same CPU, and the thread does not hold the interpreter for milliseconds while the broker wants it).
+
+    A run of n like records costs about 0.6 us + 0.05 us n; a published message 0.3 us more.
+    """
+
+    __slots__ = ("base_lsn", "count", "heap", "heap_size", "records", "ts_max", "ts_min", "ts_us")
+
+    def __init__(self, base_lsn: int) -> None:
+        self.base_lsn = base_lsn
+        self.count = 0
+        self.records: list[bytes] = []
+        self.heap: list[bytes] = []
+        self.heap_size = 0
+        self.ts_us = 0
+        self.ts_min = self.ts_max = 0  # of the turns in it; 0: none yet
+
+    @property
+    def next_lsn(self) -> int:
+        """LSN of the next record."""
+        return self.base_lsn + self.count
+
+    @property
+    def size(self) -> int:
+        """Octets of the block as it is."""
+        return HEADER_SIZE + RECORD_SIZE * self.count + self.heap_size
+
+    def stamp(self, ts_us: int) -> None:
+        """The wall time of the records that come now."""
+        self.ts_us = ts_us
+        if not self.ts_min or ts_us < self.ts_min:
+            self.ts_min = ts_us
+        if ts_us > self.ts_max:
+            self.ts_max = ts_us
+
+    def add(self, record: Record) -> int:
+        """One record, with the builder's time unless it has its own. Returns its LSN."""
+        self._room(len(record.heap))
+        if not record.ts_us:
+            record = record._replace(ts_us=self.ts_us)
+        self.records.append(record.pack(self.heap_size))
+        if record.heap:
+            self.heap.append(record.heap)
+            self.heap_size += len(record.heap)
+        self.count += 1
+        return self.base_lsn + self.count - 1
+
+    def run(
+        self,
+        kind: int,
+        queue_id: int,
+        ids: Sequence[int],
+        *,
+        arg: int = 0,
+        flags: int = 0,
+        priority: int = 0,
+        reason: int = 0,
+        address_id: int = 0,
+        consumer_id: int = 0,
+        conn_id: int = 0,
+        attempt: int = 0,
+        link: int = 0,
+    ) -> int:
+        """Records that differ in nothing but the message. Returns the LSN of the first."""
+        tail = RUN_TAIL.pack(
+            arg, 0, kind, flags, priority, reason, address_id, queue_id, consumer_id, conn_id, attempt, 0, 0, 0, link
+        )
+        pack, ts_us = RUN_HEAD.pack, self.ts_us
+        self.records += [pack(ts_us, id_, tail) for id_ in ids]
+        lsn = self.base_lsn + self.count
+        self.count += len(ids)
+        return lsn
+
+    def published(
+        self,
+        ids: Sequence[int],
+        prefix: bytes,
+        blobs: Sequence[bytes],
+        framing: Framing = PLAIN,
+        *,
+        kind: int = PUBLISHED,
+        arg: int = 0,
+        flags: int = DURABLE,
+        priority: int = 0,
+        address_id: int = 0,
+        conn_id: int = 0,
+    ) -> int:
+        """Messages with their content, which share everything else (`prefix`: `heap.content_prefix`).
+
+        Returns the LSN of the first.
+        """
+        heap: list[bytes] = []
+        if framing is PLAIN:
+            for blob in blobs:
+                heap += (prefix, blob)
+            sizes = [len(blob) for blob in blobs]
+        else:
+            split, pack_length, sizes = framing.split, _LENGTH.pack, []
+            for blob in blobs:
+                header, body = split(blob)
+                heap += (prefix, pack_length(len(header)), header, body)
+                sizes.append(4 + len(header) + len(body))
+        prefix_size = len(prefix)
+        total = sum(sizes) + prefix_size * len(sizes)
+        self._room(total)
+        body_size = framing.body_size
+        pack, ts_us, at = RECORD.pack, self.ts_us, self.heap_size
+        packed: list[bytes] = []
+        for id_, blob, size in zip(ids, blobs, sizes):
+            size += prefix_size
+            packed.append(
+                pack(
+                    ts_us, id_, arg, at, kind, flags, priority, 0,
+                    address_id, 0, 0, conn_id, 0, 0, body_size(blob), size, 0,
+                )
+            )  # fmt: skip
+            at += size
+        self.records += packed
+        self.heap += heap
+        self.heap_size = at
+        lsn = self.base_lsn + self.count
+        self.count += len(packed)
+        return lsn
+
+    def enqueued(
+        self,
+        queue_id: int,
+        ids: Sequence[int],
+        content_lsn: int,
+        sizes: Sequence[int],
+        *,
+        arg: int = 0,
+        flags: int = DURABLE,
+        priority: int = 0,
+        attempt: int = 0,
+    ) -> int:
+        """Messages into a queue; the content of the first is at `content_lsn`, of the next behind it, and so on.
+
+        `sizes`: octets of body of each. Returns the LSN of the first.
+        """
+        lsn = self.base_lsn + self.count
+        link = lsn - content_lsn
+        if not 0 < link <= LINK_MAX:
+            for id_, size, at in zip(ids, sizes, range(content_lsn, content_lsn + len(ids))):
+                far = Record(
+                    ENQUEUED, 0, id_, arg, flags, priority, queue_id=queue_id, attempt=min(attempt, ATTEMPT_MAX),
+                    size=size, heap=encode_link(at),
+                )  # fmt: skip
+                self.add(far)
+            return lsn
+        pack, ts_us = RECORD.pack, self.ts_us
+        self.records += [
+            pack(ts_us, id_, arg, 0, ENQUEUED, flags, priority, 0, 0, queue_id, 0, 0, attempt, 0, size, 0, link)
+            for id_, size in zip(ids, sizes)
+        ]
+        self.count += len(ids)
+        return lsn
+
+    def encode(self, flags: int, durable_lsn: int) -> bytearray:
+        """The octets of the block."""
+        return encode_block(self.base_lsn, flags, self.base_lsn - durable_lsn, self.count, self.records, self.heap)
+
+    def _room(self, octets: int) -> None:
+        if self.heap_size + octets > HEAP_MAX:
+            raise BadRecord("a turn with more than 4 GiB of content")

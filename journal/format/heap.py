@@ -1,0 +1,258 @@
+"""The heap entries: what a record says beyond its fixed part, one documented schema a kind, version first.
+
+All numbers are little-endian but those inside `content` and `arguments`, which are AMQP's own octets. Names are UTF-8
+as AMQP carries them (undecodable octets survive as surrogates). A reader skips octets behind what it knows of version
+1: later minor additions go there; a change of what is there is version 2.
+
+- published, moved: `CONTENT_HEAD` = u8 version, u8 octets of routing key, u16 queues reached, i64 expiry (wall ms, 0
+  never), i64 id of the message that this one is a dead or diverted copy of (0 none); then i32 a queue; routing key;
+  content = u32 big-endian octets of header payload, header payload, body.
+- enqueued: nothing, or (link = 0) u8 version, 7 octets 0, i64 LSN of the content's record.
+- define: u8 version, u8 object, u16 0, i32 id of its virtual host (0 none), name.
+- declared, undeclared: u8 version, u8 object, u8 properties (1 durable, 2 auto-delete, 4 internal, 8 exclusive), u8
+  octets of type, i32 0, type, u32 octets of arguments, arguments (an AMQP field table with its length, or empty).
+- bound, unbound: u8 version, u8 object that is bound (queue or exchange), u16 octets of routing key, i32 id of what is
+  bound, routing key, u32 octets of arguments, arguments.
+- terminal kinds with flag range, when the ids are not all from the first to the last: u8 version, 3 octets 0, u32 runs,
+  then i64 first id and u32 ids of each run.
+- head: u8 version, 7 octets 0, 16 octets journal id, i64 begin and i64 end of the last checkpoint (0 none), text: the
+  program that wrote.
+- snapshot: see snapshot.py. footer: see segment.py.
+- others: nothing, or u8 version, 3 octets 0, UTF-8 text (settings as JSON, a reason, why blocked).
+
+Source: ruling 21.
+"""
+
+from collections.abc import Sequence
+from struct import Struct
+from struct import error as StructError
+from typing import NamedTuple
+
+from .errors import BadRecord
+
+VERSION = 1
+
+CONTENT_HEAD = Struct("<BBHqq")
+_DEFINE = Struct("<BBHi")
+_DECLARED = Struct("<BBBBi")
+_BOUND = Struct("<BBHi")
+_HEAD = Struct("<BBHI16sqq")
+_LONG_LINK = Struct("<B7xq")
+_TEXT = Struct("<B3x")
+_RUNS = Struct("<B3xI")
+_RUN = Struct("<qI")
+_LENGTH = Struct("<I")
+_IDS = [Struct(f"<{count}i") for count in range(17)]  # making one costs more than packing
+
+IS_DURABLE, IS_AUTO_DELETE, IS_INTERNAL, IS_EXCLUSIVE = 1, 2, 4, 8
+
+
+class Content(NamedTuple):
+    """Heap of `published` and `moved`. `content` is a blob of the engine's plain framing."""
+
+    routing_key: bytes
+    queue_ids: tuple[int, ...]
+    expires_ms: int
+    cause_id: int
+    content: bytes
+
+
+class Define(NamedTuple):
+    """Heap of `define`; the id is the record's `arg`."""
+
+    what: int
+    vhost_id: int
+    name: str
+
+
+class Declared(NamedTuple):
+    """Heap of `declared` and `undeclared`. `type`: of an exchange; `arguments`: an encoded AMQP table or empty.
+
+    Which object: the record's `queue_id` or `address_id`; for other objects its `arg`.
+    """
+
+    what: int
+    properties: int
+    type: str
+    arguments: bytes
+
+
+class Bound(NamedTuple):
+    """Heap of `bound` and `unbound`; the source exchange is the record's `address_id`."""
+
+    what: int
+    target_id: int
+    routing_key: bytes
+    arguments: bytes
+
+
+class Head(NamedTuple):
+    """Heap of `head`."""
+
+    journal_id: bytes
+    checkpoint_begin: int
+    checkpoint_end: int
+    program: str
+
+
+def _name(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "surrogateescape")
+
+
+def _open(layout: Struct, heap: bytes, what: str) -> tuple[int, ...]:
+    try:
+        fields = layout.unpack_from(heap)
+    except StructError as error:
+        raise BadRecord(f"the heap entry of a {what} record is cut short") from error
+    if fields[0] != VERSION:
+        raise BadRecord(f"a {what} record of version {fields[0]}, this program reads version {VERSION}")
+    return fields
+
+
+def _slice(heap: bytes, start: int, length: int, what: str) -> bytes:
+    if start + length > len(heap):
+        raise BadRecord(f"the heap entry of a {what} record is cut short")
+    return heap[start : start + length]
+
+
+# -- content --------------------------------------------------------------------------------------------------------
+
+
+def content_prefix(routing_key: bytes, queue_ids: Sequence[int], expires_ms: int, cause_id: int) -> bytes:
+    """What stands before the content of a published message: the same for a run of like messages.
+
+    Raises: BadRecord when the key is longer than 255 octets or more than 65535 queues were reached.
+    """
+    try:
+        head = CONTENT_HEAD.pack(VERSION, len(routing_key), len(queue_ids), expires_ms, cause_id)
+        count = len(queue_ids)
+        ids = _IDS[count] if count < len(_IDS) else Struct(f"<{count}i")
+        return head + ids.pack(*queue_ids) + routing_key
+    except StructError as error:
+        raise BadRecord(f"a published record cannot say this: {error}") from error
+
+
+def encode_content(content: Content) -> bytes:
+    """Heap entry of `published` and `moved`."""
+    return content_prefix(*content[:4]) + content.content
+
+
+def decode_content(heap: bytes) -> Content:
+    """The inverse. Raises: BadRecord."""
+    _, key_size, queue_count, expires_ms, cause_id = _open(CONTENT_HEAD, heap, "published")
+    position = CONTENT_HEAD.size + 4 * queue_count
+    key = _slice(heap, position, key_size, "published")
+    queue_ids = Struct(f"<{queue_count}i").unpack_from(heap, CONTENT_HEAD.size)
+    content = heap[position + key_size :]
+    if len(content) < 4 or 4 + int.from_bytes(content[:4], "big") > len(content):
+        raise BadRecord("the content of a published record is cut short")
+    return Content(key, queue_ids, expires_ms, cause_id, content)
+
+
+# -- names and topology ---------------------------------------------------------------------------------------------
+
+
+def encode_define(define: Define) -> bytes:
+    """Heap entry of `define`."""
+    return _DEFINE.pack(VERSION, define.what, 0, define.vhost_id) + _name(define.name)
+
+
+def decode_define(heap: bytes) -> Define:
+    """The inverse. Raises: BadRecord."""
+    _, what, _, vhost_id = _open(_DEFINE, heap, "define")
+    return Define(what, vhost_id, _text(heap[_DEFINE.size :]))
+
+
+def encode_declared(declared: Declared) -> bytes:
+    """Heap entry of `declared`."""
+    type_ = _name(declared.type)
+    head = _DECLARED.pack(VERSION, declared.what, declared.properties, len(type_), 0)
+    return head + type_ + _LENGTH.pack(len(declared.arguments)) + declared.arguments
+
+
+def decode_declared(heap: bytes) -> Declared:
+    """The inverse. Raises: BadRecord."""
+    _, what, properties, type_size, _ = _open(_DECLARED, heap, "declared")
+    position = _DECLARED.size
+    type_ = _text(_slice(heap, position, type_size, "declared"))
+    return Declared(what, properties, type_, _arguments(heap, position + type_size, "declared"))
+
+
+def encode_bound(bound: Bound) -> bytes:
+    """Heap entry of `bound` and `unbound`."""
+    head = _BOUND.pack(VERSION, bound.what, len(bound.routing_key), bound.target_id)
+    return head + bound.routing_key + _LENGTH.pack(len(bound.arguments)) + bound.arguments
+
+
+def decode_bound(heap: bytes) -> Bound:
+    """The inverse. Raises: BadRecord."""
+    _, what, key_size, target_id = _open(_BOUND, heap, "bound")
+    key = _slice(heap, _BOUND.size, key_size, "bound")
+    return Bound(what, target_id, key, _arguments(heap, _BOUND.size + key_size, "bound"))
+
+
+def _arguments(heap: bytes, position: int, what: str) -> bytes:
+    length = _LENGTH.unpack(_slice(heap, position, 4, what))[0]
+    return _slice(heap, position + 4, length, what)
+
+
+# -- the rest -------------------------------------------------------------------------------------------------------
+
+
+def encode_head(head: Head) -> bytes:
+    """Heap entry of `head`."""
+    return _HEAD.pack(VERSION, 0, 0, 0, head.journal_id, head.checkpoint_begin, head.checkpoint_end) + _name(
+        head.program
+    )
+
+
+def decode_head(heap: bytes) -> Head:
+    """The inverse. Raises: BadRecord."""
+    _open(_HEAD, heap, "head")
+    _, _, _, _, journal_id, begin, end = _HEAD.unpack_from(heap)
+    return Head(journal_id, begin, end, _text(heap[_HEAD.size :]))
+
+
+def encode_link(content_lsn: int) -> bytes:
+    """Heap entry of an `enqueued` whose content is too far back for the fixed part."""
+    return _LONG_LINK.pack(VERSION, content_lsn)
+
+
+def decode_link(heap: bytes) -> int:
+    """The inverse. Raises: BadRecord."""
+    return _open(_LONG_LINK, heap, "enqueued")[1]
+
+
+def encode_runs(ids: Sequence[int]) -> bytes:
+    """Heap entry of a terminal record with flag range: which ids (rising) it stands for."""
+    runs: list[list[int]] = []
+    for id_ in ids:
+        if runs and id_ == runs[-1][0] + runs[-1][1]:
+            runs[-1][1] += 1
+        else:
+            runs.append([id_, 1])
+    return _RUNS.pack(VERSION, len(runs)) + b"".join(_RUN.pack(first, count) for first, count in runs)
+
+
+def decode_runs(heap: bytes) -> list[tuple[int, int]]:
+    """(first id, how many) of each run. Raises: BadRecord."""
+    _, count = _open(_RUNS, heap, "range")
+    runs = _slice(heap, _RUNS.size, count * _RUN.size, "range")
+    return [(first, length) for first, length in _RUN.iter_unpack(runs)]
+
+
+def encode_text(text: str) -> bytes:
+    """Heap entry of the kinds that say something in words; empty for empty text."""
+    return _TEXT.pack(VERSION) + _name(text) if text else b""
+
+
+def decode_text(heap: bytes) -> str:
+    """The inverse. Raises: BadRecord."""
+    if not heap:
+        return ""
+    _open(_TEXT, heap, "text")
+    return _text(heap[_TEXT.size :])

@@ -1,0 +1,121 @@
+"""Ids for names: records say `queue 7`, and a DEFINE record says what queue 7 is called. Ids are never given twice.
+
+A live name has one id; only connections and consumers may be called alike. The name of an exchange that is gone is kept
+under its id, retired, while messages may say that they were published to it.
+"""
+
+from collections.abc import Iterator
+
+from .heap import Define, encode_define
+from .record import DEFINE, DURABLE, EXCHANGE, VHOST, Record
+
+
+class Names:
+    """The names that are alive, both ways, and those that are retired, by id."""
+
+    __slots__ = ("_by_id", "_ids", "_retired", "next_id")
+
+    def __init__(self) -> None:
+        self._by_id: dict[int, Define] = {}
+        self._ids: dict[Define, int] = {}
+        self._retired: dict[int, int] = {}  # id -> LSN before which records speak of it
+        self.next_id = 1
+
+    def set(self, id_: int, define: Define, retired_lsn: int = 0) -> None:
+        """As a record says. A later one wins. `retired_lsn`: see `retire`; 0: it is alive."""
+        self._by_id[id_] = define
+        self.next_id = max(self.next_id, id_ + 1)
+        if retired_lsn:
+            self._retired[id_] = retired_lsn
+        else:
+            self._ids[define] = id_
+
+    def clear(self) -> None:
+        """A segment's head says all that there is. Ids are not given again all the same."""
+        self._by_id.clear()
+        self._ids.clear()
+        self._retired.clear()
+
+    def id_of(self, what: int, vhost_id: int, name: str) -> int | None:
+        """The id, if the name has one."""
+        return self._ids.get(Define(what, vhost_id, name))
+
+    def new(self, what: int, vhost_id: int, name: str) -> tuple[int, Record]:
+        """An id for a name that has none, and the record that says so."""
+        define = Define(what, vhost_id, name)
+        id_ = self.next_id
+        self.set(id_, define)
+        return id_, define_record(id_, define)
+
+    def forget(self, id_: int) -> None:
+        """The thing is gone: the next segment does not define it. With a virtual host goes all that is in it."""
+        define = self._by_id.pop(id_, None)
+        if define is None:
+            return
+        if self._retired.pop(id_, 0):
+            return
+        if self._ids.get(define) == id_:
+            del self._ids[define]
+        if define.what == VHOST:
+            for other in [other for other, inner in self._by_id.items() if inner.vhost_id == id_]:
+                self.forget(other)
+
+    def retire(self, id_: int, lsn: int) -> None:
+        """An exchange is gone, the others are forgotten: records of messages before `lsn` speak of it.
+
+        The name may get another id. A later LSN wins: its messages were moved forward.
+        """
+        define = self._by_id.get(id_)
+        if define is None:
+            return
+        if define.what != EXCHANGE:
+            self.forget(id_)
+            return
+        if self._ids.get(define) == id_:
+            del self._ids[define]
+        self._retired[id_] = max(lsn, self._retired.get(id_, 0))
+
+    def drop_retired(self, lsn: int) -> None:
+        """No message that is there was published before `lsn`. O(retired)."""
+        for id_ in [id_ for id_, until in self._retired.items() if until <= lsn]:
+            self.forget(id_)
+
+    def is_retired(self, id_: int) -> bool:
+        """Whether the thing is gone, and its name is kept."""
+        return id_ in self._retired
+
+    def __getitem__(self, id_: int) -> Define:
+        """What an id stands for. Raises: KeyError."""
+        return self._by_id[id_]
+
+    def __contains__(self, id_: int) -> bool:
+        return id_ in self._by_id
+
+    def __len__(self) -> int:
+        return len(self._by_id)
+
+    def text(self, id_: int) -> str:
+        """Its name, or "#7" when it is not defined."""
+        define = self._by_id.get(id_)
+        return f"#{id_}" if define is None else define.name
+
+    def vhost_text(self, id_: int) -> str:
+        """The name of the virtual host that it is in; empty when that is not known."""
+        define = self._by_id.get(id_)
+        if define is None:
+            return ""
+        return define.name if define.what == VHOST else self.text(define.vhost_id) if define.vhost_id else ""
+
+    def ids_of(self, *kinds: int) -> list[int]:
+        """Ids of all names of these kinds of objects (none: of all kinds), retired ones as well."""
+        return [id_ for id_, define in self._by_id.items() if not kinds or define.what in kinds]
+
+    def records(self) -> Iterator[Record]:
+        """A DEFINE for each name: virtual hosts have lower ids than what is in them."""
+        retired = self._retired
+        return (define_record(id_, define, retired.get(id_, 0)) for id_, define in sorted(self._by_id.items()))
+
+
+def define_record(id_: int, define: Define, retired_lsn: int = 0) -> Record:
+    """The record that gives an id its name. `retired_lsn`: see `Names.retire`."""
+    return Record(DEFINE, msg_id=retired_lsn, arg=id_, flags=DURABLE, heap=encode_define(define))

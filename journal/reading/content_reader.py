@@ -1,0 +1,292 @@
+"""Contents by LSN, for the broker that writes the journal: one by one, or as they stand in a row.
+
+Source: ruling 21; queues page F.
+"""
+
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from struct import Struct, unpack
+from typing import NamedTuple
+
+from ...engine.messages.content import PLAIN
+from ..disk.files import LATER, REAL, Files
+from ..disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
+from ..format.block import HEADER_SIZE, IS_GAP, Block
+from ..format.errors import BadRecord, Damaged, NotInJournal
+from ..format.heap import Content, decode_content
+from ..format.record import MOVED, PUBLISHED, RECORD, RECORD_SIZE, Record, from_fields
+from ..recovery.recovered import RecoveredMessage, RecoveredQueue
+from .read_ahead import ReadAhead
+
+OPEN_FILES_MAX = 16
+#: What one read of a content asks the system for: about the distance of index entries.
+READ_SIZE = 128 * 1024
+#: The same where it is read ahead: what is left of a read is read once more.
+AHEAD_READ_SIZE = 1024 * 1024
+#: So many records behind the last block it is worth reading on instead of looking up.
+NEAR = 4096
+#: Of a record: where its heap entry is, exchange, octets of heap entry.
+_PLACE = Struct("<24xI4xi20xI4x")
+#: Its octets that say exchange and octets of heap entry.
+_SAME = (*range(32, 36), *range(56, 60))
+
+
+class ContentRun(NamedTuple):
+    """Contents that stand one behind the other and have these in common."""
+
+    exchange_id: int
+    routing_key: bytes
+    cause_id: int  # of the message that they are dead or diverted copies of; 0: none
+    header: bytes | None  # payload of the header that all of them have; None: they differ
+    contents: Sequence[bytes]  # bodies if the header is given, else blobs of the engine's plain framing
+
+
+class ContentReader:
+    """Contents by the LSN of their `published` or `moved` record. For one thread at a time.
+
+    `open_segment`: the one that is being written, by the writer's own account (None: what is on the disk is all).
+    `unwritten(lsn)`: the block with a record that is not written yet, as it is now: of a turn that goes on, too, which
+    must not be cut in two by whoever wants to read.
+    `ahead`: whether runs are read ahead by a thread.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        files: Files = REAL,
+        *,
+        open_segment: Callable[[], Segment | None] = lambda: None,
+        unwritten: Callable[[int], Block | None] = lambda lsn: None,
+        ahead: bool = False,
+    ) -> None:
+        self._directory = directory
+        self._files = files
+        self._open_segment = open_segment
+        self._unwritten = unwritten
+        self._ahead = ahead
+        self._bases: list[int] = []
+        self._handles: OrderedDict[int, tuple[int, Segment]] = OrderedDict()
+        self._segment = 0  # that is being read
+        self._block: Block | None = None  # that was read last
+        self._blocks: Iterator[Block] = iter(())  # those behind it
+        self._like = ContentRun(0, b"", 0, None, ())  # what was read in one sweep last, ...
+        self._length, self._head = 0, b""  # ... octets of its heap entries, and what stands there before each body
+
+    def forget(self, segment: int) -> None:
+        """A segment is gone."""
+        self._close(segment)
+        if segment in self._bases:
+            self._bases.remove(segment)
+
+    def _close(self, segment: int) -> None:
+        if self._segment == segment:
+            self._read_elsewhere()
+        if segment in self._handles:
+            self._files.close(self._handles.pop(segment)[0])
+
+    def _read_elsewhere(self) -> None:
+        if isinstance(self._blocks, ReadAhead):
+            self._blocks.close()
+        self._block, self._blocks = None, iter(())
+
+    def close(self) -> None:
+        """Give all handles back; what is read next is opened again."""
+        self._read_elsewhere()
+        while self._handles:
+            self._files.close(self._handles.popitem()[1][0])
+
+    def read(self, lsn: int) -> bytes:
+        """The content (a blob of the engine's plain framing). Raises: NotInJournal, Damaged, OSError."""
+        return self.read_message(lsn)[1].content
+
+    def read_message(self, lsn: int) -> tuple[Record, Content]:
+        """The record and everything in its heap entry. Raises: as `read`."""
+        block, index = self._find(lsn)
+        start = HEADER_SIZE + RECORD_SIZE * index
+        fields = RECORD.unpack_from(block.data, start)
+        _check_kinds(block, index, bytes(block.data[start : start + RECORD_SIZE]))
+        try:
+            return from_fields(fields, b""), decode_content(block.heap_of(fields))
+        except BadRecord as error:
+            raise self._damaged(block, error) from error
+
+    def messages(self, queue: RecoveredQueue) -> Iterator[tuple[RecoveredMessage, Record, Content]]:
+        """The messages of a recovered queue with their contents, ids rising, one at a time. Raises: as `read`."""
+        for message in queue.messages():
+            record, content = self.read_message(message.content_lsn)
+            yield message, record, content
+
+    def runs(self, lsn: int, count: int) -> Iterator[ContentRun]:
+        """The contents of `count` records from `lsn` on. Raises: as `read`. 0.5 us a content beside its octets."""
+        while count > 0:
+            block, index = self._find(lsn, ahead=self._ahead)
+            here = min(count, block.header.record_count - index)
+            try:
+                yield from self._runs_in(block, index, here)
+            except BadRecord as error:
+                raise self._damaged(block, error) from error
+            lsn += here
+            count -= here
+
+    def _runs_in(self, block: Block, index: int, count: int) -> Iterable[ContentRun]:
+        """The contents of records of one block. Raises: BadRecord."""
+        start = HEADER_SIZE + RECORD_SIZE * index
+        records = bytes(block.data[start : start + RECORD_SIZE * count])
+        _check_kinds(block, index, records)
+        first, _, _ = _PLACE.unpack_from(records)
+        last, _, length = _PLACE.unpack_from(records, RECORD_SIZE * (count - 1))
+        if last + length > block.header.heap_size:
+            raise BadRecord("a heap entry lies outside the heap")
+        heap = block.data[block.heap_start + first : block.heap_start + last + length]
+        even = self._even_run(records, heap, count)
+        return _runs_of(list(_PLACE.iter_unpack(records)), bytes(heap)) if even is None else (even,)
+
+    def _even_run(self, records: bytes, heap: memoryview, count: int) -> ContentRun | None:
+        """Contents of a size that differ in their bodies, or in bodies and headers, alone: cut out in one sweep.
+
+        None: they differ in more, or a single one does from what was read before it. Raises: BadRecord.
+        """
+        if any(records[at::RECORD_SIZE] != records[at : at + 1] * count for at in _SAME):
+            return None
+        _, exchange_id, length = _PLACE.unpack_from(records)
+        if len(heap) != length * count:
+            return None
+        like, head = self._like, self._head
+        if exchange_id != like.exchange_id or length != self._length or heap[: len(head)] != head:
+            content = decode_content(bytes(heap[:length]))
+            header, body = PLAIN.split(content.content)
+            like = self._like = ContentRun(exchange_id, content.routing_key, content.cause_id, header, ())
+            self._length, head = length, bytes(heap[: length - len(body)])
+            self._head = head
+            if count == 1:
+                return None
+        if heap[length * (count - 1) :][: len(head)] == head:
+            parts = unpack(f"{len(head)}s{length - len(head)}s" * count, heap)
+            if parts[::2].count(head) == count:
+                return like._replace(contents=parts[1::2])
+        assert like.header is not None
+        prefix = head[: -4 - len(like.header)]
+        parts = unpack(f"{len(prefix)}s{length - len(prefix)}s" * count, heap)
+        return like._replace(header=None, contents=parts[1::2]) if parts[::2].count(prefix) == count else None
+
+    def _damaged(self, block: Block, error: BadRecord) -> Damaged:
+        return Damaged(segment_name(self._segment), block.offset, str(error))
+
+    def _find(self, lsn: int, *, ahead: bool = False) -> tuple[Block, int]:
+        """The block with a record, and the record's index in it. The block read last serves its neighbours."""
+        block = self._block
+        if block is not None:
+            index = lsn - block.header.base_lsn
+            if 0 <= index < block.header.record_count and not block.header.flags & IS_GAP:
+                return block, index
+            if 0 <= index < block.header.record_count + NEAR:
+                found = self._search(lsn)  # reading on in order, as a queue is drained
+                if found is not None:
+                    return found
+        self._read_elsewhere()
+        block = self._unwritten(lsn)
+        if block is not None:
+            self._block = block  # it may grow, but what is in it stays
+            return block, lsn - block.header.base_lsn
+        segment = self._segment_of(lsn)
+        handle, facts = self._opened(segment)
+        base_lsn, offset = facts.block_before(lsn)
+        read_size = AHEAD_READ_SIZE if ahead else READ_SIZE
+        scan = Scan(self._files, handle, base_lsn, offset=offset, size=facts.size, window_size=read_size)
+        self._segment, self._blocks = segment, ReadAhead(iter(scan)) if ahead else iter(scan)
+        found = self._search(lsn)
+        if found is None:
+            if scan.position < facts.size and not scan.sealed:
+                raise Damaged(segment_name(segment), scan.position, f"a bad block; record {lsn} is in it or behind it")
+            raise NotInJournal(f"record {lsn} is not in the journal")
+        return found
+
+    def _search(self, lsn: int) -> tuple[Block, int] | None:
+        """The block with the record among those that come."""
+        for block in self._blocks:
+            index = lsn - block.header.base_lsn
+            if index < 0:
+                break
+            if index < block.header.record_count and not block.header.flags & IS_GAP:
+                self._block = block
+                return block, index
+        self._read_elsewhere()
+        return None
+
+    def _segment_of(self, lsn: int) -> int:
+        bases = self._bases
+        live = self._open_segment()
+        if live is not None and lsn >= live.base_lsn:
+            return live.base_lsn
+        if not bases or lsn < bases[0] or lsn >= bases[-1]:
+            bases = self._bases = segments_in(self._files, self._directory)
+        at = bisect_right(bases, lsn) - 1
+        if at < 0:
+            raise NotInJournal(f"record {lsn} is not in the journal any more")
+        return bases[at]
+
+    def _opened(self, segment: int) -> tuple[int, Segment]:
+        live = self._open_segment()
+        cached = self._handles.get(segment)
+        if cached is not None and (cached[1].sealed or cached[1] is live):
+            self._handles.move_to_end(segment)
+            return cached
+        if cached is not None:
+            self._close(segment)
+        handle = self._open(segment)
+        try:
+            facts = live if live is not None and live.base_lsn == segment else read_footer(self._files, handle)
+            if facts is None:
+                facts = Segment(segment)
+                for block in Scan(self._files, handle, segment):
+                    facts.note(block)
+        except OSError:
+            self._files.close(handle)
+            raise
+        self._handles[segment] = (handle, facts)
+        while len(self._handles) > OPEN_FILES_MAX:
+            self._close(next(iter(self._handles)))
+        return handle, facts
+
+    def _open(self, segment: int) -> int:
+        path = path_of(self._directory, segment)
+        try:
+            try:
+                return self._files.open(path)
+            except OSError as error:
+                if error.errno not in LATER or not self._handles:
+                    raise
+                self.close()  # there are no others: those that were kept for later make room
+                return self._files.open(path)
+        except FileNotFoundError as error:
+            raise NotInJournal(f"segment {segment} is not in the journal any more") from error
+
+
+def _check_kinds(block: Block, index: int, records: bytes) -> None:
+    """Raises: NotInJournal, when not all of the records have contents."""
+    kinds = records[28::RECORD_SIZE]
+    if kinds.count(PUBLISHED) + kinds.count(MOVED) != len(kinds):
+        raise NotInJournal(f"a record from {block.header.base_lsn + index} on has no content")
+
+
+def _runs_of(places: list[tuple[int, int, int]], heap: bytes) -> Iterator[ContentRun]:
+    """The contents at `places`, from the first one's heap entry on. Raises: BadRecord."""
+    first = places[0][0]
+    if sum(length for _, _, length in places) != len(heap):
+        raise BadRecord("heap entries do not lie one behind the other in the heap")
+    starts_with = heap.startswith
+    exchange_id, prefix, skip, key, cause_id = 0, b"", 0, b"", 0
+    contents: list[bytes] = []
+    for offset, exchange, length in places:
+        offset -= first
+        if not contents or exchange != exchange_id or not starts_with(prefix, offset):
+            if contents:
+                yield ContentRun(exchange_id, key, cause_id, None, contents)
+            content = decode_content(heap[offset : offset + length])
+            contents = []
+            exchange_id, key, cause_id = exchange, content.routing_key, content.cause_id
+            skip = length - len(content.content)
+            prefix = heap[offset : offset + skip]
+        contents.append(heap[offset + skip : offset + length])
+    yield ContentRun(exchange_id, key, cause_id, None, contents)

@@ -1,0 +1,72 @@
+"""Reading the records of a journal in order, for everybody but the broker that writes it.
+
+A reader may trust: every record of a sealed segment; of the open one, the records below the highest durable LSN that
+any whole block tells. Source: ruling 21.
+"""
+
+import os
+from bisect import bisect_right
+from collections.abc import Generator, Iterator
+
+from ..disk.files import REAL, Files
+from ..disk.segment import Scan, path_of, segments_in
+from ..format.block import Block
+from ..format.errors import BadRecord, Damaged
+from ..format.heap import decode_define
+from ..format.names import Names
+from ..format.record import DEFINE, Record
+
+
+class JournalReader:
+    """The records of a journal in order, with the names that they speak of. Locks nothing, changes nothing."""
+
+    def __init__(self, directory: str, files: Files = REAL) -> None:
+        self.directory = directory
+        self.files = files
+        self.names = Names()
+
+    def segments(self) -> list[int]:
+        """Base LSNs of the segments, oldest first."""
+        return segments_in(self.files, self.directory)
+
+    def records(self, from_lsn: int = 0, *, trust_open: bool = False) -> Iterator[tuple[int, Record]]:
+        """(LSN, record) from an LSN on, up to what may be trusted now; ask again later for what came since.
+
+        `trust_open`: also what no block calls durable yet. Raises: Damaged, OSError.
+        """
+        bases = self.segments()
+        start = max(bisect_right(bases, from_lsn) - 1, 0)
+        expected: int | None = None
+        for at, base_lsn in enumerate(bases[start:], start):
+            if expected is not None and base_lsn != expected:
+                name = os.path.basename(path_of(self.directory, base_lsn))
+                raise Damaged(name, 0, f"records {expected} to {base_lsn - 1} before it are missing")
+            is_last = at == len(bases) - 1
+            expected = yield from self._segment(base_lsn, is_last, from_lsn, trust_open)
+
+    def _segment(
+        self, base_lsn: int, is_last: bool, from_lsn: int, trust_open: bool
+    ) -> Generator[tuple[int, Record], None, int]:
+        name = os.path.basename(path_of(self.directory, base_lsn))
+        handle = self.files.open(path_of(self.directory, base_lsn))
+        try:
+            scan = Scan(self.files, handle, base_lsn)
+            waiting: list[Block] = []  # not yet proved durable
+            for block in scan:
+                waiting.append(block)
+                while waiting and (trust_open or scan.sealed or waiting[0].end_lsn <= scan.durable_lsn):
+                    yield from self._block(name, waiting.pop(0), from_lsn)
+            scan.check_tail(name, is_last=is_last)
+            return scan.lsn
+        finally:
+            self.files.close(handle)
+
+    def _block(self, name: str, block: Block, from_lsn: int) -> Iterator[tuple[int, Record]]:
+        try:
+            for lsn, record in block.records():
+                if record.kind == DEFINE:
+                    self.names.set(record.arg, decode_define(record.heap))
+                if lsn >= from_lsn:
+                    yield lsn, record
+        except BadRecord as error:
+            raise Damaged(name, block.offset, str(error)) from error

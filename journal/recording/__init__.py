@@ -1,0 +1,1 @@
+"""The engine's events as records, and records as the engine's objects. The one room here that knows queues."""

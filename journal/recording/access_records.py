@@ -1,0 +1,129 @@
+"""What operators set, as `declared` records have it: JSON in place of an argument table.
+
+A user with its permissions is one record, for it is one settled fact; so is a policy, and a virtual host with its
+limits. A password is there as its salted hash alone.
+"""
+
+import json
+from types import MappingProxyType
+from typing import Any
+
+from ...engine import Grant, Permissions, TopicPermission, User, VirtualHostLimits, read_password_hash
+from ...settings import Policy, make_policy
+from ..format.errors import BadRecord
+from ..format.record import OPERATOR_POLICY
+
+
+def user_octets(user: User) -> bytes:
+    """A user as it is kept."""
+    grants = None
+    if user.permissions is not None:
+        grants = {vhost: _grant_value(permissions.grant) for vhost, permissions in user.permissions.items()}
+    value = {
+        "password_hash": user.password.text(),
+        "hashing_algorithm": user.password.algorithm,
+        "tags": sorted(user.tags),
+        "loopback_only": user.loopback_only,
+        "max_connections": user.max_connections,
+        "max_channels": user.max_channels,
+        "permissions": grants,
+    }
+    return _octets(value)
+
+
+def user_of(name: str, octets: bytes) -> User:
+    """The inverse. Raises: BadRecord."""
+    value = _value(octets)
+    try:
+        permissions = value["permissions"]
+        return User(
+            name,
+            read_password_hash(value["password_hash"], value["hashing_algorithm"]),
+            frozenset(value["tags"]),
+            bool(value["loopback_only"]),
+            None if permissions is None else _permissions(name, permissions),
+            value["max_connections"],
+            value["max_channels"],
+        )
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise BadRecord(f"a user that is none: {type(error).__name__}") from None
+
+
+def _grant_value(grant: Grant) -> dict[str, Any]:
+    topics = {exchange: [topic.write, topic.read] for exchange, topic in grant.topics.items()}
+    return {"configure": grant.configure, "write": grant.write, "read": grant.read, "topics": topics}
+
+
+def _permissions(user: str, value: dict[str, Any]) -> MappingProxyType[str, Permissions]:
+    found: dict[str, Permissions] = {}
+    for vhost, one in value.items():
+        topics = {exchange: TopicPermission(write, read) for exchange, (write, read) in one["topics"].items()}
+        grant = Grant(one["configure"], one["write"], one["read"], MappingProxyType(topics))
+        found[vhost] = Permissions(grant, user=user, vhost=vhost)
+    return MappingProxyType(found)
+
+
+def policy_octets(policy: Policy) -> bytes:
+    """A policy as it is kept."""
+    return _octets(
+        {
+            "pattern": policy.pattern,
+            "apply-to": policy.apply_to,
+            "priority": policy.priority,
+            "definition": dict(policy.definition),
+        }
+    )
+
+
+def policy_of(what: int, vhost: str, name: str, octets: bytes) -> Policy:
+    """The inverse. Raises: BadRecord."""
+    value = _value(octets)
+    try:
+        return make_policy(
+            name,
+            vhost,
+            value["pattern"],
+            value["definition"],
+            apply_to=value["apply-to"],
+            priority=value["priority"],
+            is_operator=what == OPERATOR_POLICY,
+        )
+    except (KeyError, ValueError) as error:
+        raise BadRecord(f"a policy that is none: {error}") from None
+
+
+def limits_octets(limits: VirtualHostLimits) -> bytes:
+    """The limits and the default queue type of a virtual host that operators set; none: nothing."""
+    if limits.is_configured or limits == VirtualHostLimits():
+        return b""
+    said = {"max-connections": limits.max_connections, "max-queues": limits.max_queues}
+    if limits.default_queue_type is not None:
+        return _octets({**said, "default-queue-type": limits.default_queue_type})
+    return _octets(said)
+
+
+def limits_of(octets: bytes) -> VirtualHostLimits:
+    """The inverse. Raises: BadRecord."""
+    if not octets:
+        return VirtualHostLimits()
+    value = _value(octets)
+    return VirtualHostLimits(value.get("max-connections"), value.get("max-queues"), value.get("default-queue-type"))
+
+
+def shown_octets(octets: bytes) -> dict[str, Any]:
+    """What people may read of any of these. Raises: BadRecord."""
+    return {key: value for key, value in _value(octets).items() if key != "password_hash"} if octets else {}
+
+
+def _octets(value: dict[str, Any]) -> bytes:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True).encode()
+
+
+def _value(octets: bytes) -> dict[str, Any]:
+    try:
+        value = json.loads(octets)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        raise BadRecord("what operators set is not JSON")
+    return value

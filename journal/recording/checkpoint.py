@@ -1,0 +1,143 @@
+"""A checkpoint: all that is there, stated again, so that recovery need not read further back.
+
+Taken in slices between turns; what happens meanwhile is recorded as ever, and what leaves a queue is left out of it.
+Source: ruling 22.
+"""
+
+from array import array
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import repeat
+from operator import attrgetter
+
+from ...engine import Broker, Message, Queue
+from ...engine.stores.paged_run import Part
+from ...engine.stores.ready import LeveledReady
+from ..journal import Journal
+from ..recovery.recovered import MessageState, RecoveredMessage
+from ..recovery.snapshot import PART_MESSAGES, run_record
+from .object_recorder import is_declared
+from .recorder import Recorder
+
+
+def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
+    """State everything, a slice for each `next`; commit after each. Ends with the checkpoint's own record."""
+    journal.begin_checkpoint()
+    for name, vhost in broker.virtual_hosts.items():
+        recorder.state_vhost(name)
+        for exchange in vhost.exchanges.values():
+            if is_declared(exchange):
+                recorder.state_object(exchange, restated=True)
+    for user in broker.users:
+        recorder.state_user(user, restated=True)
+    for policy in broker.policies:
+        recorder.state_policy(policy, restated=True)
+    yield
+    queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
+    for queue in queues:
+        if not queue.deleted:
+            recorder.state_object(queue, restated=True)
+    yield
+    for name, vhost in list(broker.virtual_hosts.items()):
+        for exchange in list(vhost.exchanges.values()):
+            for binding in list(exchange.bindings.values()):
+                recorder.state_binding(name, binding, restated=True)
+    yield
+    for queue in queues:
+        if not queue.deleted:
+            yield from _state_messages(broker, journal, recorder, queue)
+    recorder.watch(None)
+    journal.end_checkpoint()
+    _forget_contents(broker, recorder)
+
+
+def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue: Queue) -> Iterator[None]:
+    """What is in a queue now."""
+    gone = recorder.watch(queue)
+    queue_id = recorder.id_of(queue)
+    due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
+    held = [*queue.messages(), *(() if queue.keeps else broker.unacked_of(queue))]
+    tail: list[Part] = []
+    for part in queue.paged_parts():
+        if isinstance(part, Message):
+            held.append(part)
+        elif part.place is None:
+            tail.append(part)
+    held = sorted((one for one in held if one.envelope.facts.persistent), key=lambda message: message.id)
+
+    def stated() -> Iterator[RecoveredMessage]:
+        for message in held:
+            if message.id in gone:
+                continue
+            if recorder.is_behind:
+                recorder.record_late(queue, message)
+            found = recorder.message_of(message, due.get(message.id, 0))
+            if found is not None:
+                yield found
+
+    is_leveled = isinstance(queue.ready, LeveledReady) and queue.ready.level_max > 0
+    if tail and (is_leveled or any(part.attempts for part in tail)):
+        # Ids of different levels, and of what came back, lie among each other; recovery wants them to rise.
+        for _ in journal.snapshot(queue_id, merge(stated(), *_each(recorder, tail, gone), key=attrgetter("id"))):
+            yield
+        return
+    for _ in journal.snapshot(queue_id, stated()):
+        yield
+    for part in tail:
+        for start in range(0, len(part.ids), PART_MESSAGES):
+            _state_part(journal, recorder, queue_id, part, start, gone)
+            yield
+
+
+def _each(recorder: Recorder, tail: list[Part], gone: set[int]) -> list[Iterator[RecoveredMessage]]:
+    """The messages of each level of a tail, ids rising."""
+
+    def stated(parts: list[Part]) -> Iterator[RecoveredMessage]:
+        for part in parts:
+            state = MessageState(deliveries=part.attempts, priority=part.level)
+            expiries: Iterable[int] = repeat(0) if part.expires is None else part.expires
+            for id_, size, expires_ns in zip(part.ids, part.sizes, expiries):
+                if id_ not in gone:
+                    lsn = recorder.contents.lsn_of(id_)
+                    assert lsn is not None
+                    yield RecoveredMessage(id_, lsn, size, recorder.wall_ms(expires_ns), state)
+
+    levels: dict[int, list[Part]] = {}
+    for part in tail:
+        levels.setdefault(part.level, []).append(part)
+    return list(map(stated, levels.values()))
+
+
+def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part, start: int, gone: set[int]) -> None:
+    """Some of a run of a tail, but for those that are gone."""
+    stop = start + PART_MESSAGES
+    ids, sizes = part.ids[start:stop], array("I", part.sizes[start:stop])
+    expiries = None if part.expires is None else array("q", map(recorder.wall_ms, part.expires[start:stop]))
+    if not gone.isdisjoint(ids):
+        kept = [at for at, id_ in enumerate(ids) if id_ not in gone]
+        ids = [ids[at] for at in kept]
+        sizes = array("I", (sizes[at] for at in kept))
+        expiries = None if expiries is None else array("q", (expiries[at] for at in kept))
+    runs = list(recorder.contents.runs(ids))
+    if runs:
+        journal.append([run_record(queue_id, runs, sizes, expiries)])
+
+
+def _forget_contents(broker: Broker, recorder: Recorder) -> None:
+    """Where contents are need not be known of messages that are gone; of dead letters to come they may be asked for."""
+    if broker.dead_count:
+        return
+    queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
+    alive = array("q")
+    tails = 0
+    for queue in queues:
+        alive.extend(message.id for message in queue.messages())
+        if not queue.keeps:
+            alive.extend(message.id for message in broker.unacked_of(queue))
+        first_paged = queue.first_paged_id
+        if first_paged is not None:
+            tails += 1
+            alive.append(first_paged)
+    recorder.contents.forget_before(min(alive, default=broker.next_id))
+    if not tails and len(recorder.contents) > 2 * len(alive) + 10_000:
+        recorder.contents.keep_only(sorted(set(alive)))

@@ -1,0 +1,87 @@
+"""Where the contents of messages are: message id -> LSN, for runs of messages that were published together.
+
+Ids and LSNs rise by one within a run, so a run costs 24 octets however long it is.
+"""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+
+from ...engine.stores.paged_places import stretches
+
+
+class ContentIndex:
+    """Added to in order of ids; forgets what is not used any more when it is rebuilt."""
+
+    __slots__ = ("_counts", "_firsts", "_lsns", "_moved")
+
+    def __init__(self) -> None:
+        self._firsts = array("q")
+        self._lsns = array("q")
+        self._counts = array("q")
+        self._moved: dict[int, int] = {}  # copied forward by the journal
+
+    def __len__(self) -> int:
+        return len(self._firsts)
+
+    def add(self, first_id: int, count: int, lsn: int) -> None:
+        """A run; `first_id` is above all that was added before."""
+        if self._firsts:
+            length = self._counts[-1]
+            if first_id == self._firsts[-1] + length and lsn == self._lsns[-1] + length:
+                self._counts[-1] = length + count
+                return
+        self._firsts.append(first_id)
+        self._lsns.append(lsn)
+        self._counts.append(count)
+
+    def move(self, id_: int, lsn: int) -> None:
+        """The content of one message is elsewhere now."""
+        self._moved[id_] = lsn
+
+    def lsn_of(self, id_: int) -> int | None:
+        """Where the content is; None when it was never recorded."""
+        if self._moved and id_ in self._moved:
+            return self._moved[id_]
+        at = bisect_right(self._firsts, id_) - 1
+        if at < 0 or id_ >= self._firsts[at] + self._counts[at]:
+            return None
+        return self._lsns[at] + id_ - self._firsts[at]
+
+    def runs(self, ids: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+        """(first id, its LSN, how many) for rising ids, all of which are known; both rise by one within a run."""
+        if not isinstance(ids, range):
+            for stretch in stretches(ids):
+                yield from self.runs(stretch)
+            return
+        has_moved = bool(self._moved) and not self._moved.keys().isdisjoint(ids)
+        at = bisect_right(self._firsts, ids.start) - 1
+        id_ = ids.start
+        while id_ < ids.stop:
+            if has_moved:
+                lsn = self.lsn_of(id_)
+                assert lsn is not None
+                yield id_, lsn, 1
+                id_ += 1
+                continue
+            offset = id_ - self._firsts[at]
+            count = min(self._counts[at] - offset, ids.stop - id_)
+            yield id_, self._lsns[at] + offset, count
+            id_ += count
+            at += 1
+
+    def forget_before(self, id_: int) -> None:
+        """Nothing below this id is asked for any more."""
+        at = bisect_right(self._firsts, id_) - 1
+        if at > 1000 or at * 2 > len(self._firsts):
+            del self._firsts[:at], self._lsns[:at], self._counts[:at]
+            self._moved = {one: lsn for one, lsn in self._moved.items() if one >= id_}
+
+    def keep_only(self, ids: Iterable[int]) -> None:
+        """Forget all but these (rising)."""
+        kept = ContentIndex()
+        for id_ in ids:
+            lsn = self.lsn_of(id_)
+            if lsn is not None:
+                kept.add(id_, 1, lsn)
+        self._firsts, self._lsns, self._counts, self._moved = kept._firsts, kept._lsns, kept._counts, {}

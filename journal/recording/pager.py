@@ -1,0 +1,181 @@
+"""The pager: gives messages of a deep queue's tail back from the journal. The engine's `Pager`.
+
+Source: queues page F; rulings 5 and 23.
+"""
+
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
+
+from ...engine import Broker, Envelope
+from ...engine.messages.content import PLAIN, CommonHeader, PropertyFacts, scan_properties
+from ...engine.stores.paged_run import Place, Run
+from ...engine.stores.tail import Unreadable
+from ..disk.files import LATER
+from ..format.errors import JournalError
+from ..journal import Journal
+from ..reading.content_reader import ContentRun
+from .recorder import Recorder
+from .spool import Spool
+
+#: Property lists and envelopes that are remembered; bounded whatever was published.
+MEMORY_MAX = 512
+#: Without descriptors or memory a read is tried again after so long, and so often: nothing else goes on meanwhile.
+LATER_SECONDS, LATER_TRIES_MAX = 0.05, 200
+#: Where the property list begins in a blob of the plain framing.
+PROPERTIES_AT = 16
+
+Found = TypeVar("Found")
+
+logger = logging.getLogger("leveret.journal")
+
+
+class JournalPager:
+    """`memory`: octets that all deep queues may keep (limits.memory). `directory`: for the spool; None: without.
+
+    `descriptor_max`: as the spool has it.
+    """
+
+    def __init__(
+        self,
+        broker: Broker,
+        journal: Journal,
+        recorder: Recorder,
+        memory: int,
+        directory: str | None = None,
+        *,
+        descriptor_max: int | None = None,
+    ) -> None:
+        self._broker = broker
+        self._journal = journal
+        self._contents = recorder.contents
+        self.memory = memory
+        self._spool = None if directory is None else Spool(directory, descriptor_max=descriptor_max)
+        #: Told of each failure before it is raised: whoever asked may be a connection, and the others must hear too.
+        self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
+        self._facts: dict[bytes, PropertyFacts] = {}
+        self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool, bytes | None], Envelope] = {}
+
+    def budget(self) -> int:
+        """See `Pager`: equal shares."""
+        deep = sum(queue.is_deep for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values())
+        return self.memory // (deep + 1)
+
+    def load(self, ids: Sequence[int]) -> list[Run]:
+        """See `Pager`."""
+        try:
+            return self._insist(lambda: self._load(ids))
+        except (JournalError, OSError) as error:
+            raise self._unreadable(f"messages {ids[0]} to {ids[-1]} cannot be read back: {error}") from error
+
+    def _insist(self, read: Callable[[], Found]) -> Found:
+        """Whoever asks needs it now: what finds no descriptor or memory is tried again. Raises: what `read` does."""
+        for tries in range(LATER_TRIES_MAX):
+            try:
+                return read()
+            except OSError as error:
+                if error.errno not in LATER:
+                    raise
+                if not tries:
+                    logger.warning("reading messages back: %s; tried again", error)
+            self._journal.contents.close()
+            self.pause()
+        return read()
+
+    @staticmethod
+    def pause() -> None:
+        """Somebody else may give something back."""
+        time.sleep(LATER_SECONDS)
+
+    def has(self, id_: int) -> bool:
+        """See `Pager`."""
+        return self._contents.lsn_of(id_) is not None
+
+    def _unreadable(self, text: str) -> Unreadable:
+        with contextlib.suppress(OSError):
+            if not self._journal.is_there:
+                text = f"data directory {self._journal.path}: is gone"
+        error = Unreadable(text)
+        self.on_unreadable(error)
+        return error
+
+    def _load(self, ids: Sequence[int]) -> list[Run]:
+        journal, contents = self._journal, self._contents
+        found: list[Run] = []
+        blobs: list[bytes] = []
+        before: Envelope | None = None
+        for _, lsn, count in contents.runs(ids):
+            for run in journal.contents.runs(lsn, count):
+                for envelope, some in self._alike(run):
+                    if envelope is not before:
+                        before, blobs = envelope, []
+                        found.append((envelope, blobs))
+                    blobs += some
+        return found
+
+    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+        """See `Pager`."""
+        return None if self._spool is None else self._spool.put(blobs)
+
+    def unspool(self, place: Place, octets: int) -> bytes:
+        """See `Pager`."""
+        spool = self._spool
+        assert spool is not None
+        try:
+            return self._insist(lambda: spool.get(place, octets))
+        except OSError as error:
+            raise self._unreadable(f"the spool cannot be read back: {error}") from error
+
+    def release(self, place: Place, octets: int) -> None:
+        """See `Pager`."""
+        assert self._spool is not None
+        self._spool.release(place, octets)
+
+    def close(self) -> None:
+        """The spool goes."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def _alike(self, run: ContentRun) -> Iterator[Run]:
+        """Its contents in parts that have the same properties. Raises: Damaged."""
+        if run.header is not None:
+            yield self._envelope(run, run.header[PROPERTIES_AT - 4 :], run.header), run.contents
+            return
+        length, properties = b"", b""
+        envelope: Envelope | None = None
+        start = 0
+        blobs = run.contents
+        for at, blob in enumerate(blobs):
+            if envelope is not None and blob.startswith(length) and blob.startswith(properties, PROPERTIES_AT):
+                continue
+            if envelope is not None:
+                yield envelope, blobs[start:at]
+            start = at
+            length = blob[:4]
+            properties = blob[PROPERTIES_AT : 4 + int.from_bytes(length, "big")]
+            envelope = self._envelope(run, properties)
+        assert envelope is not None
+        yield envelope, blobs[start:] if start else blobs
+
+    def _envelope(self, run: ContentRun, properties: bytes, header: bytes | None = None) -> Envelope:
+        facts = self._facts.get(properties)
+        if facts is None:
+            if len(self._facts) >= MEMORY_MAX:
+                self._facts.clear()
+            facts = scan_properties(properties)
+            if not facts.persistent:
+                facts = facts._replace(persistent=True)
+            self._facts[properties] = facts
+        key = (run.exchange_id, run.routing_key, facts, run.cause_id > 0, header)
+        envelope = self._envelopes.get(key)
+        if envelope is None:
+            if len(self._envelopes) >= MEMORY_MAX:
+                self._envelopes.clear()
+            exchange = self._journal.names.text(run.exchange_id)
+            envelope = self._envelopes[key] = Envelope(
+                exchange, run.routing_key.decode(), facts, PLAIN if header is None else CommonHeader(header)
+            )
+            envelope.cause_id = run.cause_id
+        return envelope

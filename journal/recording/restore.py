@@ -1,0 +1,280 @@
+"""Restoring: a broker gets back what the journal says was there. Source: ruling 21; address-settings page 4.5, 5.7."""
+
+import logging
+from array import array
+from bisect import bisect_left
+from heapq import merge
+
+from ...engine import Broker, Envelope, Message, Queue
+from ...engine.clock import AHEAD_MS_MAX, MS
+from ...engine.messages.content import PLAIN, scan_properties
+from ...engine.messages.field_table import FieldTable, decode_table, integer_of
+from ...engine.queues import deep
+from ...engine.queues.limits import trim
+from ...engine.queues.memory_budget import held_octets
+from ...engine.queues.new_message import message_for
+from ...engine.queues.non_destructive import NonDestructiveQueue
+from ...engine.queues.paging_out import begin_tail, may_have_tail
+from ...engine.queues.returns import trim_ring
+from ...engine.queues.stream_queue import StreamQueue
+from ...engine.stores.stream_log import HEADER_OCTETS
+from ...settings import Policy
+from ..format.heap import IS_AUTO_DELETE, IS_INTERNAL
+from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
+from ..journal import Journal
+from ..recovery.recovered import RecoveredMessage, RecoveredQueue
+from ..recovery.replay import Recovered
+from .access_records import limits_of, policy_of, user_of
+from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET
+from .recorder import Recorder
+
+logger = logging.getLogger("leveret.journal")
+
+
+def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
+    """Make what was recovered; returns how many messages that are. The recorder listens from then on.
+
+    Rings are trimmed as by arrivals, so that at most ring-size messages are ready; that is recorded, and is committed
+    with the first turn: dead letters of what expired meanwhile belong to it.
+    """
+    found = journal.recovered
+    _restore_what_operators_set(broker, found)
+    queues: list[tuple[int, Queue]] = []
+    first_offsets: dict[int, int] = {}
+    for id_, declared in found.objects.items():
+        name = found.names.text(id_)
+        if declared.what not in (EXCHANGE, QUEUE):
+            continue
+        vhost = broker.create_virtual_host(found.names.vhost_text(id_))
+        arguments: FieldTable = decode_table(declared.arguments, 0)[0] if declared.arguments else {}
+        if declared.what == EXCHANGE:
+            exchange = vhost.declare_exchange(
+                name,
+                declared.type,
+                durable=True,
+                auto_delete=bool(declared.properties & IS_AUTO_DELETE),
+                internal=bool(declared.properties & IS_INTERNAL),
+                arguments=arguments,
+            )
+            recorder.remember(exchange)
+        elif declared.what == QUEUE:
+            address = arguments.pop(ADDRESS, None)
+            is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
+            first_offsets[id_] = integer_of(arguments, FIRST_OFFSET) or 0
+            arguments.pop(FIRST_OFFSET, None)
+            queue = vhost.restore_queue(
+                name,
+                auto_delete=bool(declared.properties & IS_AUTO_DELETE),
+                arguments=arguments,
+                address=None if address is None else address.text,
+                is_auto_created=is_auto_created,
+            )
+            queues.append((id_, queue))
+            recorder.remember(queue)
+    for source_id, bound in found.bindings:
+        vhost = broker.virtual_hosts[found.names.vhost_text(source_id)]
+        source, target = found.names.text(source_id), found.names.text(bound.target_id)
+        arguments = decode_table(bound.arguments, 0)[0] if bound.arguments else {}
+        bind = vhost.bind_queue if bound.what == QUEUE else vhost.bind_exchange
+        bind(target, source, bound.routing_key.decode(), arguments)
+        recorder.remember(vhost.exchange(source))  # those that every virtual host has, too
+        if bound.what == EXCHANGE:
+            recorder.remember(vhost.exchange(target))
+    for id_ in found.queues.keys() - {id_ for id_, _ in queues}:  # of a virtual host that was being taken down
+        journal.ledger.settled(found.queues.pop(id_).ids())
+    broker.next_id = max(broker.next_id, found.next_message_id)
+    _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
+    count = 0
+    filling = _Filling(broker, journal, recorder)
+    for id_, queue in queues:
+        messages = found.queues.get(id_)
+        if isinstance(queue, StreamQueue):
+            count += filling.fill_stream(queue, messages or RecoveredQueue(), first_offsets[id_])
+        elif messages is not None:
+            count += filling.fill(queue, messages)
+    found.queues.clear()
+    recorder.begin(found.objects)
+    broker.listeners.append(recorder)
+    broker.durability = recorder
+    for _, queue in queues:
+        _settle_in(queue)
+    return count
+
+
+def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
+    """Virtual hosts, users, policies: they say what becomes of queues. Raises: BadRecord."""
+    policies: list[Policy] = []
+    for id_, declared in found.objects.items():
+        name = found.names.text(id_)
+        if declared.what == VHOST:
+            vhost = broker.create_virtual_host(name)
+            broker.limit_virtual_host(vhost, limits_of(declared.arguments))
+        elif declared.what == USER:
+            broker.replace_user(user_of(name, declared.arguments))
+        elif declared.what in (POLICY, OPERATOR_POLICY):
+            policies.append(policy_of(declared.what, found.names.vhost_text(id_), name, declared.arguments))
+    broker.replace_policies(broker.policies.with_these(policies))
+
+
+def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
+    """Where contents are, in order of ids."""
+    runs = [((first, lsn, count) for _, first, lsn, count in queue.runs()) for queue in queues]
+    add = recorder.contents.add
+    next_id = 0
+    for first, lsn, count in runs[0] if len(runs) == 1 else merge(*runs):
+        known = max(next_id - first, 0)  # by a run of another queue
+        if known < count:
+            add(first + known, count - known, lsn + known)
+            next_id = first + count
+
+
+class _Filling:
+    """Puts messages back into queues. `memory`: octets that those which could stay in the journal may take."""
+
+    def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
+        self._journal = journal
+        self._recorder = recorder
+        self._now_ns, self._wall_ms = broker.clock.monotonic_ns(), broker.clock.wall_ms()
+        self._envelopes: dict[tuple[int, bytes, object, bool], Envelope] = {}
+        self._memory = broker.pager.budget() // 2 if broker.pager is not None else 0
+        self._pages = broker.pager is not None
+
+    def fill(self, queue: Queue, recovered: RecoveredQueue) -> int:
+        """Messages back where they were; of many only the first ones into memory. Returns how many."""
+        count = len(recovered)
+        if self._pages and may_have_tail(queue):
+            self._fill_tail(queue, recovered)
+            if self._memory > 0:
+                deep.load(queue)
+                self._memory -= held_octets(queue.ready)
+        elif self._pages and isinstance(queue, NonDestructiveQueue):
+            self._fill_kept(queue, recovered)
+        else:
+            for one in recovered.messages():
+                message = self._restored(queue, one)
+                if message is not None:
+                    queue.ready.append(message)
+        if isinstance(queue, NonDestructiveQueue):
+            queue.know_contents()
+        queue.counters.enqueued += count
+        return count
+
+    def _fill_kept(self, queue: NonDestructiveQueue, recovered: RecoveredQueue) -> None:
+        """By place only, but for messages that something happened to."""
+        ids, _, sizes, expires = recovered.columns()
+        special = {id_ for id_, state in recovered.states.items() if state.deliveries or state.due_ms}
+        rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
+        queue.expiring = queue.expiring or expires is not None
+        queue.kept.places.extend(
+            array("q", (ids[at] for at in rows)) if special else ids,
+            array("I", (sizes[at] for at in rows)) if special else sizes,
+            array("I", (sizes[at] + HEADER_OCTETS for at in rows)),
+            None if expires is None else array("q", (self._expires_ns(expires[at]) for at in rows)),
+        )
+        if special:
+            for one in recovered.messages():
+                if one.id in special and (message := self._restored(queue, one)) is not None:
+                    queue.ready.append(message)
+
+    def fill_stream(self, queue: StreamQueue, recovered: RecoveredQueue, first_offset: int) -> int:
+        """A stream's messages with the offsets that they had. Returns how many."""
+        waiting = {id_ for id_, state in recovered.states.items() if state.due_ms > self._wall_ms}
+        if self._pages and not waiting:
+            _, _, sizes, _ = recovered.columns()
+            runs = [(first, sizes[start : start + count]) for start, first, _, count in recovered.runs()]
+            queue.restore(first_offset, runs, self._time_ms)
+        else:
+            queue.restore(first_offset, (), self._time_ms)
+            for one in recovered.messages():
+                message = self._restored(queue, one)
+                if message is not None:
+                    queue.append(message, self._time_ms(one.id))
+        queue.counters.enqueued += len(recovered)
+        return len(recovered)
+
+    def _time_ms(self, id_: int) -> int:
+        """When the journal got a message, in wall ms."""
+        lsn = self._recorder.contents.lsn_of(id_)
+        assert lsn is not None
+        return self._journal.contents.read_message(lsn)[0].ts_us // 1000
+
+    def _fill_tail(self, queue: Queue, recovered: RecoveredQueue) -> None:
+        """By place only, but for messages that wait for their time."""
+        _, _, sizes, expires = recovered.columns()
+        queue.expiring = queue.expiring or expires is not None
+        tail = begin_tail(queue)
+        priorities = recovered.priorities if tail.level_max else None
+        states = recovered.states
+
+        def extend(first: int, start: int, stop: int, attempts: int = 0) -> None:
+            due = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
+            if priorities is None:
+                tail.extend(first, sizes[start:stop], due, deliveries=attempts)
+                return
+            for at in range(start, stop):
+                one_due = None if due is None else due[at - start : at - start + 1]
+                level = min(priorities[at], tail.level_max)
+                tail.extend(first + at - start, (sizes[at],), one_due, level=level, deliveries=attempts)
+
+        special = sorted(states)
+        for start, first, lsn, count in recovered.runs():
+            done = 0
+            for id_ in special[bisect_left(special, first) : bisect_left(special, first + count)]:
+                at, state = id_ - first, states[id_]
+                extend(first + done, start + done, start + at)
+                if state.due_ms > self._wall_ms:
+                    expires_ms = 0 if expires is None else expires[start + at]
+                    self._restored(queue, RecoveredMessage(id_, lsn + at, sizes[start + at], expires_ms, state))
+                else:
+                    extend(id_, start + at, start + at + 1, state.deliveries - state.uncounted)
+                done = at + 1
+            extend(first + done, start + done, start + count)
+        if not len(tail):
+            queue.tail = None
+
+    def _due_ns(self, wall_ms: int) -> int:
+        """A recorded time by the running clock; a journal may have one that no clock takes."""
+        return self._now_ns + min(wall_ms - self._wall_ms, AHEAD_MS_MAX) * MS
+
+    def _expires_ns(self, expires_ms: int) -> int:
+        return max(1, self._due_ns(expires_ms)) if expires_ms else 0
+
+    def _restored(self, queue: Queue, one: RecoveredMessage) -> Message | None:
+        """A message as it was; None: it waits for its time, where it belongs."""
+        message = self._message(queue, one)
+        if one.expires_ms:
+            message.expires_ns = self._expires_ns(one.expires_ms)
+            queue.expiring = True
+        message.deliveries = attempts = one.state.deliveries - one.state.uncounted  # redelivered: tried before (5.7)
+        if queue.octets is not None:
+            queue.octets += len(message.blob)
+        if attempts > 0 and queue.rules.counts_deliveries:
+            queue.tell_count(message, attempts)
+        if one.state.due_ms > self._wall_ms:
+            queue.scheduled.add(self._due_ns(one.state.due_ms), message)
+            return None
+        return message
+
+    def _message(self, queue: Queue, one: RecoveredMessage) -> Message:
+        journal = self._journal
+        record, content = journal.contents.read_message(one.content_lsn)
+        header, _ = PLAIN.split(content.content)
+        facts = scan_properties(header[12:])._replace(persistent=True)  # a quorum queue stores the others, too
+        key = (record.address_id, content.routing_key, facts, content.cause_id > 0)
+        envelope = self._envelopes.get(key)
+        if envelope is None:
+            exchange = journal.names.text(record.address_id)
+            envelope = self._envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts)
+            envelope.cause_id = content.cause_id
+        return message_for(queue, one.id, content.content, envelope)
+
+
+def _settle_in(queue: Queue) -> None:
+    """What limits and times do to what came back."""
+    queue.await_due()
+    if queue.expiring:
+        queue.expire_due()
+    if queue.rules.ring_size is not None:
+        trim_ring(queue, len(queue.ready))
+    if queue.rules.has_limit:
+        trim(queue)

@@ -1,0 +1,205 @@
+"""Looking at a journal without believing it."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..disk.directory import read_identity
+from ..disk.files import REAL, Files
+from ..disk.segment import Scan, Segment, path_of, segment_name, segments_in
+from ..format.block import IS_FOOTER, IS_HEAD, Block
+from ..format.errors import BadRecord, Damaged
+from ..format.heap import (
+    decode_bound,
+    decode_content,
+    decode_declared,
+    decode_define,
+    decode_head,
+    decode_link,
+    decode_runs,
+    decode_text,
+)
+from ..format.names import Names
+from ..format.record import (
+    BOUND,
+    CHECKPOINT,
+    DECLARED,
+    DEFINE,
+    ENQUEUED,
+    FOOTER,
+    HEAD,
+    KIND_NAMES,
+    MOVED,
+    PUBLISHED,
+    RANGE,
+    SNAPSHOT,
+    TRANSACTION,
+    UNBOUND,
+    UNDECLARED,
+    Record,
+)
+from .recovered import RecoveredQueue
+from .recovery import recover
+from .snapshot import load_part
+
+
+@dataclass(slots=True, frozen=True)
+class Fault:
+    """Damage: where, what, and what it costs."""
+
+    segment: str
+    offset: int
+    what: str
+    lost: str
+
+    def __str__(self) -> str:
+        return f"segment {self.segment}, offset {self.offset}: {self.what}; lost: {self.lost}"
+
+
+@dataclass(slots=True)
+class Report:
+    """What `verify` found."""
+
+    segments: int = 0
+    blocks: int = 0
+    records: int = 0
+    first_lsn: int = 0
+    next_lsn: int = 0
+    torn_segment: str = ""
+    torn_bytes: int = 0
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # told by an earlier repair
+    faults: list[Fault] = field(default_factory=list)
+
+
+def verify(directory: str, files: Files = REAL) -> Report:
+    """Check every octet of every segment: CRCs, LSNs without a gap, records, heap entries, names, footers.
+
+    Then ask recovery: where the broker refuses to start, there is a fault. It may start where there are others, in what
+    it need not read.
+    Raises: ForeignDirectory (no journal there), OSError.
+    """
+    journal_id = read_identity(directory, files)
+    report = Report()
+    bases = segments_in(files, directory)
+    expected: int | None = None
+    for at, base_lsn in enumerate(bases):
+        name = segment_name(base_lsn)
+        if expected is not None and base_lsn != expected:
+            lost = f"records {expected} to {base_lsn - 1}"
+            report.faults.append(Fault(name, 0, "it does not follow the segment before it", lost))
+        expected = _verify_segment(files, directory, base_lsn, at == len(bases) - 1, journal_id, report)
+    _ask_recovery(files, directory, report)
+    report.segments = len(bases)
+    report.first_lsn = bases[0] if bases else 0
+    report.next_lsn = expected or 0
+    return report
+
+
+def _ask_recovery(files: Files, directory: str, report: Report) -> None:
+    """What keeps the broker from starting, although each segment may be whole: what is missing between and before."""
+    try:
+        recover(files, directory)
+    except Damaged as error:
+        if not any(fault.segment == error.segment and fault.offset <= error.offset for fault in report.faults):
+            what, _, lost = error.why.partition("; ")
+            report.faults.append(Fault(error.segment, error.offset, what, lost.removesuffix(" are lost") or "unknown"))
+
+
+def _verify_segment(
+    files: Files, directory: str, base_lsn: int, is_last: bool, journal_id: bytes, report: Report
+) -> int:
+    name = segment_name(base_lsn)
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        scan = Scan(files, handle, base_lsn)
+        seen, names = Segment(base_lsn), Names()
+        is_whole = True  # else what follows a bad block would be called bad as well
+        while True:
+            for block in scan:
+                report.blocks += 1
+                report.records += block.header.record_count
+                for fault in _faults_of(block, seen, names, journal_id) if is_whole else ():
+                    report.faults.append(Fault(name, block.offset, fault, "what these records say"))
+                seen.note(block)
+            report.gaps += scan.gaps
+            try:
+                torn = scan.check_tail(name, is_last=is_last)
+            except Damaged as error:
+                is_whole = False
+                later = scan.next_block()
+                lost = f"records from {scan.lsn} on" if later is None else _span(scan.lsn, later.header.base_lsn)
+                if scan.sealed:
+                    lost = "no record"
+                report.faults.append(Fault(name, error.offset, error.why.split(";")[0], lost))
+                if later is None:
+                    return scan.lsn
+                scan = Scan(files, handle, later.header.base_lsn, offset=later.offset)
+                continue
+            if torn:
+                report.torn_segment, report.torn_bytes = name, torn
+            return scan.lsn
+    finally:
+        files.close(handle)
+
+
+def _span(first: int, behind: int) -> str:
+    return "no record" if first == behind else f"records {first} to {behind - 1}"
+
+
+def _faults_of(block: Block, seen: Segment, names: Names, journal_id: bytes) -> Iterator[str]:
+    """What is wrong with a block whose CRC is right: a fault of the program that wrote, or a forgery."""
+    header = block.header
+    if bool(header.flags & IS_HEAD) != (seen.size == 0):
+        yield "a segment's head block is missing or not the first"
+    if header.flags & IS_FOOTER:
+        try:
+            told = Segment.from_footer(block)
+        except BadRecord as error:
+            yield str(error)
+            return
+        mine = {**seen.kinds, FOOTER: 1}
+        if told.kinds != mine or told.base_lsn != seen.base_lsn or told.end_lsn != block.end_lsn:
+            yield "the footer does not tell what the segment holds"
+        return
+    try:
+        for lsn, record in block.records():
+            _check_record(lsn, record, names if not seen.has_gaps else None, journal_id)
+    except (BadRecord, ValueError) as error:
+        yield str(error)
+
+
+def _check_record(lsn: int, record: Record, names: Names | None, journal_id: bytes) -> None:
+    """`names`: None where a repair lost some. Raises: BadRecord."""
+    kind, heap = record.kind, record.heap
+    if kind in (PUBLISHED, MOVED):
+        for queue_id in decode_content(heap).queue_ids:
+            _check_name(lsn, queue_id, names)
+    elif kind == DEFINE:
+        define = decode_define(heap)
+        if names is not None:
+            names.set(record.arg, define)
+    elif kind in (DECLARED, UNDECLARED):
+        decode_declared(heap)
+    elif kind in (BOUND, UNBOUND):
+        _check_name(lsn, decode_bound(heap).target_id, names)
+    elif kind == ENQUEUED:
+        if not record.link:
+            decode_link(heap)
+    elif kind == HEAD:
+        if decode_head(heap).journal_id != journal_id:
+            raise BadRecord("the segment is another journal's")
+    elif kind == SNAPSHOT:
+        load_part(heap, RecoveredQueue())
+    elif kind not in KIND_NAMES:
+        return  # of a later version
+    elif record.flags & RANGE:
+        if heap:
+            decode_runs(heap)
+    elif kind not in (CHECKPOINT, TRANSACTION):
+        decode_text(heap)
+    for id_ in (record.queue_id, record.address_id):
+        _check_name(lsn, id_, names)
+
+
+def _check_name(lsn: int, id_: int, names: Names | None) -> None:
+    if id_ and names is not None and id_ not in names:
+        raise BadRecord(f"record {lsn} speaks of id {id_}, which its segment does not define")

@@ -1,0 +1,178 @@
+"""Recovery: the segments from the begin of the last whole checkpoint on, or from the first, are replayed in order.
+
+What records do is in replay.py; here is which segments are read, and what of them has to be there and whole.
+Source: Spark page 4; rulings 21, 22.
+"""
+
+import os
+from bisect import bisect_right
+
+from ..disk.files import REAL, Files
+from ..disk.segment import Scan, Segment, path_of, read_footer, segments_in
+from ..format.block import Block
+from ..format.errors import BadRecord, Damaged
+from ..format.heap import Head, decode_head
+from ..format.record import HEAD
+from .replay import Recovered, Replay
+
+
+def recover(files: Files, directory: str) -> Recovered:
+    """Read the journal in a directory; changes nothing.
+
+    A torn tail is reported in `torn_bytes`; it starts at `segments[-1].size`. Raises: Damaged, OSError.
+    """
+    found = replayed(files, directory)
+    base_lsn = found.segments[0].base_lsn if found.segments else 1
+    if base_lsn != 1 and (first := first_content(found)) < base_lsn:
+        why = "segments before it are missing, with contents of messages that are there"
+        raise Damaged(os.path.basename(path_of(directory, base_lsn)), 0, f"{why}; records from {first} on are lost")
+    return found
+
+
+def replayed(files: Files, directory: str) -> Recovered:
+    """The same without a look at whether the contents are there. Raises: Damaged, OSError."""
+    bases = segments_in(files, directory)
+    found = Recovered()
+    if not bases:
+        return found
+    found.next_lsn = bases[0]
+    last = _scan_facts(files, directory, bases[-1])
+    if last is None:  # the newest was being made when the power went: nothing was in it
+        found.next_lsn = bases.pop()
+        if not bases:
+            return found
+        last = _scan_facts(files, directory, bases[-1])
+    begin, end = (last.checkpoint_begin, last.checkpoint_end) if last is not None else (0, 0)
+    if not begin and bases[0] != 1:
+        raise _missing(directory, bases[0], 1)
+    replay = _replay(files, directory, bases, begin)
+    if any(first < end and begin < behind for first, behind in replay.gaps):
+        replay = _replay(files, directory, bases, 0)  # a repair lost a part of the snapshot
+        begin = end = 0
+    replay.settle_names()
+    replay.drop_lost()
+    replay.found.checkpoint_begin, replay.found.checkpoint_end = begin, end
+    return replay.found
+
+
+def first_content(found: Recovered) -> int:
+    """The lowest LSN of a content of a message that is there; where there is none, the next LSN. O(messages)."""
+    lowest = (min(queue.columns()[1], default=found.next_lsn) for queue in found.queues.values())
+    return min(lowest, default=found.next_lsn)
+
+
+def _missing(directory: str, base_lsn: int, expected: int) -> Damaged:
+    name = os.path.basename(path_of(directory, base_lsn))
+    return Damaged(name, 0, f"it does not follow the segment before it; records {expected} to {base_lsn - 1} are lost")
+
+
+def _replay(files: Files, directory: str, bases: list[int], begin: int) -> "Replay":
+    """All segments; records count from `begin` on."""
+    found = Recovered()
+    start = max(bisect_right(bases, begin) - 1, 0)
+    if begin and begin < bases[start]:
+        raise Damaged(
+            os.path.basename(path_of(directory, bases[start])),
+            0,
+            f"the segment with the checkpoint at {begin} is missing; records {begin} to {bases[start] - 1} are lost",
+        )
+    replay = Replay(found, begin, begin == 0)
+    for index in range(start):
+        _skip_segment(files, directory, bases[index], bases[index + 1], replay)
+    for index in range(start, len(bases)):
+        base_lsn, is_last = bases[index], index == len(bases) - 1
+        if index > start and base_lsn != found.next_lsn:
+            raise _missing(directory, base_lsn, found.next_lsn)
+        _replay_segment(files, directory, base_lsn, is_last, replay)
+    return replay
+
+
+def _skip_segment(files: Files, directory: str, base_lsn: int, next_base: int, replay: "Replay") -> None:
+    """A segment from before the checkpoint: only its footer is read (its contents when somebody asks for them)."""
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        segment = read_footer(files, handle)
+        if segment is not None and segment.has_gaps:
+            scan = Scan(files, handle, base_lsn)
+            for _ in scan:
+                pass
+            replay.gaps += scan.gaps
+    except BadRecord:
+        segment = None
+    finally:
+        files.close(handle)
+    name = os.path.basename(path_of(directory, base_lsn))
+    if segment is None or segment.base_lsn != base_lsn:
+        raise Damaged(name, 0, "no footer at its end: the segment is cut, or its end is damaged")
+    if segment.end_lsn != next_base:
+        raise Damaged(name, segment.size, f"records {segment.end_lsn} to {next_base - 1} behind it are missing")
+    replay.found.segments.append(segment)
+
+
+def ended_us(directory: str, files: Files = REAL) -> int:
+    """The latest wall time (microseconds since 1970 UTC) in the newest segment there; 0: nothing is there.
+
+    Raises: Damaged, OSError.
+    """
+    for base_lsn in reversed(segments_in(files, directory)):
+        segment = _scan_facts(files, directory, base_lsn)
+        if segment is not None:
+            return segment.ts_max
+    return 0
+
+
+def _scan_facts(files: Files, directory: str, base_lsn: int) -> Segment | None:
+    """What a segment is, block by block (its footer need not be there). None: it has no whole block."""
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        scan = Scan(files, handle, base_lsn)
+        segment: Segment | None = None
+        for block in scan:
+            if segment is None:
+                try:
+                    head = _head_of(block)
+                except BadRecord as error:
+                    raise Damaged(os.path.basename(path_of(directory, base_lsn)), 0, str(error)) from error
+                segment = Segment(base_lsn, head.checkpoint_begin, head.checkpoint_end)
+            segment.note(block)
+        if segment is None:
+            scan.check_tail(os.path.basename(path_of(directory, base_lsn)), is_last=True)
+        elif scan.sealed:
+            segment.sealed = True
+        return segment
+    finally:
+        files.close(handle)
+
+
+def _head_of(block: Block) -> Head:
+    for fields in block.fields():
+        if fields[4] == HEAD:
+            return decode_head(block.heap_of(fields))
+        break
+    raise BadRecord("a segment that does not begin with its head")
+
+
+def _replay_segment(files: Files, directory: str, base_lsn: int, is_last: bool, replay: "Replay") -> None:
+    name = os.path.basename(path_of(directory, base_lsn))
+    handle = files.open(path_of(directory, base_lsn))
+    found = replay.found
+    try:
+        scan = Scan(files, handle, base_lsn)
+        segment = Segment(base_lsn)
+        for block in scan:
+            try:
+                if not segment.size:
+                    head = _head_of(block)
+                    segment.checkpoint_begin, segment.checkpoint_end = head.checkpoint_begin, head.checkpoint_end
+                segment.note(block)
+                replay.block(block)
+            except BadRecord as error:
+                raise Damaged(name, block.offset, str(error)) from error
+        replay.gaps += scan.gaps
+        torn = scan.check_tail(name, is_last=is_last)
+        segment.sealed = scan.sealed
+        found.torn_bytes += torn
+        found.segments.append(segment)
+        found.next_lsn = max(scan.lsn, base_lsn)
+    finally:
+        files.close(handle)

@@ -1,0 +1,239 @@
+"""Saving what can be saved of a damaged journal."""
+
+import os
+from dataclasses import dataclass, field
+
+from ..disk.directory import Directory, read_identity
+from ..disk.files import REAL, Files, write_all
+from ..disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
+from ..format.block import IS_FOOTER, IS_HEAD, MODES, Block, encode_gap, read_block
+from ..format.errors import BadRecord, Damaged, ForeignDirectory
+from ..format.heap import Head, decode_define, decode_head, encode_head
+from ..format.names import Names
+from ..format.record import DEFINE, HEAD, Record
+from .recovery import first_content, replayed
+
+
+@dataclass(slots=True)
+class Repaired:
+    """What `repair` did."""
+
+    records: int = 0
+    lost: list[tuple[int, int]] = field(default_factory=list)  # LSNs: first, behind the last
+    torn_bytes: int = 0
+
+
+def repair(directory: str, out: str, files: Files = REAL) -> Repaired:
+    """Copy every whole block to a new journal in `out`; what is lost between them is told by gap blocks.
+
+    LSNs stay. The broker starts from `out`: messages whose contents are lost are left out, and a message whose
+    acknowledgement is lost is there again. The old directory is not changed.
+    Raises: ForeignDirectory (also when `out` is not empty), DirectoryLocked, OSError.
+    """
+    journal_id = _journal_id(files, directory)
+    if files.names(out):
+        raise ForeignDirectory(f"{out}: it is not empty")
+    target = Directory.open(out, files, new_id=journal_id)
+    result = Repaired()
+    state = _Known(journal_id)
+    try:
+        bases = _own_segments(files, directory, journal_id)
+        for base_lsn in bases:
+            _collect_names(files, directory, base_lsn, state.names)
+        for at, base_lsn in enumerate(bases):
+            following = bases[at + 1] if at + 1 < len(bases) else None
+            copy = _Copy(files, out, base_lsn, state, result)
+            _repair_segment(files, directory, base_lsn, following, copy, result)
+            copy.finish(following)
+        if bases:
+            _tell_what_is_before(files, out, bases[0], state, result)
+        files.sync_directory(out)
+    finally:
+        target.close()
+    return result
+
+
+def _own_segments(files: Files, directory: str, journal_id: bytes) -> list[int]:
+    """Base LSNs of the segments that are of this journal, and not within the one before."""
+    found: list[int] = []
+    end = 0
+    for base_lsn in segments_in(files, directory):
+        if base_lsn < end or _id_of_segment(files, directory, base_lsn) not in (journal_id, None):
+            continue
+        found.append(base_lsn)
+        handle = files.open(path_of(directory, base_lsn))
+        try:
+            footer = read_footer(files, handle)
+        except BadRecord:
+            footer = None
+        finally:
+            files.close(handle)
+        if footer is not None and footer.base_lsn == base_lsn:
+            end = footer.end_lsn
+    return found
+
+
+def _tell_what_is_before(files: Files, out: str, base_lsn: int, state: "_Known", result: Repaired) -> None:
+    """Where recovery would start, or a content that it needs, is in a segment that is gone: one that says so."""
+    begin, _ = state.checkpoint
+    first = base_lsn
+    if begin < base_lsn and base_lsn != 1:
+        first = max(begin - 1, 1)
+        _Copy(files, out, first, state, result).finish(base_lsn)
+    content = first_content(replayed(files, out))
+    if content < first:  # one segment and not two: the footer of each takes an LSN
+        if first != base_lsn:
+            files.unlink(path_of(out, first))
+            result.lost.pop()
+        _Copy(files, out, content - 1, state, result).finish(base_lsn)
+
+
+def _journal_id(files: Files, directory: str) -> bytes:
+    """As the directory says, if any segment agrees; else as the first segment that tells; else a new one.
+
+    Raises: ForeignDirectory: no segment has a whole block.
+    """
+    ids = [id_ for base_lsn in segments_in(files, directory) if (id_ := _id_of_segment(files, directory, base_lsn))]
+    try:
+        told = read_identity(directory, files)
+    except ForeignDirectory:
+        if ids:
+            return ids[0]
+        if not any(_has_whole_block(files, directory, base_lsn) for base_lsn in segments_in(files, directory)):
+            raise ForeignDirectory(f"{directory}: no journal here, and no segment that tells of one") from None
+        return os.urandom(16)  # which it was is lost, what it holds is not
+    return ids[0] if ids and told not in ids else told
+
+
+def _has_whole_block(files: Files, directory: str, base_lsn: int) -> bool:
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        return Scan(files, handle, base_lsn).next_block() is not None
+    finally:
+        files.close(handle)
+
+
+def _id_of_segment(files: Files, directory: str, base_lsn: int) -> bytes | None:
+    """Which journal a segment belongs to; None: its head is lost."""
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        for block in Scan(files, handle, base_lsn):
+            for _, record in block.records():
+                if record.kind == HEAD:
+                    return decode_head(record.heap).journal_id
+            break
+    except BadRecord:
+        pass
+    finally:
+        files.close(handle)
+    return None
+
+
+def _collect_names(files: Files, directory: str, base_lsn: int, names: Names) -> None:
+    """Every name that any whole block of the segment gives: ids are never given twice."""
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        scan: Scan | None = Scan(files, handle, base_lsn)
+        while scan is not None:
+            for block in scan:
+                for _, record in block.records():
+                    if record.kind == DEFINE:
+                        names.set(record.arg, decode_define(record.heap))
+            later = scan.next_block() if scan.position < scan.size else None
+            scan = Scan(files, handle, later.header.base_lsn, offset=later.offset) if later is not None else None
+    finally:
+        files.close(handle)
+
+
+def _repair_segment(
+    files: Files, directory: str, base_lsn: int, following: int | None, copy: "_Copy", result: Repaired
+) -> None:
+    """`following`: where the next segment begins; what is of it or behind it is not taken from here."""
+    handle = files.open(path_of(directory, base_lsn))
+    try:
+        scan = Scan(files, handle, base_lsn)
+        while True:
+            for block in scan:
+                if following is not None and block.end_lsn > following:
+                    return
+                copy.add(block)
+            try:
+                result.torn_bytes += scan.check_tail(segment_name(base_lsn), is_last=following is None)
+                return
+            except Damaged:
+                later = scan.next_block()
+                if later is None or (following is not None and later.header.base_lsn >= following):
+                    return
+                copy.gap(later.header.base_lsn)
+                scan = Scan(files, handle, later.header.base_lsn, offset=later.offset)
+    finally:
+        files.close(handle)
+
+
+class _Known:
+    """What goes from segment to segment."""
+
+    def __init__(self, journal_id: bytes) -> None:
+        self.journal_id = journal_id
+        self.names = Names()
+        self.checkpoint = (0, 0)
+
+
+class _Copy:
+    """A segment that is written anew."""
+
+    def __init__(self, files: Files, out: str, base_lsn: int, known: _Known, result: Repaired) -> None:
+        self._files = files
+        self._handle = files.open(path_of(out, base_lsn), create=True)
+        self._segment = Segment(base_lsn, *known.checkpoint)
+        self._known = known
+        self._result = result
+
+    def add(self, block: Block) -> None:
+        """A whole block, as it is; only the footer is made new."""
+        segment = self._segment
+        if block.header.flags & IS_FOOTER:
+            return
+        if not segment.size and not block.header.flags & IS_HEAD:
+            self.gap(block.end_lsn)  # the block before was the head, under another LSN: this one can't be the first
+            return
+        if not segment.size:
+            for _, record in block.records():
+                if record.kind == HEAD:
+                    head = decode_head(record.heap)
+                    segment.checkpoint_begin, segment.checkpoint_end = head.checkpoint_begin, head.checkpoint_end
+        self._write(block.data)
+        self._result.records += block.header.record_count
+
+    def gap(self, next_lsn: int) -> None:
+        """What is up to there is lost. The gap block has the names that are known, after a head if that was lost."""
+        lsn = self._segment.end_lsn
+        if next_lsn <= lsn:
+            return
+        self._result.lost.append((lsn, next_lsn))
+        names = list(self._known.names.records())
+        flags = 0
+        if not self._segment.size:
+            heap = encode_head(Head(self._known.journal_id, *self._known.checkpoint, "leveret repair"))
+            names.insert(0, Record(HEAD, arg=self._known.names.next_id, heap=heap))
+            flags = IS_HEAD
+        self._write(encode_gap(lsn, next_lsn, flags, names))
+
+    def finish(self, next_base: int | None) -> None:
+        """Gap up to the next segment, if any is there; footer; fsync."""
+        segment = self._segment
+        if next_base is not None:
+            self.gap(next_base - 1)
+        if segment.size:
+            self._write(segment.footer(segment.ts_max, MODES.index("commit")))
+        self._files.truncate(self._handle, segment.size)
+        self._files.sync(self._handle)
+        self._files.close(self._handle)
+        self._known.checkpoint = (segment.checkpoint_begin, segment.checkpoint_end)
+
+    def _write(self, data: bytes | bytearray | memoryview) -> None:
+        segment = self._segment
+        block = read_block(memoryview(data), 0, segment.size)
+        assert block is not None
+        write_all(self._files, self._handle, data, segment.size)
+        segment.note(block)

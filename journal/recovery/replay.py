@@ -1,0 +1,298 @@
+"""Replay: from records to what the broker was: topology, and the messages of each queue with their states.
+
+One forward pass. Every record says what is from then on, so a message that a snapshot and the records around it both
+speak of comes out once and right. A queue is made of columns (`RecoveredQueue`); contents stay on the disk and are
+known by LSN.
+Source: Spark page 4; queues page C.5; rulings 21, 22; address-settings page 5.7 (delivery counts).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..disk.segment import Segment
+from ..format.block import IS_GAP, IS_HEAD, Block
+from ..format.heap import (
+    IS_DURABLE,
+    Bound,
+    Declared,
+    Define,
+    decode_bound,
+    decode_content,
+    decode_declared,
+    decode_define,
+    decode_head,
+    decode_link,
+    decode_text,
+)
+from ..format.names import Names
+from ..format.record import (
+    BOUND,
+    CHECKPOINT,
+    COUNTED,
+    DECLARED,
+    DEFINE,
+    DELIVERED,
+    DUE,
+    DURABLE,
+    ENQUEUED,
+    EXCHANGE,
+    HEAD,
+    KEPT,
+    MOVED,
+    OPERATORS,
+    PUBLISHED,
+    QUEUE,
+    RANGE,
+    REQUEUED,
+    SCHEDULED,
+    SETTINGS_CHANGED,
+    SNAPSHOT,
+    TERMINAL_CODES,
+    UNBOUND,
+    UNDECLARED,
+    VHOST,
+    Fields,
+)
+from .recovered import FRESH, RecoveredQueue
+from .snapshot import load_part
+
+#: Kinds of objects: a name of one has one id.
+HAVE_ONE_ID = (VHOST, EXCHANGE, QUEUE, *OPERATORS)
+#: Kinds that say what ids mean; before the begin of the checkpoint they alone count.
+OF_NAMES = frozenset({DEFINE, HEAD, UNDECLARED, MOVED})
+
+
+@dataclass(slots=True)
+class Recovered:
+    """What the journal says is there."""
+
+    journal_id: bytes = bytes(16)
+    names: Names = field(default_factory=Names)
+    #: id -> its declaration, in the order of declaring. The name and virtual host are in `names`.
+    objects: dict[int, Declared] = field(default_factory=dict)
+    #: (source exchange id, binding), in the order of binding.
+    bindings: dict[tuple[int, Bound], None] = field(default_factory=dict)
+    #: queue id -> its messages; a durable queue without messages may be absent.
+    queues: dict[int, RecoveredQueue] = field(default_factory=dict)
+    #: last text of `settings_changed`, by its `arg`.
+    settings: dict[int, str] = field(default_factory=dict)
+    next_message_id: int = 1
+    next_lsn: int = 1
+    checkpoint_begin: int = 0
+    checkpoint_end: int = 0
+    segments: list[Segment] = field(default_factory=list)
+    #: octets of the newest segment that were cut: a write that a crash interrupted.
+    torn_bytes: int = 0
+    #: messages whose content a repair lost: they are not in `queues`.
+    lost_messages: int = 0
+    record_count: int = 0
+
+    def queue(self, queue_id: int) -> RecoveredQueue:
+        """The messages of a queue."""
+        found = self.queues.get(queue_id)
+        if found is None:
+            found = self.queues[queue_id] = RecoveredQueue()
+        return found
+
+
+class Replay:
+    """Applies records to a `Recovered`."""
+
+    def __init__(self, found: Recovered, begin: int, salvages: bool) -> None:
+        self.found = found
+        self.salvages = salvages  # there is no whole checkpoint to start from: `moved` alone may tell of a message
+        self.begin = begin
+        self.gaps: list[tuple[int, int]] = []
+        self._dropped: set[int] = set()  # queues and exchanges that went with their virtual host
+        self._nowhere = RecoveredQueue()  # what comes into those
+        self._namesakes: dict[Define, set[int]] = {}  # ids of a name that has several
+        self._handlers: dict[int, Callable[[Fields, int, Block], None]] = {
+            DEFINE: self._define,
+            HEAD: self._head,
+            PUBLISHED: self._published,
+            DELIVERED: self._delivered,
+            REQUEUED: self._requeued,
+            SCHEDULED: self._scheduled,
+            DUE: self._due,
+            MOVED: self._moved,
+            DECLARED: self._declared,
+            UNDECLARED: self._undeclared,
+            BOUND: self._bound,
+            UNBOUND: self._unbound,
+            SETTINGS_CHANGED: self._settings_changed,
+            SNAPSHOT: self._snapshot,
+            CHECKPOINT: self._checkpoint,
+        }
+
+    def block(self, block: Block) -> None:
+        """All records of a block. Records before the checkpoint's begin only give and take names and ids."""
+        lsn, begin, handlers = block.header.base_lsn, self.begin, self._handlers
+        queues, queue_of = self.found.queues, self._queue
+        self.found.record_count += block.header.record_count
+        for fields in block.fields():
+            kind = fields[4]
+            if lsn < begin:
+                if kind in OF_NAMES:
+                    handlers[kind](fields, lsn, block)
+            elif kind == ENQUEUED:
+                if fields[5] & DURABLE:
+                    link = fields[16]
+                    at = lsn - link if link else decode_link(block.heap_of(fields))
+                    queue_of(fields[9]).add(fields[1], at, fields[14], fields[2], fields[6])
+            elif kind in TERMINAL_CODES:
+                settled = queues.get(fields[9])
+                if settled is not None and fields[5] & (DURABLE | KEPT) == DURABLE:
+                    if fields[5] & RANGE:
+                        settled.remove_range(fields[1], fields[2])
+                    else:
+                        settled.remove(fields[1])
+            else:
+                handler = handlers.get(kind)
+                if handler is not None:
+                    handler(fields, lsn, block)
+            lsn += 1
+        if block.header.flags & IS_HEAD and self.gaps:
+            self._drop_unnamed()
+
+    def _drop_unnamed(self) -> None:
+        """A segment's head tells of all that is there: what it does not know was undeclared where records are lost."""
+        found = self.found
+        for id_ in [id_ for id_ in {**found.objects, **found.queues} if id_ not in found.names]:
+            self._drop(id_, 0)
+
+    def settle_names(self) -> None:
+        """Of several ids of a name the last one that is declared has it."""
+        found, names = self.found, self.found.names
+        if not self._namesakes:
+            return
+        alive: dict[Define, list[int]] = {}
+        for id_ in names.ids_of(*HAVE_ONE_ID):
+            if not names.is_retired(id_):
+                alive.setdefault(names[id_], []).append(id_)
+        for define, ids in alive.items():
+            *others, last = sorted(ids, key=lambda id_: (id_ in found.objects, id_))
+            for other in others:
+                self._drop(other, found.next_lsn)
+            names.set(last, define)
+
+    def drop_lost(self) -> None:
+        """Messages whose content is in a gap are not there; a queue whose name is in one gets another."""
+        found = self.found
+        for id_, declared in list(found.objects.items()) if self.gaps else ():
+            if id_ not in found.names and declared.what in OPERATORS:
+                del found.objects[id_]  # nobody gets rights under another name
+            elif id_ not in found.names:
+                vhosts = [other for other, object_ in found.objects.items() if object_.what == VHOST]
+                found.names.set(id_, Define(declared.what, vhosts[0] if vhosts else 0, f"recovered.{id_}"))
+        for queue in self.found.queues.values() if self.gaps else ():
+            for message in list(queue.messages()):
+                if any(first <= message.content_lsn < behind for first, behind in self.gaps):
+                    queue.remove(message.id)
+                    self.found.lost_messages += 1
+
+    def _queue(self, id_: int) -> RecoveredQueue:
+        found = self.found.queues.get(id_)
+        if found is None:
+            found = self._nowhere if id_ in self._dropped else self.found.queue(id_)
+        return found
+
+    def _define(self, fields: Fields, lsn: int, block: Block) -> None:
+        id_, define, names = fields[2], decode_define(block.heap_of(fields)), self.found.names
+        other = None if fields[1] or define.what not in HAVE_ONE_ID else names.id_of(*define)
+        if other is not None and other != id_:
+            if block.header.flags & (IS_HEAD | IS_GAP):  # of a version that let the dead live on, or of a repair
+                self._namesakes.setdefault(define, set()).update((other, id_))
+            else:
+                self._drop(other, lsn)  # nobody wrote down that it is gone
+        names.set(id_, define, fields[1])
+
+    def _head(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.journal_id = decode_head(block.heap_of(fields)).journal_id
+        if not block.header.flags & IS_GAP:
+            self.found.names.clear()  # what was forgotten without a word is not among those that follow
+        self.found.names.next_id = max(self.found.names.next_id, fields[2])
+        self.found.next_message_id = max(self.found.next_message_id, fields[1])
+
+    def _published(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.next_message_id = max(self.found.next_message_id, fields[1] + 1)
+
+    def _delivered(self, fields: Fields, lsn: int, block: Block) -> None:
+        if fields[5] & COUNTED and (queue := self.found.queues.get(fields[9])) is not None:
+            state = queue.states.get(fields[1], FRESH)
+            queue.change(fields[1], state._replace(deliveries=fields[12], due_ms=0))
+
+    def _requeued(self, fields: Fields, lsn: int, block: Block) -> None:
+        queue = self.found.queues.get(fields[9])
+        if queue is not None and fields[5] & DURABLE:
+            state = queue.states.get(fields[1], FRESH)
+            queue.change(fields[1], state._replace(deliveries=fields[12], uncounted=fields[16], due_ms=fields[2]))
+
+    def _scheduled(self, fields: Fields, lsn: int, block: Block) -> None:
+        queue = self.found.queues.get(fields[9])
+        if queue is not None and fields[5] & DURABLE:
+            state = queue.states.get(fields[1], FRESH)
+            counts = {"deliveries": fields[12], "uncounted": fields[16]} if fields[12] else {}
+            queue.change(fields[1], state._replace(due_ms=fields[2], **counts))
+
+    def _due(self, fields: Fields, lsn: int, block: Block) -> None:
+        queue = self.found.queues.get(fields[9]) if fields[5] & DURABLE else None
+        if queue is not None and (state := queue.states.get(fields[1])) is not None:
+            queue.change(fields[1], state._replace(due_ms=0))
+
+    def _moved(self, fields: Fields, lsn: int, block: Block) -> None:
+        if self.found.names.is_retired(fields[8]):
+            self.found.names.retire(fields[8], lsn + 1)
+        if lsn < self.begin:
+            return
+        content = decode_content(block.heap_of(fields))
+        for queue_id in content.queue_ids:
+            queue = self._queue(queue_id)
+            if not queue.move(fields[1], lsn) and self.salvages:
+                queue.add(fields[1], lsn, fields[14], content.expires_ms)
+
+    def _declared(self, fields: Fields, lsn: int, block: Block) -> None:
+        declared = decode_declared(block.heap_of(fields))
+        if declared.properties & IS_DURABLE:
+            self.found.objects[fields[9] or fields[8] or fields[2]] = declared
+
+    def _undeclared(self, fields: Fields, lsn: int, block: Block) -> None:
+        found, id_ = self.found, fields[9] or fields[8] or fields[2]
+        what = decode_declared(block.heap_of(fields)).what
+        if what == VHOST:  # whatever is in it goes with it
+            for inner in [inner for inner in found.names.ids_of(EXCHANGE, QUEUE) if self._is_in(inner, id_)]:
+                self._drop(inner, lsn)
+                self._dropped.add(inner)
+        if id_ in found.names:
+            for other in self._namesakes.get(found.names[id_], ()):
+                if other in found.objects:
+                    self._drop(other, lsn)
+        self._drop(id_, lsn)
+
+    def _is_in(self, id_: int, vhost_id: int) -> bool:
+        return self.found.names[id_].vhost_id == vhost_id
+
+    def _drop(self, id_: int, lsn: int) -> None:
+        """`lsn`: of the record that says so; messages before it may speak of the name."""
+        found = self.found
+        found.objects.pop(id_, None)
+        found.queues.pop(id_, None)
+        found.names.retire(id_, lsn)
+        for source_id, bound in [key for key in found.bindings if id_ in (key[0], key[1].target_id)]:
+            del found.bindings[source_id, bound]
+
+    def _bound(self, fields: Fields, lsn: int, block: Block) -> None:
+        if fields[5] & DURABLE:
+            self.found.bindings[fields[8], decode_bound(block.heap_of(fields))] = None
+
+    def _unbound(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.bindings.pop((fields[8], decode_bound(block.heap_of(fields))), None)
+
+    def _settings_changed(self, fields: Fields, lsn: int, block: Block) -> None:
+        if fields[5] & DURABLE:
+            self.found.settings[fields[2]] = decode_text(block.heap_of(fields))
+
+    def _snapshot(self, fields: Fields, lsn: int, block: Block) -> None:
+        load_part(block.heap_of(fields), self._queue(fields[9]))
+
+    def _checkpoint(self, fields: Fields, lsn: int, block: Block) -> None:
+        self.found.next_message_id = max(self.found.next_message_id, fields[1])

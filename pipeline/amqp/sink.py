@@ -1,0 +1,132 @@
+"""`df.write.format("amqp")` and `writeStream`: rows become messages, confirmed by the broker, whatever broker it is.
+
+Guarantee: at least once. A task ends well only when every message of it is confirmed; one that fails is done again from
+its beginning by Spark, and a job that fails leaves what it had sent. A receiver drops repetitions by `message_id`: that
+of the row, or one made of the query, the micro-batch, the partition and the row's place in it, which is the same
+whenever a task, or a micro-batch after a restart, is done again and its rows come in the same order.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+import aio_pika
+from pyspark import TaskContext
+from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
+
+from .rows import NAMES, message_of
+
+WINDOW = 500
+OPTIONS = ("url", "exchange", "routing_key", "window", "rate", "mandatory")
+#: What `writeStream` itself is told in the same place.
+OF_SPARK = ("checkpointlocation", "queryname", "path")
+#: Where Spark tells a task of a streaming query whose it is.
+QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
+
+
+@dataclass(frozen=True, slots=True)
+class SinkOptions:
+    """`exchange`, `routing_key`: where a row names none. `window`: unconfirmed at a time. `rate`: messages a second and
+    task, 0 as fast as it goes. `mandatory`: what no queue takes fails the job."""
+
+    url: str
+    exchange: str = ""
+    routing_key: str = ""
+    window: int = WINDOW
+    rate: float = 0.0
+    mandatory: bool = True
+
+    @classmethod
+    def read(cls, options: Any, columns: list[str]) -> "SinkOptions":
+        """Raises: ValueError."""
+        for name in options:
+            if name.lower() not in (*OPTIONS, *OF_SPARK):
+                raise ValueError(f"amqp: the sink has no option {name!r}; it has {', '.join(OPTIONS)}")
+        if "url" not in options:
+            raise ValueError('amqp: option "url" is missing: amqp://USER:PASSWORD@HOST:PORT/VHOST')
+        if "body" not in columns:
+            raise ValueError("amqp: there is no column body")
+        if strange := sorted(set(columns) - set(NAMES)):
+            raise ValueError(f"amqp: no such columns: {', '.join(strange)}; there are {', '.join(NAMES)}")
+        window, rate = int(options.get("window", WINDOW)), float(options.get("rate", 0))
+        if window < 1 or rate < 0:
+            raise ValueError("amqp: window must be 1 or more, rate 0 or more")
+        mandatory = str(options.get("mandatory", "true")).lower() == "true"
+        return cls(options["url"], options.get("exchange", ""), options.get("routing_key", ""), window, rate, mandatory)
+
+
+@dataclass
+class Sent(WriterCommitMessage):
+    """Messages that the broker has confirmed to a task."""
+
+    count: int
+
+
+class AmqpWriter(DataSourceWriter):
+    """A batch."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+        self._id = str(uuid4())  # made once, where the query is planned
+
+    def write(self, iterator: Iterator[Any]) -> Sent:
+        """One task's rows."""
+        context: Any = TaskContext.get()
+        prefix = f"{self._id}-{context.partitionId()}"
+        return Sent(asyncio.run(publish_all(self._options, iterator, prefix)))
+
+
+class AmqpStreamWriter(DataSourceStreamWriter):
+    """A micro-batch."""
+
+    def __init__(self, options: SinkOptions) -> None:
+        self._options = options
+
+    def write(self, iterator: Iterator[Any]) -> Sent:
+        """One task's rows."""
+        context: Any = TaskContext.get()
+        names = (context.getLocalProperty(QUERY), context.getLocalProperty(BATCH), context.partitionId())
+        return Sent(asyncio.run(publish_all(self._options, iterator, "-".join(map(str, names)))))
+
+    def commit(self, messages: list[Any], batchId: int) -> None:
+        """Nothing to do: confirmed is confirmed."""
+
+    def abort(self, messages: list[Any], batchId: int) -> None:
+        """Nothing can be done: what was sent is sent."""
+
+
+async def publish_all(options: SinkOptions, rows: Iterator[Any], prefix: str) -> int:
+    """Publish each row; returns how many, all confirmed. `prefix`: of the message ids that are made.
+
+    Raises: ValueError, and what aio-pika raises (nacked, returned, closed).
+    """
+    connection = await aio_pika.connect(options.url)
+    count = 0
+    async with connection:
+        channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
+        exchanges: dict[str, Any] = {"": channel.default_exchange}
+        began, pending = time.monotonic(), set()
+        for row in rows:
+            if options.rate:
+                await asyncio.sleep(max(0.0, began + count / options.rate - time.monotonic()))
+            told = row.asDict()
+            name = told.get("exchange")
+            name = options.exchange if name is None else name
+            if name not in exchanges:
+                exchanges[name] = await channel.get_exchange(name, ensure=False)
+            key = told.get("routing_key")
+            key = options.routing_key if key is None else key
+            message = message_of(told, f"{prefix}-{count}")
+            publishing = exchanges[name].publish(message, key, mandatory=options.mandatory)
+            pending.add(asyncio.ensure_future(publishing))
+            count += 1
+            if len(pending) >= options.window:
+                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+                for one in done:
+                    one.result()
+        for one in asyncio.as_completed(pending):
+            await one
+    return count

@@ -1,0 +1,230 @@
+"""`spark.readStream.format("amqp")`: a stream queue by offset, replayable, of RabbitMQ or Leveret.
+
+Offsets are the stream's own, so a micro-batch that is done again reads the same messages: with a checkpoint and a sink
+that replays do not double (files), each message comes once, whatever is killed when. Nothing is taken from the stream.
+A message that retention took before it was read fails the query: nothing is skipped. So does a stream in which a client
+of RabbitMQ's own stream protocol stored its offset, as that takes an offset away from messages; and one that is found
+to end before what was read, as it was deleted and made anew.
+Source: behaviour page 3.7.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import Any
+
+import aio_pika
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from .rows import COLUMNS, row_of
+
+SCHEMA = f"offset bigint, {COLUMNS}"
+OFFSET = "x-stream-offset"
+OPTIONS = ("url", "queue", "prefetch", "maxoffsetspertrigger", "timeout")
+#: A look for the newest message ends when nothing comes for so long, or after all that.
+QUIET_SECONDS, LOOK_SECONDS = 0.02, 0.2
+#: How long a stream that is empty, as the broker says, is given to show a message.
+EMPTY_SECONDS = 0.1
+Row = tuple[Any, ...]
+
+
+class StreamFailed(Exception):
+    """A message is gone, or does not come."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """`prefetch`: messages on their way at a time; `per_trigger`: messages a micro-batch; `timeout`: seconds that the
+    next message may take."""
+
+    url: str
+    queue: str
+    prefetch: int = 500
+    per_trigger: int = 100_000
+    timeout: float = 30.0
+
+    @classmethod
+    def read(cls, options: Any) -> "SourceOptions":
+        """Raises: ValueError."""
+        for name in options:
+            if name.lower() not in OPTIONS:
+                raise ValueError(f"amqp: the source has no option {name!r}; it has {', '.join(OPTIONS)}")
+        for name in ("url", "queue"):
+            if name not in options:
+                raise ValueError(f'amqp: option "{name}" is missing')
+        prefetch, most = int(options.get("prefetch", 500)), int(options.get("maxOffsetsPerTrigger", 100_000))
+        timeout = float(options.get("timeout", 30))
+        if not 1 <= prefetch <= 65535 or most < 1 or timeout <= 0:
+            raise ValueError("amqp: prefetch must be 1 to 65535, maxOffsetsPerTrigger 1 or more, timeout above 0")
+        return cls(options["url"], options["queue"], prefetch, most, timeout)
+
+
+class OffsetRange(InputPartition):
+    """Offsets `begin` to `end`, which is not in it."""
+
+    def __init__(self, begin: int, end: int) -> None:
+        super().__init__(begin)
+        self.begin = begin
+        self.end = end
+
+
+class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """One task a micro-batch, so that the stream's order is kept."""
+
+    def __init__(self, options: Any) -> None:
+        self._options = SourceOptions.read(options)
+        self._target: int | None = None
+
+    def initialOffset(self) -> dict[str, int]:
+        """Of the oldest message there is."""
+        return {"offset": asyncio.run(oldest(self._options)) or 0}
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """So many messages."""
+        return ReadMaxRows(self._options.per_trigger)
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
+        """Behind the last message there is now, or so many on."""
+        begin = start["offset"]
+        end = self._target if self._target is not None else self._end(begin)
+        if isinstance(limit, ReadAllAvailable):
+            return {"offset": max(begin, end)}
+        most = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.per_trigger
+        return {"offset": max(begin, min(end, begin + most))}
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Everything that is there now, and no more."""
+        self._target = self._end(0)
+
+    def _end(self, begin: int) -> int:
+        """Behind the newest message. Raises: StreamFailed (that is before what was already read)."""
+        deadline = time.monotonic() + self._options.timeout
+        while (last := asyncio.run(newest(self._options))) is not None:
+            if last + 1 >= begin:
+                return last + 1
+            if time.monotonic() > deadline:  # not merely a replica that is behind
+                raise StreamFailed(
+                    f"amqp: {self._options.queue}: its newest offset is {last}, but {begin - 1} was read:"
+                    " this is another stream of the same name"
+                )
+        return begin
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[InputPartition]:
+        """One."""
+        return [OffsetRange(start["offset"], end["offset"])]
+
+    def read(self, partition: InputPartition) -> Iterator[Row]:
+        """Rows of the schema. Raises: StreamFailed."""
+        if not isinstance(partition, OffsetRange) or partition.begin >= partition.end:
+            return
+        with asyncio.Runner() as runner:
+            runs = consumed(self._options, partition.begin, partition.end)
+            try:
+                while (rows := runner.run(anext(runs, None))) is not None:
+                    yield from rows
+            finally:
+                runner.run(runs.aclose())
+
+
+async def oldest(options: SourceOptions) -> int | None:
+    """Offset of the oldest message; None of an empty stream."""
+    async with _channel(options, prefetch=1) as (channel, inbox):
+        message = await _edge(channel, options, "first", inbox)
+        return None if message is None else _offset_of(message)
+
+
+async def newest(options: SourceOptions) -> int | None:
+    """Offset of the newest message, or one that was it a moment ago; None of an empty stream.
+
+    By a look, as RabbitMQ's count of messages is up to five seconds old: at the last chunk, and as far as there is more
+    at once.
+    """
+    async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
+        message = await _edge(channel, options, "last", inbox)
+        if message is None:
+            return None
+        until = time.monotonic() + LOOK_SECONDS
+        with suppress(TimeoutError):
+            while time.monotonic() < until:
+                if inbox.empty():
+                    await message.ack(multiple=True)
+                message = await _next(options, inbox, "the newest message", QUIET_SECONDS)
+        return _offset_of(message)
+
+
+async def _edge(channel: Any, options: SourceOptions, which: str, inbox: "asyncio.Queue[Any]") -> Any:
+    """The first message from "first" or "last" on; None when there is none."""
+    await _begin(channel, options, which, inbox)
+    declared = await channel.declare_queue(options.queue, passive=True)
+    if declared.declaration_result.message_count:
+        try:
+            return await _next(options, inbox, f"the {which} message", options.timeout)
+        except TimeoutError:
+            raise StreamFailed(f"amqp: {options.queue}: no message came in {options.timeout:g} s") from None
+    with suppress(TimeoutError):  # RabbitMQ may not have counted yet
+        return await _next(options, inbox, f"the {which} message", EMPTY_SECONDS)
+    return None
+
+
+async def consumed(options: SourceOptions, begin: int, end: int) -> AsyncGenerator[list[Row], None]:
+    """Rows from offset `begin` up to before `end`, in runs. Raises: StreamFailed."""
+    async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
+        await _begin(channel, options, begin, inbox)
+        due, at_once = begin, (options.prefetch + 1) // 2
+        while due < end:
+            rows: list[Row] = []
+            for _ in range(at_once):
+                if rows and inbox.empty():
+                    break
+                try:
+                    message = await _next(options, inbox, f"offset {due}", options.timeout)
+                except TimeoutError:
+                    words = f"offset {due} did not come in {options.timeout:g} s"
+                    raise StreamFailed(f"amqp: {options.queue}: {words}") from None
+                at = _offset_of(message)
+                if at > due:
+                    raise StreamFailed(f"amqp: {options.queue}: offsets {due} to {at - 1} are gone")
+                if at == due:  # else RabbitMQ began with the chunk that the offset is in
+                    rows.append((at, *row_of(message, without=OFFSET)))
+                    due += 1
+                if due == end:
+                    break
+            await message.ack(multiple=True)  # makes room for more; takes nothing
+            yield rows
+
+
+@asynccontextmanager
+async def _channel(options: SourceOptions, prefetch: int) -> AsyncIterator[tuple[Any, "asyncio.Queue[Any]"]]:
+    """A channel, and what comes to it: messages, or why no more will come."""
+    connection = await aio_pika.connect(options.url)
+    async with connection:
+        channel = await connection.channel()
+        inbox: asyncio.Queue[Any] = asyncio.Queue()
+        channel.close_callbacks.add(lambda _, why: inbox.put_nowait(why or ConnectionError("closed")))
+        await channel.set_qos(prefetch_count=prefetch)  # a stream is not consumed without
+        yield channel, inbox
+
+
+async def _begin(channel: Any, options: SourceOptions, where: int | str, inbox: "asyncio.Queue[Any]") -> None:
+    queue = await channel.get_queue(options.queue, ensure=False)
+    await queue.consume(inbox.put, arguments={OFFSET: where})
+
+
+async def _next(options: SourceOptions, inbox: "asyncio.Queue[Any]", what: str, seconds: float) -> Any:
+    """Raises: TimeoutError, StreamFailed."""
+    found = await asyncio.wait_for(inbox.get(), seconds)
+    if isinstance(found, BaseException):
+        raise StreamFailed(f"amqp: {options.queue}: the broker closed while {what} was waited for: {found}")
+    return found
+
+
+def _offset_of(message: Any) -> int:
+    return int(message.headers[OFFSET])

@@ -1,0 +1,117 @@
+"""Ingest: what is new in the journal goes into the lake, once. Everything else reads the lake.
+
+A streaming query a table with the trigger "available now", so that each row is there exactly once whatever is killed
+when; all tables end at the same place in the journal, `events` first, so a snapshot never tells of events that are not
+there. Work is by partition (a segment); nothing is shuffled or collected. Source: Spark page 3.
+"""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from ..progress import Progress
+from ..reading.positions import JournalPlan, Position
+from ..reading.source import NAME
+from ..schemas import BY_DATE
+from .lake import absolute, checkpoint_path, has_begun, locked, reader_name, sweep, table_path
+
+ALWAYS = ("events", "snapshots", "checkpoints", "segments")
+#: Of journal, a micro-batch: each is a round of planning and committing, and what a kill makes it do again.
+MAX_BYTES = 4 * 1024**3
+#: Spark's words when a Python worker was not there within its ten seconds.
+SLOW_WORKER = "Python worker failed to connect back"
+ATTEMPTS = 4
+
+
+@dataclass(slots=True, frozen=True)
+class IngestOptions:
+    """`journal`, `lake`: paths or URIs. `payloads`: contents too."""
+
+    journal: str
+    lake: str
+    payloads: bool = False
+    max_bytes: int = MAX_BYTES
+
+
+def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, Any]:
+    """Bring the lake up to where the journal is now. Returns what there is to tell: rows by table, the place.
+
+    Raises: LakeBusy, JournalError (gone, damaged, another journal), OSError, and what Spark raises.
+    """
+    plan = JournalPlan(options.journal)
+    lake = absolute(options.lake)
+    tables = (*ALWAYS, *(("payloads",) if options.payloads else ()))
+    with locked(lake):
+        _register_new(plan, lake, tables)
+        target = plan.end()
+        progress.say("begin", journal=plan.directory, lake=lake, lsn=target.lsn)
+        rows: dict[str, int] = {}
+        reached = plan.readers()
+        for table in tables:
+            if reached[reader_name(lake, table)] == target.lsn and has_begun(spark, lake, table):
+                rows[table] = 0  # nothing came: no query is worth its start
+                continue
+            swept = sweep(lake, table)
+            if swept:
+                progress.say("swept", table=table, files=swept)
+            rows[table] = _run_patiently(spark, options, lake, table, target, progress)
+            plan.files.register(plan.directory, reader_name(lake, table), target.lsn)
+    return {"lake": lake, "lsn": target.lsn, "rows": rows, "seconds": progress.seconds}
+
+
+def _register_new(plan: JournalPlan, lake: str, tables: tuple[str, ...]) -> None:
+    """All at once, before anything is read: what one table waits for must not go while another is filled."""
+    known = plan.readers()
+    for table in tables:
+        name = reader_name(lake, table)
+        if name not in known:
+            plan.files.register(plan.directory, name, 0)
+
+
+def _run_patiently(
+    spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress
+) -> int:
+    """On a machine with much else to do Spark gives a Python worker too little time to start: that is tried again.
+    What was written stays, and counts once."""
+    for attempt in range(1, ATTEMPTS):
+        try:
+            return _run(spark, options, lake, table, target, progress)
+        except Exception as error:
+            if SLOW_WORKER not in str(error):
+                raise
+            progress.say("retry", table=table, attempt=attempt, why=SLOW_WORKER)
+    return _run(spark, options, lake, table, target, progress)
+
+
+def _run(spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress) -> int:
+    """One table up to the target. Returns the rows that came."""
+    stream = (
+        spark.readStream.format(NAME)
+        .option("table", table)
+        .option("reader", reader_name(lake, table))
+        .option("until", json.dumps(target.as_dict()))
+        .option("maxBytesPerTrigger", str(options.max_bytes))
+        .load(absolute(options.journal))
+    )
+    if table in BY_DATE:
+        stream = stream.selectExpr("*", "to_date(ts) AS date")
+    writer = stream.writeStream.format("parquet").queryName(f"ingest {table}")
+    writer = writer.option("checkpointLocation", checkpoint_path(lake, table)).option("path", table_path(lake, table))
+    if table in BY_DATE:
+        writer = writer.partitionBy("date")
+    query = writer.trigger(availableNow=True).start()
+    rows, seen = 0, -1
+    try:
+        while True:
+            ended = query.awaitTermination(1)
+            for batch in query.recentProgress:
+                if batch["batchId"] > seen:
+                    seen = batch["batchId"]
+                    rows += batch["numInputRows"]
+                    if batch["numInputRows"]:
+                        progress.say("batch", table=table, batch=seen, rows=batch["numInputRows"])
+            if ended:
+                return rows
+    finally:
+        if query.isActive:
+            query.stop()

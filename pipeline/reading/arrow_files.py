@@ -1,0 +1,72 @@
+"""The journal's files through pyarrow's file systems, so that executors on other hosts can read them.
+
+`file:`, `hdfs:`, `s3:`, `gs:`, `abfs:` URIs and plain paths. Reading only, but for a reader's registration.
+"""
+
+import json
+import os
+from typing import Any
+
+from pyarrow import fs
+
+from ...journal.disk.directory import READER_NAME, READERS, register_reader
+
+
+class ArrowFiles:
+    """What reading a journal asks of a file system. Handles are numbers, as everywhere in the journal."""
+
+    def __init__(self, system: Any) -> None:
+        self._system = system
+        self._handles: dict[int, Any] = {}
+        self._next = 1
+
+    def open(self, path: str) -> int:
+        """See `ReadableFiles`."""
+        handle = self._next
+        self._handles[handle] = self._system.open_input_file(path)
+        self._next += 1
+        return handle
+
+    def close(self, handle: int) -> None:
+        """See `ReadableFiles`."""
+        self._handles.pop(handle).close()
+
+    def read(self, handle: int, length: int, offset: int) -> bytes:
+        """See `ReadableFiles`."""
+        data: bytes = self._handles[handle].read_at(length, offset)
+        return data
+
+    def size(self, handle: int) -> int:
+        """See `ReadableFiles`."""
+        return int(self._handles[handle].size())
+
+    def names(self, path: str) -> list[str]:
+        """See `ReadableFiles`."""
+        selector = fs.FileSelector(path, allow_not_found=True)
+        return sorted(info.base_name for info in self._system.get_file_info(selector))
+
+    @property
+    def is_local(self) -> bool:
+        """Whether these are the files of this machine."""
+        return isinstance(self._system, fs.LocalFileSystem)
+
+    def register(self, directory: str, name: str, lsn: int) -> None:
+        """`register_reader`, wherever the journal is. Raises: ValueError (a name that is none), OSError."""
+        if self.is_local:
+            register_reader(directory, name, lsn)
+            return
+        if not READER_NAME.fullmatch(name) or name.startswith("."):
+            raise ValueError(f"{name!r} is no name for a reader")
+        readers = f"{directory}/{READERS}"
+        self._system.create_dir(readers)
+        with self._system.open_output_stream(f"{readers}/{name}.json.new") as stream:
+            stream.write(json.dumps({"lsn": lsn}).encode() + b"\n")
+        self._system.move(f"{readers}/{name}.json.new", f"{readers}/{name}.json")
+
+
+def locate(where: str) -> tuple[ArrowFiles, str]:
+    """The file system of a URI or path, and the path in it. Raises: ValueError, OSError (no such file system)."""
+    if "://" not in where and not where.startswith("file:"):
+        where = os.path.abspath(where)
+    system, path = fs.FileSystem.from_uri(where)
+    return ArrowFiles(system), path

@@ -1,0 +1,157 @@
+"""Slices of segments as columns: many blocks' records in one numpy array, with their LSNs and the names they speak of.
+
+Whole blocks are believed only with their CRC; a slice that does not read to its end is damaged, and says so: an audit
+must never invent losses.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from ...journal.disk.segment import Scan, path_of, segment_name
+from ...journal.format.block import HEADER_SIZE, IS_GAP, Block, Header
+from ...journal.format.errors import BadRecord, Damaged
+from ...journal.format.heap import decode_define
+from ...journal.format.names import Names
+from ...journal.format.record import DEFINE, RECORD_SIZE
+from .arrow_files import ArrowFiles
+from .positions import JournalGone, Slice
+
+#: record.py's table.
+RECORD = np.dtype(
+    [
+        ("ts_us", "<i8"),
+        ("msg_id", "<i8"),
+        ("arg", "<i8"),
+        ("heap_off", "<u4"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("priority", "u1"),
+        ("reason", "u1"),
+        ("address_id", "<i4"),
+        ("queue_id", "<i4"),
+        ("consumer_id", "<i4"),
+        ("conn_id", "<i4"),
+        ("attempt", "<u2"),
+        ("zero", "<u2"),
+        ("size", "<u4"),
+        ("heap_len", "<u4"),
+        ("link", "<u4"),
+    ]
+)
+assert RECORD.itemsize == RECORD_SIZE
+#: A chunk is handed on when it has so many records, or so many octets of heap.
+ROWS, HEAP_OCTETS = 65_536, 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class Chunk:
+    """Neighbouring records. `records`, `lsns`: one for each; those of gap blocks, which have no LSN, are left out."""
+
+    segment: int
+    records: "np.ndarray[tuple[int], np.dtype[np.void]]"
+    lsns: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    names: Names
+    header: Header  # of its first block
+    blocks: list[Block] = field(default_factory=list)
+    starts: list[int] = field(default_factory=list)  # of each block's records
+
+    def heap(self, index: int) -> bytes:
+        """The heap entry of a record. Raises: Damaged."""
+        record = self.records[index]
+        length = int(record["heap_len"])
+        if not length:
+            return b""
+        block = self.blocks[bisect_right(self.starts, index) - 1]
+        start = int(record["heap_off"])
+        if start + length > block.header.heap_size:
+            raise Damaged(segment_name(self.segment), block.offset, "a heap entry lies outside the heap")
+        start += block.heap_start
+        return bytes(block.data[start : start + length])
+
+
+def read_chunks(files: ArrowFiles, directory: str, part: Slice) -> Iterator[Chunk]:
+    """A slice, chunk by chunk. Memory: a chunk, and a window of the file. Raises: Damaged, JournalGone, OSError."""
+    name = segment_name(part.segment)
+    path = path_of(directory, part.segment)
+    try:
+        handle = files.open(path)
+    except FileNotFoundError as error:
+        raise JournalGone(f"{directory}: segment {name} is no longer there; register a reader to keep it") from error
+    try:
+        names = _names_before(files, handle, path, part)
+        scan = Scan(files, handle, part.start_lsn, offset=part.start, size=part.end)
+        waiting: list[Block] = []
+        rows = octets = 0
+        for block in scan:
+            waiting.append(block)
+            rows += block.header.record_count
+            octets += block.header.heap_size
+            if rows >= ROWS or octets >= HEAP_OCTETS:
+                yield _chunk(part.segment, waiting, names)
+                waiting, rows, octets = [], 0, 0
+        if scan.position != part.end or scan.lsn != part.end_lsn or (part.is_sealed and not scan.sealed):
+            raise Damaged(name, scan.position, f"a bad block; records {scan.lsn} to {part.end_lsn - 1} are lost")
+        if waiting:
+            yield _chunk(part.segment, waiting, names)
+        _remember(path, part, names)
+    finally:
+        files.close(handle)
+
+
+def _chunk(segment: int, blocks: list[Block], names: Names) -> Chunk:
+    """Names that the blocks define are taken in: no id ever has two."""
+    kept: list[Block] = []
+    starts: list[int] = []
+    count = 0
+    for block in blocks:
+        _take_names(segment, block, names)
+        if block.header.record_count and not block.header.flags & IS_GAP:
+            kept.append(block)
+            starts.append(count)
+            count += block.header.record_count
+    octets = b"".join([block.data[HEADER_SIZE : block.heap_start] for block in kept])
+    records = np.frombuffer(octets, RECORD)
+    counts = np.fromiter((block.header.record_count for block in kept), np.int64, len(kept))
+    shifts = np.fromiter((block.header.base_lsn for block in kept), np.int64, len(kept)) - np.array(starts, np.int64)
+    lsns = np.repeat(shifts, counts) + np.arange(count, dtype=np.int64)
+    return Chunk(segment, records, lsns, names, blocks[0].header, kept, starts)
+
+
+def _take_names(segment: int, block: Block, names: Names) -> None:
+    kinds = bytes(block.data[HEADER_SIZE + 28 : block.heap_start : RECORD_SIZE])
+    if DEFINE not in kinds:
+        return
+    try:
+        for _, record in block.records():
+            if record.kind == DEFINE:
+                names.set(record.arg, decode_define(record.heap))
+    except BadRecord as error:
+        raise Damaged(segment_name(segment), block.offset, str(error)) from error
+
+
+#: Path -> (octets, LSN, the names defined up to there) of segments that are read piece by piece, as streams do.
+_known: dict[str, tuple[int, int, Names]] = {}
+KNOWN_MAX = 8
+
+
+def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice) -> Names:
+    """The names that a segment defines before a slice of it begins. More of them do no harm: no id ever has two."""
+    offset, lsn, names = _known.get(path, (0, part.segment, Names()))
+    if part.start > offset:
+        scan = Scan(files, handle, lsn, offset=offset, size=part.start)
+        for block in scan:
+            _take_names(part.segment, block, names)
+        if scan.position != part.start:
+            raise Damaged(segment_name(part.segment), scan.position, "a bad block before the place to read on from")
+    return names
+
+
+def _remember(path: str, part: Slice, names: Names) -> None:
+    _known.pop(path, None)
+    if not part.is_sealed:
+        _known[path] = (part.end, part.end_lsn, names)
+    while len(_known) > KNOWN_MAX:
+        del _known[next(iter(_known))]

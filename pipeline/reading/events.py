@@ -1,0 +1,258 @@
+"""Chunks of records as rows of the `events` table: Arrow batches, a column at a time.
+
+What stands for many messages (flag range) becomes a row for each. Names come through the ids that a chunk holds: looked
+up once an id, not once a row. Source: Spark page 2 and 3.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from ...engine.events import EventKind
+from ...journal.disk.segment import segment_name
+from ...journal.format.errors import BadRecord, Damaged
+from ...journal.format.heap import decode_runs, decode_text
+from ...journal.format.record import (
+    CODE_OF,
+    DECLARED,
+    DELIVERED,
+    DUE,
+    ENQUEUED,
+    KIND_NAMES,
+    MOVED,
+    OTHER_REASON,
+    PUBLISHED,
+    RANGE,
+    REASONS,
+    REQUEUED,
+    RESTATED,
+    SCHEDULED,
+    SETTINGS_CHANGED,
+    UNDECLARED,
+)
+from ..json_values import utf8
+from ..schemas import Columns, arrow
+from .chunks import ROWS, Chunk
+from .predicate import Predicate
+
+INT32_MAX, INT16_MAX = (1 << 31) - 1, (1 << 15) - 1
+
+
+def _table(codes: Sequence[int]) -> Any:
+    """A look-up by record kind."""
+    table: Any = np.zeros(256, bool)
+    table[list(codes)] = True
+    return table
+
+
+HAS_TIME = _table([PUBLISHED, ENQUEUED, REQUEUED, SCHEDULED, DUE])
+HAS_ATTEMPT = _table([DELIVERED, REQUEUED, SCHEDULED])
+HAS_SIZE = _table([PUBLISHED, ENQUEUED, MOVED])
+NAMES_BY_ARG = _table([DECLARED, UNDECLARED, SETTINGS_CHANGED])
+TEXT_KINDS = (
+    EventKind.BLOCKED,
+    EventKind.UNBLOCKED,
+    EventKind.SETTINGS_CHANGED,
+    EventKind.CONNECTION_OPENED,
+    EventKind.CONNECTION_CLOSED,
+    EventKind.CONSUMER_ADDED,
+    EventKind.CONSUMER_REMOVED,
+)
+IS_TEXT = _table([CODE_OF[kind] for kind in TEXT_KINDS])
+KINDS = pa.array([KIND_NAMES.get(code, "") for code in range(256)])
+REASON_WORDS = pa.array([None, *REASONS[1:], *[None] * (256 - len(REASONS))], pa.string())
+
+
+class EventDecoder:
+    """Makes batches of the columns that are asked for, of rows that a predicate lets through."""
+
+    def __init__(self, columns: Columns, predicate: Predicate) -> None:
+        self._schema = arrow(columns)
+        self._predicate = predicate
+        self._kinds = _table(sorted(predicate.kinds()))
+
+    def batches(self, chunk: Chunk) -> Iterator[Any]:
+        """Batches of about 65,536 rows at most. Raises: Damaged."""
+        records = chunk.records
+        kept = self._kinds[records["kind"]] & ((records["flags"] & RESTATED) == 0)
+        for column, values in (("lsn", chunk.lsns), ("ts", records["ts_us"]), ("conn_id", records["conn_id"])):
+            allowed = self._predicate.of(column)
+            if allowed is not None:
+                kept &= allowed.mask(values)
+        indices = np.flatnonzero(kept)
+        if not len(indices):
+            return
+        ranges = indices[np.flatnonzero(records["flags"][indices] & RANGE)]
+        if not len(ranges):
+            yield from self._batch(_Rows(chunk, indices, records["msg_id"][indices]))
+            return
+        counts: Any = np.ones(len(records), np.int64)
+        counts[ranges] = records["size"][ranges]
+        yield from self._expanded(chunk, indices, counts[indices])
+
+    def _expanded(self, chunk: Chunk, indices: Any, counts: Any) -> Iterator[Any]:
+        """A row for each message; halves while that would be too many at once."""
+        if counts.sum() > 2 * ROWS and len(indices) > 1:
+            middle = len(indices) // 2
+            for part in (slice(None, middle), slice(middle, None)):
+                yield from self._expanded(chunk, indices[part], counts[part])
+            return
+        ids = _ids(chunk, indices, counts)
+        index: Any = np.repeat(indices, counts)
+        for start in range(0, len(ids), 2 * ROWS):
+            stop = start + 2 * ROWS
+            yield from self._batch(_Rows(chunk, index[start:stop], ids[start:stop]))
+
+    def _batch(self, rows: "_Rows") -> Iterator[Any]:
+        predicate = self._predicate
+        kept = None
+        allowed = predicate.of("msg_id")
+        if allowed is not None:
+            kept = allowed.mask(rows.ids)
+        for column, ids in (("queue", rows.queue_ids), ("address", rows.address_ids), ("vhost", rows.owner_ids)):
+            allowed = predicate.of(column)
+            if allowed is not None:
+                name = rows.vhost_name if column == "vhost" else rows.name
+                mask = _by_id(ids, lambda id_: allowed.allows(name(id_) if id_ else ""))  # noqa: B023
+                kept = mask if kept is None else kept & mask
+        if kept is not None:
+            rows = rows.only(np.flatnonzero(kept))
+        if len(rows.index):
+            yield pa.RecordBatch.from_arrays([COLUMNS[field.name](rows) for field in self._schema], schema=self._schema)
+
+
+class _Rows:
+    """Rows of a chunk: indices of records, and the message of each."""
+
+    def __init__(self, chunk: Chunk, index: Any, ids: Any) -> None:
+        self.chunk = chunk
+        self.index = index
+        self.ids = ids
+        self.records = chunk.records[index]
+        self.name = chunk.names.text
+        self.vhost_name = chunk.names.vhost_text
+
+    def only(self, chosen: Any) -> "_Rows":
+        """Some of them."""
+        return _Rows(self.chunk, self.index[chosen], self.ids[chosen])
+
+    def field(self, name: str) -> Any:
+        """A field of the records, contiguous."""
+        return np.ascontiguousarray(self.records[name])
+
+    @property
+    def queue_ids(self) -> Any:
+        return self.field("queue_id")
+
+    @property
+    def address_ids(self) -> Any:
+        return self.field("address_id")
+
+    @property
+    def owner_ids(self) -> Any:
+        """An id that lies in the virtual host of the row: its queue, else its exchange, its connection, or itself."""
+        records = self.records
+        by_arg = NAMES_BY_ARG[records["kind"]]
+        owner = np.where(by_arg, np.clip(records["arg"], 0, INT32_MAX), records["conn_id"]).astype(np.int32)
+        owner = np.where(records["address_id"] != 0, records["address_id"], owner)
+        return np.where(records["queue_id"] != 0, records["queue_id"], owner)
+
+
+def _ids(chunk: Chunk, indices: Any, counts: Any) -> Any:
+    """The messages of records that stand for `counts` each: consecutive ids, but where the heap has runs."""
+    records = chunk.records[indices]
+    ends = np.cumsum(counts)
+    ids = np.repeat(records["msg_id"] - (ends - counts), counts) + np.arange(ends[-1])
+    is_range = records["flags"] & RANGE != 0
+    has_runs = is_range & (records["heap_len"] > 0)
+    faulty = is_range & ~has_runs & (records["arg"] - records["msg_id"] + 1 != counts)
+    for at in np.flatnonzero(has_runs):
+        try:
+            runs = decode_runs(chunk.heap(int(indices[at])))
+        except BadRecord as error:
+            raise Damaged(segment_name(chunk.segment), 0, f"record {chunk.lsns[indices[at]]}: {error}") from error
+        if sum(count for _, count in runs) != counts[at]:
+            faulty[at] = True
+            continue
+        told: Any = [np.arange(first, first + count, dtype=np.int64) for first, count in runs]
+        ids[ends[at] - counts[at] : ends[at]] = np.concatenate(told)
+    if faulty.any():
+        lsn = chunk.lsns[indices[np.flatnonzero(faulty)[0]]]
+        raise Damaged(segment_name(chunk.segment), 0, f"record {lsn} does not say which messages it stands for")
+    return ids
+
+
+def _by_id(ids: Any, answer: Callable[[int], bool]) -> Any:
+    unique, inverse = np.unique(ids, return_inverse=True)
+    return np.array([answer(int(id_)) for id_ in unique], bool)[inverse]
+
+
+def _names(ids: Any, name: Callable[[int], str], none: str | None) -> Any:
+    """Text for each id; 0 is `none`."""
+    encoded = pa.array(ids).dictionary_encode()
+    words = [name(id_) if id_ else none for id_ in encoded.dictionary.to_pylist()]
+    return pa.array([None if word is None else utf8(word) for word in words], pa.string()).take(encoded.indices)
+
+
+def _reason(rows: _Rows) -> Any:
+    """Word by code; some kinds have text instead."""
+    records = rows.records
+    words = REASON_WORDS.take(pa.array(rows.field("reason")))
+    told: Any = np.flatnonzero(
+        ((records["reason"] == OTHER_REASON) | IS_TEXT[records["kind"]]) & (records["heap_len"] > 0)
+    )
+    if not len(told):
+        return words
+    patched = words.to_pylist()
+    for at in told:
+        index = int(rows.index[at])
+        try:
+            patched[at] = utf8(decode_text(rows.chunk.heap(index))) or None
+        except BadRecord as error:
+            raise Damaged(segment_name(rows.chunk.segment), 0, f"record {rows.chunk.lsns[index]}: {error}") from error
+    return pa.array(patched, pa.string())
+
+
+def _arg_ms(rows: _Rows) -> Any:
+    """From the record's time on; null where it is about no time, or never."""
+    args = rows.field("arg")
+    is_null = ~(HAS_TIME[rows.records["kind"]] & (args > 0))
+    return pa.array(args - rows.records["ts_us"] // 1000, mask=is_null)
+
+
+def _attempt(rows: _Rows) -> Any:
+    records = rows.records
+    counted = records["attempt"].astype(np.int64) - np.minimum(records["link"], records["attempt"])
+    return pa.array(np.where(HAS_ATTEMPT[records["kind"]], np.minimum(counted, INT16_MAX), 0).astype(np.int16))
+
+
+def _size(rows: _Rows) -> Any:
+    sizes = np.minimum(rows.records["size"], INT32_MAX)
+    return pa.array(np.where(HAS_SIZE[rows.records["kind"]], sizes, 0).astype(np.int32))
+
+
+def _segment(rows: _Rows) -> Any:
+    name = pa.array([segment_name(rows.chunk.segment)])
+    return name.take(pa.array(np.zeros(len(rows.index), np.int8)))
+
+
+COLUMNS: dict[str, Callable[[_Rows], Any]] = {
+    "lsn": lambda rows: pa.array(rows.chunk.lsns[rows.index]),
+    "ts": lambda rows: pa.array(rows.field("ts_us")).cast(pa.timestamp("us", tz="UTC")),
+    "kind": lambda rows: KINDS.take(pa.array(rows.field("kind"))),
+    "msg_id": lambda rows: pa.array(rows.ids),
+    "vhost": lambda rows: _names(rows.owner_ids, rows.vhost_name, ""),
+    "address": lambda rows: _names(rows.address_ids, rows.name, ""),
+    "queue": lambda rows: _names(rows.queue_ids, rows.name, ""),
+    "consumer": lambda rows: _names(rows.field("consumer_id"), rows.name, None),
+    "conn_id": lambda rows: pa.array(rows.field("conn_id")),
+    "attempt": _attempt,
+    "flags": lambda rows: pa.array(rows.field("flags").view(np.int8)),
+    "priority": lambda rows: pa.array(rows.field("priority").view(np.int8)),
+    "reason": _reason,
+    "arg_ms": _arg_ms,
+    "size_bytes": _size,
+    "segment": _segment,
+}

@@ -1,0 +1,240 @@
+"""Where a reader is in a journal, and what lies between two such places: one slice a segment.
+
+A position is a block boundary: (segment, octets into it), with the LSN there. Positions stay valid when the broker dies
+and starts again: it never writes where something durable was, and goes on in another segment. Of the open segment only
+what is provably durable is offered (docs/journal-format.md, "What a reader may trust").
+"""
+
+import json
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+from ...journal import BadRecord, Damaged
+from ...journal.disk.directory import find_journal, read_identity, reader_offsets
+from ...journal.disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
+from ...journal.format.errors import JournalError
+from .arrow_files import locate
+
+
+class Position(NamedTuple):
+    """Behind the last block that was read. `journal`: whose it is, in hex."""
+
+    journal: str
+    segment: int
+    offset: int
+    lsn: int
+
+    def as_dict(self) -> dict[str, Any]:
+        """As Spark keeps it in a checkpoint."""
+        return {"journal": self.journal, "segment": self.segment, "position": self.offset, "lsn": self.lsn}
+
+    @classmethod
+    def of(cls, value: Mapping[str, Any]) -> "Position":
+        """The inverse. Raises: JournalError."""
+        try:
+            return cls(str(value["journal"]), int(value["segment"]), int(value["position"]), int(value["lsn"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise JournalError(f"{json.dumps(value)} is no position in a journal") from error
+
+
+class Slice(NamedTuple):
+    """Blocks of one segment. `is_sealed`: it ends with the segment's footer."""
+
+    segment: int
+    start: int
+    start_lsn: int
+    end: int
+    end_lsn: int
+    is_sealed: bool
+
+
+class JournalGone(JournalError):
+    """What a reader still wanted has been deleted."""
+
+
+class JournalPlan:
+    """What there is to read. Locks nothing; keeps the footers that it has read and the place in the open segment."""
+
+    def __init__(self, where: str) -> None:
+        self.files, path = locate(where)
+        self.directory = find_journal(path, self.files)
+        self.journal_id = read_identity(self.directory, self.files).hex()
+        self._footers: dict[int, Segment] = {}
+        self._trusted: tuple[int, int, int] = (0, 0, 0)  # of the open segment: base, octets, LSN
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def first(self) -> Position:
+        """Where the journal begins now."""
+        bases = segments_in(self.files, self.directory)
+        return self._at(bases[0], 0, bases[0]) if bases else self._at(0, 0, 0)
+
+    def end(self) -> Position:
+        """Behind the last block that may be trusted now. Raises: Damaged, OSError."""
+        bases = segments_in(self.files, self.directory)
+        if not bases:
+            return self._at(0, 0, 0)
+        footer = self.footer(bases[-1], is_last=True)
+        if footer is not None:
+            return self._at(bases[-1], footer.size, footer.end_lsn)
+        return self._at(bases[-1], *self._durable_end(bases[-1]))
+
+    def slices(self, start: Position, end: Position, wanted: Callable[[Segment], bool] | None = None) -> list[Slice]:
+        """From `start` to `end`, one a segment. `wanted`: whether a sealed segment may hold what is looked for.
+
+        Raises: JournalGone, Damaged, OSError.
+        """
+        return [
+            part
+            for part in self._parts(start, end)
+            if wanted is None
+            or not (part.is_sealed or part.segment in self._footers)
+            or wanted(self._footers[part.segment])
+        ]
+
+    def within(self, start: Position, end: Position, octets: int) -> Position:
+        """A place between them that is at least one block and not much more than so many octets behind `start`."""
+        room = octets
+        at = start
+        for part in self._parts(start, end):
+            size = part.end - part.start
+            if size <= room:
+                room -= size
+                at = self._behind(part)
+                continue
+            offset, lsn = self._cut(part, part.start + room)
+            if (offset, lsn) == (part.start, part.start_lsn) and at == start:
+                offset, lsn = self._next_cut(part)
+            return self._at(part.segment, offset, lsn) if offset < part.end else self._behind(part)
+        return at if at != start else end
+
+    def _at(self, segment: int, offset: int, lsn: int) -> Position:
+        return Position(self.journal_id, segment, offset, lsn)
+
+    def _behind(self, part: Slice) -> Position:
+        return self._at(part.segment, part.end, part.end_lsn)
+
+    def readers(self) -> dict[str, int]:
+        """Registered readers and what they still need. Raises: JournalError."""
+        return reader_offsets(self.directory, self.files)
+
+    # -- segments -----------------------------------------------------------------------------------------------------
+
+    def _parts(self, start: Position, end: Position) -> Iterator[Slice]:
+        for position in (start, end):
+            if position.journal != self.journal_id:
+                raise JournalError(f"{self.directory}: this is journal {self.journal_id}, not {position.journal}")
+        if (start.segment, start.offset) >= (end.segment, end.offset):
+            return
+        bases = segments_in(self.files, self.directory)
+        if start.segment == 0 and start.lsn == 0 and bases:
+            start = self._at(bases[0], 0, bases[0])  # the journal was empty then
+        chosen = [base for base in bases if start.segment <= base <= end.segment]
+        if not chosen or chosen[0] != start.segment:
+            there = f"it begins with {bases[0]}" if bases else "it is empty"
+            raise JournalGone(
+                f"{self.directory}: record {start.lsn} and those behind it are no longer there ({there}); a reader that"
+                " is registered keeps them"
+            )
+        if chosen[-1] != end.segment:
+            raise JournalGone(f"{self.directory}: there is no segment {segment_name(end.segment)}")
+        expected = start.segment
+        for base in chosen:
+            if base != expected:
+                raise Damaged(segment_name(base), 0, f"records {expected} to {base - 1} before it are missing")
+            first = (start.offset, start.lsn) if base == start.segment else (0, base)
+            if base == end.segment:
+                footer = self._footers.get(base)
+                is_whole = footer is not None and end.offset == footer.size
+                if first[0] < end.offset:
+                    yield Slice(base, *first, end.offset, end.lsn, is_whole)
+                return
+            sealed = self.footer(base, is_last=False)
+            assert sealed is not None
+            expected = sealed.end_lsn
+            if first[0] < sealed.size:
+                yield Slice(base, *first, sealed.size, sealed.end_lsn, True)
+
+    def footer(self, base: int, *, is_last: bool) -> Segment | None:
+        """What a segment's footer says; None: it is the newest, and open. Raises: Damaged, OSError."""
+        found = self._footers.get(base)
+        if found is None:
+            with self._open(base) as handle:
+                try:
+                    found = read_footer(self.files, handle)
+                except BadRecord as error:
+                    raise Damaged(segment_name(base), 0, str(error)) from error
+            if found is not None and found.base_lsn != base:
+                found = None
+            if found is None and not is_last:
+                raise Damaged(segment_name(base), 0, "no footer at its end: the segment is cut, or its end is damaged")
+            if found is not None:
+                self._footers[base] = found
+        return found
+
+    def _durable_end(self, base: int) -> tuple[int, int]:
+        """(octets, LSN) behind the last block of the open segment that is durable; reads what came since."""
+        offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
+        bad_before = -1
+        while True:
+            with self._open(base) as handle:
+                scan = Scan(self.files, handle, lsn, offset=offset)
+                read = [(block.offset + block.header.size, block.end_lsn) for block in scan]
+                try:
+                    scan.check_tail(segment_name(base), is_last=True)
+                except Damaged:
+                    # While the broker writes, what was half there a moment ago may have a witness by now: look again.
+                    if scan.position == bad_before:
+                        raise
+                    bad_before = scan.position
+                    continue
+            trusted = [one for one in read if scan.sealed or one[1] <= scan.durable_lsn]
+            if trusted:
+                offset, lsn = trusted[-1]
+            self._trusted = (base, offset, lsn)
+            return offset, lsn
+
+    @contextmanager
+    def _open(self, base: int) -> Iterator[int]:
+        try:
+            handle = self.files.open(path_of(self.directory, base))
+        except FileNotFoundError as error:
+            raise JournalGone(f"{self.directory}: segment {segment_name(base)} is no longer there") from error
+        try:
+            yield handle
+        finally:
+            self.files.close(handle)
+
+    # -- cutting ------------------------------------------------------------------------------------------------------
+
+    def _cut(self, part: Slice, offset: int) -> tuple[int, int]:
+        """(octets, LSN) of a block boundary of a slice at or before an offset."""
+        footer = self._footers.get(part.segment)
+        if footer is not None:
+            at = bisect_right(footer.index_offsets, offset) - 1
+            if at >= 0 and footer.index_offsets[at] >= part.start:
+                return footer.index_offsets[at], footer.index_lsns[at]
+            return part.start, part.start_lsn
+        found = (part.start, part.start_lsn)
+        for end, lsn in self._boundaries(part):
+            if end > offset:
+                break
+            found = (end, lsn)
+        return found
+
+    def _next_cut(self, part: Slice) -> tuple[int, int]:
+        """The first boundary behind the start of a slice that is indexed, or is one at all."""
+        footer = self._footers.get(part.segment)
+        if footer is not None:
+            at = bisect_right(footer.index_offsets, part.start)
+            if at < len(footer.index_offsets):
+                return footer.index_offsets[at], footer.index_lsns[at]
+            return part.end, part.end_lsn
+        return next(self._boundaries(part), (part.end, part.end_lsn))
+
+    def _boundaries(self, part: Slice) -> Iterator[tuple[int, int]]:
+        with self._open(part.segment) as handle:
+            for block in Scan(self.files, handle, part.start_lsn, offset=part.start, size=part.end):
+                yield block.offset + block.header.size, block.end_lsn

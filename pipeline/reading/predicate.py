@@ -1,0 +1,121 @@
+"""Filters that the source itself applies: what Spark pushes down, as bounds and sets per column.
+
+Only what is answered exactly is taken; the rest stays with Spark. Columns compare as the journal's numbers do: `ts` in
+microseconds, names as text.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+
+from ...journal.disk.segment import Segment
+from ...journal.format.record import CODE_OF, KIND_NAMES
+
+NUMBERS = ("lsn", "ts", "msg_id", "conn_id")
+WORDS = ("kind", "queue", "vhost", "address")
+#: A clock that was set back within a block is not in the segment's earliest and latest time.
+CLOCK_SLACK_US = 60_000_000
+CODES = {name: code for code, name in KIND_NAMES.items()}
+EVENT_CODES = frozenset(CODE_OF.values())
+LOW, HIGH = -(1 << 63), (1 << 63) - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Allowed:
+    """Values of one column: within bounds (both included), in a set if there is one, not in another."""
+
+    low: int = LOW
+    high: int = HIGH
+    only: frozenset[Any] | None = None
+    never: frozenset[Any] = frozenset()
+
+    def mask(self, values: Any) -> Any:
+        """Of an array of numbers, which are allowed."""
+        kept = (values >= self.low) & (values <= self.high)
+        if self.only is not None:
+            kept &= np.isin(values, list(self.only))
+        if self.never:
+            kept &= ~np.isin(values, list(self.never))
+        return kept
+
+    def allows(self, value: Any) -> bool:
+        """Of a word."""
+        return (self.only is None or value in self.only) and value not in self.never
+
+
+@dataclass(slots=True)
+class Predicate:
+    """The AND of what was taken. Empty: everything."""
+
+    columns: dict[str, Allowed] = field(default_factory=dict)
+
+    def take(self, operator: str, column: str, value: Any) -> bool:
+        """`column operator value`, operators `=`, `in`, `>`, `>=`, `<`, `<=`, and `!=`, `not in`; False: not here."""
+        if operator in ("in", "not in"):
+            values = frozenset(_number(column, one) for one in value)
+        else:
+            values = frozenset((_number(column, value),))
+        if None in values or column not in NUMBERS + WORDS:
+            return False
+        allowed = self.columns.get(column, Allowed())
+        if operator in ("=", "in"):
+            allowed = replace(allowed, only=values if allowed.only is None else allowed.only & values)
+        elif operator in ("!=", "not in"):
+            allowed = replace(allowed, never=allowed.never | values)
+        elif column in WORDS:
+            return False
+        else:
+            (bound,) = values
+            if operator in (">", ">="):
+                allowed = replace(allowed, low=max(allowed.low, min(bound + (operator == ">"), HIGH)))
+                if operator == ">" and bound >= HIGH:
+                    allowed = replace(allowed, only=frozenset())
+            else:
+                allowed = replace(allowed, high=min(allowed.high, max(bound - (operator == "<"), LOW)))
+                if operator == "<" and bound <= LOW:
+                    allowed = replace(allowed, only=frozenset())
+        self.columns[column] = allowed
+        return True
+
+    def of(self, column: str) -> Allowed | None:
+        """What is allowed of a column; None: everything."""
+        return self.columns.get(column)
+
+    def kinds(self, codes: Iterable[int] = EVENT_CODES) -> frozenset[int]:
+        """Of these record kinds, those that may be wanted."""
+        allowed = self.of("kind")
+        return frozenset(code for code in codes if allowed is None or allowed.allows(KIND_NAMES[code]))
+
+    def may_be_in(self, segment: Segment, codes: Iterable[int] = EVENT_CODES) -> bool:
+        """Whether a sealed segment can hold a record of these kinds that is wanted."""
+        if not any(segment.kinds.get(code) for code in self.kinds(codes)):
+            return False
+        return self._overlaps("lsn", segment.base_lsn, segment.end_lsn - 1) and self._overlaps(
+            "ts", segment.ts_min - CLOCK_SLACK_US, segment.ts_max + CLOCK_SLACK_US
+        )
+
+    def _overlaps(self, column: str, first: int, last: int) -> bool:
+        allowed = self.of(column)
+        if allowed is None:
+            return True
+        if allowed.only is not None and not any(first <= value <= last for value in allowed.only):
+            return False
+        return allowed.low <= last and first <= allowed.high
+
+
+def _number(column: str, value: Any) -> Any:
+    """A filter's value as columns compare; None: it is no such value."""
+    if column in WORDS:
+        return value if isinstance(value, str) else None
+    if isinstance(value, datetime):
+        if column != "ts":
+            return None
+        at = value if value.tzinfo else value.replace(tzinfo=UTC)
+        since = at - datetime(1970, 1, 1, tzinfo=UTC)
+        return (since.days * 86_400 + since.seconds) * 1_000_000 + since.microseconds
+    if column == "ts" or isinstance(value, bool) or not isinstance(value, int):
+        return None
+    return value

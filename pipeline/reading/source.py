@@ -1,0 +1,216 @@
+"""`leveret_journal`, a Python data source for Spark: a table of a journal, as a batch or as a stream.
+
+    spark.dataSource.register(JournalSource)
+    spark.read.format("leveret_journal").load("leveret-data").where("kind = 'acked'")
+    spark.readStream.format("leveret_journal").option("reader", "audit").load("leveret-data")
+
+Options: `table` (events), `columns` (a,b,c: Spark 4.3 does not tell a Python source which it needs), `reader` (a name:
+segments stay until it has read them; streams), `from`, `until` (positions), `maxBytesPerTrigger` (octets of journal a
+micro-batch, 256 MiB), `pushdown` (false). With pushdown filters are applied here, whole segments by their footers; it
+needs spark.sql.python.filterPushdown.enabled, and a `load()` of its own for each query: Spark 4.3.0 keeps what was
+pushed with what `load()` gave, and other queries of that would lack rows.
+
+A partition is a segment, or what is new of it. A stream's offsets are (segment, position); each row comes exactly once
+in a query with a checkpoint, also when it, or the broker, is killed. Source: Spark page 2.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pyspark.sql import datasource
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    SupportsTriggerAvailableNow,
+)
+
+from ..schemas import ddl
+from .positions import JournalPlan, Position, Slice
+from .tables import TableReader, position_of, reader_of
+
+NAME = "leveret_journal"
+MAX_BYTES = 256 * 1024 * 1024
+
+OPERATORS = {
+    datasource.EqualTo: "=",
+    datasource.EqualNullSafe: "=",
+    datasource.In: "in",
+    datasource.GreaterThan: ">",
+    datasource.GreaterThanOrEqual: ">=",
+    datasource.LessThan: "<",
+    datasource.LessThanOrEqual: "<=",
+}
+NEGATED = {"=": "!=", "in": "not in"}
+
+
+class JournalSource(DataSource):
+    """See the module."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What `format` is given."""
+        return NAME
+
+    def schema(self) -> str:
+        """The columns that are asked for."""
+        return ddl(reader_of(self.options).columns)
+
+    def reader(self, schema: Any) -> DataSourceReader:
+        """A batch."""
+        is_pushing = str(self.options.get("pushdown", "false")).lower() == "true"
+        return (PushingReader if is_pushing else PlainReader)(self.options)
+
+    def streamReader(self, schema: Any) -> DataSourceStreamReader:
+        """A stream."""
+        return StreamReader(self.options)
+
+
+class SegmentPartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, directory: str, part: Slice) -> None:
+        super().__init__(part.segment)
+        self.directory = directory
+        self.part = part
+
+
+class PlainReader(DataSourceReader):
+    """Everything that may be trusted when the query is planned. Spark refuses `pushFilters` unless it is enabled."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.table: TableReader = reader_of(options)
+        self.start = position_of(options, "from")
+        self.until = position_of(options, "until")
+
+    def partitions(self) -> list[InputPartition]:
+        """One a segment that can hold a row."""
+        plan = self.table.plan()
+        parts = self.table.slices(plan, self.start or plan.first(), self.until or plan.end())
+        return _partitions(plan, parts)
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow batches."""
+        return _read(self.table, partition)
+
+
+class PushingReader(PlainReader):
+    """The same, with filters applied before rows are made."""
+
+    def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
+        """Takes what it answers exactly; the rest is Spark's."""
+        for one in filters:
+            if not self._takes(one):
+                yield one
+
+    def _takes(self, one: Any) -> bool:
+        if self.table.table != "events":
+            return False
+        names = {column.name: column for column in self.table.columns}
+        inner, negated = (one.child, True) if isinstance(one, datasource.Not) else (one, False)
+        (name,) = inner.attribute if len(inner.attribute) == 1 else ("",)
+        if name not in names:
+            return False
+        if isinstance(inner, datasource.IsNotNull) and not negated:
+            return not names[name].nullable
+        operator = OPERATORS.get(type(inner), "")
+        if negated:
+            operator = NEGATED.get(operator, "")
+        return bool(operator) and self.table.predicate.take(operator, name, inner.value)
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Micro-batches. Registers as a reader, if it has a name, before it says where it begins."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        self.table: TableReader = reader_of(options)
+        self.name = options.get("reader")
+        self.start = position_of(options, "from")
+        self.until = position_of(options, "until")
+        self.max_bytes = int(options.get("maxBytesPerTrigger", MAX_BYTES))
+        if self.max_bytes <= 0:
+            raise ValueError("maxBytesPerTrigger must be above 0")
+        self._plan: JournalPlan | None = None
+        self._target: Position | None = None
+        self._is_registered = False
+
+    # -- offsets, on the driver ---------------------------------------------------------------------------------------
+
+    @property
+    def plan(self) -> JournalPlan:
+        """Made in the process that plans; a reader that is sent to executors has none."""
+        if self._plan is None:
+            self._plan = self.table.plan()
+        return self._plan
+
+    def initialOffset(self) -> dict[str, Any]:
+        """Of a new query: where the journal begins."""
+        if self.start is not None:
+            self._register(self.start.lsn)
+            return self.start.as_dict()
+        self._register(0)  # before looking what is there, so that it stays
+        return self.plan.first().as_dict()
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """So many octets of journal."""
+        return ReadMaxBytes(self.max_bytes)
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """How far a micro-batch from `start` on may go."""
+        begin = Position.of(start)
+        if not self._is_registered:
+            self._register(begin.lsn)
+        end = self._target or self.until or self.plan.end()
+        if (end.segment, end.offset) <= (begin.segment, begin.offset):
+            return start
+        if isinstance(limit, ReadAllAvailable):
+            return end.as_dict()
+        octets = limit.max_bytes if isinstance(limit, ReadMaxBytes) else self.max_bytes
+        return self.plan.within(begin, end, octets).as_dict()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:
+        """Where the journal ends now."""
+        return self.plan.end().as_dict()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Everything that is there now, and no more."""
+        self._target = self.until or self.plan.end()
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Everything below is in the sink: its segments may go."""
+        self._register(Position.of(end).lsn)
+
+    def _register(self, lsn: int) -> None:
+        if self.name is not None:
+            self.plan.files.register(self.plan.directory, self.name, lsn)
+        self._is_registered = True
+
+    # -- rows ---------------------------------------------------------------------------------------------------------
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
+        """One a segment between the two."""
+        return _partitions(self.plan, self.table.slices(self.plan, Position.of(start), Position.of(end)))
+
+    def read(self, partition: InputPartition) -> Iterator[Any]:
+        """Arrow batches."""
+        return _read(self.table, partition)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_plan": None}
+
+
+class NoPartition(InputPartition):
+    """Nothing to read: Spark makes one of its own, without a value, of an empty list."""
+
+    def __init__(self) -> None:
+        super().__init__(None)
+
+
+def _partitions(plan: JournalPlan, parts: list[Slice]) -> list[InputPartition]:
+    return [SegmentPartition(plan.directory, part) for part in parts] or [NoPartition()]
+
+
+def _read(table: TableReader, partition: InputPartition) -> Iterator[Any]:
+    if isinstance(partition, SegmentPartition):
+        yield from table.batches(partition.directory, partition.part)

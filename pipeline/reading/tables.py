@@ -1,0 +1,86 @@
+"""One table of a journal, as whoever reads it says: which columns, which rows, from where to where.
+
+What both kinds of Spark readers and a program without Spark do: slices, then batches of each.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ..schemas import EVENTS, Columns, chosen
+from .arrow_files import locate
+from .chunks import read_chunks
+from .events import EventDecoder
+from .other_tables import CODES, TableDecoder
+from .positions import JournalPlan, Position, Slice
+from .predicate import EVENT_CODES, Predicate
+
+#: A batch of a stream is not much larger than this, unless the option says otherwise.
+OPTIONS = ("path", "journal", "table", "columns", "pushdown", "reader", "from", "until", "maxbytespertrigger")
+
+
+@dataclass(slots=True)
+class TableReader:
+    """`where`: path or URI of the journal or of the data directory that it is in."""
+
+    where: str
+    table: str = "events"
+    columns: Columns = EVENTS
+    predicate: Predicate = field(default_factory=Predicate)
+
+    def plan(self) -> JournalPlan:
+        """What there is to read. Raises: ForeignDirectory, OSError."""
+        return JournalPlan(self.where)
+
+    def slices(self, plan: JournalPlan, start: Position, end: Position) -> list[Slice]:
+        """Those that can hold a row. Raises: JournalGone, Damaged, OSError."""
+        codes = CODES.get(self.table, EVENT_CODES)
+        found = plan.slices(start, end, lambda segment: self.predicate.may_be_in(segment, codes))
+        if self.table == "segments":
+            return [part for part in found if part.start == 0]
+        return found
+
+    def batches(self, directory: str, part: Slice) -> Iterator[Any]:
+        """The rows of a slice as Arrow batches. Raises: JournalGone, Damaged, OSError."""
+        files, _ = locate(self.where)
+        decoder: EventDecoder | TableDecoder
+        if self.table == "events":
+            decoder = EventDecoder(self.columns, self.predicate)
+        else:
+            decoder = TableDecoder(self.table, self.columns)
+        for chunk in read_chunks(files, directory, part):
+            yield from decoder.batches(chunk)
+
+    def all_batches(self) -> Iterator[Any]:
+        """Everything that may be trusted now, without Spark."""
+        plan = self.plan()
+        for part in self.slices(plan, plan.first(), plan.end()):
+            yield from self.batches(plan.directory, part)
+
+
+def reader_of(options: Mapping[str, str]) -> TableReader:
+    """As the options of a data source say (their names in whatever case). Raises: ValueError."""
+    said = {name.lower(): value for name, value in options.items()}
+    for name in said:
+        if name not in OPTIONS:
+            raise ValueError(f"leveret_journal has no option {name!r}; it has {', '.join(OPTIONS)}")
+    where = said.get("journal") or said.get("path")
+    if not where:
+        raise ValueError("say which journal: .load(PATH), or option journal")
+    table = said.get("table", "events")
+    names = said.get("columns")
+    wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
+    return TableReader(where, table, chosen(table, wanted))
+
+
+def position_of(options: Mapping[str, str], name: str) -> Position | None:
+    """A position given as an option, in JSON. Raises: ValueError, JournalError."""
+    text = options.get(name)
+    if text is None:
+        return None
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise ValueError(f"option {name}: {text!r} is no JSON") from error
+    return Position.of(value)

@@ -1,0 +1,202 @@
+"""The table of address-setting fields: name in files, how it is read, whether this broker heeds it, when it acts.
+
+Source: address-settings page 3, 3.8, 6.2, 6.3.
+"""
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+from ..lifetime import ARRIVAL, AT_CREATION, LIVE, NOT_YET, Lifetime
+from ..values import (
+    INT_MAX,
+    LONG_MAX,
+    Kind,
+    address_text,
+    boolean,
+    duration_ms,
+    duration_or_off_ms,
+    integer,
+    number,
+    parse_boolean,
+    parse_integer,
+    parse_number,
+    size_between,
+    text,
+    word_any_case,
+)
+from .resolved import DEFAULTS
+
+
+@dataclass(slots=True, frozen=True)
+class Field:
+    """One row: `name` as XML and TOML write it, `bean` as broker-properties do."""
+
+    name: str
+    attribute: str
+    kind: Kind
+    is_heeded: bool = True
+    lifetime: Lifetime = LIVE
+    beans: tuple[str, ...] = ()
+
+    @property
+    def acts(self) -> Lifetime:
+        """When a changed value takes effect."""
+        return self.lifetime if self.is_heeded else NOT_YET
+
+    @property
+    def default(self) -> Any:
+        """What holds when nobody says anything."""
+        return getattr(DEFAULTS, self.attribute)
+
+
+BOOLEAN = Kind(boolean, parse_boolean)
+TEXT = Kind(text)
+ADDRESS = Kind(address_text)
+DELAY = Kind(duration_ms, parse_integer)
+DELAY_OR_OFF = Kind(duration_or_off_ms, parse_integer)
+LIMIT = Kind(integer(-1, LONG_MAX), parse_integer)  # -1: none
+LIMIT_NOT_ZERO = Kind(integer(-1, LONG_MAX, except_zero=True), parse_integer)
+COUNT = Kind(integer(0, LONG_MAX), parse_integer)
+COUNT_INT = Kind(integer(0, INT_MAX), parse_integer)
+ANY_INT = Kind(integer(-LONG_MAX - 1, LONG_MAX), parse_integer)
+BYTES_OR_OFF = Kind(size_between(0, or_off=True), parse_integer)
+BYTES_NOT_ZERO = Kind(size_between(1, or_off=True), parse_integer)
+PAGE_SIZE = Kind(size_between(1, INT_MAX), parse_integer)
+MULTIPLIER = Kind(number(0, float("inf"), above_low=True), parse_number)
+FACTOR = Kind(number(0, 1), parse_number)
+ATTEMPTS = Kind(integer(-1, INT_MAX), parse_integer)
+ROUTING_TYPE = Kind(word_any_case("ANYCAST", "MULTICAST"))
+DELETION = Kind(word_any_case("OFF", "FORCE"))
+
+
+def _words(*words: str) -> Kind:
+    return Kind(word_any_case(*words))
+
+
+def _accepted(name: str, kind: Kind, *beans: str, attribute: str = "", lifetime: Lifetime = LIVE) -> Field:
+    return Field(name, attribute or name.replace("-", "_"), kind, False, lifetime, beans)
+
+
+def _live(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
+    return Field(name, attribute or name.replace("-", "_"), kind, True, LIVE, beans)
+
+
+def _arrival(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
+    return Field(name, attribute or name.replace("-", "_"), kind, True, ARRIVAL, beans)
+
+
+def _creation(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
+    return Field(name, attribute or name.replace("-", "_"), kind, True, AT_CREATION, beans)
+
+
+FIELDS: tuple[Field, ...] = (
+    # 3.1 redelivery and dead letters
+    _live("max-delivery-attempts", ATTEMPTS),
+    _live("redelivery-delay", DELAY, attribute="redelivery_delay_ms"),
+    _live("redelivery-delay-multiplier", MULTIPLIER, "redeliveryMultiplier"),
+    _live("redelivery-collision-avoidance-factor", FACTOR),
+    _live("max-redelivery-delay", DELAY, attribute="max_redelivery_delay_ms"),
+    _live("dead-letter-address", ADDRESS),
+    _live("auto-create-dead-letter-resources", BOOLEAN),
+    _live("dead-letter-queue-prefix", TEXT),
+    _live("dead-letter-queue-suffix", TEXT),
+    _arrival("send-to-dla-on-no-route", BOOLEAN, "sendToDLAOnNoRoute"),
+    # 3.2 expiry
+    _arrival("no-expiry", BOOLEAN),
+    _arrival("expiry-delay", DELAY_OR_OFF, attribute="expiry_delay_ms"),
+    _arrival("min-expiry-delay", DELAY_OR_OFF, attribute="min_expiry_delay_ms"),
+    _arrival("max-expiry-delay", DELAY_OR_OFF, attribute="max_expiry_delay_ms"),
+    _live("expiry-address", ADDRESS),
+    _live("auto-create-expiry-resources", BOOLEAN),
+    _live("expiry-queue-prefix", TEXT),
+    _live("expiry-queue-suffix", TEXT),
+    # 3.3 size limits and paging
+    _arrival("max-size-bytes", BYTES_OR_OFF),
+    _arrival("max-size-messages", LIMIT),
+    _arrival("address-full-policy", _words("PAGE", "DROP", "FAIL", "BLOCK"), "addressFullMessagePolicy"),
+    _accepted("max-size-bytes-reject-threshold", BYTES_OR_OFF),
+    _accepted("page-size-bytes", PAGE_SIZE),
+    _accepted("page-limit-bytes", BYTES_NOT_ZERO),
+    _accepted("page-limit-messages", LIMIT_NOT_ZERO),
+    _accepted("page-full-policy", _words("DROP", "FAIL"), "pageFullMessagePolicy"),
+    _accepted("disk-full-policy", _words("DROP", "FAIL", "BLOCK"), "diskFullMessagePolicy"),
+    _accepted("max-read-page-messages", LIMIT_NOT_ZERO),
+    _accepted("max-read-page-bytes", BYTES_NOT_ZERO),
+    _accepted("prefetch-page-messages", LIMIT_NOT_ZERO),
+    _accepted("prefetch-page-bytes", BYTES_NOT_ZERO),
+    _accepted("page-max-cache-size", ANY_INT, "pageCacheMaxSize"),
+    # 3.4 queue defaults
+    _creation("default-ring-size", LIMIT_NOT_ZERO),
+    _creation("default-last-value-queue", BOOLEAN),
+    _creation("default-last-value-key", TEXT),
+    _creation("default-non-destructive", BOOLEAN),
+    _creation("default-exclusive-queue", BOOLEAN),
+    _creation("default-group-rebalance", BOOLEAN),
+    _creation("default-group-rebalance-pause-dispatch", BOOLEAN),
+    _creation("default-group-buckets", LIMIT),
+    _creation("default-group-first-key", TEXT),
+    _creation("default-max-consumers", LIMIT),
+    _creation("default-purge-on-no-consumers", BOOLEAN),
+    _creation("default-consumers-before-dispatch", COUNT_INT),
+    _creation("default-delay-before-dispatch", DELAY_OR_OFF, attribute="default_delay_before_dispatch_ms"),
+    _accepted("default-queue-routing-type", ROUTING_TYPE, lifetime=AT_CREATION),
+    _accepted("default-address-routing-type", ROUTING_TYPE, lifetime=AT_CREATION),
+    _accepted("default-consumer-window-size", LIMIT),
+    _accepted("initial-queue-buffer-size", ANY_INT, lifetime=AT_CREATION),
+    # 3.5 automatic creation and deletion
+    _live("auto-create-queues", BOOLEAN),
+    _accepted("auto-create-addresses", BOOLEAN),
+    _live("auto-delete-queues", BOOLEAN),
+    _accepted("auto-delete-created-queues", BOOLEAN),
+    _live("auto-delete-queues-delay", DELAY, attribute="auto_delete_queues_delay_ms"),
+    _live("auto-delete-queues-message-count", LIMIT),
+    _live("auto-delete-queues-skip-usage-check", BOOLEAN),
+    _accepted("auto-delete-addresses", BOOLEAN),
+    _accepted("auto-delete-addresses-delay", DELAY, attribute="auto_delete_addresses_delay_ms"),
+    _accepted("auto-delete-addresses-skip-usage-check", BOOLEAN),
+    _live("config-delete-queues", DELETION),
+    _live("config-delete-addresses", DELETION),
+    _live("config-delete-diverts", DELETION),
+    _accepted("auto-create-jms-queues", BOOLEAN),
+    _accepted("auto-create-jms-topics", BOOLEAN),
+    _accepted("auto-delete-jms-queues", BOOLEAN),
+    _accepted("auto-delete-jms-topics", BOOLEAN),
+    # 3.6 consumers, cluster, management
+    _accepted("slow-consumer-threshold", LIMIT_NOT_ZERO),
+    _accepted(
+        "slow-consumer-threshold-measurement-unit",
+        _words("MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"),
+    ),
+    _accepted("slow-consumer-policy", _words("KILL", "NOTIFY")),
+    _accepted(
+        "slow-consumer-check-period",
+        Kind(integer(1, LONG_MAX), parse_integer),
+        attribute="slow_consumer_check_period_s",
+    ),
+    _accepted("redistribution-delay", DELAY_OR_OFF, attribute="redistribution_delay_ms"),
+    _accepted("message-counter-history-day-limit", COUNT_INT),
+    _accepted("management-browse-page-size", LIMIT),
+    _accepted("management-message-attribute-size-limit", LIMIT),
+    _arrival("retroactive-message-count", COUNT),
+    _accepted("enable-metrics", BOOLEAN),
+    _arrival("enable-ingress-timestamp", BOOLEAN),
+    _arrival("id-cache-size", COUNT_INT, "IDCacheSize"),
+    _accepted("queue-prefetch", COUNT_INT),
+)
+
+BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
+BY_ATTRIBUTE: dict[str, Field] = {field.attribute: field for field in FIELDS}
+
+#: Names of older systems -> ours.
+OLD_NAMES = {"last-value-queue": "default-last-value-queue"}
+
+
+def bean_name(name: str) -> str:
+    """`redelivery-delay` -> `redeliveryDelay`."""
+    return re.sub(r"-(.)", lambda match: match[1].upper(), name)
+
+
+BY_BEAN: dict[str, Field] = {
+    bean: field for field in FIELDS for bean in (bean_name(field.name), *field.beans)
+}  # fmt: skip

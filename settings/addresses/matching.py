@@ -1,0 +1,115 @@
+"""Which addresses a match text covers, and which of several matches is the more specific.
+
+Source: address-settings page 2.1 to 2.3. Two choices of ours: a wildcard must be a whole word, and `#`
+patterns of equal length are ordered word by word, then by text.
+"""
+
+from dataclasses import dataclass
+from enum import Enum
+
+from ..values import shown
+
+
+class MatchFault(ValueError):
+    """The match (or the wildcard syntax) cannot be used; the message says why."""
+
+
+@dataclass(slots=True, frozen=True)
+class Wildcards:
+    """The syntax of matches. `literal_markers`: empty, or the two characters around a literal match."""
+
+    delimiter: str = "."
+    any_words: str = "#"
+    single_word: str = "*"
+    literal_markers: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("delimiter", "any_words", "single_word"):
+            if len(getattr(self, name)) != 1:
+                raise MatchFault(f"{name.replace('_', '-')} must be a single character")
+        if len({self.delimiter, self.any_words, self.single_word}) != 3:
+            raise MatchFault("delimiter, any-words and single-word must be three different characters")
+        if len(self.literal_markers) not in (0, 2):
+            raise MatchFault("literal-match-markers must be exactly two characters")
+        if set(self.literal_markers) & {self.delimiter, self.any_words, self.single_word}:
+            raise MatchFault("literal-match-markers must differ from the delimiter and the wildcards")
+
+
+DEFAULT_WILDCARDS = Wildcards()
+
+
+class MatchKind(Enum):
+    """How a match is looked up; in this order for one address."""
+
+    EXACT = "exact"
+    LITERAL = "literal"
+    WILDCARD = "wildcard"
+
+
+EXACT, LITERAL, WILDCARD = MatchKind
+
+_LITERAL_WORD, _SINGLE_WORD, _END = 0, 1, 2
+
+
+@dataclass(slots=True, frozen=True)
+class Match:
+    """A match text, understood. `address`: the one address of an exact or literal match."""
+
+    text: str
+    kind: MatchKind
+    address: str = ""
+    words: tuple[str | None, ...] = ()  # None: any one word
+    has_any_words: bool = False
+
+    @property
+    def rank(self) -> tuple[bool, int, tuple[int, ...], str]:
+        """Sorts wildcard matches most specific first (address-settings page 2.2, steps a to e, then the text)."""
+        stars = tuple(_SINGLE_WORD if word is None else _LITERAL_WORD for word in self.words)
+        stars += (_LITERAL_WORD, _END) if self.has_any_words else (_END,)
+        return self.has_any_words, -len(self.text) if self.has_any_words else 0, stars, self.text
+
+
+def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
+    """Understand a match. Raises: MatchFault."""
+    if not text:
+        raise MatchFault("an empty match covers nothing, expected a name, a pattern or " + repr(wildcards.any_words))
+    markers = wildcards.literal_markers
+    if markers and text.startswith(markers[0]) and text.endswith(markers[1]) and len(text) > 1:
+        inside = text[1:-1]
+        if not inside:
+            raise MatchFault("there is nothing between the literal markers")
+        return Match(text, LITERAL, inside)
+    any_words, single_word = wildcards.any_words, wildcards.single_word
+    words: list[str | None] = []
+    parts = text.split(wildcards.delimiter)
+    has_any_words = False
+    is_wild = False
+    for position, part in enumerate(parts):
+        if part == any_words:
+            if position != len(parts) - 1:
+                raise MatchFault(f"{any_words!r} is allowed only as the last word")
+            has_any_words = is_wild = True
+        elif part == single_word:
+            words.append(None)
+            is_wild = True
+        else:
+            plain = part.replace("\\" + any_words, "").replace("\\" + single_word, "")
+            for wildcard in (any_words, single_word):
+                if wildcard in plain:
+                    last = ", and only the last" if wildcard == any_words else ""
+                    word = part.removesuffix(wildcard)
+                    meant = f", did you mean {shown(f'{word}{wildcards.delimiter}{wildcard}')}?"
+                    hint = meant if word and not {any_words, single_word} & set(word) else ""
+                    raise MatchFault(f"a wildcard must be a whole word{last}: {shown(part)} holds {wildcard!r}{hint}")
+            words.append(part)
+    if not is_wild:
+        return Match(text, EXACT, text)
+    return Match(text, WILDCARD, "", tuple(words), has_any_words)
+
+
+def example_address(match: Match, wildcards: Wildcards) -> str:
+    """An address that the match covers, made of words that nobody else names."""
+    if match.kind is not WILDCARD:
+        return match.address
+    words = ["\0any" if word is None else word for word in match.words] + (["\0any"] if match.has_any_words else [])
+    return wildcards.delimiter.join(words)

@@ -1,0 +1,1 @@
+"""What a configuration says: keys of the broker, profiles, addresses, queues, diverts, users, limits."""

@@ -1,0 +1,1 @@
+"""Configuration files read: TOML, Artemis's XML, broker.properties; what is doubtful in them."""

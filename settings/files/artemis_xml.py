@@ -1,0 +1,337 @@
+"""XML configurations of Artemis (broker.xml) and HornetQ, whole or in fragments: any known element may be the root.
+
+Source: address-settings page 3.7, 6.1, 6.3; ruling 18.
+"""
+
+from collections.abc import Callable, Iterable
+from types import MappingProxyType
+from typing import Any
+
+from ..addresses.fields import BOOLEAN, BY_NAME, OLD_NAMES
+from ..addresses.queue_arguments import QUEUE_ARGUMENTS
+from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
+from ..faults import Origin, nearest
+from ..values import Kind, shown
+from .draft import WILDCARD_KEYS, Draft, RawEntry
+from .foreign_names import GLOBALS, WITHOUT_EFFECT
+from .hornetq_xml import load_jms_queue, load_jms_topic, routing_type_of, without_jms_prefix
+from .toml_loader import DIVERT_ROUTING
+from .xml_tree import Element, XmlFault, parse_xml
+
+_WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
+
+_WRITTEN = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
+
+#: What a `<queue>` may have as attributes or, most of them, as children.
+_QUEUE_OTHERS = ("name", "enabled", "durable", "filter", "user", "address")
+
+
+def load_xml(draft: Draft, file: str, content: str) -> None:
+    """Read one file into the draft."""
+    try:
+        root = parse_xml(content)
+    except XmlFault as error:
+        draft.fault(Origin(file, error.line), "XML", error.problem)
+        return
+    _Loader(draft, file).root(root)
+
+
+class _Loader:
+    def __init__(self, draft: Draft, file: str) -> None:
+        self.draft = draft
+        self.file = file
+        self.structures: dict[str, Callable[[Element], None]] = {
+            "configuration": self.container,
+            "core": self.container,
+            "address-settings": self.address_settings,
+            "address-setting": self.address_setting,
+            "addresses": self.addresses,
+            "address": self.address,
+            "queues": self.queues,
+            "queue": self.queue_alone,
+            "topic": self.topic,
+            "wildcard-addresses": self.wildcard_addresses,
+            "literal-match-markers": self.literal_match_markers,
+            "diverts": self.diverts,
+            "divert": self.divert,
+        }
+
+    def at(self, element: Element) -> Origin:
+        return Origin(self.file, element.line)
+
+    def known(self) -> Iterable[str]:
+        return (*self.structures, *GLOBALS, *WITHOUT_EFFECT)
+
+    # -- the frame ----------------------------------------------------------------------------------------------------
+
+    def root(self, element: Element) -> None:
+        if not self.broker_element(element):
+            expected = "expected <configuration>, <core>, <address-settings>, <addresses> or another part of broker.xml"
+            self.draft.fault(
+                self.at(element), element.name, f"unknown root{nearest(element.name, self.known())}, {expected}"
+            )
+
+    def broker_element(self, element: Element) -> bool:
+        """Read an element that stands for itself; False when nobody knows it."""
+        name = element.name
+        if (read := self.structures.get(name)) is not None:
+            read(element)
+        elif (kind := GLOBALS.get(name)) is not None:
+            self.global_value(element, kind)
+        elif name in WITHOUT_EFFECT:
+            self.draft.no_effect(self.at(element), name)
+        elif name == "include":
+            self.draft.fault(
+                self.at(element), "xi:include", "other files are not fetched; give the included file as well"
+            )
+        else:
+            return False
+        return True
+
+    def container(self, element: Element) -> None:
+        """<configuration> or <core>: what is in it, each once."""
+        self.attributes(element, (), ignore=("schemaLocation", "version"))
+        for child in self.each_once(
+            element, ("queue", "topic", "connection-factory", "address-setting", "core", "include")
+        ):
+            if not self.broker_element(child):
+                self.draft.unknown(self.at(child), child.name, f"<{element.name}>", self.known())
+
+    def global_value(self, element: Element, kind: Kind) -> None:
+        parsed = kind.parse(element.text)
+        self.draft.broker_value(self.at(element), "broker", element.name, parsed)
+
+    def wildcard_addresses(self, element: Element) -> None:
+        self.attributes(element, ())
+        for child in self.each_once(element):
+            if child.name in _WILDCARD_CHILDREN:
+                self.draft.set_wildcard(self.at(child), child.name, child.value)
+            elif child.name in ("routing-enabled", "enabled"):
+                self.draft.no_effect(self.at(child), child.name)
+            else:
+                self.draft.unknown(
+                    self.at(child), child.name, "<wildcard-addresses>", (*WILDCARD_KEYS, "routing-enabled")
+                )
+
+    def literal_match_markers(self, element: Element) -> None:
+        self.draft.set_wildcard(self.at(element), element.name, element.value)
+
+    # -- address-settings ---------------------------------------------------------------------------------------------
+
+    def address_settings(self, element: Element) -> None:
+        self.attributes(element, ())
+        for child in element.children:
+            if child.name == "address-setting":
+                self.address_setting(child)
+            elif child.name == "include":
+                self.broker_element(child)
+            else:
+                self.draft.unknown(self.at(child), child.name, "<address-settings>", ("address-setting",))
+
+    def address_setting(self, element: Element) -> None:
+        self.attributes(element, ("match",))
+        match = element.attributes.get("match")
+        if match is None:
+            self.draft.fault(self.at(element), "match", "is missing in <address-setting>")
+        plain = without_jms_prefix(match or "")
+        raw = RawEntry(plain, None, self.at(element), written=match or "" if plain != match else "")
+        for child in self.each_once(element):
+            name = OLD_NAMES.get(child.name, child.name)
+            row = BY_NAME.get(name)
+            if row is None:
+                self.draft.unknown(self.at(child), child.name, "<address-setting>", BY_NAME)
+                continue
+            if row.attribute in raw.values:
+                self.draft.fault(self.at(child), child.name, f"the same as {name}, which is given as well")
+                continue
+            value = child.value
+            if row.attribute in ("dead_letter_address", "expiry_address"):
+                value = without_jms_prefix(value)
+            self.draft.set_field(raw, self.at(child), child.name, row, value, as_text=True)
+        if match is not None:
+            self.draft.add_entry(raw)
+
+    # -- addresses and queues -----------------------------------------------------------------------------------------
+
+    def addresses(self, element: Element) -> None:
+        self.attributes(element, ())
+        for child in element.children:
+            if child.name == "address":
+                self.address(child)
+            elif child.name == "include":
+                self.broker_element(child)
+            else:
+                self.draft.unknown(self.at(child), child.name, "<addresses>", ("address",))
+
+    def address(self, element: Element) -> None:
+        self.attributes(element, ("name",))
+        name = self.name_of(element)
+        kinds = {"anycast": ANYCAST, "multicast": MULTICAST}
+        if not element.children:
+            self.draft.fault(self.at(element), "address", "has neither <anycast> nor <multicast>, expected one of them")
+        for child in self.each_once(element):
+            if child.name not in kinds:
+                self.draft.unknown(self.at(child), child.name, "<address>", kinds)
+                continue
+            self.attributes(child, ())
+            if name is None:
+                continue
+            if child.name == "multicast":
+                self.draft.add_exchange(ExchangeDeclaration(name, origin=self.at(element)))
+            for queue in child.children:
+                if queue.name == "queue":
+                    self.queue(queue, name, kinds[child.name])
+                else:
+                    self.draft.unknown(self.at(queue), queue.name, f"<{child.name}>", ("queue",))
+
+    def queues(self, element: Element) -> None:
+        """The old form: <queues><queue name="q"><address>a</address></queue></queues>."""
+        for child in element.children:
+            if child.name == "queue":
+                self.queue_alone(child)
+            else:
+                self.draft.unknown(self.at(child), child.name, "<queues>", ("queue",))
+
+    def queue_alone(self, element: Element) -> None:
+        """A queue outside an address: of the old form, of hornetq-jms.xml, or a fragment of the new form."""
+        name = self.name_of(element)
+        address = next((child.value for child in element.children if child.name == "address"), None)
+        if name is None:
+            return
+        if address is None and any(child.name in ("entry", "selector") for child in element.children):
+            load_jms_queue(self.draft, self.file, element, name)
+        elif address is None or without_jms_prefix(address) == name:
+            self.queue(element, name, routing_type_of(address or "", ANYCAST))
+        else:
+            self.queue(element, without_jms_prefix(address), routing_type_of(address, MULTICAST))
+
+    def topic(self, element: Element) -> None:
+        name = self.name_of(element)
+        if name is not None:
+            load_jms_topic(self.draft, self.file, element, name)
+
+    def queue(self, element: Element, address: str, routing_type: str) -> None:
+        name = self.name_of(element)
+        values: dict[str, tuple[str, Origin]] = {
+            key: (value, self.at(element)) for key, value in element.attributes.items()
+        }
+        for child in self.each_once(element):
+            if child.name in values:
+                self.draft.fault(self.at(child), child.name, "is given twice")
+            values[child.name] = (child.attributes.get("string", child.text), self.at(child))
+        arguments: dict[str, object] = {}
+        origins: dict[str, Origin] = {}
+        flags = {"durable": True, "enabled": True}
+        for key, (value, origin) in values.items():
+            if key in QUEUE_ATTRIBUTES:
+                argument = QUEUE_ATTRIBUTES[key]
+                if argument in arguments:
+                    self.draft.fault(origin, key, f"says {argument}, which is given as well")
+                arguments[argument] = QUEUE_ARGUMENTS[argument].kind.parse(value)
+                origins[argument] = origin
+            elif key in flags:
+                flags[key] = self.value(key, value, BOOLEAN, origin, True)
+            elif key == "filter":
+                self.draft.fault(origin, key, "queues have no selectors here; use a headers exchange and bindings")
+            elif key == "user":
+                self.draft.no_effect(origin, key)
+            elif key not in _QUEUE_OTHERS:
+                self.draft.unknown(origin, key, "<queue>", (*QUEUE_ATTRIBUTES, *_QUEUE_OTHERS))
+        if name is None:
+            return
+        if name != address:
+            arguments["x-address"] = address
+        queue = QueueDeclaration(
+            name,
+            address,
+            "/",
+            routing_type,
+            flags["durable"],
+            flags["enabled"],
+            MappingProxyType(arguments),
+            self.at(element),
+            MappingProxyType(origins),
+        )
+        self.draft.add_queue(queue, _WRITTEN)
+
+    # -- diverts ------------------------------------------------------------------------------------------------------
+
+    def diverts(self, element: Element) -> None:
+        self.attributes(element, ())
+        for child in element.children:
+            if child.name == "divert":
+                self.divert(child)
+            else:
+                self.draft.unknown(self.at(child), child.name, "<diverts>", ("divert",))
+
+    def divert(self, element: Element) -> None:
+        self.attributes(element, ("name",))
+        name = self.name_of(element)
+        values: dict[str, str] = {}
+        known = ("address", "forwarding-address", "exclusive", "routing-name", "routing-type")
+        for child in self.each_once(element):
+            if child.name in ("filter", "transformer-class-name", "transformer"):
+                self.draft.fault(
+                    self.at(child), child.name, "diverts take whole addresses here: no filter, no transformer"
+                )
+            elif child.name in known:
+                values[child.name] = child.value
+            else:
+                self.draft.unknown(self.at(child), child.name, "<divert>", known)
+        targets = tuple(filter(None, (part.strip() for part in values.get("forwarding-address", "").split(","))))
+        address = values.get("address", "")
+        origin = self.at(element)
+        for key, value in (("address", address), ("forwarding-address", targets)):
+            if not value:
+                self.draft.fault(origin, key, "is missing in <divert>")
+        if name is None or not address or not targets:
+            return
+        self.draft.add_divert(
+            Divert(
+                name,
+                without_jms_prefix(address),
+                tuple(without_jms_prefix(target) for target in targets),
+                "/",
+                self.value("exclusive", values.get("exclusive", "false"), BOOLEAN, origin, False),
+                values.get("routing-name") or name,
+                self.value("routing-type", values.get("routing-type", "STRIP"), Kind(DIVERT_ROUTING), origin, "STRIP"),
+                origin,
+            )
+        )
+
+    # -- leaves -------------------------------------------------------------------------------------------------------
+
+    def each_once(self, element: Element, repeatable: Iterable[str] = ()) -> list[Element]:
+        """The children; a second one of a name that may stand once is a fault, and left out."""
+        seen: set[str] = set()
+        children: list[Element] = []
+        for child in element.children:
+            if child.name in seen and child.name not in repeatable:
+                self.draft.fault(self.at(child), child.name, f"is given twice in <{element.name}>")
+                continue
+            seen.add(child.name)
+            children.append(child)
+        return children
+
+    def attributes(self, element: Element, known: tuple[str, ...], ignore: tuple[str, ...] = ()) -> None:
+        """Attributes that nobody knows are faults."""
+        for key in element.attributes:
+            if key not in known and key not in ignore:
+                self.draft.unknown(self.at(element), key, f"<{element.name}>", known)
+
+    def name_of(self, element: Element) -> str | None:
+        """The name, without JMS prefix; None, with a fault, when there is none."""
+        name = element.attributes.get("name", "")
+        if not name or len(name.encode()) > 255:
+            problem = f"{shown(name)} is not right, expected a name of 1 to 255 octets"
+            self.draft.fault(self.at(element), "name", problem if name else f"is missing in <{element.name}>")
+            return None
+        return without_jms_prefix(name)
+
+    def value(self, key: str, text: str, kind: Kind, origin: Origin, default: Any) -> Any:
+        """A value of some kind; the default, with a fault, when it is none."""
+        try:
+            return kind.read_text(text)
+        except ValueError as error:
+            self.draft.wrong(origin, key, text, error)
+            return default

@@ -1,0 +1,215 @@
+"""Artemis' broker-properties: key=value lines whose keys are paths of bean names, put over what other files say.
+
+Source: address-settings page 6.2. Values are checked as everywhere else, which Artemis does not do.
+"""
+
+import re
+from dataclasses import replace
+from types import MappingProxyType
+
+from ..addresses.fields import BOOLEAN, BY_BEAN, ROUTING_TYPE, bean_name
+from ..addresses.queue_arguments import QUEUE_ARGUMENTS
+from ..declared.declarations import ANYCAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
+from ..faults import Origin, nearest
+from ..values import Kind
+from .draft import WILDCARD_KEYS, Draft, RawEntry
+from .foreign_names import BEANS_WITHOUT_EFFECT, GLOBALS
+from .properties_lines import logical_lines, split_key
+from .toml_loader import DIVERT_ROUTING, TABLES
+
+_GLOBAL_BEANS = {bean_name(name): name for name in GLOBALS} | {
+    "idCacheSize": "id-cache-size",
+    "IDCacheSize": "id-cache-size",
+}
+_WILDCARD_BEANS = {bean_name(name): name for name in WILDCARD_KEYS if name != "literal-match-markers"}
+_QUEUE_BEANS = {bean_name(name): argument for name, argument in QUEUE_ATTRIBUTES.items()}
+_SETTINGS = ("addressSettings", "addressesSettings")
+_STRUCTURES = (*_SETTINGS, "addressConfigurations", "divertConfigurations", "wildcardConfiguration")
+_ROOTS = (*_STRUCTURES, *_GLOBAL_BEANS, "literalMatchMarkers", "key.surround", "remove.value")
+
+_SIGNIFICANT = re.compile(r"^[ \t]*([^\s#!].*)$", re.MULTILINE)
+
+
+def is_properties(content: str) -> bool:
+    """Whether the first line that says something starts with a bean name rather than with a table's."""
+    first = _SIGNIFICANT.search(content)
+    if first is None or first[1].startswith("["):
+        return False
+    root = re.split(r"[.=:\s\"]", first[1], maxsplit=1)[0]
+    if root in TABLES:
+        return False
+    if root in _ROOTS or root in BEANS_WITHOUT_EFFECT or first[1].startswith(("key.surround", "remove.value")):
+        return True
+    meant = re.search("'(.*)'", nearest(root, (*TABLES, *_STRUCTURES, *_GLOBAL_BEANS)))
+    return meant is not None and meant[1] not in TABLES
+
+
+def load_properties(draft: Draft, file: str, content: str) -> None:
+    """Read one file into the draft; other forms must have been read before."""
+    _Loader(draft, file).read(content)
+
+
+class _Loader:
+    def __init__(self, draft: Draft, file: str) -> None:
+        self.draft = draft
+        self.file = file
+        self.surround = '"'
+        self.removal = "-"
+        self.addresses: dict[str, Origin] = {}
+        self.routing_types: dict[str, str] = {}
+        self.queues: dict[tuple[str, str], dict[str, tuple[str, Origin]]] = {}
+        self.diverts: dict[str, dict[str, tuple[str, Origin]]] = {}
+
+    def read(self, content: str) -> None:
+        for line, key, value in logical_lines(content):
+            origin = Origin(self.file, line)
+            if key == "key.surround":
+                self.surround = value or '"'
+            elif key == "remove.value":
+                self.removal = value or "-"
+            elif (path := split_key(key, self.surround)) is None:
+                self.draft.fault(origin, key, 'is not a path of names, expected name.name or name."quoted.name".name')
+            else:
+                self.entry(origin, key, path, value)
+        for (address, name), attributes in self.queues.items():
+            self.declare_queue(address, name, attributes)
+        for address, origin in self.addresses.items():
+            if "MULTICAST" in self.routing_types.get(address, ""):
+                self.draft.add_exchange(ExchangeDeclaration(address, origin=origin))
+        for name, attributes in self.diverts.items():
+            self.declare_divert(name, attributes)
+
+    def entry(self, origin: Origin, key: str, path: list[str], value: str) -> None:
+        root, rest = path[0], path[1:]
+        if root in _SETTINGS and len(rest) in (1, 2):
+            self.setting(origin, key, rest, value)
+        elif root == "addressConfigurations" and rest:
+            self.address(origin, key, rest, value)
+        elif root == "divertConfigurations" and len(rest) == 2:
+            self.diverts.setdefault(rest[0], {})[rest[1]] = (value, origin)
+        elif root == "wildcardConfiguration" and len(rest) == 1:
+            if rest[0] in _WILDCARD_BEANS:
+                self.draft.set_wildcard(origin, _WILDCARD_BEANS[rest[0]], value)
+            elif rest[0] == "routingEnabled":
+                self.draft.no_effect(origin, key)
+            else:
+                self.draft.unknown(origin, rest[0], root, (*_WILDCARD_BEANS, "routingEnabled"))
+        elif root == "literalMatchMarkers" and not rest:
+            self.draft.set_wildcard(origin, "literal-match-markers", value)
+        elif root in _GLOBAL_BEANS and not rest:
+            name = _GLOBAL_BEANS[root]
+            self.draft.broker_value(origin, "broker", name, GLOBALS[name].parse(value))
+        elif root in BEANS_WITHOUT_EFFECT:
+            self.draft.no_effect(origin, root)
+        elif root in _STRUCTURES:
+            self.draft.fault(
+                origin, key, 'is not a whole path, expected like addressSettings."orders.#".redeliveryDelay'
+            )
+        else:
+            self.draft.unknown(origin, root, "broker properties", (*_ROOTS, *BEANS_WITHOUT_EFFECT))
+
+    # -- address-settings ---------------------------------------------------------------------------------------------
+
+    def setting(self, origin: Origin, key: str, rest: list[str], value: str) -> None:
+        match = rest[0]
+        if len(rest) == 1:
+            if value == self.removal:
+                self.draft.entries.pop((None, match), None)
+            else:
+                self.draft.fault(origin, key, f"names no setting, expected one, or {self.removal} to remove the match")
+            return
+        row = BY_BEAN.get(rest[1])
+        if row is None:
+            self.draft.unknown(origin, rest[1], "addressSettings", BY_BEAN)
+            return
+        raw = self.draft.entries.setdefault((None, match), RawEntry(match, None, origin))
+        if value == self.removal:
+            raw.values.pop(row.attribute, None)
+            raw.origins.pop(row.attribute, None)
+        else:
+            self.draft.set_field(raw, origin, rest[1], row, value, as_text=True)
+
+    # -- addresses, queues, diverts -----------------------------------------------------------------------------------
+
+    def address(self, origin: Origin, key: str, rest: list[str], value: str) -> None:
+        name, attributes = rest[0], rest[1:]
+        self.addresses.setdefault(name, origin)
+        if attributes == ["routingTypes"]:
+            for word in value.split(","):
+                try:
+                    self.routing_types[name] = self.routing_types.get(name, "") + ROUTING_TYPE.read_text(word)
+                except ValueError as error:
+                    self.draft.wrong(origin, "routingTypes", word, error)
+        elif len(attributes) == 3 and attributes[0] == "queueConfigs":
+            self.queues.setdefault((name, attributes[1]), {})[attributes[2]] = (value, origin)
+        elif len(attributes) == 2 and attributes[0] == "queueConfigs" and value == self.removal:
+            self.draft.queues.pop(("/", attributes[1]), None)
+        elif not attributes and value == self.removal:
+            for where in [where for where, queue in self.draft.queues.items() if queue.address == name]:
+                del self.draft.queues[where]
+        elif attributes != ["name"]:
+            self.draft.unknown(
+                origin, ".".join(attributes) or key, "addressConfigurations", ("routingTypes", "queueConfigs")
+            )
+
+    def declare_queue(self, address: str, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
+        origin = next(iter(attributes.values()))[1]
+        earlier = self.draft.queues.pop(("/", name), None)
+        default_type = "MULTICAST" if self.routing_types.get(address) == "MULTICAST" else ANYCAST
+        queue = earlier or QueueDeclaration(name, address, routing_type=default_type, origin=origin)
+        arguments = dict(queue.arguments)
+        origins = dict(queue.origins)
+        known = (*_QUEUE_BEANS, "name", "address", "durable", "enabled", "routingType", "filterString", "user")
+        for key, (value, where) in attributes.items():
+            try:
+                if key in _QUEUE_BEANS:
+                    argument = _QUEUE_BEANS[key]
+                    arguments[argument] = QUEUE_ARGUMENTS[argument].kind.parse(value)
+                    origins[argument] = where
+                elif key == "durable":
+                    queue = replace(queue, durable=BOOLEAN.read_text(value))
+                elif key == "enabled":
+                    queue = replace(queue, is_enabled=BOOLEAN.read_text(value))
+                elif key == "routingType":
+                    queue = replace(queue, routing_type=ROUTING_TYPE.read_text(value))
+                elif key == "filterString":
+                    problem = "queues have no selectors here; use a headers exchange and bindings"
+                    self.draft.fault(where, key, problem)
+                elif key == "user":
+                    self.draft.no_effect(where, key)
+                elif key not in known:
+                    self.draft.unknown(where, key, "queueConfigs", known)
+            except ValueError as error:
+                self.draft.wrong(where, key, value, error)
+        if name != address:
+            arguments["x-address"] = address
+        frozen, said_at = MappingProxyType(arguments), MappingProxyType(origins)
+        queue = replace(queue, address=address, arguments=frozen, origins=said_at)
+        self.draft.add_queue(queue, {argument: bean for bean, argument in _QUEUE_BEANS.items()})
+
+    def declare_divert(self, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:
+        origin = next(iter(attributes.values()))[1]
+        known = ("name", "address", "forwardingAddress", "exclusive", "routingName", "routingType")
+        values: dict[str, str] = {}
+        for key, (value, where) in attributes.items():
+            if key in known:
+                values[key] = value
+            elif key.startswith(("filter", "transformer")):
+                self.draft.fault(where, key, "diverts take whole addresses here: no filter, no transformer")
+            else:
+                self.draft.unknown(where, key, "divertConfigurations", known)
+        targets = tuple(filter(None, (part.strip() for part in values.get("forwardingAddress", "").split(","))))
+        if not values.get("address") or not targets:
+            self.draft.fault(origin, name, "a divert needs address and forwardingAddress")
+            return
+        try:
+            is_exclusive = BOOLEAN.read_text(values.get("exclusive", "false"))
+            routing_type = Kind(DIVERT_ROUTING).read_text(values.get("routingType", "STRIP"))
+        except ValueError as error:
+            self.draft.wrong(origin, name, values, error)
+            return
+        self.draft.diverts.pop(("/", name), None)
+        routing_name = values.get("routingName", name)
+        self.draft.add_divert(
+            Divert(name, values["address"], targets, "/", is_exclusive, routing_name, routing_type, origin)
+        )

@@ -1,0 +1,232 @@
+"""Names that a configuration refers to and nowhere declares, although a name that is declared is spelled almost alike.
+
+What is declared nowhere is no fault: applications declare it while the broker runs. Only a near miss is a doubt.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from ..addresses.matching import WILDCARD, Wildcards
+from ..addresses.repository import Entry
+from ..declared.configuration import Configuration
+from ..declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
+from ..faults import Origin
+from ..values import shown
+from .spelling import NAMES_MAX, near
+
+EXCHANGES = ("amq.direct", "amq.fanout", "amq.headers", "amq.match", "amq.topic")
+MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
+
+
+@dataclass(slots=True, frozen=True)
+class Reference:
+    """A name that somebody is meant by. `vhost` None: of any virtual host. `queues`, `exchanges`: what it may name."""
+
+    origin: Origin
+    key: str
+    name: str
+    vhost: str | None
+    queues: bool = True
+    exchanges: bool = True
+
+
+def doubtful_names(configuration: Configuration) -> Iterator[str]:
+    """One line for each, as FILE:LINE: KEY: which name, and which one may have been meant."""
+    yield from _vhosts(configuration)
+    yield from _logins(configuration)
+    if len(configuration.queues) <= NAMES_MAX:  # beyond that there is nothing to find
+        yield from _addresses(configuration)
+        yield from _matches(configuration)
+
+
+# -- queues and exchanges ---------------------------------------------------------------------------------------------
+
+
+def _addresses(configuration: Configuration) -> Iterator[str]:
+    """By virtual host and by what may be meant."""
+    groups: dict[tuple[str | None, bool, bool], list[Reference]] = {}
+    for one in references(configuration):
+        groups.setdefault((one.vhost, one.queues, one.exchanges), []).append(one)
+    for (vhost, queues, exchanges), those in groups.items():
+        known = _known(configuration, vhost, queues=queues, exchanges=exchanges)
+        said = _exact(configuration, vhost)  # who says settings of an address means it
+        unknown = [one for one in those if one.name not in known and one.name not in said]
+        meant = near((one.name for one in unknown), known)
+        for one in unknown:
+            if one.name in meant:
+                yield _line(one.origin, one.key, one.name, meant[one.name])
+
+
+def references(configuration: Configuration) -> Iterator[Reference]:
+    """The queues and exchanges that settings, queues, diverts, policies and users name."""
+    for entry in configuration.repository.entries:
+        for attribute, key in (("dead_letter_address", "dead-letter-address"), ("expiry_address", "expiry-address")):
+            address = getattr(entry.settings, attribute)
+            yield from _of_address(entry.origin_of(attribute), key, address, entry.vhost)
+    for queue in configuration.queues:
+        origins = {key: queue.origin_of(key) for key in queue.arguments}
+        yield from _of_table(origins, queue.arguments, "x-", queue.vhost)
+    for divert in configuration.diverts:
+        yield from _of_address(divert.origin, "address", divert.address, divert.vhost)
+        for address in divert.forwarding_addresses:
+            yield from _of_address(divert.origin, "forwarding-address", address, divert.vhost)
+    for policy in configuration.policies:
+        origin = policy.origin or Origin("", 0)
+        yield from _of_table(dict.fromkeys(policy.definition, origin), policy.definition, "", policy.vhost)
+        yield from _exchange(origin, "alternate-exchange", policy.definition.get("alternate-exchange"), policy.vhost)
+    for user in configuration.users:
+        for topic in user.topic_permissions:
+            yield from _exchange(user.origin, "topic-permission", topic.exchange, topic.vhost)
+
+
+def _of_table(
+    origins: Mapping[str, Origin], said: Mapping[str, object], prefix: str, vhost: str
+) -> Iterator[Reference]:
+    """Of a queue's arguments, or a policy's definition."""
+    for key in ("dead-letter-address", "expiry-address"):
+        argument = f"{prefix}{key}"
+        if argument in said:
+            yield from _of_address(origins[argument], argument, said[argument], vhost)
+    exchange, key = f"{prefix}dead-letter-exchange", f"{prefix}dead-letter-routing-key"
+    if said.get(exchange) == "" and isinstance(name := said.get(key), str):
+        yield Reference(origins[key], key, name, vhost, exchanges=False)
+    elif exchange in said:
+        yield from _exchange(origins[exchange], exchange, said[exchange], vhost)
+
+
+def _exchange(origin: Origin, key: str, name: object, vhost: str) -> Iterator[Reference]:
+    if isinstance(name, str) and name:
+        yield Reference(origin, key, name, vhost, queues=False)
+
+
+def _of_address(origin: Origin, key: str, address: object, vhost: str | None) -> Iterator[Reference]:
+    """`queue:NAME`, `exchange:NAME/KEY`, or a name of either."""
+    if not isinstance(address, str) or not address:
+        return
+    if address.startswith("queue:"):
+        yield Reference(origin, key, address.removeprefix("queue:"), vhost, exchanges=False)
+    elif address.startswith("exchange:"):
+        name = address.removeprefix("exchange:").partition("/")[0]
+        yield Reference(origin, key, name, vhost, queues=False)
+    else:
+        yield Reference(origin, key, address, vhost)
+
+
+def _known(configuration: Configuration, vhost: str | None, *, queues: bool, exchanges: bool) -> set[str]:
+    """The declared names."""
+    names: set[str] = set(EXCHANGES) if exchanges else set()
+    if exchanges:
+        names |= {one.name for one in configuration.exchanges if vhost in (None, one.vhost)}
+    for queue in configuration.queues if queues else ():
+        if vhost in (None, queue.vhost):
+            names |= {queue.name, queue.address}
+    return names
+
+
+def _exact(configuration: Configuration, vhost: str | None) -> set[str]:
+    """The addresses that have settings by their own name."""
+    return {
+        entry.match.address
+        for entry in configuration.repository.entries
+        if entry.match.kind is not WILDCARD and (vhost is None or entry.vhost in (None, vhost))
+    }
+
+
+# -- matches ----------------------------------------------------------------------------------------------------------
+
+
+def _matches(configuration: Configuration) -> Iterator[str]:
+    """Matches of address-settings that cover nothing that is declared, or referred to."""
+    repository = configuration.repository
+    delimiter = repository.wildcards.delimiter
+    names = _known(configuration, None, queues=True, exchanges=True)
+    names |= {one.name for one in references(configuration)}
+    heads = {head for name in names for head in _heads(name, delimiter)}
+    unknown: list[tuple[Entry, str]] = []
+    for one in repository.entries:
+        begin = _literal(one, repository.wildcards)
+        if begin and begin not in (heads if one.match.kind is WILDCARD else names):
+            unknown.append((one, begin))
+    wild = near((begin for one, begin in unknown if one.match.kind is WILDCARD), heads)
+    whole = near((begin for one, begin in unknown if one.match.kind is not WILDCARD), names)
+    for one, begin in unknown:
+        meant = (wild if one.match.kind is WILDCARD else whole).get(begin)
+        if meant is not None and meant.count(delimiter) == begin.count(delimiter):
+            text = one.match.text
+            hint = f"did you mean {shown(text.replace(begin, meant, 1))}?"
+            yield f"{one.origin}: match: {shown(text)} covers nothing that is declared in the configuration, {hint}"
+
+
+def _heads(name: str, delimiter: str) -> Iterator[str]:
+    """The first word, the first two ..."""
+    end = name.find(delimiter)
+    while end >= 0:
+        yield name[:end]
+        end = name.find(delimiter, end + 1)
+    yield name
+
+
+def _literal(entry: Entry, wildcards: Wildcards) -> str:
+    """The words of a match in front of its first wildcard; all of them where there is none."""
+    if entry.match.kind is not WILDCARD:
+        return entry.match.address
+    words: list[str] = []
+    for word in entry.match.words:
+        if word is None:
+            break
+        words.append(word)
+    return wildcards.delimiter.join(words)
+
+
+# -- virtual hosts, logins --------------------------------------------------------------------------------------------
+
+
+def _vhosts(configuration: Configuration) -> Iterator[str]:
+    """One that is only named in passing, beside one that is declared or has something in it."""
+    declared = {"/", *configuration.limits}  # every [[vhost]] has limits, be it none
+    filled: list[QueueDeclaration | ExchangeDeclaration | Divert] = [
+        *configuration.queues,
+        *configuration.exchanges,
+        *configuration.diverts,
+    ]
+    named: dict[str, Origin] = {}
+    for thing in filled:
+        named.setdefault(thing.vhost, thing.origin)
+    in_passing: dict[str, Origin] = {}
+    for entry in configuration.repository.entries:
+        if entry.vhost is not None:
+            in_passing.setdefault(entry.vhost, entry.origin)
+    for policy in configuration.policies:
+        in_passing.setdefault(policy.vhost, policy.origin or Origin("", 0))
+    for user in configuration.users:
+        for permission in user.permissions:
+            in_passing.setdefault(permission.vhost, user.origin)
+    doubted = [
+        (named, declared),
+        ({name: origin for name, origin in in_passing.items() if name not in named}, declared | named.keys()),
+    ]
+    told: set[str] = set()
+    for those, known in doubted:
+        meant = near(those.keys() - known, known)
+        for name in sorted(meant.keys() - told):
+            told.add(name)
+            yield _line(those[name], "vhost", name, meant[name])
+
+
+def _logins(configuration: Configuration) -> Iterator[str]:
+    mechanisms: Iterable[str] = configuration.value("broker", "mechanisms")
+    unknown = [name for name in mechanisms if name not in MECHANISMS]
+    meant = near(unknown, MECHANISMS)
+    origin = configuration.origins.get(("broker", "mechanisms"), Origin("", 0))
+    for name in unknown:
+        hint = f", did you mean {shown(meant[name])}?" if name in meant else f", known are {', '.join(MECHANISMS)}"
+        yield f"{origin}: mechanisms: {shown(name)} lets nobody in{hint}"
+    anonymous = configuration.value("broker", "anonymous-user")
+    names = [user.name for user in configuration.users]
+    if "ANONYMOUS" in mechanisms and anonymous not in names and (found := near([anonymous], names)):
+        origin = configuration.origins.get(("broker", "anonymous-user"), origin)
+        yield _line(origin, "anonymous-user", anonymous, found[anonymous])
+
+
+def _line(origin: Origin, key: str, name: str, meant: str) -> str:
+    return f"{origin}: {key}: {shown(name)} is declared nowhere in the configuration, did you mean {shown(meant)}?"

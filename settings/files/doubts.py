@@ -1,0 +1,66 @@
+"""What is odd about a configuration as a whole: settings that lose messages, or wait otherwise than it seems."""
+
+from collections.abc import Iterator
+
+from ..addresses.matching import example_address
+from ..addresses.queue_arguments import settings_of_arguments
+from ..addresses.repository import Entry, SettingsRepository
+from ..addresses.resolved import rules_redelivery
+from ..declared.configuration import Configuration
+from ..values import shown
+from .doubtful_names import doubtful_names
+
+PAGE_KEPT = "address-full-policy is PAGE: until the journal pages, messages beyond the limit stay in memory"
+UNREACHABLE = "clients cannot declare, bind or delete it: line ends are taken out of the names that they say there"
+
+
+def doubts_of(configuration: Configuration) -> list[str]:
+    """One line for each, as FILE:LINE: WHAT: why. An entry is judged by an address that it alone is sure to cover."""
+    repository = configuration.repository
+    doubts: list[str] = []
+    for one in repository.entries:
+        doubts += _doubts_of_entry(one, repository)
+    paged = next((one for one in repository.entries if _pages(one, repository)), None)
+    if paged is not None:  # once is enough
+        doubts.append(f"{paged.origin}: match {shown(paged.match.text)}: {PAGE_KEPT}")
+    doubts += [
+        f"{one.origin}: {kind} {shown(one.name)}: {UNREACHABLE}"
+        for kind, declared in (("queue", configuration.queues), ("exchange", configuration.exchanges))
+        for one in declared
+        if not {"\r", "\n"}.isdisjoint(one.name)
+    ]
+    for queue in configuration.queues:
+        attempts = settings_of_arguments(queue.arguments).settings.max_delivery_attempts or -1
+        target = repository.merged(queue.address, queue.vhost).dead_letter_address
+        has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
+        if attempts > 0 and target is None and not has_own_target:
+            doubts.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
+    return [*doubts, *doubtful_names(configuration)]
+
+
+def _doubts_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+    address = example_address(one.match, repository.wildcards)
+    resolved = repository.resolve(address, one.vhost)
+    where = f"match {shown(one.match.text)}"
+    attempts = resolved.max_delivery_attempts
+    has_no_target = repository.merged(address, one.vhost).dead_letter_address is None
+    if rules_redelivery(one.settings) and attempts > 0 and has_no_target:
+        yield f"{one.origin}: {where}: {_removed_after(attempts)}"
+    cap, delay = resolved.max_redelivery_delay_ms, resolved.redelivery_delay_ms
+    says_either = one.settings.max_redelivery_delay_ms is not None or one.settings.redelivery_delay_ms is not None
+    if says_either and cap < delay:
+        origin = one.origin_of("max_redelivery_delay_ms")
+        yield f"{origin}: {where}: max-redelivery-delay {cap} is below redelivery-delay {delay}: every wait is {cap}"
+
+
+def _pages(one: Entry, repository: SettingsRepository) -> bool:
+    says_limit = any(
+        limit is not None and limit >= 0 for limit in (one.settings.max_size_bytes, one.settings.max_size_messages)
+    )
+    if not says_limit:
+        return False
+    return repository.resolve(example_address(one.match, repository.wildcards), one.vhost).address_full_policy == "PAGE"
+
+
+def _removed_after(attempts: int) -> str:
+    return f"limit without dead-letter address: after {attempts} failed deliveries a message is removed"

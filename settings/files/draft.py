@@ -1,0 +1,264 @@
+"""What loaders have read so far: raw entries, declarations, faults; made into a Configuration when all is read.
+
+Matches are understood only then, because the wildcard syntax may stand in a later file.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any
+
+from ..addresses.fields import Field
+from ..addresses.matching import Match, MatchFault, Wildcards, parse_match
+from ..addresses.model import AddressSettings
+from ..addresses.queue_arguments import ArgumentFault, settings_of_arguments
+from ..addresses.repository import Entry, SettingsRepository
+from ..declared.access_declarations import LimitsDeclaration, UserDeclaration
+from ..declared.configuration import KEYS, Configuration
+from ..declared.declarations import MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
+from ..faults import Fault, Origin, nearest
+from ..policies.policies import Policy
+from ..values import shown
+from .doubts import doubts_of
+
+#: TOML's and XML's names for the wildcard syntax -> attribute.
+WILDCARD_KEYS = {
+    "delimiter": "delimiter",
+    "any-words": "any_words",
+    "single-word": "single_word",
+    "literal-match-markers": "literal_markers",
+}
+
+
+@dataclass(slots=True)
+class RawEntry:
+    """An address-setting as it was read."""
+
+    match: str
+    vhost: str | None
+    origin: Origin
+    values: dict[str, Any] = field(default_factory=dict)  # attribute -> value
+    origins: dict[str, Origin] = field(default_factory=dict)
+    written: str = ""  # the match as the file has it, where that is something else
+
+
+class Draft:
+    """Collects what files say. One for all files of a configuration."""
+
+    def __init__(self) -> None:
+        self.said: dict[tuple[str, str], Any] = {}
+        self.said_at: dict[tuple[str, str], Origin] = {}
+        self.faults: list[Fault] = []
+        self.warnings: list[str] = []
+        self.entries: dict[tuple[str | None, str], RawEntry] = {}
+        self.wildcards: dict[str, str] = {}
+        self.wildcards_origin = Origin("", 1)
+        self.queues: dict[tuple[str, str], QueueDeclaration] = {}
+        self.exchanges: dict[tuple[str, str], ExchangeDeclaration] = {}
+        self.diverts: dict[tuple[str, str], Divert] = {}
+        self.vhosts: list[str] = []
+        self.limits: dict[str, LimitsDeclaration] = {}
+        self.users: dict[str, UserDeclaration] = {}
+        self.policies: dict[tuple[str, bool, str], Policy] = {}
+        self._warned: set[str] = set()
+
+    # -- for loaders --------------------------------------------------------------------------------------------------
+
+    def fault(self, origin: Origin, key: str, problem: str) -> None:
+        """Something is wrong."""
+        self.faults.append(Fault(origin.file, origin.line, shorten(key), problem))
+
+    def unknown(self, origin: Origin, key: str, where: str, known: Iterable[str]) -> None:
+        """Nobody knows this key."""
+        self.fault(origin, key, f"unknown key in {where}{nearest(key, known)}")
+
+    def wrong(self, origin: Origin, key: str, value: object, error: object) -> None:
+        """A known key has a value that cannot be."""
+        self.fault(origin, key, f"{shown(value)} is not right, expected {error}")
+
+    def warn(self, origin: Origin, key: str, problem: str) -> None:
+        """Something is odd, but usable."""
+        self.warnings.append(f"{origin}: {shorten(key)}: {problem}")
+
+    def no_effect(self, origin: Origin, key: str) -> None:
+        """A known key that this version does not heed: one warning for each name."""
+        if key not in self._warned:
+            self._warned.add(key)
+            self.warn(origin, key, "accepted, but without effect in this version")
+
+    def broker_value(self, origin: Origin, table: str, key: str, value: object) -> None:
+        """`[table] key`, known to KEYS."""
+        row = KEYS[table][key]
+        try:
+            self.said[table, key] = row.read(value)
+            self.said_at[table, key] = origin
+        except ValueError as error:
+            self.wrong(origin, key, value, error)
+            return
+        if not row.is_heeded:
+            self.no_effect(origin, key)
+
+    def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
+        """One key of the wildcard syntax, of WILDCARD_KEYS."""
+        expected = "two characters" if key == "literal-match-markers" else "a single character"
+        length = 2 if key == "literal-match-markers" else 1
+        if not isinstance(value, str) or len(value) not in ({0, 2} if length == 2 else {1}):
+            self.wrong(origin, key, value, expected)
+            return
+        self.wildcards[WILDCARD_KEYS[key]] = value
+        self.wildcards_origin = origin
+
+    def add_entry(self, raw: RawEntry) -> None:
+        """An address-setting; no other file may have one for the same match and virtual host."""
+        earlier = self.entries.setdefault((raw.vhost, raw.match), raw)
+        if earlier is raw:
+            return
+        where = f" in vhost {raw.vhost!r}" if raw.vhost is not None else ""
+        if earlier.written == raw.written:
+            self.fault(raw.origin, "match", f"{shown(raw.match)}{where} stands already at {earlier.origin}")
+        elif earlier.values != raw.values:  # jms.queue.# and jms.topic.#: the same here, so they must say the same
+            self.fault(
+                raw.origin,
+                "match",
+                f"{shown(raw.written or raw.match)} is {shown(raw.match)} without its JMS prefix, "
+                f"which stands already at {earlier.origin} with other settings",
+            )
+
+    def set_field(self, raw: RawEntry, origin: Origin, key: str, row: Field, value: object, *, as_text: bool) -> None:
+        """One field of an address-setting."""
+        try:
+            read = row.kind.read_text(value) if as_text and isinstance(value, str) else row.kind.read(value)
+        except ValueError as error:
+            self.wrong(origin, key, value, error)
+            return
+        if row.name == "address-full-policy" and read == "BLOCK":
+            self.fault(
+                origin, key, "BLOCK needs flow control, which this version does not have; use PAGE, DROP or FAIL"
+            )
+            return
+        raw.values[row.attribute] = read
+        raw.origins[row.attribute] = origin
+        if not row.is_heeded:
+            self.no_effect(origin, key)
+        elif row.attribute == "max_delivery_attempts" and read == 0:
+            self.warn(origin, key, "0 means unlimited, as -1 does")
+        elif row.attribute == "redelivery_delay_multiplier" and read < 1:
+            self.warn(origin, key, f"{read:g} makes each wait shorter than the one before")
+
+    def add_queue(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
+        """A declared queue; its arguments are looked at here. `written`: argument -> the key that the file has."""
+        earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
+        if earlier is not queue:
+            self.fault(queue.origin, "queue", f"{shown(queue.name)} stands already at {earlier.origin}")
+            return
+        self.add_vhost(queue.vhost)
+        try:
+            settings_of_arguments(queue.arguments)
+        except ArgumentFault as error:
+            self.fault(queue.origin_of(error.key), written.get(error.key, error.key), error.problem)
+        if queue.routing_type == MULTICAST:
+            self.add_exchange(ExchangeDeclaration(queue.address, queue.vhost, origin=queue.origin))
+
+    def add_exchange(self, exchange: ExchangeDeclaration) -> None:
+        """The fanout exchange of a multicast address; saying it again is saying the same."""
+        self.add_vhost(exchange.vhost)
+        self.exchanges.setdefault((exchange.vhost, exchange.name), exchange)
+
+    def add_divert(self, divert: Divert) -> None:
+        """A divert; names are unique."""
+        earlier = self.diverts.setdefault((divert.vhost, divert.name), divert)
+        if earlier is not divert:
+            self.fault(divert.origin, "divert", f"{shown(divert.name)} stands already at {earlier.origin}")
+        self.add_vhost(divert.vhost)
+
+    def add_vhost(self, name: str) -> None:
+        """A virtual host that there must be."""
+        if name != "/" and name not in self.vhosts:
+            self.vhosts.append(name)
+
+    def limit_vhost(self, origin: Origin, name: str, limits: LimitsDeclaration) -> None:
+        """The limits of a virtual host; saying them again is saying the same."""
+        if self.limits.setdefault(name, limits) != limits:
+            self.fault(origin, "vhost", f"{shown(name)} stands already somewhere else, with other limits")
+
+    def add_user(self, user: UserDeclaration) -> None:
+        """A user; names are unique, and so are the virtual hosts of its permissions."""
+        earlier = self.users.setdefault(user.name, user)
+        if earlier is not user:
+            self.fault(user.origin, "user", f"{shown(user.name)} stands already at {earlier.origin}")
+        vhosts = [permission.vhost for permission in user.permissions]
+        for vhost in vhosts:
+            self.add_vhost(vhost)
+        if len(set(vhosts)) < len(vhosts):
+            self.fault(user.origin, "permission", f"user {shown(user.name)} has two for one virtual host")
+        places = [(topic.vhost, topic.exchange) for topic in user.topic_permissions]
+        if len(set(places)) < len(places):
+            self.fault(user.origin, "topic-permission", f"user {shown(user.name)} has two for one exchange")
+        for topic in user.topic_permissions:
+            if topic.vhost not in vhosts:
+                problem = f"user {shown(user.name)} has no [[user.permission]] in virtual host {shown(topic.vhost)}"
+                self.fault(user.origin, "topic-permission", problem)
+
+    def add_policy(self, policy: Policy, origin: Origin) -> None:
+        """A policy; names are unique in a virtual host, those of operator policies apart."""
+        earlier = self.policies.setdefault(policy.identity, policy)
+        if earlier is not policy:
+            key = "operator-policy" if policy.is_operator else "policy"
+            self.fault(origin, key, f"{shown(policy.name)} stands already at {earlier.origin}")
+        self.add_vhost(policy.vhost)
+
+    # -- the whole ----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> tuple[Configuration, list[Fault]]:
+        """The configuration and all faults, in order of file and line; with faults it must not be used."""
+        repository = self._repository()
+        configuration = Configuration(
+            MappingProxyType(self.said),
+            (),
+            repository,
+            tuple(self.queues.values()),
+            tuple(self.exchanges.values()),
+            tuple(self.diverts.values()),
+            tuple(self.vhosts),
+            MappingProxyType(self.said_at),
+            MappingProxyType(self.limits),
+            tuple(self.users.values()),
+            tuple(self.policies.values()),
+        )
+        if not self.faults:
+            self.warnings += doubts_of(configuration)
+        return replace(configuration, warnings=tuple(self.warnings)), sorted(self.faults)
+
+    def _repository(self) -> SettingsRepository:
+        try:
+            wildcards = Wildcards(**self.wildcards)
+        except MatchFault as error:
+            self.fault(self.wildcards_origin, "wildcard-addresses", str(error))
+            wildcards = Wildcards()
+        entries: list[Entry] = []
+        for raw in self.entries.values():
+            match = self._parse(raw, wildcards)
+            if match is not None:
+                settings = AddressSettings(**raw.values)
+                entries.append(Entry(match, settings, raw.vhost, raw.origin, MappingProxyType(raw.origins)))
+        said = self.said
+        return SettingsRepository(
+            entries,
+            wildcards,
+            default_max_delivery_attempts=said.get(("broker", "default-max-delivery-attempts")),
+            uuid_namespace=said.get(("broker", "uuid-namespace"), ""),
+            id_cache_size=said.get(("broker", "id-cache-size")),
+        )
+
+    def _parse(self, raw: RawEntry, wildcards: Wildcards) -> Match | None:
+        try:
+            return parse_match(raw.match, wildcards)
+        except MatchFault as error:
+            self.fault(raw.origin, "match", f"{shown(raw.match)}: {error}")
+            return None
+
+
+def shorten(key: str) -> str:
+    """A key as it stands in a message: one line, not too long."""
+    plain = "".join(character if character.isprintable() else "?" for character in key)
+    return plain if len(plain) <= 80 else plain[:77] + "..."

@@ -1,0 +1,41 @@
+"""From files to a configuration: each file's form is recognised by its content, all faults come in one go."""
+
+from collections.abc import Iterable
+
+from ..declared.configuration import Configuration
+from ..faults import Fault, Origin
+from .broker_properties import is_properties, load_properties
+from .draft import Draft
+from .toml_loader import load_toml
+
+#: No configuration is longer; what is, is something else by mistake or by malice.
+SIZE_MAX = 16 * 1024**2
+
+
+def load_configuration(files: Iterable[tuple[str, str]]) -> tuple[Configuration, list[Fault]]:
+    """Read (name, text) of files in order: TOML, XML of Artemis or HornetQ, broker-properties.
+
+    Later files go over earlier ones key by key; an address-setting's match may stand in one file only, except that
+    broker-properties are put over everything else, as in Artemis.
+    Returns: the configuration and all faults, in order of file and line; with faults it must not be used.
+    """
+    draft = Draft()
+    last: list[tuple[str, str]] = []
+    for name, text in files:
+        content = text.removeprefix("\ufeff")
+        start = content.lstrip()[:1]
+        if len(content) > SIZE_MAX:
+            draft.fault(Origin(name, 1), "FILE", f"is longer than {SIZE_MAX} characters")
+        elif start == "<":
+            from .artemis_xml import load_xml  # a seventh of the start-up of who has no XML
+
+            load_xml(draft, name, content)
+        elif start == "{":
+            draft.fault(Origin(name, 1), "FILE", "looks like JSON, expected TOML, XML or key=value lines")
+        elif is_properties(content):
+            last.append((name, content))
+        else:
+            load_toml(draft, name, content)
+    for name, content in last:
+        load_properties(draft, name, content)
+    return draft.finish()

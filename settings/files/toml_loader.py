@@ -1,0 +1,231 @@
+"""Native configuration files: TOML with the names that Artemis uses.
+
+Source: interfaces page, "Configuration keys"; address-settings page 6.5.
+"""
+
+import re
+import tomllib
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+from ..addresses.fields import BY_NAME, ROUTING_TYPE
+from ..declared.configuration import KEYS
+from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
+from ..faults import Origin, nearest
+from ..values import boolean, name_text, texts, word_any_case
+from .draft import WILDCARD_KEYS, Draft, RawEntry
+from .toml_lines import Path, lines_of
+from .toml_policies import read_policy
+from .toml_source import TomlSource
+from .toml_users import read_user, read_vhost
+
+#: Arrays of tables.
+ARRAYS = ("address-setting", "address", "divert", "vhost", "user", "policy", "operator-policy")
+
+#: Every table that a file may have.
+TABLES = (*KEYS, "wildcard-addresses", *ARRAYS)
+
+DIVERT_ROUTING = word_any_case("ANYCAST", "MULTICAST", "PASS", "STRIP")
+
+
+def load_toml(draft: Draft, file: str, content: str) -> None:
+    """Read one file into the draft."""
+    try:
+        document = tomllib.loads(content)
+        lines = lines_of(content)
+    except tomllib.TOMLDecodeError as error:
+        message = str(error)
+        where = re.search(r"\(at line ([0-9]+), column [0-9]+\)", message)
+        draft.fault(Origin(file, int(where[1]) if where else 1), "TOML", message)
+    except ValueError:  # an integer of thousands of digits, a date that is none
+        draft.fault(Origin(file, 1), "TOML", "holds a number or date that cannot be read")
+    except RecursionError:
+        draft.fault(Origin(file, 1), "TOML", "nested too deep")
+    else:
+        Loader(draft, file, lines).document(document)
+
+
+class Loader(TomlSource):
+    """Reads one document."""
+
+    def document(self, document: dict[str, Any]) -> None:
+        for table, content in document.items():
+            if table in KEYS:
+                self.broker_table(table, content)
+            elif table == "wildcard-addresses":
+                self.wildcards(table, content)
+            elif table in ARRAYS:
+                self.array(table, content)
+            else:
+                listed = ", ".join(f"[{name}]" for name in TABLES)
+                problem = f"unknown table{nearest(table, TABLES)}, expected one of {listed}"
+                self.draft.fault(self.at(table), table, problem)
+
+    def broker_table(self, table: str, content: object) -> None:
+        if not isinstance(content, dict):
+            self.draft.fault(self.at(table), table, f"expected a table [{table}]")
+            return
+        for key, value in content.items():
+            if key in KEYS[table]:
+                self.draft.broker_value(self.at(table, key), table, key, value)
+            else:
+                self.draft.unknown(self.at(table, key), key, f"[{table}]", KEYS[table])
+
+    def wildcards(self, table: str, content: object) -> None:
+        if not isinstance(content, dict):
+            self.draft.fault(self.at(table), table, f"expected a table [{table}]")
+            return
+        for key, value in content.items():
+            origin = self.at(table, key)
+            if key in WILDCARD_KEYS:
+                self.draft.set_wildcard(origin, key, value)
+            elif key != "routing-enabled":
+                self.draft.unknown(origin, key, f"[{table}]", (*WILDCARD_KEYS, "routing-enabled"))
+            elif not isinstance(value, bool):
+                self.draft.wrong(origin, key, value, "true or false")
+            else:
+                self.draft.no_effect(origin, key)
+
+    def array(self, table: str, content: object) -> None:
+        if not isinstance(content, list) or not all(isinstance(item, dict) for item in content):
+            self.draft.fault(self.at(table), table, f"expected tables [[{table}]]")
+            return
+        readers: dict[str, Callable[[Path, dict[str, Any]], None]] = {
+            "address-setting": self.address_setting,
+            "address": self.address,
+            "divert": self.divert,
+            "vhost": lambda path, item: read_vhost(self, path, item),
+            "user": lambda path, item: read_user(self, path, item),
+            "policy": lambda path, item: read_policy(self, path, item, is_operator=False),
+            "operator-policy": lambda path, item: read_policy(self, path, item, is_operator=True),
+        }
+        for index, item in enumerate(content):
+            readers[table]((table, index), item)
+
+    # -- the arrays ---------------------------------------------------------------------------------------------------
+
+    def address_setting(self, path: Path, item: dict[str, Any]) -> None:
+        match = self.required(path, item, "match")
+        vhost = self.optional(path, item, "vhost", name_text, None)
+        raw = RawEntry(match or "", vhost, self.at(*path))
+        for key, value in item.items():
+            if key in ("match", "vhost"):
+                continue
+            row = BY_NAME.get(key)
+            origin = self.at(*path, key)
+            if row is None:
+                self.draft.unknown(origin, key, "[[address-setting]]", (*BY_NAME, "match", "vhost"))
+            else:
+                self.draft.set_field(raw, origin, key, row, value, as_text=False)
+        if match is not None:
+            self.draft.add_entry(raw)
+
+    def address(self, path: Path, item: dict[str, Any]) -> None:
+        name = self.required(path, item, "name")
+        vhost = self.optional(path, item, "vhost", name_text, "/")
+        routing_type = self.optional(path, item, "routing-type", ROUTING_TYPE.read, ANYCAST)
+        for key in item:
+            if key not in ("name", "vhost", "routing-type", "queue"):
+                known = ("name", "vhost", "routing-type", "queue")
+                self.draft.unknown(self.at(*path, key), key, "[[address]]", known)
+        queues = item.get("queue", [])
+        if not isinstance(queues, list) or not all(isinstance(queue, dict) for queue in queues):
+            self.draft.fault(self.at(*path, "queue"), "queue", "expected tables [[address.queue]]")
+            return
+        if name is None:
+            return
+        if routing_type == MULTICAST:
+            self.draft.add_exchange(ExchangeDeclaration(name, vhost, origin=self.at(*path)))
+        for index, queue in enumerate(queues):
+            self.queue((*path, "queue", index), queue, name, vhost, routing_type)
+
+    def queue(self, path: Path, item: dict[str, Any], address: str, vhost: str, routing_type: str) -> None:
+        name = self.required(path, item, "name")
+        own_type = self.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
+        durable = self.optional(path, item, "durable", boolean, True)
+        is_enabled = self.optional(path, item, "enabled", boolean, True)
+        arguments: dict[str, object] = {}
+        written: dict[str, str] = {}
+        others = ("name", "routing-type", "durable", "enabled", "arguments", "user", "filter")
+        for key, value in item.items():
+            origin = self.at(*path, key)
+            if key in QUEUE_ATTRIBUTES:
+                if QUEUE_ATTRIBUTES[key] in arguments:
+                    self.draft.fault(origin, key, f"says {QUEUE_ATTRIBUTES[key]}, which is given as well")
+                arguments[QUEUE_ATTRIBUTES[key]] = value
+                written[QUEUE_ATTRIBUTES[key]] = key
+            elif key == "filter":
+                self.draft.fault(origin, key, "queues have no selectors here; use a headers exchange and bindings")
+            elif key == "user":
+                self.draft.no_effect(origin, key)
+            elif key not in others:
+                self.draft.unknown(origin, key, "[[address.queue]]", (*QUEUE_ATTRIBUTES, *others))
+        self.raw_arguments(path, item.get("arguments", {}), arguments)
+        if name is None:
+            return
+        origins = {
+            argument: self.at(*path, *((written[argument],) if argument in written else ("arguments", argument)))
+            for argument in arguments
+        }
+        if name != address:
+            arguments["x-address"] = address
+        queue = QueueDeclaration(
+            name,
+            address,
+            vhost,
+            own_type,
+            durable,
+            is_enabled,
+            MappingProxyType(arguments),
+            self.at(*path),
+            MappingProxyType(origins),
+        )
+        self.draft.add_queue(queue, written)
+
+    def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:
+        """`arguments = { x-max-length = 5 }`: as a client would say them."""
+        if not isinstance(given, dict):
+            self.draft.wrong(self.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
+            return
+        for key, value in given.items():
+            origin = self.at(*path, "arguments", key)
+            if key == "x-address":
+                self.draft.fault(origin, key, "the address is the name of the [[address]] around the queue")
+            elif key in arguments:
+                self.draft.fault(origin, key, "is given twice")
+            elif not key.startswith("x-"):
+                self.draft.fault(origin, key, "a queue argument starts with x-")
+            elif not isinstance(value, str | int | float | bool):
+                self.draft.wrong(origin, key, value, "text, a number, true or false")
+            else:
+                arguments[key] = value
+
+    def divert(self, path: Path, item: dict[str, Any]) -> None:
+        name = self.required(path, item, "name")
+        address = self.required(path, item, "address")
+        said = self.optional(path, item, "forwarding-address", texts, ())
+        targets = tuple(filter(None, (part.strip() for text in said for part in text.split(","))))
+        known = ("name", "address", "forwarding-address", "vhost", "exclusive", "routing-name", "routing-type")
+        for key in item:
+            if key in ("filter", "transformer-class-name"):
+                self.draft.fault(
+                    self.at(*path, key), key, "diverts take whole addresses here: no filter, no transformer"
+                )
+            elif key not in known:
+                self.draft.unknown(self.at(*path, key), key, "[[divert]]", known)
+        if not targets or not all(targets):
+            self.draft.fault(self.at(*path), "forwarding-address", "is missing, expected an address or a list of them")
+        elif name is not None and address is not None:
+            self.draft.add_divert(
+                Divert(
+                    name,
+                    address,
+                    targets,
+                    self.optional(path, item, "vhost", name_text, "/"),
+                    self.optional(path, item, "exclusive", boolean, False),
+                    self.optional(path, item, "routing-name", name_text, name),
+                    self.optional(path, item, "routing-type", DIVERT_ROUTING, "STRIP"),
+                    self.at(*path),
+                )
+            )

@@ -1,0 +1,130 @@
+"""`[[user]]` and `[[vhost]]` of native configuration files. Source: interfaces page, "Configuration keys"."""
+
+from typing import Any
+
+from ..declared.access_declarations import (
+    USER_TAGS,
+    LimitsDeclaration,
+    PermissionDeclaration,
+    TopicPermissionDeclaration,
+    UserDeclaration,
+)
+from ..patterns.pattern_syntax import PatternFault
+from ..patterns.patterns import permission_pattern
+from ..values import INT_MAX, boolean, integer, name_text, text, texts, word
+from .toml_lines import Path
+from .toml_source import TomlSource
+
+ALGORITHMS = tuple(f"rabbit_password_hashing_{name}" for name in ("sha256", "sha512", "md5"))
+USER_KEYS = (
+    "name",
+    "password",
+    "password-hash",
+    "hashing-algorithm",
+    "tags",
+    "loopback-only",
+    "max-connections",
+    "max-channels",
+    "permission",
+    "topic-permission",
+)
+VHOST_KEYS = ("name", "max-connections", "max-queues", "default-queue-type")
+_LIMIT = integer(-1, INT_MAX)
+
+
+def user_tags(value: object) -> frozenset[str]:
+    """A list of tags, or one text with commas or spaces between them."""
+    words = [one for said in texts(value) for one in said.replace(",", " ").split()]
+    if any(one not in USER_TAGS for one in words):
+        raise ValueError(f"a list of {', '.join(USER_TAGS)}")
+    return frozenset(words)
+
+
+def pattern_text(value: object) -> str:
+    """A permission pattern; empty text matches no name."""
+    said = text(value)
+    try:
+        permission_pattern(said)
+    except PatternFault as fault:
+        raise ValueError(f"a regular expression; this one {fault}") from None
+    return said
+
+
+def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
+    """One `[[user]]`."""
+    name = source.required(path, item, "name")
+    _refuse_unknown(source, path, item, USER_KEYS, "[[user]]")
+    if "password" in item and "password-hash" in item:
+        source.draft.fault(source.at(*path, "password"), "password", "password-hash is given as well")
+    secret = "password" if "password" in item else "password-hash"
+    for key in ("password", "password-hash"):
+        if key in item and (not isinstance(item[key], str) or not item[key]):  # never shown
+            source.draft.fault(source.at(*path, key), key, "is not right, expected text that is not empty")
+            item = {other: value for other, value in item.items() if other != key}
+    permissions = [_permission(source, *one) for one in _tables(source, path, item, "permission")]
+    topics = [_topic_permission(source, *one) for one in _tables(source, path, item, "topic-permission")]
+    if name is not None:
+        source.draft.add_user(
+            UserDeclaration(
+                name,
+                item.get("password", ""),
+                item.get("password-hash", ""),
+                source.optional(path, item, "hashing-algorithm", word(*ALGORITHMS), ALGORITHMS[0]),
+                source.optional(path, item, "tags", user_tags, frozenset()),
+                source.optional(path, item, "loopback-only", boolean, False),
+                _limit(source, path, item, "max-connections"),
+                _limit(source, path, item, "max-channels"),
+                tuple(permissions),
+                tuple(topics),
+                source.at(*path),
+                source.at(*path, secret),
+            )
+        )
+
+
+def read_vhost(source: TomlSource, path: Path, item: dict[str, Any]) -> None:
+    """One `[[vhost]]`."""
+    name = source.required(path, item, "name")
+    _refuse_unknown(source, path, item, VHOST_KEYS, "[[vhost]]")
+    limits = LimitsDeclaration(
+        _limit(source, path, item, "max-connections"),
+        _limit(source, path, item, "max-queues"),
+        source.optional(path, item, "default-queue-type", word("classic", "quorum", "stream"), None),
+    )
+    if name is not None:
+        source.draft.add_vhost(name)
+        source.draft.limit_vhost(source.at(*path), name, limits)
+
+
+def _permission(source: TomlSource, path: Path, item: dict[str, Any]) -> PermissionDeclaration:
+    _refuse_unknown(source, path, item, ("vhost", "configure", "write", "read"), "[[user.permission]]")
+    configure, write, read = (
+        source.optional(path, item, key, pattern_text, "") for key in ("configure", "write", "read")
+    )
+    return PermissionDeclaration(source.optional(path, item, "vhost", name_text, "/"), configure, write, read)
+
+
+def _topic_permission(source: TomlSource, path: Path, item: dict[str, Any]) -> TopicPermissionDeclaration:
+    _refuse_unknown(source, path, item, ("vhost", "exchange", "write", "read"), "[[user.topic-permission]]")
+    exchange = source.required(path, item, "exchange") or ""
+    write, read = (source.optional(path, item, key, pattern_text, ".*") for key in ("write", "read"))
+    return TopicPermissionDeclaration(source.optional(path, item, "vhost", name_text, "/"), exchange, write, read)
+
+
+def _tables(source: TomlSource, path: Path, item: dict[str, Any], key: str) -> list[tuple[Path, dict[str, Any]]]:
+    tables = item.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        source.draft.fault(source.at(*path, key), key, f"expected tables [[user.{key}]]")
+        return []
+    return [((*path, key, index), table) for index, table in enumerate(tables)]
+
+
+def _limit(source: TomlSource, path: Path, item: dict[str, Any], key: str) -> int | None:
+    limit = source.optional(path, item, key, _LIMIT, -1)
+    return None if limit < 0 else int(limit)
+
+
+def _refuse_unknown(source: TomlSource, path: Path, item: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    for key in item:
+        if key not in known:
+            source.draft.unknown(source.at(*path, key), key, where, known)

@@ -1,0 +1,187 @@
+"""Patterns that operators write and clients' names meet, searched in time linear in the name.
+
+The pattern becomes a graph whose nodes are numbered; a name is read from its end, and after each character the set of
+nodes from which the rest matches is known (one int, a bit a node). Sets that were met before are remembered, so that a
+usual name costs a dict hit a character; the memory is bounded and starts anew when it is full. There is no
+backtracking, whatever the pattern. Source: ruling 19; R. Cox, "Regular Expression Matching Can Be Simple And Fast".
+"""
+
+from collections.abc import Iterable
+from typing import TypeAlias
+
+from .pattern_syntax import Alt, At, Cat, Chars, Node, PatternFault, Repeat, parse_pattern
+
+NODES_MAX = 1000
+#: Compiling visits no more: empty groups repeated in each other make no nodes.
+STEPS_MAX = 20 * NODES_MAX
+MEMORY_MAX = 2000
+
+#: (set of nodes after the character, the character or None at the end, what is before it, is it the last).
+_Key: TypeAlias = tuple[int, str | None, int, bool]
+_NOTHING, _WORD, _OTHER = 0, 1, 2
+
+
+class Pattern:
+    """A compiled pattern. `search` finds it anywhere in a name, unless it is anchored.
+
+    Args: `literals` stands for what is put, letter for letter, where the pattern names it in braces.
+    Raises: PatternFault.
+    """
+
+    __slots__ = ("_graph", "_known", "text")
+
+    def __init__(self, text: str, literals: dict[str, str] | None = None) -> None:
+        self.text = text
+        self._graph = _Graph(parse_pattern(_filled(text, literals or {})))
+        self._known: dict[_Key, int] = {}
+
+    def search(self, name: str) -> bool:
+        """Whether the pattern is found. O(length of the name), names met before or not."""
+        known, start = self._known, self._graph.start
+        after = 0
+        for position in range(len(name), -1, -1):
+            character = name[position] if position < len(name) else None
+            before = _kind(name[position - 1]) if position else _NOTHING
+            key = (after, character, before, position >= len(name) - 1)
+            found = known.get(key)
+            if found is None:
+                if len(known) >= MEMORY_MAX:
+                    known.clear()
+                found = known[key] = self._graph.before(*key)
+            if found & start:
+                return True
+            after = found
+        return False
+
+    def __repr__(self) -> str:
+        return f"Pattern({self.text!r})"
+
+
+def permission_pattern(text: str, literals: dict[str, str] | None = None) -> Pattern:
+    """As permissions have it: empty text matches the empty name alone. Raises: PatternFault."""
+    return Pattern(text or "^$", literals)
+
+
+def _filled(text: str, literals: dict[str, str]) -> str:
+    """`{username}` and the like replaced by quoted text: what a client is called is no pattern."""
+    for name, value in literals.items():
+        quoted = "".join(c if c.isalnum() or ord(c) > 127 or c == "_" else f"\\x{{{ord(c):x}}}" for c in value)
+        text = text.replace("{" + name + "}", f"(?-i:{quoted})")
+    return text
+
+
+def _kind(character: str) -> int:
+    return _WORD if character.isascii() and (character.isalnum() or character == "_") else _OTHER
+
+
+class _Graph:
+    """Nodes by number. A consuming node has its follower in `next`, the others are conditions on others' bits."""
+
+    def __init__(self, tree: Node) -> None:
+        self._chars: list[tuple[int, Chars, int]] = []  # bit, characters, follower's bit
+        self._empty: dict[int, tuple[str, int, int]] = {}  # node: (what, node, node): either, a place, ahead
+        self._strata: list[Iterable[int]] = []  # look-ahead first, so that "not ahead" is asked when it is settled
+        self._count = 1
+        self._steps = 0
+        self._matches = 1  # bits of the ends: of the whole, and of each look-ahead
+        self.start = 1 << self._compile(tree, 0)
+        self._strata.append(tuple(self._empty))
+        self._users: dict[int, list[int]] = {}
+        for node, (what, one, other) in self._empty.items():
+            for used in {one, other} if what == "either" else {one}:
+                self._users.setdefault(used, []).append(node)
+
+    def _new(self) -> int:
+        self._count += 1
+        self._check_size(self._count <= NODES_MAX)
+        return self._count - 1
+
+    @staticmethod
+    def _check_size(is_well: bool) -> None:
+        if not is_well:
+            raise PatternFault(f"is too large: more than {NODES_MAX} elements once its repetitions are written out")
+
+    def _compile(self, tree: Node, follower: int) -> int:
+        """The node where `tree`, and `follower` behind it, begins."""
+        self._steps += 1
+        self._check_size(self._steps <= STEPS_MAX)
+        if isinstance(tree, Chars):
+            node = self._new()
+            self._chars.append((1 << node, tree, 1 << follower))
+            return node
+        if isinstance(tree, Cat):
+            for part in reversed(tree.parts):
+                follower = self._compile(part, follower)
+            return follower
+        if isinstance(tree, Alt):
+            start = self._compile(tree.parts[-1], follower)
+            for part in tree.parts[-2::-1]:
+                start = self._condition("either", self._compile(part, follower), start)
+            return start
+        if isinstance(tree, Repeat):
+            return self._compile_repeat(tree, follower)
+        if isinstance(tree, At):
+            return self._condition(tree.place, follower, follower)
+        end = self._new()
+        self._matches |= 1 << end
+        first = set(self._empty)
+        inner = self._compile(tree.part, end)
+        self._strata.append([node for node in self._empty if node not in first])
+        return self._condition("not ahead" if tree.negated else "ahead", follower, inner)
+
+    def _compile_repeat(self, tree: Repeat, follower: int) -> int:
+        if tree.high is None:
+            loop = self._new()
+            self._empty[loop] = ("either", self._compile(tree.part, loop), follower)
+            follower = loop
+        else:
+            end = follower
+            for _ in range(tree.high - tree.low):
+                follower = self._condition("either", self._compile(tree.part, follower), end)
+        for _ in range(tree.low):
+            follower = self._compile(tree.part, follower)
+        return follower
+
+    def _condition(self, what: str, one: int, other: int) -> int:
+        node = self._new()
+        self._empty[node] = (what, one, other)
+        return node
+
+    def before(self, after: int, character: str | None, left: int, is_last: bool) -> int:
+        """The nodes from which the rest matches, one character further to the front. O(nodes)."""
+        found = self._matches
+        if character is not None:
+            for bit, chars, follower in self._chars:
+                if after & follower and chars.has(character):
+                    found |= bit
+        is_end = character is None or (is_last and character == "\n")
+        at_boundary = (left == _WORD) != (character is not None and _kind(character) == _WORD)
+        places = {
+            "start": left == _NOTHING,
+            "end": is_end,
+            "very_end": character is None,
+            "boundary": at_boundary,
+            "inside": not at_boundary,
+        }
+        for stratum in self._strata:
+            members = set(stratum)
+            waiting = list(members)
+            while waiting:
+                node = waiting.pop()
+                if found >> node & 1 or node not in members or not self._holds(node, found, places):
+                    continue
+                found |= 1 << node
+                waiting += self._users.get(node, ())
+        return found
+
+    def _holds(self, node: int, found: int, places: dict[str, bool]) -> bool:
+        what, one, other = self._empty[node]
+        if what == "either":
+            return bool((found >> one | found >> other) & 1)
+        if not found >> one & 1:
+            return False
+        if what == "ahead":
+            return bool(found >> other & 1)
+        if what == "not ahead":
+            return not found >> other & 1
+        return places[what]

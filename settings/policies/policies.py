@@ -1,0 +1,354 @@
+"""Policies and operator policies: rules that operators set for queues and exchanges by patterns on their names.
+
+One policy and one operator policy hold for an object: of those that match the one of the highest priority, and of equal
+ones the first by name. What both say, and what the queue itself has declared, is brought together here.
+Source: behaviour page 3.12; address-settings page 6.7; rulings 10, 11, 19.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ..addresses.model import UNSAID, AddressSettings, with_fewer_attempts
+from ..addresses.queue_arguments import (
+    CONFLICTS,
+    QUEUE_ARGUMENTS,
+    ArgumentFault,
+    check_conflicts,
+    plain_value,
+    settings_of_arguments,
+)
+from ..faults import Origin
+from ..patterns.pattern_syntax import PatternFault
+from ..patterns.patterns import Pattern
+from ..values import LONG_MAX
+from .policy_keys import EXCHANGE, POLICY_KEYS, fault_of_definition
+
+#: apply-to -> what it takes in.
+APPLY_TO: dict[str, frozenset[str]] = {
+    "all": frozenset({"classic", "quorum", "stream", EXCHANGE}),
+    "queues": frozenset({"classic", "quorum", "stream"}),
+    "exchanges": frozenset({EXCHANGE}),
+    "classic_queues": frozenset({"classic"}),
+    "quorum_queues": frozenset({"quorum"}),
+    "streams": frozenset({"stream"}),
+}
+NAME_OCTETS_MAX = 255
+#: Ways of being declared for which is remembered what a policy does to them.
+LAYERS_MAX = 100
+#: How arguments begin where policies have the bare name.
+_X = re.compile(r"\bx-")
+
+
+class PolicyFault(ValueError):
+    """A policy that cannot be; the text is RabbitMQ's where it has one."""
+
+
+@dataclass(slots=True, frozen=True)
+class Policy:
+    """One policy, or (`is_operator`) operator policy. Made by `make_policy`. `origin`: the configuration's line."""
+
+    name: str
+    vhost: str
+    pattern: str
+    definition: Mapping[str, object]
+    apply_to: str = "all"
+    priority: int = 0
+    is_operator: bool = False
+    origin: Origin | None = field(default=None, compare=False)
+
+    @property
+    def identity(self) -> tuple[str, bool, str]:
+        """There is one of these: virtual host, is it an operator's, name."""
+        return self.vhost, self.is_operator, self.name
+
+    @property
+    def title(self) -> str:
+        """For people."""
+        where = f"{self.origin}: " if self.origin is not None else ""
+        return f"{where}{'operator policy' if self.is_operator else 'policy'} {self.name!r}"
+
+
+def make_policy(
+    name: str,
+    vhost: str,
+    pattern: object,
+    definition: object,
+    *,
+    apply_to: object = "all",
+    priority: object = 0,
+    is_operator: bool = False,
+    origin: Origin | None = None,
+) -> Policy:
+    """A policy whose parts are looked at. Raises: PolicyFault."""
+    if not name or len(name.encode()) > NAME_OCTETS_MAX:
+        raise PolicyFault("the name must be text of 1 to 255 octets")
+    if isinstance(priority, bool) or not isinstance(priority, int) or not -LONG_MAX <= priority <= LONG_MAX:
+        raise PolicyFault("priority should be number")
+    if not isinstance(pattern, str):
+        raise PolicyFault("pattern should be a regular expression")
+    try:
+        Pattern(pattern)
+    except PatternFault as fault:
+        raise PolicyFault(f"pattern should be regular expression but is invalid: {fault}") from None
+    if not isinstance(apply_to, str) or apply_to not in APPLY_TO:
+        raise PolicyFault(f"apply-to '{apply_to}' unrecognised; should be 'queues', 'exchanges' or 'all'")
+    if not isinstance(definition, dict | MappingProxyType):
+        raise PolicyFault("the definition must be an object")
+    fault_text = fault_of_definition(definition, is_operator=is_operator)
+    if fault_text:
+        raise PolicyFault(fault_text)
+    plain = {key: _plain(key, value) for key, value in definition.items()}
+    try:
+        check_conflicts(_arguments(plain))
+    except ArgumentFault as fault:
+        raise PolicyFault(_X.sub("", str(fault))) from None
+    return Policy(name, vhost, pattern, MappingProxyType(plain), apply_to, priority, is_operator, origin)
+
+
+@dataclass(slots=True, frozen=True)
+class EffectivePolicy:
+    """What holds for one queue or exchange: at most one policy and one operator policy. `definition`: both merged."""
+
+    policy: Policy | None = None
+    operator: Policy | None = None
+    definition: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}), compare=False)
+    _layers: dict[Any, "PolicyLayer"] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def layer(self, declared: Mapping[str, object]) -> "PolicyLayer":
+        """See `policy_layer`. Remembered: many queues are declared alike."""
+        if not self.definition:
+            return NO_LAYER
+        try:
+            key = frozenset((name, type(value), value) for name, value in declared.items())
+            found = self._layers.get(key)
+        except TypeError:  # a table or an array, of somebody's own argument
+            return policy_layer(self, declared)
+        if found is None:
+            if len(self._layers) >= LAYERS_MAX:
+                self._layers.clear()
+            found = self._layers[key] = policy_layer(self, declared)
+        return found
+
+    @property
+    def policies(self) -> tuple[Policy, ...]:
+        """Those that hold."""
+        return tuple(one for one in (self.policy, self.operator) if one is not None)
+
+    def giver(self, key: str) -> Policy:
+        """Which of the two gives the value of a key."""
+        for one in (self.operator, self.policy):
+            if one is not None and key in one.definition and one.definition[key] == self.definition[key]:
+                return one
+        raise KeyError(key)
+
+
+NO_POLICY = EffectivePolicy()
+
+
+@dataclass(slots=True, frozen=True)
+class PolicyLayer:
+    """What a policy does to one queue.
+
+    `arguments`: queue arguments that it gives, or makes smaller, as plain values. `settings`: the layer beneath the
+    queue's own and above its address's. `given_by`: argument -> the policy, for those that reading them shows.
+    """
+
+    arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
+    settings: AddressSettings = UNSAID
+    given_by: Mapping[str, Policy] = field(default_factory=lambda: MappingProxyType({}))
+
+    def giver_of(self, attribute: str) -> tuple[str, Policy]:
+        """The argument, and the policy, that say an attribute of `settings`. Raises: KeyError."""
+        value = getattr(self.settings, attribute)
+        for argument, policy in self.given_by.items():
+            own = settings_of_arguments({argument: self.arguments[argument]})
+            if attribute in own.given_by and getattr(own.settings, attribute) == value:
+                return argument, policy
+        raise KeyError(attribute)
+
+
+NO_LAYER = PolicyLayer()
+
+
+def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> PolicyLayer:
+    """What a policy does to a queue that was declared with these arguments (plain values).
+
+    The declaration wins, but where a minimum is natural the smaller of the two holds; a cap of the operator's holds
+    also beside an argument of ours that rules the same.
+    """
+    if effective is NO_POLICY or not effective.definition:
+        return NO_LAYER
+    given: dict[str, object] = {}
+    given_by: dict[str, Policy] = {}
+    for key, value in effective.definition.items():
+        row = POLICY_KEYS[key]
+        argument = row.argument
+        if not argument:
+            continue
+        giver = effective.giver(key)
+        if argument in declared:
+            smaller = _smaller(key, value, declared[argument]) if row.by_minimum else None
+            if smaller is None or smaller == declared[argument]:
+                continue
+            value = smaller
+        elif not giver.is_operator and _contradicts(argument, declared):
+            continue
+        given[argument] = value
+        given_by[argument] = giver
+    if "x-dead-letter-routing-key" in given and not {"x-dead-letter-exchange"} & (given.keys() | declared.keys()):
+        del given["x-dead-letter-routing-key"], given_by["x-dead-letter-routing-key"]
+    if not given:
+        return NO_LAYER
+    return PolicyLayer(MappingProxyType(given), _settings(given), MappingProxyType(given_by))
+
+
+def _settings(given: Mapping[str, object]) -> AddressSettings:
+    """A cap of the operator's may stand beside a policy's argument that rules the same in another way: one by one."""
+    settings = UNSAID
+    for argument, value in given.items():
+        settings = with_fewer_attempts(settings_of_arguments({argument: value}).settings, settings)
+    return settings
+
+
+def _smaller(key: str, value: object, declared: object) -> object | None:
+    """The smaller of two limits; None where they cannot be compared. A negative delivery limit is none."""
+    if isinstance(value, bool) or not isinstance(value, int) or not isinstance(declared, int):
+        return None
+    if key == "delivery-limit":
+        return min((one for one in (value, declared) if one >= 0), default=declared)
+    return min(value, declared)
+
+
+def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
+    """Whether the declaration says, in another way, what this argument rules."""
+    pairs = (*CONFLICTS, ("x-overflow", "x-ring-size"))
+    return any(
+        (argument == one and other in declared) or (argument == other and one in declared) for one, other in pairs
+    )
+
+
+class Policies:
+    """All policies of a broker. Nothing in it changes; another set is another object that shares what stays."""
+
+    __slots__ = ("_by_identity", "_ordered", "_pairs", "_patterns")
+
+    def __init__(self, policies: Iterable[Policy] = (), known: "Policies | None" = None) -> None:
+        self._by_identity = {policy.identity: policy for policy in policies}
+        before: dict[str, Pattern] = known._patterns if known is not None else {}
+        self._patterns: dict[str, Pattern] = {
+            one.pattern: before.get(one.pattern) or Pattern(one.pattern) for one in self._by_identity.values()
+        }
+        self._pairs: dict[tuple[object, object], EffectivePolicy] = {}
+        self._ordered: dict[tuple[str, bool], list[Policy]] = {}
+        for one in sorted(self._by_identity.values(), key=lambda policy: (-policy.priority, policy.name)):
+            self._ordered.setdefault((one.vhost, one.is_operator), []).append(one)
+
+    def __iter__(self) -> Iterator[Policy]:
+        """By virtual host; of each the most important first."""
+        return (one for key in sorted(self._ordered) for one in self._ordered[key])
+
+    def __len__(self) -> int:
+        return len(self._by_identity)
+
+    def find(self, vhost: str, name: str, *, is_operator: bool = False) -> Policy | None:
+        """One of them."""
+        return self._by_identity.get((vhost, is_operator, name))
+
+    def of_vhost(self, vhost: str, *, is_operator: bool = False) -> list[Policy]:
+        """The most important first."""
+        return list(self._ordered.get((vhost, is_operator), ()))
+
+    def with_these(self, policies: Iterable[Policy]) -> "Policies":
+        """These too, in place of those of the same identity."""
+        added = {policy.identity: policy for policy in policies}
+        return Policies({**self._by_identity, **added}.values(), self)
+
+    def without(self, identities: Iterable[tuple[str, bool, str]]) -> "Policies":
+        """All but these."""
+        gone = set(identities)
+        return Policies([one for one in self._by_identity.values() if one.identity not in gone], self)
+
+    def changed_since(self, before: "Policies") -> list[Policy]:
+        """Those that are new, other, or (as they were) gone."""
+        new = [one for one in self._by_identity.values() if before._by_identity.get(one.identity) != one]
+        return new + [one for identity, one in before._by_identity.items() if identity not in self._by_identity]
+
+    def may_concern(self, name: str, queue_type: str, held: EffectivePolicy, changed: Iterable[Policy]) -> bool:
+        """Whether anything may be other for a queue for which `held` held, since these changed. O(changed)."""
+        for one in changed:
+            if any(other.identity == one.identity for other in held.policies):
+                return True
+            now = self._by_identity.get(one.identity)
+            if now is not None and _applies(now, queue_type) and self._patterns[now.pattern].search(name):
+                return True
+        return False
+
+    def of_queue(self, name: str, queue_type: str, vhost: str) -> EffectivePolicy:
+        """What holds for a queue. O(policies of the virtual host)."""
+        return self._effective(name, queue_type, vhost)
+
+    def of_exchange(self, name: str, vhost: str) -> EffectivePolicy:
+        """What holds for an exchange. O(policies of the virtual host)."""
+        return self._effective(name, EXCHANGE, vhost)
+
+    def _effective(self, name: str, what: str, vhost: str) -> EffectivePolicy:
+        policy, operator = (self._winner(name, what, vhost, is_operator) for is_operator in (False, True))
+        if policy is None and operator is None:
+            return NO_POLICY
+        pair = (policy and policy.identity, operator and operator.identity)
+        found = self._pairs.get(pair)
+        if found is None:  # at most one for each two policies that meet
+            found = EffectivePolicy(policy, operator, _merged(policy, operator))
+            self._pairs[pair] = found
+        return found
+
+    def _winner(self, name: str, what: str, vhost: str, is_operator: bool) -> Policy | None:
+        for one in self._ordered.get((vhost, is_operator), ()):
+            if _applies(one, what) and self._patterns[one.pattern].search(name):
+                return one
+        return None
+
+
+NO_POLICIES = Policies()
+
+
+def _applies(policy: Policy, what: str) -> bool:
+    """Whether the whole policy can be for such an object: no key of it is foreign to the queue's type."""
+    if what not in APPLY_TO[policy.apply_to]:
+        return False
+    return what == EXCHANGE or all(
+        what in POLICY_KEYS[key].on or POLICY_KEYS[key].on == {EXCHANGE} for key in policy.definition
+    )
+
+
+def _merged(policy: Policy | None, operator: Policy | None) -> Mapping[str, object]:
+    if policy is None or operator is None:
+        only = policy or operator
+        assert only is not None
+        return only.definition
+    merged: dict[str, Any] = dict(policy.definition)
+    for key, value in operator.definition.items():
+        if key not in merged:
+            merged[key] = value
+        elif POLICY_KEYS[key].by_minimum:
+            merged[key] = _smaller(key, value, merged[key])
+        else:
+            merged[key] = value
+    return MappingProxyType(merged)
+
+
+def _arguments(definition: Mapping[str, object]) -> dict[str, object]:
+    return {
+        POLICY_KEYS[key].argument: value
+        for key, value in definition.items()
+        if key in POLICY_KEYS and POLICY_KEYS[key].argument
+    }
+
+
+def _plain(key: str, value: object) -> object:
+    """What a value stands for: "5s" of a redelivery delay is 5000."""
+    argument = POLICY_KEYS[key].argument
+    return plain_value(argument, value) if argument in QUEUE_ARGUMENTS and argument != "x-delivery-limit" else value

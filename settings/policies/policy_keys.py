@@ -1,0 +1,197 @@
+"""The keys of policies: which values they take, on what they act, and which queue argument each stands for.
+
+The refusals are RabbitMQ's, word for word. Source: behaviour page 3.12, probed on RabbitMQ 3.10.8.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from ..addresses.queue_arguments import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
+from ..values import Kind
+
+CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
+#: What a policy acts on beside the three types of queues.
+EXCHANGE = "exchange"
+SEGMENT_OCTETS_MAX = 3_000_000_000
+
+
+@dataclass(slots=True, frozen=True)
+class PolicyKey:
+    """One key. `on`: queue types, or exchanges; a policy with a key that a queue's type lacks does not apply to it.
+
+    `refusal`: what RabbitMQ says behind a value that is none. `argument`: the queue argument that it stands for; empty
+    for those that mean nothing here. `by_minimum`: where declaration and policies differ, the smaller one holds.
+    """
+
+    on: frozenset[str]
+    is_right: Callable[[object], bool]
+    refusal: str
+    argument: str = ""
+    by_minimum: bool = False
+    is_for_operators: bool = False
+
+
+def _integer(low: int, high: int | None = None) -> Callable[[object], bool]:
+    def is_right(value: object) -> bool:
+        is_number = isinstance(value, int) and not isinstance(value, bool)
+        return is_number and low <= value and (high is None or value <= high)  # type: ignore[operator]
+
+    return is_right
+
+
+def _word(*words: object) -> Callable[[object], bool]:
+    return lambda value: not isinstance(value, bool) and value in words
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+_AGE = re.compile(r"[0-9]+[YMDhms]")
+
+
+def _age(value: object) -> bool:
+    return isinstance(value, str) and _AGE.fullmatch(value) is not None
+
+
+def _of_kind(kind: Kind) -> Callable[[object], bool]:
+    def is_right(value: object) -> bool:
+        try:
+            kind.read(value)
+        except ValueError:
+            return False
+        return True
+
+    return is_right
+
+
+_C, _Q, _S = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM})
+_LONGEST = 2**63 - 1
+_COUNT = _integer(0, _LONGEST)
+
+
+def _cap(on: frozenset[str], is_right: Callable[[object], bool], refusal: str, argument: str) -> PolicyKey:
+    return PolicyKey(on, is_right, refusal, argument, by_minimum=True, is_for_operators=True)
+
+
+POLICY_KEYS: dict[str, PolicyKey] = {
+    "alternate-exchange": PolicyKey(frozenset({EXCHANGE}), _text, "is not a valid alternate exchange name"),
+    "dead-letter-exchange": PolicyKey(
+        _C | _Q, _text, "is not a valid dead letter exchange name", "x-dead-letter-exchange"
+    ),
+    "dead-letter-routing-key": PolicyKey(
+        _C | _Q, _text, "is not a valid dead letter routing key", "x-dead-letter-routing-key"
+    ),
+    "dead-letter-strategy": PolicyKey(
+        _Q, _word("at-most-once", "at-least-once"), "is not a valid dead letter strategy", "x-dead-letter-strategy"
+    ),
+    "message-ttl": _cap(_C | _Q, _COUNT, "is not a valid message TTL", "x-message-ttl"),
+    "expires": _cap(_C | _Q, _integer(1, _LONGEST), "is not a valid queue expiry", "x-expires"),
+    "max-length": _cap(_C | _Q, _COUNT, "is not a valid maximum length", "x-max-length"),
+    "max-length-bytes": _cap(_C | _Q | _S, _COUNT, "is not a valid maximum length in bytes", "x-max-length-bytes"),
+    "max-in-memory-length": _cap(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
+    "max-in-memory-bytes": _cap(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
+    "delivery-limit": _cap(_Q, _integer(-_LONGEST - 1, _LONGEST), "is not a valid delivery limit", "x-delivery-limit"),
+    "overflow": PolicyKey(
+        _C | _Q,
+        _word("drop-head", "reject-publish", "reject-publish-dlx"),
+        "is not a valid overflow value",
+        "x-overflow",
+        is_for_operators=True,  # since 3.13
+    ),
+    "consumer-timeout": PolicyKey(
+        _C | _Q | _S, _COUNT, "is not a valid consumer timeout", "x-consumer-timeout"
+    ),  # since 3.12
+    "max-age": PolicyKey(_S, _age, "is not a valid max age", "x-max-age"),
+    "stream-max-segment-size-bytes": PolicyKey(
+        _S, _integer(0, SEGMENT_OCTETS_MAX), "is not a valid segment size", "x-stream-max-segment-size-bytes"
+    ),
+    # Those below mean nothing to one node that keeps every queue in one way.
+    "queue-mode": PolicyKey(_C, _word("default", "lazy"), "is not a valid queue-mode value"),
+    "queue-version": PolicyKey(_C, _word(1, 2), "is not a valid queue-version value", is_for_operators=True),
+    "queue-master-locator": PolicyKey(
+        _C, _word("min-masters", "client-local", "random"), "invalid queue-master-locator value"
+    ),
+    "queue-leader-locator": PolicyKey(
+        _Q | _S,
+        _word("client-local", "balanced", "random", "least-leaders"),
+        "is not a valid queue leader locator value",
+    ),
+    "initial-cluster-size": PolicyKey(_S, _COUNT, "is not a valid cluster size"),
+    "ha-mode": PolicyKey(_C, _word("all", "exactly", "nodes"), "is not a valid ha-mode value"),
+    "ha-params": PolicyKey(_C, lambda value: True, ""),
+    "ha-sync-mode": PolicyKey(_C, _word("manual", "automatic"), "is not a valid ha-sync-mode value"),
+    "ha-sync-batch-size": PolicyKey(_C, _integer(1), "is not a valid ha-sync-batch-size value"),
+    "ha-promote-on-shutdown": PolicyKey(
+        _C, _word("always", "when-synced"), "is not a valid ha-promote-on-shutdown value"
+    ),
+    "ha-promote-on-failure": PolicyKey(
+        _C, _word("always", "when-synced"), "is not a valid ha-promote-on-failure value"
+    ),
+    "federation-upstream": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream"),
+    "federation-upstream-set": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream set"),
+    "federation-upstream-pattern": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream pattern"),
+    # RabbitMQ 4.3's, there on quorum queues alone.
+    "delayed-retry-type": PolicyKey(
+        _C | _Q,
+        _word("disabled", "failed", "returned", "all"),
+        "is not a valid delayed retry type",
+        "x-delayed-retry-type",
+    ),
+    "delayed-retry-min": PolicyKey(_C | _Q, _COUNT, "is not a valid delayed retry time", "x-delayed-retry-min"),
+    "delayed-retry-max": PolicyKey(_C | _Q, _COUNT, "is not a valid delayed retry time", "x-delayed-retry-max"),
+}
+# Ours: what a queue's arguments say of the settings of its address, as far as that acts on queues that exist.
+POLICY_KEYS |= {
+    argument.removeprefix("x-"): PolicyKey(
+        _C | _Q, _of_kind(QUEUE_ARGUMENTS[argument].kind), f"is not a valid {argument.removeprefix('x-')}", argument
+    )
+    for argument in sorted(LIVE_ARGUMENTS)
+    if argument.removeprefix("x-") not in POLICY_KEYS
+}
+
+_HA = ("ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-failure", "ha-sync-batch-size")
+
+
+def fault_of_definition(definition: Mapping[str, object], *, is_operator: bool) -> str:
+    """What RabbitMQ says against a definition; empty when nothing is."""
+    if not definition:
+        return "no policy provided"
+    unknown = {
+        key: value
+        for key, value in definition.items()
+        if key not in POLICY_KEYS or (is_operator and not POLICY_KEYS[key].is_for_operators)
+    }
+    if unknown:
+        return f"{erlang_list(unknown)} are not recognised policy settings"
+    for key, value in definition.items():
+        row = POLICY_KEYS[key]
+        if not row.is_right(value):
+            return f"{erlang(value)} {row.refusal}"
+    if "ha-mode" not in definition and any(key in definition for key in _HA):
+        return "ha-mode must be specified to specify ha-params, ha-sync-mode or ha-promote-on-shutdown"
+    if definition.get("ha-mode") == "exactly" and "ha-params" not in definition:
+        return 'ha-mode="exactly" takes an integer, none given'
+    return ""
+
+
+def erlang_list(definition: Mapping[str, object]) -> str:
+    """Keys and values as Erlang prints them, in the order of the keys."""
+    pairs = [f"{{{erlang(key)},{erlang(definition[key])}}}" for key in sorted(definition)]
+    return f"[{','.join(pairs)}]"
+
+
+def erlang(value: object) -> str:
+    """A value of JSON as Erlang prints it."""
+    if isinstance(value, str):
+        return f'<<"{value}">>'
+    if isinstance(value, bool):
+        return str(value).lower()
+    if value is None:
+        return "null"
+    if isinstance(value, list):
+        return f"[{','.join(map(erlang, value))}]"
+    if isinstance(value, dict):
+        return f"#{{{','.join(f'{erlang(key)} => {erlang(item)}' for key, item in value.items())}}}"
+    return str(value)

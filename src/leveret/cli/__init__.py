@@ -1,0 +1,1 @@
+"""The commands beside serve: ctl, explain, diff, journal, pipeline."""

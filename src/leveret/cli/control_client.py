@@ -1,0 +1,258 @@
+"""A client of the control table: just enough AMQP to send one request and wait for its answer.
+
+Blocking, on a bare socket or TLS over it, with our own codec: the command line needs no client library.
+"""
+
+import json
+import socket
+import ssl
+import time
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from pamqp import commands
+
+from ..amqp_frontend.codec import METHODS, Method, decode_method, encode_method
+from ..amqp_frontend.replies import FrameTooLarge, PeerError
+from ..amqp_frontend.wire import BODY, FRAME_HEAD, FRAME_OVERHEAD, HEADER, METHOD, PROTOCOL_HEADER, content_frames
+from ..control.control import EXCHANGE
+from ..engine.messages.content import REPLY_TO_ME, encode_header
+from ..engine.messages.field_table import Field
+
+DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
+#: A request is given up when it takes longer, s; where a command has to go through everything, the second.
+TIMEOUT_S, LONG_TIMEOUT_S = 30.0, 600.0
+LONG_COMMANDS = frozenset({"definitions"})
+#: An answer may have so many octets: a million queues take about half of them.
+REPLY_SIZE_MAX = 256 << 20
+_FRAME_MAX = 131072
+_PORTS = {"amqp": 5672, "amqps": 5671}
+
+
+class ControlFailed(Exception):
+    """No answer, or an answer that says no; the message is for the operator."""
+
+
+def tls_context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
+    """What amqps:// connects with: whom to believe (this machine's authorities by default), and who we are.
+
+    Raises: ControlFailed.
+    """
+    try:
+        context = ssl.create_default_context(cafile=ca)
+        if certificate is not None:
+            context.load_cert_chain(certificate, key)
+    except OSError as error:  # ssl's are some as well
+        raise ControlFailed(f"--ca, --certificate, --key: {error.strerror or error}") from None
+    return context
+
+
+def request(
+    url: str,
+    command: str,
+    arguments: dict[str, Any],
+    *,
+    timeout_s: float | None = None,
+    context: ssl.SSLContext | None = None,
+) -> Any:
+    """The result of one command of the broker at `url`.
+
+    timeout_s: for all of it, whatever the broker sends meanwhile; None: as the command needs. Raises: ControlFailed.
+    """
+    where = _target_of(url)
+    if timeout_s is None:
+        timeout_s = LONG_TIMEOUT_S if command in LONG_COMMANDS else TIMEOUT_S
+    deadline = time.monotonic() + timeout_s
+    try:
+        with socket.create_connection((where.host, where.port), timeout=timeout_s) as sock:
+            if where.is_tls:
+                context = context or tls_context(None, None, None)
+                with context.wrap_socket(sock, server_hostname=where.host) as secured:
+                    return _Exchange(secured, where, deadline).run(command, arguments)
+            return _Exchange(sock, where, deadline).run(command, arguments)
+    except ssl.SSLCertVerificationError as error:
+        raise ControlFailed(f"{where} is not believed: {error.verify_message} (--ca FILE)") from None
+    except TimeoutError:
+        raise ControlFailed(f"{where} did not answer within {timeout_s:g} s (--timeout SECONDS)") from None
+    except OSError as error:
+        raise ControlFailed(f"cannot reach {where}: {error.strerror or error}") from None
+    except UnicodeError:
+        raise ControlFailed(f"cannot reach {where}: this is no host's name") from None
+
+
+@dataclass(slots=True, frozen=True)
+class _Target:
+    """What a URL says."""
+
+    host: str
+    port: int
+    is_tls: bool
+    user: str
+    password: str
+    vhost: str
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}"
+
+
+def _target_of(url: str) -> _Target:
+    """Raises: ControlFailed; the URL, which may hold a password, is told only as far as it holds none."""
+    try:
+        parts = urlsplit(url)
+        target = _Target(
+            parts.hostname or "",
+            parts.port or _PORTS.get(parts.scheme, 0),
+            parts.scheme == "amqps",
+            unquote(parts.username or "guest"),
+            unquote(parts.password or "guest"),
+            unquote(parts.path.removeprefix("/")) or "/",
+        )
+        said = (target.host, target.user, target.password, target.vhost)
+        is_right = parts.scheme in _PORTS and all(0 < len(text.encode()) <= 255 for text in said)
+    except ValueError:
+        is_right = False
+    if not is_right:
+        shown = url if "@" not in url else f"...@{url.rpartition('@')[2]}"
+        raise ControlFailed(f"{shown!r} is not a URL like {DEFAULT_URL}")
+    return target
+
+
+class _Refused(Exception):
+    """The broker closed the channel or the connection."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+        self.text = text
+
+
+class _Exchange:
+    """One connection, used for one request."""
+
+    def __init__(self, sock: socket.socket, target: _Target, deadline: float) -> None:
+        self._socket = sock
+        self._target = target
+        self._deadline = deadline  # of time.monotonic
+        self._received = bytearray()
+        self._product = "something else"
+
+    def run(self, command: str, arguments: dict[str, Any]) -> Any:
+        try:
+            return self._run(command, arguments)
+        except (PeerError, ValueError, RecursionError):  # octets that are no AMQP, or an answer that is no JSON
+            raise ControlFailed(f"{self._target} does not speak AMQP 0-9-1 as a broker does") from None
+        except _Refused as refusal:
+            raise ControlFailed(refusal.text) from None
+
+    def _run(self, command: str, arguments: dict[str, Any]) -> Any:
+        self._write(PROTOCOL_HEADER)
+        start = self._expect(commands.Connection.Start)
+        self._product = _product_of(start.server_properties)  # type: ignore[attr-defined]
+        properties = {
+            "product": Field("S", b"leveret ctl"),
+            "capabilities": Field("F", {"authentication_failure_close": Field("t", True)}),
+        }
+        target = self._target
+        response = b"\x00" + target.user.encode() + b"\x00" + target.password.encode()
+        self._send(0, commands.Connection.StartOk, properties, "PLAIN", response, "en_US")
+        self._expect(commands.Connection.Tune)
+        self._send(0, commands.Connection.TuneOk, 1, _FRAME_MAX, 0)
+        self._send(0, commands.Connection.Open, target.vhost, "", False)
+        self._expect(commands.Connection.OpenOk)
+        self._send(1, commands.Channel.Open, "")
+        self._expect(commands.Channel.OpenOk)
+        # Direct reply-to: no queue of ours stands among those that are listed.
+        self._send(1, commands.Basic.Consume, 0, REPLY_TO_ME.decode(), "", False, True, False, False, {})
+        self._expect(commands.Basic.ConsumeOk)
+        body = json.dumps({"command": command, "arguments": arguments}).encode()
+        header = encode_header(len(body), {"reply_to": REPLY_TO_ME})
+        self._send(1, commands.Basic.Publish, 0, EXCHANGE, "", False, False)
+        self._write(content_frames(1, header, body, _FRAME_MAX))
+        try:
+            self._expect(commands.Basic.Deliver)
+        except _Refused as refusal:
+            raise ControlFailed(self._why_not(refusal)) from None
+        answer = json.loads(self._content())
+        self._send(0, commands.Connection.Close, 200, "done", 0, 0)
+        if not isinstance(answer, dict):
+            raise ValueError("an answer is an object")
+        if not answer.get("ok"):
+            raise ControlFailed(str(answer.get("error")))
+        return answer.get("result")
+
+    def _why_not(self, refusal: "_Refused") -> str:
+        """What it means that the request was not taken."""
+        target = self._target
+        if refusal.code == 404:
+            return f"{target} is no Leveret ({self._product}): it has no exchange {EXCHANGE}"
+        if refusal.code == 403:
+            return f"user {target.user!r} is no administrator at {target}"
+        return refusal.text
+
+    def _send(self, channel: int, method: type[Method], *values: object) -> None:
+        self._write(encode_method(channel, method, *values))
+
+    def _expect(self, wanted: type[Method]) -> Method:
+        while True:
+            kind, payload = self._frame()
+            if kind != METHOD:
+                continue
+            method = METHODS.get(int.from_bytes(payload[:4], "big"))
+            if method is None:
+                raise ControlFailed("the broker sent a method that is not AMQP 0-9-1")
+            decoded = decode_method(method, payload[4:])
+            if isinstance(decoded, commands.Connection.Close | commands.Channel.Close):
+                raise _Refused(decoded.reply_code or 0, decoded.reply_text or "")
+            if isinstance(decoded, wanted):
+                return decoded
+
+    def _content(self) -> bytes:
+        kind, payload = self._frame()
+        if kind != HEADER:
+            raise ControlFailed("the broker sent no content")
+        size = int.from_bytes(payload[4:12], "big")
+        if size > REPLY_SIZE_MAX:
+            raise ControlFailed(f"{self._target} has an answer of {size} octets; {REPLY_SIZE_MAX} is the most")
+        body = bytearray()
+        while len(body) < size:
+            kind, payload = self._frame()
+            if kind == BODY:
+                body += payload
+        return bytes(body)
+
+    def _frame(self) -> tuple[int, bytes]:
+        head = self._read(7)
+        if head.startswith(b"AMQP"):
+            raise ControlFailed("the broker does not speak AMQP 0-9-1")
+        kind, _, size = FRAME_HEAD.unpack(head)
+        if size > _FRAME_MAX:
+            raise FrameTooLarge(type=kind, size=size, limit=_FRAME_MAX)
+        return kind, self._read(size + FRAME_OVERHEAD - 7)[:-1]
+
+    def _write(self, data: bytes) -> None:
+        self._look_at_the_time()
+        self._socket.sendall(data)
+
+    def _look_at_the_time(self) -> None:
+        """What is left is how long the next step may take. Raises: TimeoutError."""
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0:
+            raise TimeoutError
+        self._socket.settimeout(left_s)
+
+    def _read(self, size: int) -> bytes:
+        while len(self._received) < size:
+            self._look_at_the_time()
+            data = self._socket.recv(65536)
+            if not data:
+                raise ControlFailed("the broker closed the connection; wrong user or password?")
+            self._received += data
+        taken = bytes(self._received[:size])
+        del self._received[:size]
+        return taken
+
+
+def _product_of(properties: dict[str, Field]) -> str:
+    said = (properties.get(name) for name in ("product", "version"))
+    return " ".join(field.text for field in said if field is not None and isinstance(field.value, bytes)) or "?"

@@ -1,0 +1,215 @@
+"""`leveret ctl`: a person's words to a running broker, and its answers as text. Source: interfaces page; ruling 24."""
+
+import argparse
+import json
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..control.command_arguments import Command, CommandError
+from ..control.command_table import COMMANDS, find
+from ..settings.printable import printable, printable_lines
+from .explain import explanation_of, explanation_text
+
+EXIT_OK, EXIT_FAILED = 0, 1
+
+#: Words that fingers know from rabbitmqctl -> command and action.
+RABBITMQCTL = {
+    "set_policy": ("policies", "set"),
+    "clear_policy": ("policies", "clear"),
+    "list_policies": ("policies", "list"),
+    "set_operator_policy": ("operator-policies", "set"),
+    "clear_operator_policy": ("operator-policies", "clear"),
+    "list_operator_policies": ("operator-policies", "list"),
+    "list_queues": ("queues",),
+    "list_connections": ("connections",),
+    "list_channels": ("channels",),
+    "list_consumers": ("consumers",),
+    "close_connection": ("close-connection",),
+    "trace_on": ("trace-on",),
+    "trace_off": ("trace-off",),
+}
+#: What stands before "=" in NAME=VALUE.
+ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
+
+
+def add_command(verbs: Any) -> None:
+    """Add `ctl` to a parser."""
+    ctl = verbs.add_parser(
+        "ctl",
+        help="rule a running broker",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=_help(),
+        add_help=False,
+    )
+    ctl.add_argument("-h", "--help", action="store_true", help="show this, or what one COMMAND takes")
+    ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
+    ctl.add_argument("--ca", metavar="FILE", help="with amqps: whose certificates to believe, not this machine's")
+    ctl.add_argument("--certificate", metavar="FILE", help="with amqps: our own, if the broker wants one")
+    ctl.add_argument("--key", metavar="FILE", help="of that certificate, unless it is in the same file")
+    ctl.add_argument(
+        "--timeout",
+        type=_seconds,
+        default=None,
+        metavar="SECONDS",
+        help="give up when all of it takes longer (30; 600 for definitions)",
+    )
+    ctl.add_argument("--json", action="store_true", help="print JSON")
+    ctl.add_argument("--vhost", default=None, help="the virtual host that the command is about (vhost=...)")
+    ctl.add_argument("command", nargs="?", metavar="COMMAND", help="one of those below")
+    ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="as below, or all of them as NAME=VALUE")
+    ctl.set_defaults(run=lambda options: _run(options, ctl))
+
+
+def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    from .control_client import DEFAULT_URL, ControlFailed, request, tls_context
+
+    if options.help or options.command is None:
+        print(_help_of(options.command) if options.command in COMMANDS else parser.format_help().rstrip())
+        return EXIT_OK if options.help else EXIT_FAILED
+    try:
+        name, arguments = _read(options.command, options.arguments, options.vhost)
+        files = (options.ca, options.certificate, options.key)
+        context = tls_context(*files) if any(files) else None
+        result = request(options.url or DEFAULT_URL, name, arguments, timeout_s=options.timeout, context=context)
+        try:
+            text = json.dumps(result) if options.json else as_text(result, name)
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # of no broker of this version
+            raise ControlFailed(f"the answer to {name!r} is not one that this program understands") from None
+    except (CommandError, ControlFailed) as error:
+        print(f"leveret ctl: {printable_lines(str(error))}", file=sys.stderr)
+        return EXIT_FAILED
+    print(text)
+    return EXIT_OK
+
+
+def _seconds(text: str) -> float:
+    """Raises: argparse.ArgumentTypeError."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0
+    if not 0 < seconds <= 86400:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds between 0 and 86400")
+    return seconds
+
+
+# -- what is asked --------------------------------------------------------------------------------------------------
+
+
+def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict[str, Any]]:
+    """The command's name and its arguments. Raises: CommandError, ControlFailed."""
+    try:
+        "".join((word, *items, vhost or "")).encode()
+    except UnicodeEncodeError:
+        raise CommandError("the command line is not text in UTF-8") from None
+    name, *action = RABBITMQCTL.get(word, (word,))
+    words = [*action, *items]
+    given: dict[str, Any] = {}
+    if name in COMMANDS and "" not in COMMANDS[name] and words and not words[0].startswith("action="):
+        is_named = "=" in words[0] and ARGUMENT_NAME.fullmatch(words[0].partition("=")[0])
+        if not is_named:
+            given["action"] = words.pop(0)
+    elif words and words[0].startswith("action="):
+        given["action"] = words.pop(0).partition("=")[2]
+    command = find(name, dict(given))
+    typed = {argument.typed or argument.name: argument.name for argument in command.arguments}
+    first = [argument.typed or argument.name for argument in command.arguments if argument.is_first]
+    if vhost is not None:
+        given["vhost"] = vhost
+    for item in words:
+        key, equals, value = item.partition("=")
+        if not equals or ARGUMENT_NAME.fullmatch(key) is None:
+            if not first:
+                raise command.error(f"{item!r} is one too many", with_usage=True)
+            key, value = first.pop(0), item
+        elif key in first:
+            first.remove(key)
+        given[typed.get(key, key)] = value
+    command.read({key: value for key, value in given.items() if key != "action"})
+    _read_what_is_not_said(command, given)
+    return name, given
+
+
+def _read_what_is_not_said(command: Command, arguments: dict[str, Any]) -> None:
+    """A password from the terminal or standard input: the command line is for everybody to see. A file by its name."""
+    from getpass import getpass
+
+    from .control_client import ControlFailed
+
+    if command.words in ("users add", "users passwd") and not {"password", "password-hash"} & arguments.keys():
+        line = getpass("Password: ") if sys.stdin.isatty() else sys.stdin.readline()
+        arguments["password"] = line.rstrip("\r\n")
+    if command.words == "definitions import" and "definitions" in arguments:
+        name = arguments["definitions"]
+        try:
+            with open(name, encoding="utf-8") as file:
+                arguments["definitions"] = json.load(file)
+        except (OSError, ValueError, RecursionError) as error:
+            raise ControlFailed(f"{name}: {getattr(error, 'strerror', None) or 'is not JSON'}") from None
+
+
+# -- help -----------------------------------------------------------------------------------------------------------
+
+
+def _help() -> str:
+    """Every command with its arguments."""
+    commands = [command for actions in COMMANDS.values() for command in actions.values()]
+    lines = ["commands (`leveret ctl COMMAND --help` tells more of one):"]
+    for command in commands:
+        lines += [f"  {command.usage}", f"      {command.help}"]
+    return "\n".join(lines)
+
+
+def _help_of(name: str) -> str:
+    return "\n\n".join("\n".join(_lines_of(command)) for command in COMMANDS[name].values())
+
+
+def _lines_of(command: Command) -> Iterator[str]:
+    yield f"usage: leveret ctl {command.usage}"
+    yield f"  {command.help}"
+    width = max((len(argument.typed or argument.name) for argument in command.arguments), default=0)
+    for argument in command.arguments:
+        yield f"    {argument.typed or argument.name:{width}}  {argument.help}"
+
+
+# -- what is answered -----------------------------------------------------------------------------------------------
+
+
+def as_text(result: Any, command: str) -> str:
+    """An answer for people: nothing in it steers their terminal."""
+    if command == "definitions" and "imported" not in result:
+        return json.dumps(result, indent=2)
+    if command == "explain":
+        return "\n\n".join(explanation_text(explanation_of(one)) for one in result)
+    if isinstance(result, list):
+        return _as_table(result)
+    if isinstance(result, dict):
+        return "\n".join(f"{key}: {_value_text(value)}" for key, value in result.items())
+    return printable(str(result))
+
+
+def _as_table(rows: list[Any]) -> str:
+    """A line a row under the names of the columns that say anything."""
+    if not all(isinstance(row, dict) for row in rows):
+        return "\n".join(printable(str(row)) for row in rows)
+    names = list(dict.fromkeys(name for row in rows for name in row if name != "counters" and _cell(row[name])))
+    lines = [names, *([_cell(row.get(name)) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*lines)]
+    return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
+
+
+def _cell(value: Any) -> str:
+    if value is None or value == {} or value == []:
+        return ""
+    return json.dumps(value) if isinstance(value, bool | dict | list) else printable(str(value))
+
+
+def _value_text(value: Any) -> str:
+    """A list, of lines for people, stands below its name, and so does a table of numbers."""
+    if isinstance(value, dict):
+        return "".join(f"\n  {printable(key)}: {printable(str(one))}" for key, one in value.items())
+    if isinstance(value, list):
+        return "".join(f"\n  {printable(str(line))}" for line in value)
+    return printable(str(value))

@@ -1,0 +1,250 @@
+"""`leveret journal verify`, `repair` and `cat`: looking at a journal without a broker. Source: interfaces page."""
+
+import argparse
+import base64
+import json
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..engine.messages.content import ContentError, decode_properties
+from ..engine.messages.field_table import FieldTable, FieldTableError, decode_table
+from ..journal import JournalError, JournalReader, Names, Record
+from ..journal.disk.directory import find_journal, read_identity
+from ..journal.format.errors import BadRecord
+from ..journal.format.heap import (
+    decode_bound,
+    decode_content,
+    decode_declared,
+    decode_define,
+    decode_head,
+    decode_runs,
+    decode_text,
+)
+from ..journal.format.record import EXCHANGE, FLAG_NAMES, OBJECT_NAMES, QUEUE, RANGE, REASONS
+from ..journal.recording.access_records import shown_octets
+from ..journal.recovery.check import Report, verify
+from ..journal.recovery.repair import Repaired, repair
+from ..settings.printable import printable
+
+EXIT_SOUND, EXIT_TORN, EXIT_DAMAGED = 0, 1, 2
+
+
+def add_commands(verbs: Any) -> None:
+    """Add `journal` with its three verbs to a parser."""
+    journal = verbs.add_parser("journal", help="look at a journal, save what can be saved")
+    actions = journal.add_subparsers(required=True, metavar="ACTION")
+    check = actions.add_parser("verify", help="check every segment; exit 0 sound, 1 torn tail only, 2 damaged")
+    check.add_argument("directory", metavar="DIR")
+    check.add_argument("--json", action="store_true", help="print JSON")
+    check.set_defaults(run=_guarded(_verify))
+    save = actions.add_parser("repair", help="copy what is whole to a new journal; exit 0 it is made, 2 it is not")
+    save.add_argument("directory", metavar="DIR")
+    save.add_argument("--out", required=True, metavar="DIR", help="where to; must be empty or not there")
+    save.set_defaults(run=_guarded(_repair))
+    cat = actions.add_parser("cat", help="print records as JSON lines")
+    cat.add_argument("directory", metavar="DIR")
+    cat.add_argument("--from", dest="from_lsn", type=int, default=0, metavar="LSN", help="begin with this record")
+    cat.add_argument("--all", action="store_true", help="also what is not yet proved durable")
+    cat.add_argument("--bodies", action="store_true", help="with properties and bodies")
+    cat.set_defaults(run=_guarded(_cat))
+
+
+def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """Whatever is wrong with the directory is a sentence on stderr and exit 2."""
+
+    def run(options: argparse.Namespace) -> int:
+        try:
+            return command(options)
+        except BrokenPipeError:
+            raise
+        except (JournalError, OSError) as error:
+            print(printable(f"leveret journal: {error}"), file=sys.stderr)
+            return EXIT_DAMAGED
+
+    return run
+
+
+def _verify(options: argparse.Namespace) -> int:
+    directory = find_journal(options.directory)
+    report = verify(directory)
+    code = EXIT_DAMAGED if report.faults else EXIT_TORN if report.torn_bytes else EXIT_SOUND
+    if options.json:
+        print(json.dumps(_report_fields(report)))
+    else:
+        print("\n".join(map(printable, _report_lines(report))))
+    return code
+
+
+def _report_fields(report: Report) -> dict[str, object]:
+    return {
+        "segments": report.segments,
+        "blocks": report.blocks,
+        "records": report.records,
+        "first_lsn": report.first_lsn,
+        "next_lsn": report.next_lsn,
+        "torn_segment": report.torn_segment,
+        "torn_bytes": report.torn_bytes,
+        "gaps": report.gaps,
+        "faults": [
+            {"segment": fault.segment, "offset": fault.offset, "what": fault.what, "lost": fault.lost}
+            for fault in report.faults
+        ],
+    }
+
+
+def _report_lines(report: Report) -> Iterator[str]:
+    yield (
+        f"{report.segments} segments, {report.blocks} blocks, {report.records} records, "
+        f"LSN {report.first_lsn} to {report.next_lsn - 1}"
+    )
+    for first, behind in report.gaps:
+        yield f"note: an earlier repair lost records {first} to {behind - 1}"
+    for fault in report.faults:
+        yield f"damaged: {fault}"
+    if report.torn_bytes:
+        yield (
+            f"torn tail: {report.torn_bytes} octets at the end of segment {report.torn_segment} were being written "
+            "when the broker died; nothing that was confirmed is in them"
+        )
+    if not report.faults and not report.torn_bytes:
+        yield "sound"
+
+
+def _repair(options: argparse.Namespace) -> int:
+    done: Repaired = repair(find_journal(options.directory), options.out)
+    print(printable(f"{done.records} records saved to {options.out}"))
+    for first, behind in done.lost:
+        print(f"lost: records {first} to {behind - 1}")
+    if done.torn_bytes:
+        print(f"cut: {done.torn_bytes} octets of torn tail")
+    return EXIT_SOUND
+
+
+def _cat(options: argparse.Namespace) -> int:
+    directory = find_journal(options.directory)
+    read_identity(directory)
+    reader = JournalReader(directory)
+    for lsn, record in reader.records(options.from_lsn, trust_open=options.all):
+        try:
+            print(json.dumps(record_fields(lsn, record, reader.names, options.bodies)))
+        except BadRecord as error:
+            raise JournalError(f"record {lsn}: {error}") from error
+    return EXIT_SOUND
+
+
+def record_fields(lsn: int, record: Record, names: Names, bodies: bool = False) -> dict[str, object]:
+    """A record as JSON can say it: fields that are nothing are left out, ids come with their names."""
+    fields: dict[str, object] = {"lsn": lsn, "kind": record.name, "ts_us": record.ts_us}
+    for name in ("msg_id", "arg", "priority", "attempt", "size", "link", "consumer_id", "conn_id"):
+        if value := getattr(record, name):
+            fields[name] = value
+    if record.flags:
+        fields["flags"] = [word for bit, word in FLAG_NAMES.items() if record.flags & bit]
+    if record.reason:
+        fields["reason"] = REASONS[record.reason] if record.reason < len(REASONS) else record.reason
+    for name, id_ in (("exchange", record.address_id), ("queue", record.queue_id)):
+        if id_:
+            fields[f"{name}_id"], fields[name] = id_, names.text(id_)
+            fields.setdefault("vhost", names.vhost_text(id_))
+    if record.heap:
+        fields.update(_heap_fields(record, names, bodies))
+    return fields
+
+
+def _heap_fields(record: Record, names: Names, bodies: bool) -> dict[str, object]:
+    heap, name = record.heap, record.name
+    if name in ("published", "moved"):
+        return _content_fields(heap, names, bodies)
+    if name == "define":
+        define = decode_define(heap)
+        return {"object": OBJECT_NAMES.get(define.what, define.what), "name": define.name, "vhost_id": define.vhost_id}
+    if name in ("declared", "undeclared"):
+        declared = decode_declared(heap)
+        what = OBJECT_NAMES.get(declared.what, declared.what)
+        properties = [
+            word
+            for bit, word in ((1, "durable"), (2, "auto-delete"), (4, "internal"), (8, "exclusive"))
+            if declared.properties & bit
+        ]
+        return {
+            "object": what,
+            "properties": properties,
+            "type": declared.type,
+            "arguments": (
+                _arguments(declared.arguments)
+                if declared.what in (EXCHANGE, QUEUE)
+                else shown_octets(declared.arguments)
+            ),
+        }
+    if name in ("bound", "unbound"):
+        bound = decode_bound(heap)
+        return {
+            "object": OBJECT_NAMES.get(bound.what, bound.what),
+            "target": names.text(bound.target_id),
+            "routing_key": _text(bound.routing_key),
+            "arguments": _arguments(bound.arguments),
+        }
+    if name == "head":
+        head = decode_head(heap)
+        return {"journal_id": head.journal_id.hex(), "checkpoint": head.checkpoint_begin, "program": head.program}
+    if name in ("snapshot", "footer", "enqueued") or name.startswith("kind "):
+        return {"heap_octets": len(heap)}
+    if record.flags & RANGE:
+        return {"runs": decode_runs(heap)}
+    return {"text": decode_text(heap)}
+
+
+def _content_fields(heap: bytes, names: Names, bodies: bool) -> dict[str, object]:
+    content = decode_content(heap)
+    fields: dict[str, object] = {
+        "routing_key": _text(content.routing_key),
+        "queues": [names.text(id_) for id_ in content.queue_ids],
+    }
+    if content.expires_ms:
+        fields["expires_ms"] = content.expires_ms
+    if content.cause_id:
+        fields["cause_id"] = content.cause_id
+    if bodies:
+        end = 4 + int.from_bytes(content.content[:4], "big")
+        try:
+            properties = decode_properties(content.content[4:end])
+        except ContentError:
+            properties = {}
+        fields["properties"] = {
+            name: _text(value) if isinstance(value, bytes) else _table(value) if isinstance(value, dict) else value
+            for name, value in properties.items()
+        }
+        body = content.content[end:]
+        try:
+            fields["body"] = body.decode()
+        except UnicodeDecodeError:
+            fields["body_base64"] = base64.b64encode(body).decode()
+    return fields
+
+
+def _arguments(data: bytes) -> object:
+    if not data:
+        return {}
+    try:
+        return _table(decode_table(data)[0])
+    except (FieldTableError, IndexError):
+        return {"?": data.hex()}
+
+
+def _table(table: FieldTable) -> dict[str, object]:
+    return {_text(name.encode("utf-8", "surrogateescape")): _value(field.value) for name, field in table.items()}
+
+
+def _value(value: object) -> object:
+    if isinstance(value, bytes):
+        return _text(value)
+    if isinstance(value, dict):
+        return _table(value)
+    if isinstance(value, list):
+        return [_value(item.value) for item in value]
+    return value
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "backslashreplace")

@@ -1,0 +1,64 @@
+"""`leveret pipeline JOB ...`: Spark never runs in the broker's process, nor in this one; its job is a child.
+
+What ends this process ends the child, and the child ends Spark's Java: SIGINT and SIGTERM are passed on once (the child
+is in a session of its own, so that Ctrl-C does not reach it twice), and a kill closes the pipe that is its stdin.
+Source: Spark page 6.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from functools import partial
+from importlib.util import find_spec
+
+import trio
+
+EXIT_FAILED = 1
+#: After a SIGTERM: as long as Spark may take to stop.
+PATIENCE_SECONDS = 20
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run the job to its end; returns its exit code."""
+    if find_spec("pyspark") is None and not {"-h", "--help"} & set(arguments):
+        print("leveret pipeline: Spark is not installed; pip install 'leveret[spark]'", file=sys.stderr)
+        return EXIT_FAILED
+    return trio.run(_run, [sys.executable, "-m", "leveret.pipeline", *arguments])
+
+
+async def _run(command: list[str]) -> int:
+    environment = {**os.environ, "LEVERET_PIPELINE_CHILD": "1"}
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+            process: trio.Process = await nursery.start(
+                partial(
+                    trio.run_process,
+                    command,
+                    stdin=subprocess.PIPE,
+                    check=False,
+                    env=environment,
+                    start_new_session=True,
+                    deliver_cancel=_end,
+                )
+            )
+
+            async def pass_on() -> None:
+                async for _ in signals:
+                    nursery.cancel_scope.cancel()
+
+            nursery.start_soon(pass_on)
+            await process.wait()
+            nursery.cancel_scope.cancel()
+    assert process.returncode is not None
+    return process.returncode if process.returncode >= 0 else 128 - process.returncode
+
+
+async def _end(process: trio.Process) -> None:
+    """Terminate, wait, kill."""
+    process.terminate()
+    with trio.move_on_after(PATIENCE_SECONDS):
+        await process.wait()
+        return
+    process.kill()

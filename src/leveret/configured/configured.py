@@ -1,0 +1,378 @@
+"""What the configuration declares, made so in a broker: virtual hosts, fanout exchanges, queues, diverts.
+
+`ConfiguredObjects.apply` does it at the start and again after each reload. Pure: nothing here waits or reads a file.
+What it made, or found as declared, is configuration-managed: such a queue follows the configuration's changes, and is
+deleted with its messages when the configuration lets it go and config-delete-queues is FORCE. A queue of the same
+name that a client declared otherwise is left alone.
+Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..amqp_frontend.replies import reply_for
+from ..engine import Broker, BrokerOptions, ManualClock, MessageAddress, Queue, VirtualHost
+from ..engine.delivery.consumer import UNLIMITED
+from ..engine.errors import EngineError
+from ..engine.exchanges.exchange import PREDECLARED, Exchange
+from ..engine.messages.field_table import Field, FieldTable
+from ..engine.rules.arguments import ARGUMENTS
+from ..engine.rules.queue_rules import own_settings
+from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
+from ..settings.addresses.queue_arguments import LIVE_ARGUMENTS
+from ..settings.explain import value_text
+from ..settings.values import shown
+from .configured_policies import ConfiguredPolicies
+from .configured_users import ConfiguredUsers, faults_of_users
+from .typed_arguments import fields_of, plain_of
+
+RING = "x-ring-size"
+LATER = "takes effect when the queue is created anew"
+
+#: Virtual host and name.
+Key = tuple[str, str]
+
+
+@dataclass(slots=True, frozen=True)
+class Report:
+    """What came of a configuration, a line each.
+
+    `faults`: why nothing was done. `done`: what is other than before. `warnings`: what could not be done as said, and
+    what was lost; one that still holds at the next reload is not repeated.
+    """
+
+    faults: tuple[str, ...] = ()
+    done: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _ManagedQueue:
+    """`exchange`: what it is bound to because of its routing type; empty for none."""
+
+    queue: Queue
+    declaration: QueueDeclaration
+    exchange: str = ""
+
+
+@dataclass(slots=True)
+class _ManagedExchange:
+    exchange: Exchange
+    declaration: ExchangeDeclaration
+
+
+class ConfiguredObjects:
+    """The configuration-managed objects of one broker. `configuration`: the one in force."""
+
+    def __init__(self, broker: Broker, configuration: Configuration) -> None:
+        self.broker = broker
+        self.configuration = configuration
+        self._queues: dict[Key, _ManagedQueue] = {}
+        self._exchanges: dict[Key, _ManagedExchange] = {}
+        self._diverts: dict[Key, Divert] = {}
+        self._vhosts: set[str] = set()
+        self._users = ConfiguredUsers(broker)
+        self._policies = ConfiguredPolicies(broker)
+        self._done: list[str] = []
+        self._lost: list[str] = []
+        self._remarks: dict[str, None] = {}  # of this application; those of the one before are not said again
+
+    def is_managed(self, queue: Queue) -> bool:
+        """Whether the configuration rules this queue."""
+        managed = self._queues.get((queue.vhost.name, queue.name))
+        return managed is not None and managed.queue is queue
+
+    def apply(self, configuration: Configuration) -> Report:
+        """From now on this configuration is in force: settings, then what it declares. O(queues).
+
+        The caller ends the broker's turn. `faults_of` has found nothing wrong with the configuration.
+        """
+        broker = self.broker
+        said, self._remarks = self._remarks, {}
+        self._done, self._lost = [], []
+        self.configuration = configuration
+        broker.replace_settings(configuration.repository, broker_options(configuration))
+        created = [self._vhost(name) for name in configuration.vhosts]
+        self._done += self._users.apply(configuration)
+        self._done += self._policies.apply(configuration)
+        exchanges_made = [self._exchange(exchange) for exchange in configuration.exchanges]
+        queues_made = [self._queue(queue) for queue in configuration.queues]
+        self._tell_created(sum(created), sum(exchanges_made), sum(queues_made))
+        self._drop_queues({(queue.vhost, queue.name) for queue in configuration.queues})
+        self._drop_exchanges({(exchange.vhost, exchange.name) for exchange in configuration.exchanges})
+        for name in sorted(self._vhosts - set(configuration.vhosts)):
+            self._remark(
+                f"virtual host {shown(name)} is no longer declared; it stays, `leveret ctl delete_vhost` ends it"
+            )
+        self._replace_diverts(configuration)
+        news = [remark for remark in self._remarks if remark not in said]
+        return Report((), tuple(self._done), (*self._lost, *news))
+
+    def _remark(self, text: str) -> None:
+        self._remarks[text] = None
+
+    def _tell_created(self, vhosts: int, exchanges: int, queues: int) -> None:
+        counts = ((vhosts, "virtual host"), (exchanges, "exchange"), (queues, "queue"))
+        parts = [f"{count} {what}{'s' if count > 1 else ''}" for count, what in counts if count]
+        if parts:
+            self._done.append(f"created {', '.join(parts)} of the configuration")
+
+    # -- there to be ------------------------------------------------------------------------------------------------
+
+    def _vhost(self, name: str) -> bool:
+        """True when it is new."""
+        is_new = name not in self.broker.virtual_hosts
+        self.broker.create_virtual_host(name)
+        self._vhosts.add(name)
+        return is_new
+
+    def _exchange(self, declared: ExchangeDeclaration) -> bool:
+        """True when it is new."""
+        vhost = self.broker.create_virtual_host(declared.vhost)
+        is_new = declared.name not in vhost.exchanges
+        try:
+            exchange = vhost.declare_exchange(declared.name, declared.type, durable=True)
+        except EngineError as error:
+            self._remark(f"{_exchange_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
+            self._exchanges.pop((declared.vhost, declared.name), None)
+            return False
+        self._exchanges[declared.vhost, declared.name] = _ManagedExchange(exchange, declared)
+        return is_new
+
+    def _queue(self, declared: QueueDeclaration) -> bool:
+        """True when it is new."""
+        vhost = self.broker.create_virtual_host(declared.vhost)
+        current = vhost.queues.get(declared.name)
+        managed = self._queues.get((declared.vhost, declared.name))
+        if managed is not None and managed.queue is current:
+            self._update(managed, declared)
+        else:
+            try:
+                queue = vhost.declare_queue(
+                    declared.name, client=None, durable=declared.durable, arguments=fields_of(declared.arguments)
+                )
+            except EngineError as error:
+                self._remark(f"{_queue_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
+                self._queues.pop((declared.vhost, declared.name), None)
+                return False
+            queue.is_auto_created = False  # if it was, it is here to stay now
+            managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(queue, declared)
+        self._bind(vhost, managed, declared)
+        self._enable(managed.queue, declared)
+        return current is None
+
+    def _bind(self, vhost: VirtualHost, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
+        """A multicast queue is bound to the exchange of its address; one that was, and is not any more, is unbound."""
+        if declared.address != managed.queue.address:
+            return
+        name = managed.queue.name
+        if managed.exchange and managed.exchange != declared.exchange:
+            vhost.unbind_queue(name, managed.exchange, "", {})
+            managed.exchange = ""
+            self._done.append(f"{_queue_at(declared)} is unbound from its address, it is no longer multicast")
+        if declared.exchange and (declared.vhost, declared.exchange) in self._exchanges:
+            vhost.bind_queue(name, declared.exchange, "", {})
+            managed.exchange = declared.exchange
+
+    def _enable(self, queue: Queue, declared: QueueDeclaration) -> None:
+        if queue.enabled == declared.is_enabled:
+            return
+        queue.enabled = declared.is_enabled
+        queue.vhost.forget_routes_to(queue)
+        if not declared.is_enabled:
+            self._done.append(f"{_queue_at(declared)} takes no new messages (enabled = false)")
+
+    # -- changed ----------------------------------------------------------------------------------------------------
+
+    def _update(self, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
+        """A queue of the configuration's own: bring it to what is declared now, as far as that goes without loss."""
+        queue, managed.declaration = managed.queue, declared
+        if queue.durable != declared.durable:
+            self._later(declared, "durable", queue.durable, declared.durable)
+        if queue.address != declared.address:
+            self._later(declared, "address", queue.address, declared.address)
+        wanted = fields_of(declared.arguments)
+        changed = [
+            key
+            for key in sorted(queue.arguments.keys() | wanted.keys())
+            if key != "x-address" and _differ(key, queue.arguments.get(key), wanted.get(key))
+        ]
+        merged = dict(queue.arguments)
+        for key in changed:
+            if key not in LIVE_ARGUMENTS:
+                self._later(declared, key, _value(queue.arguments.get(key)), _value(wanted.get(key)))
+            elif key in wanted:
+                merged[key] = wanted[key]
+            else:
+                del merged[key]
+        changed = [key for key in changed if key in LIVE_ARGUMENTS]
+        if changed:
+            self._change(queue, declared, merged, changed)
+
+    def _change(self, queue: Queue, declared: QueueDeclaration, arguments: FieldTable, changed: list[str]) -> None:
+        """Other arguments for a queue that exists, all of them of the kind that acts at once."""
+        try:
+            own = own_settings(arguments)
+        except ArgumentFault as fault:  # with one that stays, because it can't be changed
+            for key in changed:
+                self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {fault} stays; {key} {LATER}")
+            return
+        for key in changed:
+            before, after = _value(queue.arguments.get(key)), _value(arguments.get(key))
+            self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
+        queue.arguments = arguments
+        queue.own_settings = own
+        queue.arguments_changed()
+        if RING in changed:  # removed: back to what the address says now
+            set_ring_size(queue, queue.resolved().default_ring_size)
+
+    def _later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
+        origin = declared.origin_of(key)
+        self._remark(f"{origin}: queue {shown(declared.name)}: {key}: {before} -> {after} {LATER}")
+
+    def _replace_diverts(self, configuration: Configuration) -> None:
+        """All at once; one that is no longer declared stays unless config-delete-diverts is FORCE for its address."""
+        declared = {(divert.vhost, divert.name): divert for divert in configuration.diverts}
+        kept: dict[Key, Divert] = {}
+        for key in [key for key in self._diverts if key not in declared]:
+            divert, what = self._diverts[key], f"divert {_in(*key)}"
+            if self.broker.settings.resolve(divert.address, divert.vhost).config_delete_diverts == "FORCE":
+                self._done.append(f"{what} is no longer declared: deleted, as config-delete-diverts is FORCE")
+            else:
+                kept[key] = divert
+                self._remark(f"{what} is no longer declared; it stays, as config-delete-diverts is OFF")
+        self._diverts = {**declared, **kept}
+        self.broker.replace_diverts(self._diverts.values())
+
+    # -- gone -------------------------------------------------------------------------------------------------------
+
+    def _drop_queues(self, declared: set[Key]) -> None:
+        for key in [key for key in self._queues if key not in declared]:
+            managed = self._queues[key]
+            queue = managed.queue
+            what = f"queue {_in(*key)}"
+            if queue.deleted:
+                del self._queues[key]
+                continue
+            settings = self.broker.settings.resolve(managed.declaration.address, key[0])
+            if settings.config_delete_queues != "FORCE":
+                self._remark(f"{what} is no longer declared; it stays, as config-delete-queues is OFF")
+                continue
+            del self._queues[key]
+            self.broker.dispatch_now(queue)
+            unacked = queue.unacked
+            count = queue.vhost.remove_queue(queue) + unacked
+            text = f"{what} is no longer declared: deleted, as config-delete-queues is FORCE"
+            if count:
+                self._lost.append(f"{text}; {count} message{'s' if count > 1 else ''} lost")
+            else:
+                self._done.append(text)
+
+    def _drop_exchanges(self, declared: set[Key]) -> None:
+        predeclared = {name for name, _, _ in PREDECLARED}
+        for key in [key for key in self._exchanges if key not in declared]:
+            exchange = self._exchanges[key].exchange
+            vhost = self.broker.virtual_hosts[key[0]]
+            what = f"exchange {_in(*key)}"
+            if vhost.exchanges.get(exchange.name) is not exchange or exchange.name in predeclared:
+                del self._exchanges[key]
+            elif self.broker.settings.resolve(exchange.name, vhost.name).config_delete_addresses != "FORCE":
+                self._remark(f"{what} is no longer declared; it stays, as config-delete-addresses is OFF")
+            else:
+                del self._exchanges[key]
+                vhost.delete_exchange(exchange.name)
+                self._done.append(f"{what} is no longer declared: deleted, as config-delete-addresses is FORCE")
+
+
+def broker_options(configuration: Configuration) -> BrokerOptions:
+    """What the engine does in general, by the [broker] table and the profile."""
+
+    def broker(key: str) -> Any:
+        return configuration.value("broker", key)
+
+    profile = configuration.profile
+
+    def limit(key: str) -> Any:
+        return configuration.value("limits", key)
+
+    scan_ms = broker("address-queue-scan-period")
+    return BrokerOptions(
+        nack_counts=broker("nack-counts"),
+        reject_counts=broker("reject-counts"),
+        delay_on_connection_loss=broker("delay-on-connection-loss"),
+        message_address=MessageAddress(broker("message-address")),
+        legacy_hornetq_headers=broker("legacy-hornetq-headers"),
+        address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
+        consumer_timeout_ms=timeout_ms if (timeout_ms := broker("consumer-timeout")) > 0 else None,
+        has_shared_prefetch=profile.has_shared_prefetch,
+        quorum_delivery_limit=profile.quorum_delivery_limit,
+        continues_deaths=profile.continues_deaths,
+        tells_last_death=profile.tells_last_death,
+        has_transient_queues=profile.has_transient_queues,
+        classic_tells_attempts=profile.classic_tells_attempts,
+        delays_everywhere=profile.delays_everywhere,
+        queues_max=limit("queues"),
+        bindings_max=limit("bindings"),
+        headers_conditions_max=limit("headers-conditions"),
+        topic_states_max=limit("topic-states"),
+        transaction_size_max=limit("transaction-size"),
+        unacked_per_session_max=limit("unacked-per-channel") or UNLIMITED,
+    )
+
+
+def faults_of(configuration: Configuration) -> list[str]:
+    """What no broker could declare, as FILE:LINE: KEY: why; found by doing it in an empty one."""
+    broker = Broker(ManualClock(), settings=configuration.repository)
+    found: list[tuple[Origin, str]] = []
+    for exchange in configuration.exchanges:
+        try:
+            broker.create_virtual_host(exchange.vhost).declare_exchange(exchange.name, exchange.type, durable=True)
+        except EngineError as error:
+            found.append((exchange.origin, f"exchange: {text_of(error)}"))
+    for queue in configuration.queues:
+        try:
+            broker.create_virtual_host(queue.vhost).declare_queue(
+                queue.name, client=None, durable=queue.durable, arguments=fields_of(queue.arguments)
+            )
+        except EngineError as error:
+            key = vars(error).get("key", "queue")
+            found.append((queue.origin_of(key), f"{key}: {text_of(error)}"))
+    return [f"{origin}: {text}" for origin, text in sorted(found)] + faults_of_users(configuration)
+
+
+def set_ring_size(queue: Queue, size: int) -> None:
+    """Resize a ring; -1: no ring. Nothing is deleted now (address-settings page 4.3)."""
+    queue.set_ring_size(size if size > 0 else None)
+
+
+def text_of(error: EngineError) -> str:
+    """A refusal in words: those that a client would read, without the reply's name."""
+    return reply_for(error).text.partition(" - ")[2] or str(error)
+
+
+def _differ(key: str, is_now: Field | None, wanted: Field | None) -> bool:
+    if is_now is not None and wanted is not None:
+        return is_now.comparable() != wanted.comparable()
+    if key == "x-queue-type":  # classic is what a queue is anyway
+        return any(field is not None and field.value != b"classic" for field in (is_now, wanted))
+    # A queue that was there before may have arguments that mean nothing to anybody.
+    return wanted is not None or (is_now is not None and key in ARGUMENTS)
+
+
+def _value(field: Field | None) -> str:
+    if field is None:
+        return "unset"
+    plain = plain_of({"": field})[""]
+    return value_text(plain) if isinstance(plain, str | int | float) else shown(plain)
+
+
+def _queue_at(declared: QueueDeclaration) -> str:
+    return f"{declared.origin}: queue {_in(declared.vhost, declared.name)}"
+
+
+def _exchange_at(declared: ExchangeDeclaration) -> str:
+    return f"{declared.origin}: exchange {_in(declared.vhost, declared.name)}"
+
+
+def _in(vhost: str, name: str) -> str:
+    return shown(name) if vhost == "/" else f"{shown(name)} in vhost {shown(vhost)}"

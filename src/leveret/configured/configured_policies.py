@@ -1,0 +1,39 @@
+"""The policies that the configuration says, made so in a broker, again after each reload.
+
+A policy of the configuration is as the configuration says whenever its entry changed; what `leveret ctl` did to it
+since then holds until then. One that is no longer declared is gone. Source: behaviour page 3.12; ruling 11.
+"""
+
+from ..engine import Broker
+from ..settings import Configuration, Policy
+from ..settings.values import shown
+
+
+class ConfiguredPolicies:
+    """Which policies of one broker are the configuration's."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._declared: dict[tuple[str, bool, str], Policy] = {}
+
+    def apply(self, configuration: Configuration) -> list[str]:
+        """Do what is said, all at once; returns a line for everything that is other than before."""
+        now = self.broker.policies
+        wanted = {policy.identity: policy for policy in configuration.policies}
+        changed = [
+            policy
+            for identity, policy in wanted.items()
+            if self._declared.get(identity) != policy
+            or now.find(policy.vhost, policy.name, is_operator=policy.is_operator) is None
+        ]
+        gone = [policy for identity, policy in self._declared.items() if identity not in wanted]
+        lines = [f"{one.title} {'changed' if one.identity in self._declared else 'set'}" for one in changed]
+        lines += [f"{_kind(one)} {shown(one.name)} is no longer declared: cleared" for one in gone]
+        self._declared = wanted
+        if changed or gone:
+            self.broker.replace_policies(now.without(one.identity for one in gone).with_these(changed))
+        return lines
+
+
+def _kind(policy: Policy) -> str:
+    return "operator policy" if policy.is_operator else "policy"

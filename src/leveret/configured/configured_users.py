@@ -1,0 +1,139 @@
+"""The users and limits that the configuration says, made so in a broker, again after each reload.
+
+A user of the configuration is as the configuration says whenever its entry changed; what `leveret ctl` did to it
+since then holds until then, or until the broker starts again. One that is no longer declared is deleted, and its
+connections end. The default guest is there while the configuration names no user.
+Source: interfaces page; behaviour page 3.13 to 3.15.
+"""
+
+import secrets
+from collections.abc import Iterator
+from types import MappingProxyType
+
+from ..engine import (
+    Broker,
+    Grant,
+    PasswordHash,
+    Permissions,
+    TopicPermission,
+    User,
+    VirtualHostLimits,
+    hash_password,
+    read_password_hash,
+)
+from ..engine.options import NO_LIMITS
+from ..engine.users.passwords import SALT_SIZE
+from ..settings import Configuration, UserDeclaration
+from ..settings.values import shown
+
+#: guest / guest: administrator, everything everywhere, from loopback only.
+DEFAULT_GUEST = User(
+    "guest", hash_password("guest", bytes(SALT_SIZE)), frozenset({"administrator"}), loopback_only=True
+)
+
+
+def new_hash(password: str) -> PasswordHash:
+    """The hash of a new password."""
+    return hash_password(password, secrets.token_bytes(SALT_SIZE))
+
+
+class ConfiguredUsers:
+    """Which users and limits of one broker are the configuration's."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._users: dict[str, UserDeclaration] = {}
+        self._limited: set[str] = set()
+
+    def apply(self, configuration: Configuration) -> list[str]:
+        """Do what is said; returns a line for everything that is other than before. The virtual hosts are there."""
+        return [*self._limit(configuration), *self._change(configuration), *self._drop(configuration)]
+
+    def _limit(self, configuration: Configuration) -> Iterator[str]:
+        for name, vhost in self.broker.virtual_hosts.items():
+            said = configuration.limits.get(name)
+            if said is None and name not in self._limited:
+                continue  # by hand, if at all
+            limits = NO_LIMITS
+            if said is not None:
+                limits = VirtualHostLimits(
+                    said.max_connections, said.max_queues, said.default_queue_type, is_configured=True
+                )
+            if limits != vhost.limits:
+                self.broker.limit_virtual_host(vhost, limits)
+                yield f"virtual host {shown(name)}: other limits"
+        self._limited = set(configuration.limits)
+
+    def _change(self, configuration: Configuration) -> Iterator[str]:
+        users = self.broker.users
+        for declared in configuration.users:
+            if self._users.get(declared.name) == declared and users.find(declared.name) is not None:
+                continue
+            word = "changed" if declared.name in self._users else "created"
+            self._users[declared.name] = declared
+            self.broker.replace_user(user_of(declared))
+            yield f"{declared.origin}: user {shown(declared.name)} {word}"
+
+    def _drop(self, configuration: Configuration) -> Iterator[str]:
+        declared = {user.name for user in configuration.users}
+        for name in [name for name in self._users if name not in declared]:
+            del self._users[name]
+            if self.broker.users.find(name) is not None:
+                self.broker.delete_user(name)
+                yield f"user {shown(name)} is no longer declared: deleted"
+                if not declared and self.broker.users.find(DEFAULT_GUEST.name) is None:
+                    self.broker.replace_user(DEFAULT_GUEST)
+                    yield "no user is declared: the default guest is back"
+        if declared and self.broker.users.find(DEFAULT_GUEST.name) == DEFAULT_GUEST:
+            self.broker.delete_user(DEFAULT_GUEST.name)
+            yield "users are declared: the default guest is deleted"
+
+
+def user_of(declared: UserDeclaration) -> User:
+    """The user that is meant. `faults_of_users` has found nothing wrong."""
+    if declared.password:
+        password = new_hash(declared.password)
+    else:
+        password = read_password_hash(declared.password_hash, declared.hashing_algorithm)
+    topics: dict[str, dict[str, TopicPermission]] = {}
+    for topic in declared.topic_permissions:
+        topics.setdefault(topic.vhost, {})[topic.exchange] = TopicPermission(topic.write, topic.read)
+    permissions = {
+        one.vhost: Permissions(
+            Grant(one.configure, one.write, one.read, MappingProxyType(topics.get(one.vhost, {}))),
+            user=declared.name,
+            vhost=one.vhost,
+        )
+        for one in declared.permissions
+    }
+    return User(
+        declared.name,
+        password,
+        declared.tags,
+        declared.loopback_only,
+        MappingProxyType(permissions),
+        declared.max_connections,
+        declared.max_channels,
+        is_configured=True,
+    )
+
+
+def faults_of_users(configuration: Configuration) -> list[str]:
+    """What is wrong with users beyond what their loader saw, as FILE:LINE: KEY: why."""
+    found: list[str] = []
+    for user in configuration.users:
+        try:
+            read_password_hash(user.password_hash, user.hashing_algorithm)
+        except ValueError as error:
+            found.append(f"{user.password_origin}: password-hash: is not right, expected {error}")
+    return found
+
+
+def open_secrets(configuration: Configuration, is_private: "dict[str, bool]") -> list[str]:
+    """Passwords in clear in files that others can read, as FILE:LINE: KEY: why. `is_private`: by file."""
+    return [
+        f"{user.password_origin}: password: stands in a file that others than its owner can read: "
+        "chmod 600, or give password-hash"
+        for user in configuration.users
+        if user.password and not is_private.get(user.password_origin.file, False)
+    ]

@@ -1,0 +1,36 @@
+"""Queue arguments between the two forms that they have: plain values of a configuration, typed fields of AMQP."""
+
+from collections.abc import Mapping
+
+from ..engine.messages.field_table import Field, FieldTable, number_of
+from ..settings.addresses.queue_arguments import plain_value
+
+
+def fields_of(arguments: Mapping[str, object]) -> FieldTable:
+    """The fields that a client would send: longstr, bool, double, and signed integers of 32 or 64 bits.
+
+    Args: arguments: as configurations have them; a loader has looked at their values.
+    """
+    return {key: _field(plain_value(key, value)) for key, value in arguments.items()}
+
+
+def _field(value: object) -> Field:
+    if isinstance(value, bool):
+        return Field("t", value)
+    if isinstance(value, int):
+        return Field("I" if -(2**31) <= value < 2**31 else "l", value)
+    if isinstance(value, float):
+        return Field("d", value)
+    assert isinstance(value, str)
+    return Field("S", value.encode())
+
+
+def plain_of(table: FieldTable) -> dict[str, object]:
+    """The values of a queue's arguments as settings read them: int, bool, float, str; tables and arrays as they are."""
+    return {key: _plain(field) for key, field in table.items()}
+
+
+def _plain(field: Field) -> object:
+    if isinstance(field.value, bytes):
+        return field.text
+    return number_of(field) if field.tag in "fdD" else field.value

@@ -1,0 +1,173 @@
+"""Control commands about who is connected: connections, channels, consumers; sending a client away; the firehose.
+
+Source: ruling 24; behaviour page 1.6. Every list is O(what it shows), but for the oldest deliveries of consumers:
+O(deliveries that their channels have out).
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from ..engine import Broker, Client, Consumer, Session
+from ..engine.delivery.consumer import Holder
+from ..engine.errors import ConnectionForced
+from ..settings.faults import nearest
+from .command_arguments import CommandError
+from .command_table import ALARM_BY_HAND, CLOSED_BY_HAND
+
+
+class ConnectionCommands:
+    """`handlers` by the words of the command, for the control table. `broker`: asked each time, it may come later."""
+
+    def __init__(self, broker: Callable[[], Broker]) -> None:
+        self._broker = broker
+        self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "connections": self._list_connections,
+            "channels": self._list_channels,
+            "consumers": self._list_consumers,
+            "close-connection": self._close,
+            "block": self._block,
+            "unblock": self._unblock,
+            "trace-on": lambda arguments: self._trace(arguments, on=True),
+            "trace-off": lambda arguments: self._trace(arguments, on=False),
+        }
+
+    @property
+    def broker(self) -> Broker:
+        """The one that is ruled."""
+        return self._broker()
+
+    def _clients(self, arguments: dict[str, Any]) -> Iterator[Client]:
+        """Of one virtual host, of one user, or all; in order of their coming."""
+        vhost, user = arguments.get("vhost"), arguments.get("user")
+        if vhost is not None and vhost not in self.broker.virtual_hosts:
+            raise CommandError(f"no virtual host {vhost!r}")
+        for client in self.broker.clients:
+            if vhost in (None, client.vhost.name) and user in (None, client.user.name):
+                yield client
+
+    def _list_connections(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": client.name,
+                "connection_name": _said(client, "connection_name"),
+                "user": client.user.name,
+                "vhost": client.vhost.name,
+                "peer": client.name.partition(" -> ")[0],
+                "product": _said(client, "product"),
+                "version": _said(client, "version"),
+                "state": self._state(client),
+                "channels": len(client.sessions),
+                "since_ms": client.since_ms,
+            }
+            for client in self._clients(arguments)
+        ]
+
+    def _state(self, client: Client) -> str:
+        """In RabbitMQ's words."""
+        if client.is_blocked:
+            return "blocked"
+        return "running" if self.broker.alarm is None else "blocking"
+
+    def _list_channels(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        return [
+            {
+                "connection": client.name,
+                "number": session.number,
+                "user": client.user.name,
+                "vhost": client.vhost.name,
+                "confirm": session.confirms is not None,
+                "transactional": session.transaction is not None,
+                "flowing": session.flowing,
+                "prefetch": session.prefetch,
+                "prefetch_total": session.prefetch_total,
+                "consumers": len(session.consumers),
+                "unacked": len(session.unacked),
+                **self._age(session, next(iter(session.unacked), None)),
+            }
+            for client in self._clients(arguments)
+            for session in client.sessions
+        ]
+
+    def _list_consumers(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        queue = arguments.get("queue")
+        rows: list[dict[str, Any]] = []
+        for client in self._clients(arguments):
+            for session in client.sessions:
+                consumers = [one for one in session.consumers.values() if queue in (None, one.queue.name)]
+                oldest = _oldest_of(session, consumers)
+                rows += [
+                    {
+                        "vhost": client.vhost.name,
+                        "queue": consumer.queue.name,
+                        "tag": consumer.tag,
+                        "connection": client.name,
+                        "channel": session.number,
+                        "ack": not consumer.no_ack,
+                        "exclusive": consumer.exclusive,
+                        "prefetch": consumer.prefetch,
+                        "priority": consumer.priority,
+                        "unacked": consumer.unacked,
+                        **self._age(session, oldest.get(consumer)),
+                    }
+                    for consumer in consumers
+                ]
+        return rows
+
+    def _age(self, session: Session, tag: int | None) -> dict[str, Any]:
+        """Since when the oldest delivery is out, in wall ms: at the latest, for it is looked at once a minute or so.
+
+        None: nothing is out, or it went out after the last look.
+        """
+        at_ns = None if tag is None else self.broker.acknowledgements.oldest_ns(session, tag)
+        if at_ns is None:
+            return {"oldest_unacked_since_ms": None}
+        clock = self.broker.clock
+        return {"oldest_unacked_since_ms": clock.wall_ms() - (clock.monotonic_ns() - at_ns) // 1_000_000}
+
+    def _close(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        name, reason = arguments["name"], arguments.get("reason", CLOSED_BY_HAND)
+        clients = list(self.broker.clients)
+        found = [client for client in clients if client.name == name]
+        found = found or [client for client in clients if _said(client, "connection_name") == name]
+        if not found:
+            known = dict.fromkeys(said for one in clients for said in (one.name, _said(one, "connection_name")) if said)
+            raise CommandError(f"no connection {name!r}{nearest(name, known)}")
+        for client in found:
+            self.broker.departures.expel(client, ConnectionForced(reason=reason))
+        return {"closed": [client.name for client in found], "reason": reason}
+
+    def _block(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        self.broker.raise_alarm(arguments.get("reason", ALARM_BY_HAND))
+        return {"alarm": self.broker.alarm}
+
+    def _unblock(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        blocked = sum(client.is_blocked for client in self.broker.clients)
+        self.broker.end_alarm()
+        return {"alarm": None, "were_blocked": blocked}
+
+    def _trace(self, arguments: dict[str, Any], *, on: bool) -> dict[str, Any]:
+        name = arguments.get("vhost", "/")
+        vhost = self.broker.virtual_hosts.get(name)
+        if vhost is None:
+            raise CommandError(f"no virtual host {name!r}")
+        self.broker.trace(vhost, on=on)
+        return {"vhost": name, "tracing": on}
+
+
+def _oldest_of(session: Session, consumers: list[Consumer]) -> dict[Holder, int]:
+    """The delivery tag of the oldest delivery of each consumer that has some out."""
+    wanted = {consumer for consumer in consumers if consumer.unacked}
+    found: dict[Holder, int] = {}
+    for tag, message in session.unacked.items() if wanted else ():
+        holder = message.holder
+        if holder in wanted and holder not in found:
+            found[holder] = tag
+            if len(found) == len(wanted):
+                break
+    return found
+
+
+def _said(client: Client, key: str) -> str | None:
+    """A text among what the client says of itself."""
+    field = client.properties.get(key)
+    return field.text if field is not None and isinstance(field.value, bytes) else None

@@ -1,0 +1,243 @@
+"""Definitions in RabbitMQ's JSON: users, virtual hosts, permissions, limits, exchanges, queues, bindings, policies.
+
+An import adds and replaces, it never deletes, and doing it twice is doing it once. Everything is looked at before
+anything is changed. What this version has no use for (parameters of plug-ins) is kept and exported as it came.
+Source: behaviour page 5.3, 5.5.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any
+
+from .. import __version__
+from ..configured.configured import ConfiguredObjects, text_of
+from ..configured.configured_users import new_hash
+from ..engine import Broker, ManualClock, Queue, User, VirtualHost
+from ..engine.errors import EngineError
+from ..engine.exchanges.exchange import PREDECLARED
+from ..engine.publishing.service import ServiceExchange
+from ..settings import Configuration
+from ..settings.values import shown
+from .command_arguments import CommandError
+from .control_access import grants_of, with_grants
+from .control_policies import policy_value
+from .definitions_reader import (
+    KEPT,
+    LIMITS_COMPONENT,
+    OPERATOR_POLICY_COMPONENT,
+    DefinitionsFault,
+    DefinitionsReader,
+    Plan,
+    bind,
+    declare_exchange,
+    declare_queue,
+)
+from .json_arguments import json_of
+
+_PREDECLARED = {name for name, _, _ in PREDECLARED}
+
+
+class Definitions:
+    """Export and import for one broker; keeps sections that nothing here reads, by their identity."""
+
+    def __init__(self, broker: Callable[[], Broker]) -> None:
+        self._broker = broker
+        self._kept: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {section: {} for section in KEPT}
+        self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "definitions export": lambda arguments: self.export(),
+            "definitions import": self._import,
+        }
+
+    def _import(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        try:
+            return self.take_in(arguments["definitions"])
+        except DefinitionsFault as fault:
+            raise CommandError(f"nothing was changed:\n{fault}") from None
+
+    def export(self) -> dict[str, Any]:
+        """The whole broker but exclusive queues, the default exchange's bindings, and what every virtual host has."""
+        broker = self._broker()
+        vhosts = list(broker.virtual_hosts.values())
+        limits = [
+            {"vhost": vhost.name, "component": LIMITS_COMPONENT, "name": "limits", "value": value}
+            for vhost in vhosts
+            if (value := _limits_value(vhost.limits.max_connections, "max-queues", vhost.limits.max_queues))
+        ]
+        operator_policies = [
+            {
+                "vhost": value.pop("vhost"),
+                "component": OPERATOR_POLICY_COMPONENT,
+                "name": value.pop("name"),
+                "value": value,
+            }
+            for value in (policy_value(policy) for policy in broker.policies if policy.is_operator)
+        ]
+        users = list(broker.users)
+        grants = [(user.name, vhost, grant) for user in users for vhost, grant in grants_of(user, broker).items()]
+        return {
+            "product_name": "Leveret",
+            "product_version": __version__,
+            "users": [_user_value(user) for user in users],
+            "vhosts": [_vhost_value(vhost) for vhost in vhosts],
+            "permissions": [
+                {"user": user, "vhost": vhost, "configure": grant.configure, "write": grant.write, "read": grant.read}
+                for user, vhost, grant in grants
+            ],
+            "topic_permissions": [
+                {"user": user, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
+                for user, vhost, grant in grants
+                for exchange, topic in grant.topics.items()
+            ],
+            "parameters": limits + operator_policies + list(self._kept["parameters"].values()),
+            "global_parameters": list(self._kept["global_parameters"].values()),
+            "policies": [policy_value(policy) for policy in broker.policies if not policy.is_operator],
+            "queues": [
+                _queue_value(queue) for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive
+            ],
+            "exchanges": [
+                {
+                    "name": exchange.name,
+                    "vhost": vhost.name,
+                    "type": exchange.type,
+                    "durable": exchange.durable,
+                    "auto_delete": exchange.auto_delete,
+                    "internal": exchange.internal,
+                    "arguments": json_of(exchange.arguments),
+                }
+                for vhost in vhosts
+                for exchange in vhost.exchanges.values()
+                if exchange.name not in _PREDECLARED and not isinstance(exchange, ServiceExchange)
+            ],
+            "bindings": [value for vhost in vhosts for value in _binding_values(vhost)],
+        }
+
+    def take_in(self, document: object) -> dict[str, Any]:
+        """Do what a document says. Returns counts, and remarks about what stays as it is.
+
+        The caller ends the broker's turn. Raises: DefinitionsFault, when anything in it cannot be; nothing is changed.
+        """
+        broker = self._broker()
+        plan = DefinitionsReader(broker, document).plan()
+        remarks = _apply(broker, plan)
+        for section, identity, entry in plan.kept:
+            self._kept[section][identity] = entry
+        counts = {
+            "users": len(plan.users),
+            "vhosts": len(plan.vhosts),
+            "permissions": len(plan.grants),
+            "policies": len(plan.policies),
+            "exchanges": len(plan.exchanges),
+            "queues": len(plan.queues),
+            "bindings": len(plan.bindings),
+        }
+        return {"imported": counts, "remarks": remarks}
+
+
+def faults_of_definitions(configuration: Configuration, document: object) -> list[str]:
+    """What is wrong with a document for a broker that starts with this configuration."""
+    broker = Broker(ManualClock(), settings=configuration.repository)
+    ConfiguredObjects(broker, configuration).apply(configuration)
+    try:
+        DefinitionsReader(broker, document).plan()
+    except DefinitionsFault as fault:
+        return fault.faults
+    return []
+
+
+def _apply(broker: Broker, plan: Plan) -> list[str]:
+    remarks: list[str] = []
+    for name in plan.vhosts:
+        broker.create_virtual_host(name)
+    for name in plan.limits.keys() | plan.default_types.keys():
+        vhost = broker.virtual_hosts[name]
+        now = vhost.limits
+        limits = plan.limits.get(name, now)
+        default = plan.default_types.get(name, now.default_queue_type)
+        broker.limit_virtual_host(vhost, replace(limits, default_queue_type=default, is_configured=False))
+    _apply_users(broker, plan)
+    if plan.policies:
+        broker.replace_policies(broker.policies.with_these(plan.policies))
+    steps: list[tuple[str, Callable[[Broker, Any], None], list[Any]]] = [
+        ("exchange", declare_exchange, list(plan.exchanges)),
+        ("queue", declare_queue, list(plan.queues)),
+        ("binding", bind, list(plan.bindings)),
+    ]
+    for what, do, objects in steps:
+        for one in objects:
+            try:
+                do(broker, one)
+            except EngineError as error:  # is there otherwise: as in RabbitMQ it stays
+                remarks.append(f"{what} {shown(getattr(one, 'name', ''))} stays as it is: {text_of(error)}")
+    return remarks
+
+
+def _apply_users(broker: Broker, plan: Plan) -> None:
+    names = {*plan.users, *(user for user, _ in plan.grants), *(user for user, _ in plan.topics)}
+    for name in sorted(names):
+        before = broker.users.find(name)
+        user = plan.users.get(name) or before
+        assert user is not None
+        if name in plan.passwords:
+            password = plan.passwords[name]
+            is_same = before is not None and before.password.is_right(password)
+            user = replace(user, password=before.password if before is not None and is_same else new_hash(password))
+        grants = grants_of(before, broker) if before is not None else {}
+        if before is not None and name in plan.users:
+            user = replace(user, loopback_only=before.loopback_only)
+        for (owner, vhost), grant in plan.grants.items():
+            if owner == name:
+                grants[vhost] = replace(grant, topics=grants[vhost].topics) if vhost in grants else grant
+        for (owner, vhost), topics in plan.topics.items():
+            if owner == name:
+                merged = MappingProxyType({**grants[vhost].topics, **topics})
+                grants[vhost] = replace(grants[vhost], topics=merged)
+        broker.replace_user(with_grants(user, grants))
+
+
+def _vhost_value(vhost: VirtualHost) -> dict[str, Any]:
+    default = vhost.limits.default_queue_type
+    if default is None:
+        return {"name": vhost.name}
+    return {"name": vhost.name, "metadata": {"description": "", "tags": [], "default_queue_type": default}}
+
+
+def _user_value(user: User) -> dict[str, Any]:
+    return {
+        "name": user.name,
+        "password_hash": user.password.text(),
+        "hashing_algorithm": user.password.algorithm,
+        "tags": sorted(user.tags),
+        "limits": _limits_value(user.max_connections, "max-channels", user.max_channels),
+    }
+
+
+def _limits_value(connections: int | None, key: str, other: int | None) -> dict[str, int]:
+    said = {"max-connections": connections, key: other}
+    return {name: value for name, value in said.items() if value is not None}
+
+
+def _queue_value(queue: Queue) -> dict[str, Any]:
+    return {
+        "name": queue.name,
+        "vhost": queue.vhost.name,
+        "durable": queue.durable,
+        "auto_delete": queue.auto_delete,
+        "arguments": json_of(queue.arguments),
+    }
+
+
+def _binding_values(vhost: VirtualHost) -> Iterator[dict[str, Any]]:
+    for exchange in vhost.exchanges.values():
+        for binding in exchange.bindings.values():
+            target = binding.destination
+            if isinstance(target, Queue) and target.exclusive:
+                continue
+            yield {
+                "source": exchange.name,
+                "vhost": vhost.name,
+                "destination": target.name,
+                "destination_type": "queue" if isinstance(target, Queue) else "exchange",
+                "routing_key": binding.routing_key,
+                "arguments": json_of(binding.arguments),
+            }

@@ -1,0 +1,368 @@
+"""Definitions in RabbitMQ's JSON, read into a plan: everything is looked at, and tried in a broker that is thrown away.
+
+Source: behaviour page 5.3, 5.5.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ..configured.configured import text_of
+from ..configured.configured_users import DEFAULT_GUEST
+from ..engine import (
+    Broker,
+    Grant,
+    ManualClock,
+    Permissions,
+    TopicPermission,
+    User,
+    VirtualHostLimits,
+    read_password_hash,
+)
+from ..engine.errors import EngineError
+from ..engine.exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, DirectExchange
+from ..engine.messages.field_table import FieldTable
+from ..engine.rules.arguments import QUEUE_TYPES
+from ..engine.users.passwords import NO_PASSWORD, SHA256
+from ..settings import Policy, make_policy
+from ..settings.patterns.pattern_syntax import PatternFault
+from ..settings.values import shown
+from .command_arguments import CommandError
+from .control_access import grants_of, tags_of
+from .json_arguments import table_of
+
+FAULTS_MAX = 50
+LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
+#: As they are called, and as RabbitMQ's modules for them are.
+_QUEUE_TYPES = {word: kind for kind in QUEUE_TYPES for word in (kind, f"rabbit_{kind}_queue")}
+_PREDECLARED = {name for name, _, _ in PREDECLARED}
+
+#: Sections that are kept as they came -> what makes an entry the same as another.
+KEPT = {"parameters": ("vhost", "component", "name"), "global_parameters": ("name",)}
+
+
+class DefinitionsFault(Exception):
+    """`faults`: what is wrong, a line each; nothing was changed."""
+
+    def __init__(self, faults: list[str]) -> None:
+        super().__init__("\n".join(faults[:FAULTS_MAX]))
+        self.faults = faults
+
+
+@dataclass(slots=True, frozen=True)
+class ExchangeEntry:
+    name: str
+    vhost: str
+    type: str
+    durable: bool
+    auto_delete: bool
+    internal: bool
+    arguments: FieldTable
+
+
+@dataclass(slots=True, frozen=True)
+class QueueEntry:
+    name: str
+    vhost: str
+    durable: bool
+    auto_delete: bool
+    arguments: FieldTable
+
+
+@dataclass(slots=True, frozen=True)
+class BindingEntry:
+    source: str
+    vhost: str
+    destination: str
+    to_queue: bool
+    routing_key: str
+    arguments: FieldTable
+
+
+@dataclass(slots=True)
+class Plan:
+    """What a document says, read and looked at. Users lack their permissions here."""
+
+    users: dict[str, User] = field(default_factory=dict)
+    passwords: dict[str, str] = field(default_factory=dict)  # in clear, by user: for those that have no hash yet
+    vhosts: dict[str, None] = field(default_factory=dict)
+    limits: dict[str, VirtualHostLimits] = field(default_factory=dict)
+    default_types: dict[str, str] = field(default_factory=dict)  # of queues, by virtual host
+    grants: dict[tuple[str, str], Grant] = field(default_factory=dict)  # by user and virtual host
+    topics: dict[tuple[str, str], dict[str, TopicPermission]] = field(default_factory=dict)
+    exchanges: list[ExchangeEntry] = field(default_factory=list)
+    queues: list[QueueEntry] = field(default_factory=list)
+    bindings: list[BindingEntry] = field(default_factory=list)
+    policies: list[Policy] = field(default_factory=list)
+    kept: list[tuple[str, tuple[str, ...], dict[str, Any]]] = field(default_factory=list)
+
+
+class DefinitionsReader:
+    """Reads a document into a plan; `dry` is a broker in which everything is tried first."""
+
+    def __init__(self, broker: Broker, document: object) -> None:
+        self.broker = broker
+        self.document = document
+        self.faults: list[str] = []
+        self.where = ""
+        self.found = Plan()
+        self.dry = Broker(ManualClock(), settings=broker.settings, options=broker.options)
+
+    def plan(self) -> Plan:
+        """Raises: DefinitionsFault."""
+        if not isinstance(self.document, dict):
+            raise DefinitionsFault(["definitions: expected an object"])
+        readers: dict[str, Callable[[dict[str, Any]], None]] = {
+            "vhosts": self._vhost,
+            "users": self._user,
+            "permissions": self._permission,
+            "topic_permissions": self._topic_permission,
+            "parameters": self._parameter,
+            "global_parameters": self._global_parameter,
+            "policies": self._policy,
+            "exchanges": self._exchange,
+            "queues": self._queue,
+            "bindings": self._binding,
+        }
+        for section, read in readers.items():
+            entries = self.document.get(section, [])
+            if not isinstance(entries, list):
+                self.faults.append(f"{section}: expected a list")
+                continue
+            for index, entry in enumerate(entries):
+                self.where = f"{section}[{index}]"
+                try:
+                    if not isinstance(entry, dict):
+                        raise ValueError("expected an object")
+                    read(entry)
+                except (ValueError, PatternFault, CommandError) as error:
+                    self.faults.append(f"{self.where}: {error}")
+                except EngineError as error:
+                    self.faults.append(f"{self.where}: {text_of(error)}")
+        if self.faults:
+            raise DefinitionsFault(self.faults)
+        return self.found
+
+    # -- sections ---------------------------------------------------------------------------------------------------
+
+    def _vhost(self, entry: dict[str, Any]) -> None:
+        name = _text(entry, "name")
+        self.found.vhosts[name] = None
+        limits = entry.get("limits")
+        if isinstance(limits, dict) and limits:
+            self.found.limits[name] = _vhost_limits(limits)
+        metadata = entry.get("metadata")
+        said = entry.get("default_queue_type")
+        if said is None and isinstance(metadata, dict):
+            said = metadata.get("default_queue_type")
+        if said not in (None, "", "undefined"):
+            kind = _QUEUE_TYPES.get(said) if isinstance(said, str) else None
+            if kind is None:
+                raise ValueError(f"default_queue_type: expected classic, quorum or stream, not {shown(said)}")
+            self.found.default_types[name] = kind
+
+    def _user(self, entry: dict[str, Any]) -> None:
+        name = _text(entry, "name")
+        password, hashed = entry.get("password"), entry.get("password_hash", "")
+        algorithm = entry.get("hashing_algorithm") or SHA256
+        if password is not None and not isinstance(password, str):
+            raise ValueError("password: expected text")
+        if not isinstance(hashed, str) or not isinstance(algorithm, str):
+            raise ValueError("password_hash: expected text")
+        try:
+            stored = NO_PASSWORD if password else read_password_hash(hashed, algorithm)
+        except ValueError as error:
+            raise ValueError(f"password_hash: expected {error}") from None
+        if password:
+            self.found.passwords[name] = password
+        else:
+            self.found.passwords.pop(name, None)
+        limits = entry.get("limits") or {}
+        if not isinstance(limits, dict):
+            raise ValueError("limits: expected an object")
+        self.found.users[name] = User(
+            name,
+            stored,
+            tags_of(entry.get("tags", [])),
+            loopback_only=name == DEFAULT_GUEST.name,
+            permissions=MappingProxyType({}),
+            max_connections=_limit(limits, "max-connections"),
+            max_channels=_limit(limits, "max-channels"),
+        )
+
+    def _permission(self, entry: dict[str, Any]) -> None:
+        key = self._user_and_vhost(entry)
+        configure, write, read = (_text(entry, name, empty=True) for name in ("configure", "write", "read"))
+        grant = Grant(configure, write, read)
+        Permissions(grant, user=key[0], vhost=key[1])
+        self.found.grants[key] = grant
+
+    def _topic_permission(self, entry: dict[str, Any]) -> None:
+        key = self._user_and_vhost(entry)
+        topic = TopicPermission(_text(entry, "write", empty=True), _text(entry, "read", empty=True))
+        topics = {_text(entry, "exchange"): topic}
+        Permissions(Grant(topics=topics), user=key[0], vhost=key[1])
+        user = self.broker.users.find(key[0])
+        if key not in self.found.grants and (user is None or key[1] not in grants_of(user, self.broker)):
+            raise ValueError(f"user {shown(key[0])} has no permissions in virtual host {shown(key[1])}")
+        self.found.topics.setdefault(key, {}).update(topics)
+
+    def _parameter(self, entry: dict[str, Any]) -> None:
+        if entry.get("component") == LIMITS_COMPONENT:
+            value = entry.get("value")
+            if not isinstance(value, dict):
+                raise ValueError("value: expected an object")
+            self.found.limits[self._known_vhost(entry)] = _vhost_limits(value)
+        elif entry.get("component") == OPERATOR_POLICY_COMPONENT:
+            value = entry.get("value")
+            if not isinstance(value, dict):
+                raise ValueError("value: expected an object")
+            self._policy({**value, "vhost": entry.get("vhost"), "name": entry.get("name")}, is_operator=True)
+        else:
+            self._known_vhost(entry)
+            self._keep("parameters", entry)
+
+    def _global_parameter(self, entry: dict[str, Any]) -> None:
+        self._keep("global_parameters", entry)
+
+    def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
+        self.found.policies.append(
+            make_policy(
+                _text(entry, "name"),
+                self._known_vhost(entry),
+                entry.get("pattern"),
+                entry.get("definition"),
+                apply_to=entry.get("apply-to", "all"),
+                priority=entry.get("priority", 0),
+                is_operator=is_operator,
+            )
+        )
+
+    def _keep(self, section: str, entry: dict[str, Any]) -> None:
+        identity = tuple(_text(entry, key) for key in KEPT[section])
+        self.found.kept.append((section, identity, entry))
+
+    def _exchange(self, entry: dict[str, Any]) -> None:
+        vhost, name = self._known_vhost(entry), _text(entry, "name", empty=True)
+        if name in _PREDECLARED:
+            return
+        durable, auto_delete, internal = (_flag(entry, key) for key in ("durable", "auto_delete", "internal"))
+        arguments = _arguments(entry)
+        exchange = ExchangeEntry(name, vhost, _text(entry, "type"), durable, auto_delete, internal, arguments)
+        declare_exchange(self.dry, exchange)
+        self.found.exchanges.append(exchange)
+
+    def _queue(self, entry: dict[str, Any]) -> None:
+        vhost, name = self._known_vhost(entry), _text(entry, "name")
+        queue = QueueEntry(name, vhost, _flag(entry, "durable"), _flag(entry, "auto_delete"), _arguments(entry))
+        declare_queue(self.dry, queue)
+        self.found.queues.append(queue)
+
+    def _binding(self, entry: dict[str, Any]) -> None:
+        vhost, source = self._known_vhost(entry), _text(entry, "source", empty=True)
+        kind = entry.get("destination_type", "queue")
+        if kind not in ("queue", "exchange"):
+            raise ValueError(f"destination_type: {shown(kind)} is not right, expected queue or exchange")
+        binding = BindingEntry(
+            source,
+            vhost,
+            _text(entry, "destination"),
+            kind == "queue",
+            _text(entry, "routing_key", empty=True),
+            _arguments(entry),
+        )
+        if source:  # every queue is bound to the default exchange
+            self._try_binding(binding)
+            self.found.bindings.append(binding)
+
+    def _try_binding(self, binding: BindingEntry) -> None:
+        """What the document does not declare may be in the broker: a stand-in of it is tried."""
+        dry = self.dry.create_virtual_host(binding.vhost)
+        there = self.broker.virtual_hosts.get(binding.vhost)
+        exchanges = {binding.source} if binding.to_queue else {binding.source, binding.destination}
+        for name in exchanges - dry.exchanges.keys():
+            if there is not None and name in there.exchanges:
+                kind = EXCHANGE_TYPES.get(there.exchanges[name].type, DirectExchange)
+                dry.exchanges[name] = kind(name)
+        is_there = there is not None and binding.destination in there.queues
+        if binding.to_queue and binding.destination not in dry.queues and is_there:
+            dry.create_queue(binding.destination, is_auto_created=False)
+        bind(self.dry, binding)
+
+    # -- references -------------------------------------------------------------------------------------------------
+
+    def _user_and_vhost(self, entry: dict[str, Any]) -> tuple[str, str]:
+        user = _text(entry, "user")
+        if user not in self.found.users and self.broker.users.find(user) is None:
+            raise ValueError(f"no user {shown(user)}")
+        return user, self._known_vhost(entry)
+
+    def _known_vhost(self, entry: dict[str, Any]) -> str:
+        name = _text(entry, "vhost")
+        if name not in self.found.vhosts and name not in self.broker.virtual_hosts:
+            raise ValueError(f"no virtual host {shown(name)}")
+        return name
+
+
+def declare_exchange(broker: Broker, one: ExchangeEntry) -> None:
+    broker.create_virtual_host(one.vhost).declare_exchange(
+        one.name,
+        one.type,
+        durable=one.durable,
+        auto_delete=one.auto_delete,
+        internal=one.internal,
+        arguments=one.arguments,
+    )
+
+
+def declare_queue(broker: Broker, one: QueueEntry) -> None:
+    broker.create_virtual_host(one.vhost).declare_queue(
+        one.name,
+        client=None,
+        durable=one.durable,
+        auto_delete=one.auto_delete,
+        arguments=one.arguments,
+        server_named=one.name.startswith("amq."),  # it was, when it was exported
+    )
+
+
+def bind(broker: Broker, one: BindingEntry) -> None:
+    vhost = broker.virtual_hosts[one.vhost]
+    bind = vhost.bind_queue if one.to_queue else vhost.bind_exchange
+    bind(one.destination, one.source, one.routing_key, one.arguments)
+
+
+def _text(entry: dict[str, Any], key: str, *, empty: bool = False) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not (value or empty):
+        raise ValueError(f"{key}: expected text")
+    size_max = 255 if key not in ("configure", "write", "read") else 1024
+    if len(value.encode()) > size_max:
+        raise ValueError(f"{key}: longer than {size_max} octets")
+    return value
+
+
+def _flag(entry: dict[str, Any], key: str) -> bool:
+    value = entry.get(key, False)
+    if not isinstance(value, bool):
+        raise ValueError(f"{key}: expected true or false")
+    return value
+
+
+def _arguments(entry: dict[str, Any]) -> FieldTable:
+    try:
+        return table_of(entry.get("arguments") or {})
+    except ValueError as error:
+        raise ValueError(f"arguments: expected {error}") from None
+
+
+def _vhost_limits(value: dict[str, Any]) -> VirtualHostLimits:
+    return VirtualHostLimits(_limit(value, "max-connections"), _limit(value, "max-queues"))
+
+
+def _limit(value: dict[str, Any], key: str) -> int | None:
+    said = value.get(key, -1)
+    if isinstance(said, bool) or not isinstance(said, int):
+        raise ValueError(f"{key}: expected a number")
+    return said if said >= 0 else None

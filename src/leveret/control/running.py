@@ -1,0 +1,110 @@
+"""Why the queues of a running broker have the settings that they have.
+
+As `settings.explain`, but of what is there: a queue's own arguments, whoever declared it, stand on top, and a ring that
+was resized shows its size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
+"""
+
+from dataclasses import replace
+
+from ..configured.configured import ConfiguredObjects
+from ..configured.typed_arguments import fields_of, plain_of
+from ..engine import Broker, Queue
+from ..engine.exchanges.exchange import Exchange
+from ..settings import Configuration, QueueDeclaration, settings_of_arguments
+from ..settings.explain import (
+    Explanation,
+    Row,
+    argument_rows,
+    explain_address,
+    explain_rows,
+    matches_of,
+    places_that_matter,
+    rules_of_declaration,
+    titles_of,
+    value_text,
+)
+
+
+def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
+    """Every queue called `name`, else the address of that name, in one virtual host or each that matters.
+
+    An address is explained in "/", and in every other virtual host that has entries or policies of its own for it.
+    Args: vhost: one that exists.
+    """
+    broker, configuration = objects.broker, objects.configuration
+    places = list(broker.virtual_hosts) if vhost is None else [vhost]
+    queues = [
+        broker.virtual_hosts[place].queues[name] for place in places if name in broker.virtual_hosts[place].queues
+    ]
+    if queues:
+        return [_queue(broker, configuration, queue, objects.is_managed(queue)) for queue in queues]
+    exchanges = [
+        broker.virtual_hosts[place].exchanges[name] for place in places if name in broker.virtual_hosts[place].exchanges
+    ]
+    repository, policies = broker.settings, broker.policies
+    if vhost is None:
+        places = [place for place in places_that_matter(repository, policies, name, places) if place in places]
+    found = [explain_address(repository, name, place, policies) for place in places]
+    return [_with_exchange(one, exchanges, broker) for one in found] if exchanges else found
+
+
+def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
+    """The address is that of an exchange: where it sends what it has no binding for."""
+    vhost = broker.virtual_hosts[address.vhost]
+    exchange = vhost.exchanges.get(address.name)
+    if exchange is None or exchange not in exchanges:
+        return address
+    own, policy = exchange.arguments.get("alternate-exchange"), exchange.policy
+    rows: list[Row] = []
+    if own is not None:
+        rows = [Row("alternate-exchange", own.text, "exchange argument")]
+    elif "alternate-exchange" in policy.definition:
+        rows = [Row("alternate-exchange", exchange.alternate, policy.giver("alternate-exchange").title)]
+    titles = tuple(dict.fromkeys([*address.policies, *titles_of(policy)]))
+    return replace(address, rows=(*address.rows, *rows), policies=titles)
+
+
+def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_managed: bool) -> Explanation:
+    vhost, address = queue.vhost.name, queue.address
+    arguments = plain_of(queue.arguments)
+    declared = _declaration(configuration, queue) if is_managed else None
+    own_rules = _rules(queue, declared)
+    rows = explain_rows(broker.settings, address, vhost, settings_of_arguments(arguments), own_rules, queue.layer)
+    rows = [_as_it_is(queue, row) if row.name == "default-ring-size" else row for row in rows]
+    by = f"{declared.origin}: queue {queue.name!r}" if declared is not None else "declared by a client"
+    flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
+    rows += [Row(key, value, by) for key, value in flags.items()]
+    if not queue.enabled:
+        rows.append(Row("enabled", False, by))
+    rows += argument_rows(arguments, own_rules, queue.layer)
+    declared_at = str(declared.origin) if declared is not None else ""
+    matches = matches_of(broker.settings, address, vhost)
+    titles = titles_of(queue.policy)
+    return Explanation("queue", queue.name, vhost, address, declared_at, matches, tuple(rows), titles)
+
+
+def _declaration(configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
+    """None as well when the configuration has let the queue go, but not deleted it."""
+    place = (queue.vhost.name, queue.name)
+    return next((one for one in configuration.queues if (one.vhost, one.name) == place), None)
+
+
+def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
+    """Where the configuration says an argument as the queue has it; the other arguments are of its own declaration."""
+    if declared is None:
+        return {}
+    said = fields_of(declared.arguments)
+    return {
+        argument: rule
+        for argument, rule in rules_of_declaration(declared).items()
+        if argument in queue.arguments and queue.arguments[argument].comparable() == said[argument].comparable()
+    }
+
+
+def _as_it_is(queue: Queue, row: Row) -> Row:
+    """The ring's size: settled when the queue was made, or changed by hand since then."""
+    size = queue.rules.ring_size or -1
+    if size == row.value:
+        return row
+    rule = f"as the queue was made, or resized since; made now it would be {value_text(row.value)} ({row.rule})"
+    return replace(row, value=size, rule=rule)

@@ -1,0 +1,103 @@
+"""Addresses to listen on: parsing, binding, and how they are written back."""
+
+import os
+import socket
+import stat
+from dataclasses import dataclass
+
+
+class AddressError(ValueError):
+    """The text is no address. Its message says what was expected."""
+
+
+class AddressTaken(Exception):
+    """The address cannot be bound; its message is one sentence for the operator."""
+
+
+@dataclass(slots=True, frozen=True)
+class Address:
+    """Where to listen: `path` for a Unix socket, else host and port (0: any free one), with or without TLS."""
+
+    host: str = ""
+    port: int = 0
+    path: str = ""
+    is_tls: bool = False
+
+    def __str__(self) -> str:
+        if self.path:
+            return f"unix:{self.path}"
+        scheme = "amqps://" if self.is_tls else ""
+        return f"{scheme}[{self.host}]:{self.port}" if ":" in self.host else f"{scheme}{self.host}:{self.port}"
+
+
+def parse_address(text: str) -> Address:
+    """HOST:PORT, [IPV6]:PORT, both after amqp:// or amqps:// as well, or unix:PATH. Raises: AddressError."""
+    if text.startswith("unix:"):
+        if len(text) == len("unix:"):
+            raise AddressError(f"{text!r}: a path is missing, expected unix:PATH")
+        return Address(path=text.removeprefix("unix:"))
+    is_tls = text.startswith("amqps://")
+    host, colon, port = text.removeprefix("amqps://" if is_tls else "amqp://").rstrip("/").rpartition(":")
+    host = host.removeprefix("[").removesuffix("]")
+    if not colon or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+        raise AddressError(f"{text!r}: expected HOST:PORT (port 0 to 65535), amqps://HOST:PORT or unix:PATH")
+    return Address(host=host or "127.0.0.1", port=int(port), is_tls=is_tls)
+
+
+def bind(address: Address, backlog: int) -> socket.socket:
+    """A listening socket. Raises: AddressTaken."""
+    try:
+        if address.path:
+            return _bind_unix(address.path, backlog)
+        family, kind, protocol, _, name = socket.getaddrinfo(
+            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, protocol)
+        try:
+            if os.name != "nt":  # there it would mean sharing the port
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(name)
+            listener.listen(backlog)
+        except OSError:
+            listener.close()
+            raise
+        return listener
+    except UnicodeError:
+        raise AddressTaken(f"cannot listen on {address}: this is no name of a host") from None
+    except OSError as error:
+        raise AddressTaken(f"cannot listen on {address}: {error.strerror or error}") from None
+    except ValueError:  # octet 0
+        raise AddressTaken(f"cannot listen on {address}: this is no path") from None
+
+
+def _bind_unix(path: str, backlog: int) -> socket.socket:
+    if not hasattr(socket, "AF_UNIX"):
+        raise AddressTaken(f"cannot listen on unix:{path}: this system has no Unix sockets")
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        if os.path.exists(path) and stat.S_ISSOCK(os.stat(path).st_mode) and not _is_answered(path):
+            os.unlink(path)  # left behind by a killed process
+        listener.bind(path)
+        listener.listen(backlog)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def _is_answered(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(path)
+        except OSError:
+            return False
+        return True
+
+
+def url_of(address: Address, listener: socket.socket) -> str:
+    """The address as clients write it, with the real port."""
+    if address.path:
+        return f"unix:{address.path}"
+    host, port = listener.getsockname()[:2]
+    scheme = "amqps" if address.is_tls else "amqp"
+    return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"

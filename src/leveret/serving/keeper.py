@@ -1,0 +1,362 @@
+"""The keeper of the journal: opens it, gives the broker back what was there, and tends it while the broker runs.
+
+The journal's thread tells how far it is; everything else happens in the broker's own thread, between turns.
+Source: ruling 21; interfaces page, [journal].
+"""
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import trio
+
+from ..engine import Broker
+from ..engine.clock import Clock
+from ..engine.stores.tail import Unreadable
+from ..journal import DirectoryLost, Journal, JournalError, JournalFailed, JournalFull, JournalOptions, WriterState
+from ..journal.disk.spare_files import SpareFiles
+from ..journal.recording.checkpoint import checkpoint
+from ..journal.recording.full_recorder import FullRecorder
+from ..journal.recording.pager import JournalPager
+from ..journal.recording.recorder import Recorder
+from ..journal.recording.restore import restore
+from ..settings import Configuration
+from .descriptors import descriptor_limits
+
+logger = logging.getLogger("leveret.journal")
+
+#: While the disk is full: how long until the same octets are tried again.
+RETRY_SECONDS = 1.0
+#: Descriptors that are held back for writing (the next segment, the directory, readers' offsets), and for reading.
+WRITER_SPARES, READER_SPARES = 4, 1
+#: An idle broker tells readers of the journal after so long that what it wrote last is durable.
+TICK_SECONDS = 0.25
+
+
+def journal_options(configuration: Configuration) -> JournalOptions:
+    """As the [journal] table says."""
+
+    def value(key: str) -> object:
+        return configuration.value("journal", key)
+
+    return JournalOptions(
+        fsync=str(value("fsync")),
+        fsync_interval_ms=int(str(value("fsync-interval"))),
+        segment_size=int(str(value("segment-size"))),
+        scope=str(value("scope")),
+        segment_age_ms=int(str(value("segment-age"))),
+        reserve_size=int(str(value("reserve"))),
+        retain_ms=None if value("retain") is None else int(str(value("retain"))),
+    )
+
+
+def why_unusable(path: str, error: JournalError | OSError) -> str:
+    """A sentence for the operator: that it is about the data directory, which one, and what is wrong with it."""
+    if isinstance(error, JournalError):
+        what = str(error).removeprefix(f"{path}: ")
+    else:
+        what = error.strerror or str(error)
+        if isinstance(error.filename, str) and error.filename != path:
+            what = f"{error.filename}: {what}"
+    return f"data directory {path}: {what}"
+
+
+class Keeper:
+    """Made by `open`. `commit` ends each turn; `tend` is a task for as long as the broker runs."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        journal: Journal,
+        recorder: Recorder,
+        pager: JournalPager,
+        spares: tuple[SpareFiles, ...] = (),
+    ) -> None:
+        self.broker = broker
+        self.journal = journal
+        self.recorder = recorder
+        self._pager = pager
+        self._spares = spares
+        pager.on_unreadable = self._lost
+        self._unreadable: Unreadable | DirectoryLost | None = None
+        self._failure: JournalFull | None = None  # that came in the middle of what is recorded as one
+        self._wake = trio.Event()
+        self._checkpoint: Iterator[None] | None = None
+        self._is_to_state = False
+        self._is_to_tick = False
+        self._told_lsn = 0  # up to here readers know that it is durable
+        if journal.has_spent_reserve:
+            self._begin_low()
+
+    @classmethod
+    def open(
+        cls, path: str, clock: Clock, broker: Broker, configuration: Configuration, *, holds_reserve: bool = True
+    ) -> "Keeper":
+        """Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError."""
+        spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
+        try:
+            options = journal_options(configuration)
+            options = options if holds_reserve else replace(options, reserve_size=0)
+            return cls._open(path, clock, broker, configuration, options, spares)
+        except BaseException:
+            for files in spares:
+                files.give_back()
+            raise
+
+    @classmethod
+    def _open(
+        cls,
+        path: str,
+        clock: Clock,
+        broker: Broker,
+        configuration: Configuration,
+        options: JournalOptions,
+        spares: tuple[SpareFiles, SpareFiles],
+    ) -> "Keeper":
+        journal = Journal.open(path, clock, options, files=spares[0], content_files=spares[1])
+        has_all = configuration.value("journal", "scope") == "all"
+        recorder = (FullRecorder if has_all else Recorder)(
+            broker,
+            journal,
+            persists_deliveries=configuration.value("broker", "persist-delivery-count-before-delivery"),
+            counts_max=configuration.value("broker", "max-redelivery-records"),
+        )
+        memory = configuration.value("limits", "memory")
+        broker.pager = pager = JournalPager(
+            broker, journal, recorder, memory, path, descriptor_max=descriptor_limits().spool
+        )
+        found = journal.recovered
+        try:
+            count = restore(broker, journal, recorder)
+        except BaseException:
+            journal.close()
+            raise
+        if found.torn_bytes:
+            logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
+        logger.info("%s: %d messages, %d objects restored", path, count, len(found.objects))
+        return cls(broker, journal, recorder, pager, spares)
+
+    def commit(self) -> None:
+        """The turn is over: what it recorded is written."""
+        self._end_turn()
+        if self._checkpoint is None and self.journal.checkpoint_due:
+            self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
+            self._wake.set()
+
+    def _end_turn(self) -> int:
+        """What was recorded may be written. Returns the LSN behind it.
+
+        Not before all dead letters are out, which may take more than one turn: the deaths that they are of are recorded
+        already, and after a kill between the two the messages would be nowhere. Nor in the middle of a transaction.
+        """
+        if self.broker.is_unfinished:
+            return self.journal.next_lsn
+        lsn = self.journal.commit()
+        if self._failure is not None:
+            failure, self._failure = self._failure, None
+            self._failed(failure)
+        return lsn
+
+    async def tend(self) -> None:
+        """Listen to the journal's thread, make checkpoints, reclaim. Ends by being cancelled.
+
+        Raises: Unreadable, when what only the disk has could not be read: the broker must not go on without it;
+        DirectoryLost, when nothing can be kept any more.
+        """
+        token = trio.lowlevel.current_trio_token()
+
+        def tell(action: object) -> None:
+            try:
+                token.run_sync_soon(action, idempotent=True)  # type: ignore[arg-type]
+            except trio.RunFinishedError:
+                pass
+
+        def failed(error: JournalError) -> None:
+            try:
+                token.run_sync_soon(self._failed, error)
+            except trio.RunFinishedError:
+                pass
+
+        self.journal.set_callbacks(lambda lsn: tell(self._more_is_safe), failed)
+        if self.journal.failure is not None:  # before anybody listened
+            self._failed(self.journal.failure)
+        while True:
+            await self._wake.wait()
+            self._wake = trio.Event()
+            if self._unreadable is not None:
+                raise self._unreadable
+            if self._checkpoint is not None:
+                await self._make_checkpoint(self._checkpoint)
+                self._checkpoint = None
+            if self._is_to_state and not self.recorder.takes_nothing:  # also when one was under way meanwhile
+                self._is_to_state = False
+                self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
+                if await self._make_checkpoint(self._checkpoint):
+                    self.recorder.all_is_stated()
+                    self.broker.more_is_safe()
+                else:
+                    self._is_to_state = True
+                self._checkpoint = None
+
+    def _lost(self, error: Unreadable | DirectoryLost) -> None:
+        self._unreadable = error
+        self._wake.set()
+
+    def _more_is_safe(self) -> None:
+        recorder = self.recorder
+        if recorder.takes_nothing and self.journal.state is WriterState.RUNNING:
+            recorder.recover()
+            if not recorder.is_low:
+                logger.warning("the journal has room again")
+            self._state_all()
+        if not self._is_to_tick and self.journal.options.fsync != "never":
+            self._is_to_tick = True
+            self._set(TICK_SECONDS, self._tick)
+        self.broker.more_is_safe()
+
+    def _state_all(self) -> None:
+        """State everything anew: what happened while the disk was full is in no record."""
+        self._is_to_state = True
+        self._wake.set()
+
+    def _tick(self) -> None:
+        """Nothing came since a while: say that the last records are durable, which only a later block can."""
+        journal = self.journal
+        lsn = journal.next_lsn
+        if journal.state is not WriterState.RUNNING:
+            self._is_to_tick = False
+        elif journal.durable_lsn < lsn:
+            self._set(TICK_SECONDS, self._tick)  # there is more under way
+        else:
+            self._is_to_tick = False
+            if self._told_lsn < lsn:
+                self._told_lsn = lsn
+                journal.tick()
+
+    def _set(self, seconds: float, action: Callable[[], object]) -> None:
+        self.broker.deadlines.set(self.broker.clock.monotonic_ns() + int(seconds * 1e9), action)
+
+    def _failed(self, error: JournalError) -> None:
+        """Said once; publishers that wait are refused, consumers go on."""
+        if isinstance(error, JournalFull) and self.broker.is_unfinished:
+            self._failure = error
+            return
+        is_known = self.recorder.takes_nothing
+        self.recorder.fail(for_good=not isinstance(error, JournalFull))
+        if isinstance(error, JournalFull) and is_known:
+            return  # tried again, and still no room
+        if isinstance(error, JournalFull):
+            logger.error("%s; publishers of persistent messages are refused until there is room", error)
+            self._set(RETRY_SECONDS, self._retry)
+        elif isinstance(error, DirectoryLost):
+            self._lost(error)
+        else:
+            logger.critical("%s; nothing durable is taken any more until the broker is started anew", error)
+        self.broker.more_is_safe()
+
+    def _retry(self) -> None:
+        """There may be room now. If not, but consumers freed more than it takes to say so, the reserve is spent."""
+        journal = self.journal
+        if journal.state is not WriterState.FULL:
+            return
+        if not journal.has_spent_reserve and self._can_make_room():
+            self._begin_low()
+            journal.spend_reserve()
+        else:
+            journal.retry()
+        self._set(RETRY_SECONDS, self._retry)
+
+    def _can_make_room(self) -> bool:
+        try:
+            return self.journal.can_make_room(self.recorder.late_octets)
+        except (JournalError, OSError) as error:
+            logger.error("reclaiming: %s", error)
+            return False
+
+    def _begin_low(self) -> None:
+        """There is room only for what makes room, until the reserve is held back again."""
+        self.recorder.set_low(True)
+        logger.warning(
+            "what makes room is written in the %d octets that were held back; publishers of persistent messages are"
+            " refused until they are free again",
+            self.journal.options.reserve_size,
+        )
+        self._set(RETRY_SECONDS, self._while_low)
+
+    def _while_low(self) -> None:
+        journal = self.journal
+        if journal.state is WriterState.FAILED:
+            return
+        if not journal.has_spent_reserve:
+            self.recorder.set_low(False)
+            if not self.recorder.takes_nothing:
+                logger.warning("the journal has room again")
+            self.broker.more_is_safe()
+            return
+        if journal.state is WriterState.RUNNING and not self.recorder.is_behind:
+            if self._checkpoint is None and self._can_make_room():
+                journal.begin_segment()
+                self._state_all()
+            journal.hold_back()
+        self._set(RETRY_SECONDS, self._while_low)
+
+    async def _make_checkpoint(self, checkpoint: Iterator[None]) -> bool:
+        """Whether it is durable."""
+        while self.broker.is_unfinished:  # a checkpoint begins between turns
+            await trio.lowlevel.checkpoint()
+        try:
+            for _ in checkpoint:
+                self._end_turn()
+                await trio.lowlevel.checkpoint()  # others' turns come between
+        except JournalFailed:  # meanwhile; its thread tells why
+            return False
+        lsn = self._end_turn()
+        while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:
+            await trio.sleep(0.01)
+        if self.journal.state is not WriterState.RUNNING:
+            return False
+        while self.broker.is_unfinished:
+            await trio.lowlevel.checkpoint()  # what dead letters were made of may be in segments that nobody else needs
+        try:
+            gone = self.journal.reclaim()
+            base_lsn = self.journal.ledger.to_empty()
+            if base_lsn is not None:
+                await self._empty(base_lsn)
+        except (JournalError, OSError) as error:
+            logger.error("reclaiming: %s", error)
+            return True
+        if gone:
+            logger.info("%d segments reclaimed", len(gone))
+        return True
+
+    async def _empty(self, base_lsn: int) -> None:
+        """Move what is alive in an old segment forward, so that the segment can go."""
+        whereabouts = self.recorder.whereabouts()
+
+        def queues_of(id_: int) -> tuple[int, ...]:
+            return whereabouts(id_)
+
+        for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+            self._end_turn()
+            await trio.lowlevel.checkpoint()
+            whereabouts = self.recorder.whereabouts()
+
+    def close(self) -> None:
+        """Write what waits, then a last checkpoint so that the next start is quick."""
+        try:
+            while self.broker.is_unfinished:
+                self.broker.end_turn()
+            self.journal.commit()
+            if self.journal.state is WriterState.RUNNING:
+                for _ in checkpoint(self.broker, self.journal, self.recorder):
+                    self.journal.commit()
+                self.journal.commit()
+            self.journal.close()
+            self._pager.close()
+        except DirectoryLost:
+            pass  # that is why the broker stops
+        except JournalError as error:
+            logger.error("closing the journal: %s", error)
+        finally:
+            for files in self._spares:
+                files.give_back()

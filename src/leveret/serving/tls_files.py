@@ -1,0 +1,196 @@
+"""The files that `[tls]` names, made into what listeners show and check: faults, warnings, an SSL context.
+
+A path is taken from the directory of the configuration file that says it, so that `check` and `serve` agree wherever
+they are started.
+"""
+
+import os
+import re
+import ssl
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..settings import Configuration
+from .file_watch import FileMark, marks_of
+
+_VERIFY = {"none": ssl.CERT_NONE, "optional": ssl.CERT_OPTIONAL, "required": ssl.CERT_REQUIRED}
+_MINIMUM = {"1.2": ssl.TLSVersion.TLSv1_2, "1.3": ssl.TLSVersion.TLSv1_3}
+#: For TLS 1.2; 1.3 has its own, all good. Forward secrecy and authenticated encryption, nothing else.
+_CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
+
+_CERTIFICATE = re.compile(
+    r"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.*?-----END [A-Z0-9 ]*CERTIFICATE-----", re.DOTALL
+)
+_KEY = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----")
+_FILE_SIZE_MAX = 1024 * 1024  # a pipe or a disk image named by mistake is not read to its end
+#: More than a handshake has, either way.
+_FLIGHTS = 4
+
+
+class _Fault(Exception):
+    """(key, what is wrong with it)."""
+
+
+@dataclass(slots=True, frozen=True)
+class TlsFiles:
+    """What `[tls]` comes to. `context` None: no TLS. Faults and warnings are lines, FILE:LINE: KEY: what."""
+
+    context: ssl.SSLContext | None = None
+    faults: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+    marks: dict[str, FileMark | None] = field(default_factory=dict)  # of the files, before they were read
+
+
+NO_TLS = TlsFiles()
+
+
+def load_tls(configuration: Configuration) -> TlsFiles:
+    """Read the files of `[tls]`. Never raises: what is wrong is in `faults`."""
+    said = _Said(configuration)
+    marks = marks_of(path for key in ("certificate", "key", "client-ca") if (path := said.path(key)))
+    warnings: list[str] = []
+    try:
+        context = _context(said, warnings)
+    except _Fault as fault:
+        key, problem = fault.args
+        return TlsFiles(None, (f"{said.origin(key)}: {key}: {problem}",), (), marks)
+    return TlsFiles(context, (), tuple(warnings), marks)
+
+
+class _Said:
+    """`[tls]` of a configuration, with the places where it is said."""
+
+    def __init__(self, configuration: Configuration) -> None:
+        self._configuration = configuration
+
+    def value(self, key: str) -> Any:
+        return self._configuration.value("tls", key)
+
+    def path(self, key: str) -> str | None:
+        """The file that a key names."""
+        value = self.value(key)
+        origin = self._configuration.origins.get(("tls", key))
+        if value is None or origin is None:
+            return None
+        return str(Path(origin.file).parent / os.path.expanduser(value))
+
+    def origin(self, key: str) -> str:
+        """FILE:LINE of a key, or of `certificate` where it is not said."""
+        origins = self._configuration.origins
+        origin = origins.get(("tls", key)) or origins.get(("tls", "certificate")) or next(iter(origins.values()), None)
+        return str(origin) if origin is not None else "tls"
+
+    def offers(self, mechanism: str) -> bool:
+        return mechanism in self._configuration.value("broker", "mechanisms")
+
+
+def _context(said: _Said, warnings: list[str]) -> ssl.SSLContext | None:
+    """Raises: _Fault."""
+    certificate, key, client_ca = said.path("certificate"), said.path("key"), said.path("client-ca")
+    verify = said.value("verify")
+    if certificate is None:
+        for other, is_said in (("key", key), ("client-ca", client_ca), ("verify", verify != "none")):
+            if is_said:
+                raise _Fault(other, "there is no certificate beside it: [tls] certificate is missing")
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = _MINIMUM[said.value("minimum")]
+    context.set_ciphers(_CIPHERS)
+    context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    # Every connection shows its certificate anew: nobody goes on with one that a reload has made worthless, and
+    # AMQP clients, which stay for hours, hardly ever resume.
+    context.options |= ssl.OP_NO_TICKET
+    context.num_tickets = 0
+    chain = _load_chain(context, certificate, key)
+    where = said.origin("certificate")
+    if (doubt := _doubt(context, chain)) is not None:
+        warnings.append(f"{where}: certificate: {doubt}")
+    if _is_open_to_all(key or certificate):
+        warnings.append(f"{said.origin('key')}: key: everybody on this machine can read it (chmod 600)")
+    if verify != "none":
+        if client_ca is None:
+            raise _Fault("verify", f"{verify!r} needs client-ca: whose certificates are to be believed?")
+        _read(client_ca, "client-ca", _CERTIFICATE, "certificate")
+        try:
+            context.load_verify_locations(cafile=client_ca)
+        except ssl.SSLError as error:
+            raise _Fault("client-ca", f"{client_ca!r} cannot be used: {_reason(error)}") from None
+    elif client_ca is not None:
+        warnings.append(f'{said.origin("client-ca")}: client-ca: without effect while verify is "none"')
+    if verify == "none" and said.offers("EXTERNAL"):
+        warnings.append(f'{where}: verify: is "none", so nobody can log in by EXTERNAL')
+    context.verify_mode = _VERIFY[verify]
+    return context
+
+
+def _load_chain(context: ssl.SSLContext, certificate: str, key: str | None) -> str:
+    """Put certificate and key into the context. Returns: the certificates' text. Raises: _Fault."""
+    text = _read(certificate, "certificate", _CERTIFICATE, "certificate")
+    if key is None and not _KEY.search(text):
+        raise _Fault("certificate", f"{certificate!r} holds no private key, and [tls] key is missing")
+    _read(key or certificate, "key", _KEY, "private key")
+
+    def refuse() -> str:
+        raise _Fault("key", f"{key or certificate!r} needs a passphrase, and nobody is there to type it")
+
+    try:
+        context.load_cert_chain(certificate, key, password=refuse)  # without it OpenSSL asks the terminal
+    except ssl.SSLError as error:
+        if error.reason in ("KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"):
+            raise _Fault("key", "does not belong to the certificate") from None
+        raise _Fault("certificate", f"certificate and key cannot be used: {_reason(error)}") from None
+    except OSError as error:
+        raise _Fault("certificate", f"certificate and key cannot be read: {error.strerror}") from None
+    return text
+
+
+def _read(path: str, key: str, needed: re.Pattern[str], what: str) -> str:
+    """Raises: _Fault, in the operator's words; OpenSSL has one for all of it ("PEM lib")."""
+    try:
+        with open(path, encoding="latin-1") as file:
+            text = file.read(_FILE_SIZE_MAX)
+    except OSError as error:
+        raise _Fault(key, f"{path!r} cannot be read: {error.strerror}") from None
+    if not needed.search(text):
+        raise _Fault(key, f"{path!r} holds no {what} in PEM form")
+    return text
+
+
+def _reason(error: ssl.SSLError) -> str:
+    return (error.reason or str(error)).lower().replace("_", " ")
+
+
+def _is_open_to_all(path: str) -> bool:
+    try:
+        return os.name == "posix" and bool(os.stat(path).st_mode & 0o004)
+    except OSError:
+        return False
+
+
+def _doubt(context: ssl.SSLContext, chain: str) -> str | None:
+    """What clients will say against our certificate, whoever they trust: expired, not yet valid, not for servers.
+
+    The standard library decodes no certificate that was not verified; so a client in memory, which takes the
+    certificate for its own anchor, shakes hands with us.
+    """
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.check_hostname = False
+    client.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    to_us, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    try:
+        client.load_verify_locations(cadata=_CERTIFICATE.findall(chain)[0])
+        sides = (
+            client.wrap_bio(to_client, to_us, server_side=False),
+            context.wrap_bio(to_us, to_client, server_side=True),
+        )
+        for side in sides * _FLIGHTS:
+            try:
+                side.do_handshake()
+            except ssl.SSLWantReadError:
+                pass
+    except ssl.SSLCertVerificationError as error:
+        return str(error.verify_message)
+    except ssl.SSLError as error:
+        return f"a client cannot shake hands with it: {_reason(error)}"
+    return None

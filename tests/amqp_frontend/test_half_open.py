@@ -1,0 +1,204 @@
+"""Places of connections that are not logged in: shares of addresses, a reserve for known ones, who makes room."""
+
+import pytest
+
+from leveret.amqp_frontend.half_open import BEGUN_AGAINST_KNOWN_NS, BEGUN_NS, KNOWN_MAX, HalfOpen, NoPlace
+from leveret.amqp_frontend.peers import peer_of
+
+PLACES = 80  # a stranger's address has 10 of them, a known one 40, all strangers 60
+
+
+class Door:
+    """Connections are numbers that rise; `now_ns` is set by the test."""
+
+    def __init__(self, places: int = PLACES) -> None:
+        self.half_open: HalfOpen[int] = HalfOpen()
+        self.places = places
+        self.now_ns = 0
+        self._next = 0
+
+    def come(self, origin: str, *, is_trusted: bool = False, begins: bool = False) -> tuple[int, int | None]:
+        """(the newcomer, who lost a place). Raises: NoPlace."""
+        self._next += 1
+        how = {"is_trusted": is_trusted, "now_ns": self.now_ns}
+        lost = self.half_open.make_room(origin, places=self.places, **how)
+        self.half_open.enter(self._next, origin, **how)
+        if begins:
+            self.half_open.has_begun(self._next)
+        return self._next, lost
+
+    def fill(self, origin: str, count: int, **how: bool) -> list[int]:
+        """So many, none of whom may cost anybody a place."""
+        found = [self.come(origin, **how) for _ in range(count)]
+        assert [lost for _, lost in found] == [None] * count
+        return [one for one, _ in found]
+
+
+@pytest.mark.parametrize(
+    "kind, share",
+    [("stranger", 10), ("known", 40), ("trusted", 80)],
+)
+def test_an_address_has_a_share(kind: str, share: int) -> None:
+    """Who comes beyond it gets the place of the oldest of the same address that has said nothing."""
+    door = Door()
+    if kind == "known":
+        door.half_open.has_logged_in(door.come("a")[0])
+    how = {"is_trusted": kind == "trusted"}
+    ones = door.fill("a", share, **how)
+    door.half_open.has_begun(ones[0])
+    assert door.come("a", **how)[1] == ones[1]
+    assert door.come("a", **how)[1] == ones[2]
+    assert len(door.half_open) == share
+
+
+def test_who_has_begun_has_a_second() -> None:
+    """A herd from one address does not tread itself down; who does not go on makes room."""
+    door = Door()
+    ones = door.fill("a", 10, begins=True)
+    with pytest.raises(NoPlace, match="10 connections from a are not logged in") as refused:
+        door.come("a")
+    assert refused.value.wait_ns is None
+    door.now_ns = BEGUN_NS
+    assert door.come("a")[1] == ones[0]
+
+
+@pytest.mark.parametrize("kind", ["known", "trusted"])
+def test_who_is_no_stranger_waits_for_a_tenth_of_it(kind: str) -> None:
+    """A flood of connections that begin and do not go on, from the same address, does not keep its logins out."""
+    door = Door(16)
+    if kind == "known":
+        door.half_open.has_logged_in(door.come("a")[0])
+    how = {"is_trusted": kind == "trusted"}
+    ones = door.fill("a", 16 if how["is_trusted"] else 8, begins=True, **how)
+    door.now_ns = 1000
+    with pytest.raises(NoPlace) as refused:
+        door.come("a", **how)
+    assert refused.value.wait_ns is not None
+    door.now_ns += refused.value.wait_ns
+    assert door.now_ns == BEGUN_AGAINST_KNOWN_NS
+    assert door.come("a", **how)[1] == ones[0]
+
+
+def test_fewer_places_than_are_taken() -> None:
+    """Something else is short: who comes gets the place of one who is there, or there is nobody who could make room."""
+    door = Door()
+    ones = door.fill("a", 10)
+    door.places = 3
+    assert door.come("b")[1] == ones[0]
+    assert door.come("a")[1] == ones[1]
+    for one in range(1, 20):
+        door.half_open.leave(one)
+    door.places = 0
+    with pytest.raises(NoPlace, match="0 connections are not logged in"):
+        door.come("a", is_trusted=True)
+
+
+def test_strangers_never_have_all_places() -> None:
+    """A quarter is for this machine, proxies, and addresses from which somebody logged in lately."""
+    door = Door()
+    door.half_open.has_logged_in(door.come("known")[0])
+    for number in range(6):
+        door.fill(f"stranger {number}", 10, begins=True)
+    door.fill("known", 10, begins=True)
+    door.fill("loopback", 10, is_trusted=True, begins=True)
+    assert len(door.half_open) == PLACES
+
+
+def test_the_address_with_most_places_makes_room() -> None:
+    """Even for who has begun: one who has few gets a place from those who have many."""
+    door = Door()
+    heavy = [door.fill(f"stranger {number}", 10, begins=True) for number in range(6)]
+    lost = [door.come("newcomer")[1] for _ in range(8)]
+    assert set(lost) <= {one for ones in heavy for one in ones[:2]} and len(set(lost)) == 8
+    assert len(door.half_open) == 60
+
+
+def test_many_addresses_with_one_each() -> None:
+    """The oldest goes, unless it has begun lately; then the newcomer does."""
+    door = Door()
+    for number in range(60):
+        door.fill(f"stranger {number}", 1, begins=True)
+    with pytest.raises(NoPlace, match="60 connections are not logged in"):
+        door.come("newcomer")
+    door.now_ns = BEGUN_NS
+    assert door.come("newcomer")[1] == 1
+    assert door.come("another")[1] == 2
+
+
+def test_all_places_are_taken() -> None:
+    """Then this machine's newcomers take from whoever has most, and so do strangers while they are few."""
+    door = Door()
+    door.half_open.has_logged_in(door.come("known")[0])
+    known = door.fill("known", 40)
+    for number in range(4):
+        door.fill(f"stranger {number}", 10)
+    assert door.come("loopback", is_trusted=True)[1] == known[0]
+    assert door.come("newcomer")[1] == known[1]
+
+
+def test_refused_logins_keep_their_places() -> None:
+    """Guessing stays slow: no newcomer gets a guesser out, and the guesser's address has no more than its share."""
+    door = Door()
+    for one in door.fill("a", 10):
+        door.half_open.was_refused(one)
+    with pytest.raises(NoPlace):
+        door.come("a")
+    door.fill("b", 10)
+    for one in range(1, 11):
+        door.half_open.leave(one)
+    door.fill("a", 10)
+
+
+def test_a_login_frees_the_place_and_makes_the_address_known() -> None:
+    """The others of that address are strangers no longer."""
+    door = Door()
+    first, *_ = door.fill("a", 10)
+    door.half_open.has_logged_in(first)
+    door.half_open.leave(first)
+    assert len(door.half_open) == 9
+    door.fill("a", 31)
+    for number in range(4):
+        door.fill(f"stranger {number}", 10)
+
+
+def test_known_addresses_are_forgotten_in_the_end() -> None:
+    """The latest are remembered, so that who logs in from ever new addresses takes no memory."""
+    door = Door()
+    for number in range(KNOWN_MAX + 1):
+        door.half_open.has_logged_in(door.come(f"{number}")[0])
+    for origin, share in (("0", 10), ("1", 40)):
+        ones = door.fill(origin, share)
+        assert door.come(origin)[1] == ones[0]
+
+
+def test_nothing_stays_behind() -> None:
+    """Who is gone leaves nothing, in whatever state."""
+    door = Door()
+    for how in ({}, {"begins": True}, {"is_trusted": True}):
+        for one in door.fill(f"{how}", 5, **how):
+            if one % 2:
+                door.half_open.was_refused(one)
+                door.half_open.was_refused(one)
+                door.half_open.has_begun(one)
+            door.half_open.leave(one)
+            door.half_open.leave(one)
+            door.half_open.has_logged_in(one)
+    assert len(door.half_open) == 0
+    assert not door.half_open._addresses and not any(door.half_open._by_weight.values())
+    assert door.half_open._strangers == 0
+
+
+@pytest.mark.parametrize(
+    "host, origin",
+    [
+        ("192.0.2.7", "192.0.2.7"),
+        ("::ffff:192.0.2.7", "192.0.2.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::9", "2001:db8:1:2::/64"),
+        ("fe80::1%eth0", "fe80::/64"),
+        ("::1", "::/64"),
+    ],
+)
+def test_where_a_peer_comes_from(host: str, origin: str) -> None:
+    """Of IPv6 a /64: so much each subscriber has."""
+    assert peer_of((host, 5672, 0, 0), None).origin == origin

@@ -1,0 +1,263 @@
+"""What is out of a queue is found without a look at what is out of others; what ends costs what is of it.
+
+Work is counted in lines of Python, as in test_hostile_growth.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from recorded_broker import RecordedBroker
+from steps import steps
+
+from leveret.engine import Broker, Client, Consumer, Envelope, ManualClock, Message, Queue, Session, User
+from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.engine.messages.field_table import Field, FieldTable
+
+USER = User("guest")
+TWICE = 2.2
+
+
+class World:
+    """A broker with somebody who listens, and a client that takes everything."""
+
+    def __init__(self) -> None:
+        self.broker = Broker(ManualClock())
+        self.broker.listeners.append(lambda event: None)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.client = self.connect()
+
+    def connect(self) -> Client:
+        client: Client
+
+        def flush() -> None:
+            client.take_outbox()
+            client.drained()
+
+        client = self.broker.connect("/", USER, name="client", flush=flush)
+        return client
+
+    def declare(self, name: str, **options: Any) -> Queue:
+        return self.vhost.declare_queue(name, client=self.client, **options)
+
+    def publish(self, name: str, count: int) -> None:
+        route = self.vhost.route("", name, USER)
+        blobs = [PLAIN.join(encode_header(1), b"x")] * count
+        self.client.open_session().publish(route, Envelope("", name), blobs, mandatory=False)
+        self.end_turn()
+
+    def hold(self, session: Session, name: str, count: int) -> Queue:
+        """So many unacknowledged messages of a new queue."""
+        queue = self.declare(name)
+        consume(session, queue, name)
+        self.publish(name, count)
+        assert queue.unacked == count
+        return queue
+
+    def end_turn(self) -> None:
+        while self.broker.end_turn():
+            pass
+
+
+def consume(session: Session, queue: Queue, tag: str, arguments: FieldTable | None = None) -> Consumer:
+    return session.consume(queue, tag, no_ack=False, exclusive=False, arguments=arguments or {})
+
+
+@pytest.mark.parametrize("is_same_session", [False, True])
+def test_the_end_of_a_queue_costs_what_is_of_it(is_same_session: bool) -> None:
+    """With somebody who listens (a journal), whatever else is out: of other sessions, or of its own."""
+
+    def work(others: int) -> int:
+        world = World()
+        session = world.client.open_session()
+        world.hold(session if is_same_session else world.client.open_session(), "much", others)
+        world.hold(session, "first", 1)
+        queue = world.hold(session, "little", 3)
+        assert len(world.broker.unacked_of(world.vhost.queues["first"])) == 1  # what is out is looked at once
+        return steps(partial(world.vhost.remove_queue, queue))
+
+    assert work(2000) == work(200)
+
+
+def test_the_ends_of_many_queues_of_one_session() -> None:
+    """Not queues times what is out."""
+
+    def work(queues: int) -> int:
+        world = World()
+        session = world.client.open_session()
+        held = [world.hold(session, f"q{number}", 50) for number in range(queues)]
+
+        def end() -> None:
+            for queue in held:
+                world.vhost.remove_queue(queue)
+
+        return steps(end)
+
+    assert work(40) <= TWICE * work(20)
+
+
+def test_a_checkpoint_costs_what_is_there(tmp_path: Path) -> None:
+    """Not durable queues times what is out."""
+
+    def work(queues: int) -> int:
+        world = RecordedBroker(tmp_path / f"{queues}", scope="durable")
+        for number in range(queues):
+            world.declare(f"q{number}")
+            consume(world.session, world.vhost.queue(f"q{number}"), f"t{number}")
+            world.publish(f"q{number}", 50)
+        count = steps(world.checkpoint)
+        world.kill()
+        return count
+
+    assert work(40) <= TWICE * work(20)
+
+
+Ends = Callable[[World, list[Session], Queue], None]
+
+
+def _delete(world: World, sessions: list[Session], queue: Queue) -> None:
+    world.vhost.remove_queue(queue)
+
+
+def _close_session(world: World, sessions: list[Session], queue: Queue) -> None:
+    sessions[0].close()
+
+
+def _close_client(world: World, sessions: list[Session], queue: Queue) -> None:
+    sessions[0].client.close()
+
+
+@pytest.mark.parametrize("end", [_delete, _close_session, _close_client])
+@pytest.mark.parametrize("kind", ["plain", "priorities", "single active", "groups", "non-destructive"])
+def test_the_end_of_many_consumers(end: Ends, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twice the consumers of a queue: twice the work, whichever way they end."""
+    compared = 0
+
+    def is_same(self: Consumer, other: object) -> bool:
+        nonlocal compared
+        compared += 1
+        return self is other
+
+    monkeypatch.setattr(Consumer, "__eq__", is_same)  # what list.index and list.remove do in C
+    monkeypatch.setattr(Consumer, "__hash__", object.__hash__)
+    arguments: dict[str, FieldTable] = {
+        "single active": {"x-single-active-consumer": Field("t", True)},
+        "non-destructive": {"x-non-destructive": Field("t", True)},
+    }
+
+    def work(count: int) -> int:
+        nonlocal compared
+        world = World()
+        queue = world.declare("q", arguments=arguments.get(kind, {}))
+        if kind == "groups":
+            queue.has_groups()
+        client = world.connect()
+        session = client.open_session()
+        for number in range(count):
+            priority: FieldTable = {"x-priority": Field("I", number % 3)} if kind == "priorities" else {}
+            consume(session, queue, f"t{number * 7919 % count}", priority)  # they do not end in the order they came
+        before = compared
+        lines = steps(partial(end, world, [session], queue))
+        assert queue.consumers == [] and session.consumers == {}
+        return lines + compared - before
+
+    assert work(400) <= TWICE * work(200)
+
+
+def test_priorities_are_looked_at_as_far_as_needed() -> None:
+    """One of many consumers of different priorities is cancelled: not a look at all of them."""
+
+    def work(count: int) -> int:
+        world = World()
+        queue, session = world.declare("q"), world.client.open_session()
+        for number in range(count):
+            consume(session, queue, f"t{number}", {"x-priority": Field("I", number % 2)})
+        return steps(lambda: session.cancel("t5"))
+
+    assert work(2000) == work(200)
+
+
+def _all_out(broker: Broker, queue: Queue) -> set[int]:
+    """By a look at everything."""
+    found: list[Message] = []
+    for client in broker.clients:
+        for session in client.sessions:
+            found += session.unacked.values()
+            if session.transaction is not None:
+                found += session.transaction.tags.values()
+    return {message.id for message in found if message.holder is not None and message.holder.queue is queue}
+
+
+STEP = st.tuples(
+    st.sampled_from(
+        [
+            "publish", "publish", "ask", "ask", "ack", "ack all", "ack some", "nack", "get", "select", "commit",
+            "roll back", "recover", "reopen", "cancel", "delete",
+        ]
+    ),
+    st.integers(0, 2),
+    st.integers(0, 50),
+)  # fmt: skip
+
+
+@given(st.lists(STEP, max_size=40))
+def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> None:
+    """Whatever is delivered, settled, withheld, given back and asked about, in whatever order."""
+    world = World()
+    sessions = [world.client.open_session() for _ in range(2)]
+
+    def subscribe(number: int) -> None:
+        queue = world.declare(f"q{number}")
+        for session in sessions:
+            if f"t{number}" not in session.consumers:
+                consume(session, queue, f"t{number}")
+
+    for number in range(3):
+        subscribe(number)
+    for what, number, pick in walk:
+        session = sessions[pick % 2]
+        tags = list(session.unacked)
+        tag = tags[pick % len(tags)] if tags else 0
+        if what == "publish":
+            world.publish(f"q{number}", 1 + pick % 5)
+        elif what == "ask":
+            queue = world.vhost.queue(f"q{number}")
+            found = world.broker.unacked_of(queue)
+            assert {message.id for message in found} == _all_out(world.broker, queue)
+            assert len(found) == len(_all_out(world.broker, queue)) == queue.unacked
+        elif what == "ack" and tag:
+            session.ack(tag)
+        elif what == "ack some" and tag:
+            session.ack(tag, multiple=True)
+        elif what == "ack all":
+            session.ack(0, multiple=True)
+        elif what == "nack" and tag:
+            session.reject(tag, requeue=True)
+        elif what == "get":
+            session.get(world.vhost.queue(f"q{number}"), no_ack=False)
+        elif what == "select":
+            session.select_transactions()
+        elif what == "commit" and session.transaction is not None:
+            session.commit()
+        elif what == "roll back" and session.transaction is not None:
+            session.roll_back()
+        elif what == "recover":
+            session.recover()
+        elif what == "cancel":
+            session.cancel(f"t{number}")
+        elif what == "reopen":
+            session.close()
+            sessions[pick % 2] = world.client.open_session()
+            subscribe(number)
+        elif what == "delete":
+            world.vhost.remove_queue(world.vhost.queue(f"q{number}"))
+            subscribe(number)
+        world.end_turn()
+        for queue in world.vhost.queues.values():
+            assert all(queue in one.queues for one in queue.sessions)

@@ -1,0 +1,101 @@
+"""An answer about something durable waits for what its connection did before, and for nothing else."""
+
+from collections.abc import Callable
+
+import pytest
+from desk import GETS
+from durable_desk import DurableDesk
+from pair import method, publish
+from pamqp import commands
+from simulated_files import SimulatedFiles
+
+C = commands
+DECLARE = method(GETS, C.Queue.Declare, queue="q", durable=True)
+PASSIVE = method(GETS, C.Queue.Declare, queue="q", passive=True, durable=True)
+BIND = method(GETS, C.Queue.Bind, queue="q", exchange="amq.direct", routing_key="k")
+
+
+@pytest.fixture
+def desk() -> DurableDesk:
+    """With a queue, a binding and two messages, all safe."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare()
+    desk.bind("q", "amq.direct", "k")
+    for body in "AB":
+        desk.peer.send(publish(GETS, "q", body.encode(), delivery_mode=2))
+    desk.settle()
+    desk.peer.take()
+    return desk
+
+
+def ack_one(desk: DurableDesk) -> None:
+    got = desk.get()
+    assert got is not None
+    desk.ack(got)
+
+
+def ack_in_one_read(desk: DurableDesk) -> None:
+    got = desk.get()
+    assert got is not None
+    desk.peer.send(method(GETS, C.Basic.Ack, delivery_tag=got.tag) + method(GETS, C.Basic.Qos, prefetch_count=9))
+    desk.peer.take()
+
+
+def reject_one(desk: DurableDesk) -> None:
+    got = desk.get()
+    assert got is not None
+    desk.reject(got, requeue=False)
+
+
+def get_without_ack(desk: DurableDesk) -> None:
+    desk.get(no_ack=True)
+
+
+def publish_one(desk: DurableDesk) -> None:
+    desk.peer.send(publish(GETS, "q", b"C", delivery_mode=2))
+
+
+@pytest.mark.parametrize("asked", [DECLARE, PASSIVE, BIND])
+@pytest.mark.parametrize("act", [ack_one, ack_in_one_read, reject_one, get_without_ack, publish_one])
+def test_an_answer_waits_for_what_was_done_before(
+    act: Callable[[DurableDesk], None], asked: bytes, desk: DurableDesk
+) -> None:
+    """Nothing new is recorded for it. A kill before it comes may undo what was done, a kill behind it does not."""
+    act(desk)
+    desk.journal.commit()
+    desk.peer.send(asked)
+    assert desk.peer.take() == []
+    count = DurableDesk(desk.files.crash()).declare()
+    assert count == 2
+    desk.settle()
+    (answer,) = desk.peer.take()
+    assert answer.frame.name.endswith("Ok")
+    assert DurableDesk(desk.files.crash()).declare() == (3 if act is publish_one else 1)
+
+
+@pytest.mark.parametrize("asked", [DECLARE, PASSIVE, BIND])
+def test_an_answer_waits_for_nothing_that_is_safe(asked: bytes, desk: DurableDesk) -> None:
+    """No commit is made for it."""
+    ack_one(desk)
+    desk.settle()
+    commits = desk.journal.statistics().commits
+    desk.peer.send(asked)
+    (answer,) = desk.peer.take()
+    assert answer.frame.name.endswith("Ok")
+    desk.settle()
+    assert desk.journal.statistics().commits == commits
+
+
+def test_an_answer_waits_for_nothing_of_others(desk: DurableDesk) -> None:
+    """Another connection acknowledges; this one has done nothing."""
+    other = desk.pair.open()
+    ack_one(desk)
+    other.send(method(1, C.Queue.Declare, queue="q", durable=True))
+    assert [type(one.frame) for one in other.take()] == [C.Queue.DeclareOk]
+
+
+def test_a_transient_queue_waits_for_nothing(desk: DurableDesk) -> None:
+    """Reply queues come and go, and nothing survives of them."""
+    ack_one(desk)
+    desk.peer.send(method(GETS, C.Queue.Declare, queue="reply", exclusive=True))
+    assert [type(one.frame) for one in desk.peer.take()] == [C.Queue.DeclareOk]

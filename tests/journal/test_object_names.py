@@ -1,0 +1,230 @@
+"""Names and ids in the journal: a name of a thing has one id, and none when the thing is gone."""
+
+from types import MappingProxyType
+from typing import Any
+
+import pytest
+from simulated_files import SimulatedFiles
+
+from leveret.engine import Broker, Envelope, ManualClock, User
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.journal import Journal, JournalOptions
+from leveret.journal.format.record import EXCHANGE, VHOST
+from leveret.journal.recording.checkpoint import checkpoint
+from leveret.journal.recording.full_recorder import FullRecorder
+from leveret.journal.recording.recorder import Recorder
+from leveret.journal.recording.restore import restore
+
+ME = User("me", is_configured=True)
+
+
+class Life:
+    """A broker on a journal in memory, and the next one on what a kill leaves of it."""
+
+    def __init__(self, recorder: type[Recorder] = Recorder) -> None:
+        self._recorder = recorder
+        self.files = SimulatedFiles()
+        self._start()
+
+    def _start(self) -> None:
+        clock = ManualClock()
+        self.broker = Broker(clock)
+        options = JournalOptions(segment_size=1 << 30, preallocate_size=0)
+        self.journal = Journal.open("data", clock, options, files=self.files, threaded=False, new_id=bytes(16))
+        self.recorder = self._recorder(self.broker, self.journal)
+        restore(self.broker, self.journal, self.recorder)
+        self.broker.replace_user(ME)
+        client = self.broker.connect("/", ME, name="c", flush=lambda: None)
+        client.flush = lambda: (client.take_outbox(), client.drained())  # type: ignore[func-returns-value]
+        self.session = client.open_session()
+
+    @property
+    def vhost(self) -> Any:
+        return self.broker.virtual_hosts["/"]
+
+    def settle(self) -> None:
+        """All turns end, all is safe."""
+        while self.broker.end_turn():
+            self.journal.commit()
+        self.journal.commit()
+        assert self.journal.wait(self.journal.next_lsn)
+
+    def kill(self) -> None:
+        """Behind the answer to the last thing that was done."""
+        self.settle()
+        self.files = self.files.crash()
+        self._start()
+
+    def roll(self) -> None:
+        """Another segment."""
+        self.settle()
+        self.journal._roll()
+
+    def checkpoint(self, *, rolls: bool = False) -> None:
+        """`rolls`: a segment ends behind its first slice."""
+        self.settle()
+        for at, _ in enumerate(checkpoint(self.broker, self.journal, self.recorder)):
+            self.journal.commit()
+            if rolls and not at:
+                self.journal._roll()
+        self.settle()
+        self.journal.reclaim()
+        self.settle()
+
+    def add(self) -> None:
+        self.broker.replace_user(User("admin", tags=frozenset({"administrator"}), permissions=MappingProxyType({})))
+        self.settle()
+
+    def delete(self) -> None:
+        self.broker.delete_user("admin")
+        self.settle()
+
+    def users(self) -> set[str]:
+        return {user.name for user in self.broker.users} - {"me"}
+
+    def publish(self, exchange: str, key: str) -> None:
+        header = encode_header(1, {"delivery_mode": 2})
+        envelope = Envelope(exchange, key, scan_properties(header[12:]))
+        route = self.vhost.route(exchange, key, ME)
+        self.session.publish(route, envelope, [PLAIN.join(header, b"x")], mandatory=False)
+        self.settle()
+
+    def exchanges_of(self, queue: str) -> list[str]:
+        return [message.envelope.exchange for message in self.vhost.queue(queue).messages()]
+
+    def named(self, what: int) -> list[str]:
+        names = self.journal.names
+        return sorted(names.text(id_) for id_ in names.ids_of(what))
+
+
+def test_a_deleted_administrator_stays_deleted() -> None:
+    """Made, deleted and made again around checkpoints that begin just before a segment's head, and killed each time.
+
+    Recovery that gives names of before a checkpoint's begin has to take them, too: else a name gets a second id, and
+    the deletion is written down of the wrong one.
+    """
+    life = Life()
+    life.add()
+    life.roll()
+    life.delete()
+    life.add()
+    life.checkpoint()
+    life.kill()
+    life.delete()
+    life.checkpoint(rolls=True)
+    life.kill()
+    life.add()
+    life.kill()
+    assert life.users() == {"admin"}
+    life.delete()
+    life.kill()
+    assert life.users() == set()
+
+
+@pytest.mark.parametrize("durable", [True, False])
+@pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
+def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder], durable: bool) -> None:
+    """Also when another one of the name came, and when it was moved forward; the name goes with the last message."""
+    life = Life(recorder)
+    life.vhost.declare_queue("q", client=None, durable=True)
+    for _ in range(2):
+        life.vhost.declare_exchange("x", "fanout", durable=durable)
+        life.vhost.bind_queue("q", "x", "", {})
+        life.publish("x", "k")
+        life.vhost.delete_exchange("x")
+        life.kill()
+        life.checkpoint()
+        life.roll()
+    assert life.exchanges_of("q") == ["x", "x"]
+    moving = life.journal.move_forward(1, life.recorder.whereabouts(), life.recorder.contents.move)
+    assert sum(moving) == 1
+    life.settle()
+    life.checkpoint()
+    life.kill()
+    assert life.exchanges_of("q") == ["x", "x"]
+    life.vhost.queue("q").purge()
+    life.settle()
+    life.roll()
+    assert "x" not in life.named(EXCHANGE)
+
+
+@pytest.mark.parametrize("recorder", [Recorder, FullRecorder])
+def test_names_of_the_dead_do_not_pile_up(recorder: type[Recorder]) -> None:
+    """Neither of transient exchanges, nor of virtual hosts, nor of those that every virtual host has in them."""
+    life = Life(recorder)
+    life.vhost.declare_queue("q", client=None, durable=True)
+    life.settle()
+    for at in range(20):
+        name = f"x{at}"
+        life.vhost.declare_exchange(name, "fanout", durable=False)
+        life.vhost.declare_exchange(f"{name}d", "fanout", durable=True)
+        life.vhost.bind_exchange(f"{name}d", "amq.direct", "k", {})
+        life.vhost.bind_queue("q", name, "", {})
+        life.publish(name, "")
+        life.vhost.delete_exchange(name)
+        life.vhost.delete_exchange(f"{name}d")
+        inner = life.broker.create_virtual_host("v")
+        inner.declare_queue("q", client=None, durable=True)
+        inner.bind_queue("q", "amq.topic", "#", {})
+        life.broker.delete_virtual_host("v")
+        life.vhost.queue("q").purge()
+        life.settle()
+    life.roll()
+    assert life.named(VHOST) == ["/"]
+    assert life.named(EXCHANGE) == ["amq.direct"]
+    life.kill()
+    assert life.named(VHOST) == ["/"]
+
+
+def test_a_virtual_host_of_the_same_name_is_another_one() -> None:
+    """What binds to an exchange that every virtual host has: the broker starts, and the binding is there."""
+    life = Life()
+    for _ in range(2):
+        if "v" in life.broker.virtual_hosts:
+            life.broker.delete_virtual_host("v")
+            life.settle()
+        vhost = life.broker.create_virtual_host("v")
+        vhost.declare_queue("q", client=None, durable=True)
+        vhost.bind_queue("q", "amq.topic", "#", {})
+        life.settle()
+    life.kill()
+    topic = life.broker.virtual_hosts["v"].exchange("amq.topic")
+    assert [binding.destination.name for binding in topic.bindings.values()] == ["q"]
+
+
+def test_segments_that_a_power_cut_brings_back_leave_no_hole() -> None:
+    """Of several that were being deleted any may be there again; a journal with a hole would not start."""
+    for struck in range(1, 12):
+        life = Life()
+        for _ in range(4):
+            life.add()
+            life.roll()
+        left = struck
+
+        def fault(operation: str, path: str) -> None:
+            nonlocal left
+            left -= operation in ("unlink", "sync_directory")
+            if not left:
+                raise KeyboardInterrupt
+
+        life.settle()
+        for _ in checkpoint(life.broker, life.journal, life.recorder):
+            life.journal.commit()
+        life.settle()
+        assert len(life.journal.reclaim()) == 4
+        life.files.fault = fault
+        try:
+            while life.journal.writer.run_once():
+                pass
+        except KeyboardInterrupt:
+            pass
+        files = life.files
+        gone = sorted(files.names_durable.keys() - files.names_now.keys())
+        for mask in range(1 << len(gone)):
+            after = files.power_cut()
+            for at, name in enumerate(gone):
+                if mask >> at & 1:
+                    after.unlink(name)
+            life.files = after
+            life._start()
+            assert life.users() == {"admin"}

@@ -1,0 +1,125 @@
+"""`leveret ctl` and a server that is no broker, or a bad one: it ends, with one sentence and exit code 1."""
+
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pamqp import commands, frame, header, heartbeat
+from pamqp.body import ContentBody
+
+from leveret.cli.control_client import REPLY_SIZE_MAX
+
+BEFORE = b"".join(
+    frame.marshal(method, channel)
+    for channel, method in (
+        (0, commands.Connection.Start(0, 9, {}, "PLAIN", "en_US")),
+        (0, commands.Connection.Tune(2047, 131072, 0)),
+        (0, commands.Connection.OpenOk()),
+        (1, commands.Channel.OpenOk()),
+        (1, commands.Basic.ConsumeOk("c")),
+    )
+)
+HEARTBEAT = frame.marshal(heartbeat.Heartbeat(), 0)
+
+
+def reply(body: bytes, size: int | None = None) -> bytes:
+    """A delivery with this body, which says that it has `size`."""
+    said = len(body) if size is None else size
+    deliver = frame.marshal(commands.Basic.Deliver("c", 1, False, "", "x"), 1)
+    parts = [body[at : at + 100_000] for at in range(0, len(body), 100_000)]
+    return (
+        deliver
+        + frame.marshal(header.ContentHeader(0, said), 1)
+        + b"".join(frame.marshal(ContentBody(part), 1) for part in parts)
+    )
+
+
+@contextmanager
+def server(first: bytes, for_ever: bytes = b"") -> Iterator[str]:
+    """Sends these, then the others again and again, to whoever comes. Yields: its URL."""
+    listener = socket.create_server(("127.0.0.1", 0))
+
+    def serve() -> None:
+        client, _ = listener.accept()
+        with client:
+            try:
+                client.sendall(first)
+                while for_ever:
+                    client.sendall(for_ever)
+                while client.recv(65536):
+                    pass
+            except OSError:
+                pass
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield f"amqp://guest:guest@127.0.0.1:{listener.getsockname()[1]}/"
+    finally:
+        thread.join()
+        listener.close()
+
+
+def said_to(url: str, *words: str) -> str:
+    """What `ctl` says on stderr: it must fail, in one line."""
+    command = [sys.executable, "-m", "leveret", "ctl", "--url", url, *words]
+    done = subprocess.run(command, capture_output=True, timeout=100, text=True, check=False)
+    assert (done.returncode, done.stdout) == (1, ""), done
+    assert done.stderr.startswith("leveret ctl: ") and done.stderr.count("\n") == 1, done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("first", [b"", BEFORE], ids=["at once", "instead of an answer"])
+@pytest.mark.parametrize("for_ever", [b"", HEARTBEAT], ids=["silence", "heartbeats"])
+def test_a_server_that_never_answers(first: bytes, for_ever: bytes) -> None:
+    """Octets that are no answer win it no time."""
+    with server(first, for_ever) as url:
+        assert "did not answer within 1 s (--timeout SECONDS)" in said_to(url, "--timeout", "1", "status")
+
+
+def test_a_body_that_comes_for_ever() -> None:
+    """Of the size that was said."""
+    with server(BEFORE + reply(b"", REPLY_SIZE_MAX), frame.marshal(ContentBody(b"x"), 1)) as url:
+        assert "did not answer within 1 s" in said_to(url, "--timeout", "1", "status")
+
+
+def test_a_reply_that_is_too_large() -> None:
+    """It is not taken in at all."""
+    with server(BEFORE + reply(b"", 1 << 40), frame.marshal(ContentBody(bytes(100_000)), 1)) as url:
+        assert "has an answer of 1099511627776 octets; 268435456 is the most" in said_to(url, "status")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\xff{", b"", b"[1]", b"null", b'{"ok": true, "result": ' + b"[" * 60_000 + b"]" * 60_000 + b"}",
+        b'{"ok": true, "result": {"a": ' + b"9" * 6000 + b"}}",
+    ],
+    ids=["no text", "nothing", "list", "null", "deep", "number"],
+)  # fmt: skip
+def test_an_answer_that_is_none(answer: bytes) -> None:
+    """One sentence for all of them."""
+    with server(BEFORE + reply(answer)) as url:
+        assert "does not speak AMQP 0-9-1 as a broker does" in said_to(url, "status")
+
+
+@pytest.mark.parametrize("words", [("status",), ("definitions", "export"), ("explain", "q"), ("queues",)])
+@pytest.mark.parametrize("result", [b"5", b"[5, null]", b'[{"a": 1}]', b"[" * 900 + b"]" * 900])
+def test_an_answer_of_another_shape(words: tuple[str, ...], result: bytes) -> None:
+    """It is shown, or there is one sentence; never a traceback."""
+    with server(BEFORE + reply(b'{"ok": true, "result": ' + result + b"}")) as url:
+        command = [sys.executable, "-m", "leveret", "ctl", "--url", url, *words]
+        done = subprocess.run(command, capture_output=True, timeout=100, text=True, check=False)
+        assert "Traceback" not in done.stderr and done.stderr.count("\n") == done.returncode, done.stderr
+
+
+@pytest.mark.parametrize("seconds", ["0", "-1", "x", "inf", "nan"])
+def test_a_timeout_that_is_none(seconds: str) -> None:
+    """Refused before anything is asked."""
+    command = [sys.executable, "-m", "leveret", "ctl", "--timeout", seconds, "status"]
+    done = subprocess.run(command, capture_output=True, timeout=100, text=True, check=False)
+    assert done.returncode and "--timeout" in done.stderr and "Traceback" not in done.stderr
