@@ -18,7 +18,8 @@ from ...engine.publishing.service import ServiceExchange
 from ...engine.queues.reply_queue import REPLY_PREFIX
 from ..format.heap import encode_text
 from ..format.record import CODE_OF, CONNECTION, CONSUMER, COUNTED, QUEUE, REDELIVERED, SETTINGS_CHANGED, Record
-from .recorder import Recorder, is_persistent, persistent_ids
+from .message_recorder import is_persistent, persistent_ids
+from .recorder import Recorder
 
 
 class FullRecorder(Recorder):

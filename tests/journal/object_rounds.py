@@ -59,6 +59,7 @@ from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.object_recorder import is_declared
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
+from leveret.journal.recording.whereabouts import whereabouts
 from leveret.journal.recovery.check import verify
 from leveret.settings import make_policy
 
@@ -236,7 +237,7 @@ class World:
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None and self.chance.random() < 0.5:
             self.figures["segments emptied"] += 1
-            queues_of = self.recorder.whereabouts()
+            queues_of = whereabouts(self.broker, self.recorder)
             for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
             self._make_safe()

@@ -26,6 +26,7 @@ from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
+from leveret.journal.recording.whereabouts import whereabouts
 from leveret.journal.recovery.check import verify
 from leveret.settings import SettingsRepository, entry
 
@@ -202,7 +203,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal.reclaim()
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None:
-            queues_of = self.recorder.whereabouts()
+            queues_of = whereabouts(self.broker, self.recorder)
             for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
             self.journal.commit()

@@ -14,6 +14,7 @@ from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
+from leveret.journal.recording.whereabouts import whereabouts
 
 ME = User("me", is_configured=True)
 
@@ -136,7 +137,7 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
         life.checkpoint()
         life.roll()
     assert life.exchanges_of("q") == ["x", "x"]
-    moving = life.journal.move_forward(1, life.recorder.whereabouts(), life.recorder.contents.move)
+    moving = life.journal.move_forward(1, whereabouts(life.broker, life.recorder), life.recorder.contents.move)
     assert sum(moving) == 1
     life.settle()
     life.checkpoint()

@@ -17,6 +17,7 @@ from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
+from leveret.journal.recording.whereabouts import whereabouts
 from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")
@@ -151,7 +152,7 @@ class DepthWorld:
         self.journal.reclaim()
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None:
-            queues_of = self.recorder.whereabouts()
+            queues_of = whereabouts(self.broker, self.recorder)
             for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
 

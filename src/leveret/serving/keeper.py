@@ -20,6 +20,7 @@ from ..journal.recording.full_recorder import FullRecorder
 from ..journal.recording.pager import JournalPager
 from ..journal.recording.recorder import Recorder
 from ..journal.recording.restore import restore
+from ..journal.recording.whereabouts import whereabouts
 from ..settings import Configuration
 from .descriptors import descriptor_limits
 
@@ -331,15 +332,15 @@ class Keeper:
 
     async def _empty(self, base_lsn: int) -> None:
         """Move what is alive in an old segment forward, so that the segment can go."""
-        whereabouts = self.recorder.whereabouts()
+        find = whereabouts(self.broker, self.recorder)
 
         def queues_of(id_: int) -> tuple[int, ...]:
-            return whereabouts(id_)
+            return find(id_)
 
         for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
             self._end_turn()
             await trio.lowlevel.checkpoint()
-            whereabouts = self.recorder.whereabouts()
+            find = whereabouts(self.broker, self.recorder)
 
     def close(self) -> None:
         """Write what waits, then a last checkpoint so that the next start is quick."""
