@@ -2,15 +2,19 @@
 
 from pamqp import commands
 
-from ..engine.errors import LimitReached
-from ..engine.messages.deaths import REJECTED
-from ..engine.messages.field_table import FieldTable
-from ..engine.queues.reply_queue import REPLY_PREFIX, REPLY_TO
-from ..engine.rules.arguments import check_consumer_arguments, queue_type_of
+from ..engine import (
+    REJECTED,
+    REPLY_PREFIX,
+    REPLY_TO,
+    FieldTable,
+    check_consumer_arguments,
+    errors,
+    queue_type_of,
+)
 from .channel import Channel
 from .codec import Method, encode_method
 from .deliveries import ConsumerWire, contents_for
-from .replies import PrefetchSizeNotImplemented, RequeueFalseNotImplemented
+from .peer_errors import PrefetchSizeNotImplemented, RequeueFalseNotImplemented
 from .session import AmqpSession, Handler
 
 
@@ -32,7 +36,7 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     limit = session.options.consumers_per_channel_max
     if limit and len(channel.session.consumers) >= limit:
-        raise LimitReached(what="consumers per channel", limit=limit)
+        raise errors.LimitReached(what="consumers per channel", limit=limit)
     channel.session.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
     tag = method.consumer_tag or session.make_name("amq.ctag-")

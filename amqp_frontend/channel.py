@@ -3,8 +3,8 @@
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from ..engine.messages.content import ContentError, PropertyFacts, scan_properties
-from .replies import (
+from ..engine import ContentError, PropertyFacts, scan_properties
+from .peer_errors import (
     ContentBodyExpected,
     ContentBodyTooLong,
     ContentHeaderExpected,

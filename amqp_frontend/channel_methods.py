@@ -4,8 +4,8 @@ from pamqp import commands
 
 from .channel import Channel
 from .codec import AccessRequest, AccessRequestOk, Method
+from .peer_errors import ChannelAlreadyOpen, FlowNotImplemented, TooManyChannels
 from .protocol_events import CommitUnderWay
-from .replies import ChannelAlreadyOpen, FlowNotImplemented, TooManyChannels
 from .session import AmqpSession, Handler
 from .states import ChannelState, ChannelStep
 

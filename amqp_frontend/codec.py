@@ -11,8 +11,8 @@ from typing import ClassVar
 
 from pamqp import base, commands
 
-from ..engine.messages.field_table import FieldTable, FieldTableError, UnknownFieldTag, decode_table, encode_table
-from .replies import BadFieldTable, MalformedShortString, UndecodableArguments
+from ..engine import FieldTable, FieldTableError, UnknownFieldTag, decode_table, encode_table
+from .peer_errors import BadFieldTable, MalformedShortString, UndecodableArguments
 from .wire import FRAME_END_OCTET, METHOD, METHOD_HEAD
 
 Method = base.Frame

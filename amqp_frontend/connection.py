@@ -8,19 +8,10 @@ Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.13; performance page 4, rules 2
 
 from collections.abc import Iterator
 
-from ..engine.messages.content import PropertyFacts
+from ..engine import PropertyFacts
 from .channel import Assembly, Channel, KnownRoute, PublishArguments
 from .codec import METHODS, decode_method, encode_method, ids_of
-from .protocol_events import (
-    AcksReceived,
-    ChannelMethod,
-    ConnectionMethod,
-    HeaderReceived,
-    HeaderRejected,
-    ProtocolEvent,
-    PublishReceived,
-)
-from .replies import (
+from .peer_errors import (
     ChannelNotOpen,
     ContentBodyExpected,
     ContentHeaderExpected,
@@ -35,6 +26,15 @@ from .replies import (
     UnexpectedMethod,
     UnimplementedMethod,
     UnknownFrame,
+)
+from .protocol_events import (
+    AcksReceived,
+    ChannelMethod,
+    ConnectionMethod,
+    HeaderReceived,
+    HeaderRejected,
+    ProtocolEvent,
+    PublishReceived,
 )
 from .states import CONNECTION_NEXT, ChannelState, ConnectionState, ConnectionStep
 from .wire import (

@@ -9,12 +9,11 @@ from typing import Any
 
 from pamqp import commands
 
-from ..engine.errors import LoginRefused
-from ..engine.messages.field_table import Field, FieldTable
+from ..engine import Field, FieldTable, errors
 from .codec import Method, encode_method
 from .options import FrontendOptions
+from .peer_errors import TuneTooHigh, TuneTooLow
 from .protocol_events import HeaderReceived
-from .replies import TuneTooHigh, TuneTooLow
 from .sasl import MECHANISMS, MalformedResponse
 from .session import AmqpSession
 from .states import ConnectionState, ConnectionStep
@@ -77,7 +76,7 @@ def _log_in(session: AmqpSession, response: bytes) -> None:
     except MalformedResponse as error:
         session.refuse_silently(str(error))
         return
-    except LoginRefused as error:
+    except errors.LoginRefused as error:
         session.connection.current_ids = (0, 0)
         session.refuse(error, None)
         return

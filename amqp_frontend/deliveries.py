@@ -10,8 +10,7 @@ from struct import Struct
 
 from pamqp import commands
 
-from ..engine import Delivered, Envelope
-from ..engine.messages.content import PLAIN, CommonHeader
+from ..engine import PLAIN, CommonHeader, Delivered, Envelope
 from .codec import encode_method
 from .wire import (
     FRAME_END_OCTET,

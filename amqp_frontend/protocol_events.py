@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ..engine.messages.content import PropertyFacts
+from ..engine import PropertyFacts
 from .codec import Method
 
 if TYPE_CHECKING:
-    from ..engine.peers.commit import Commit
+    from ..engine import Commit
     from .channel import Channel
 
 

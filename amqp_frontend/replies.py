@@ -8,8 +8,42 @@ from enum import Enum
 from typing import NamedTuple
 
 from ..engine import errors as engine
-from ..engine.messages.field_table import Field
-from ..engine.rules.arguments import Reason
+from .erlang_terms import Facts
+from .peer_errors import (
+    BadFieldTable,
+    BrokerStopping,
+    ChannelAlreadyOpen,
+    ChannelNotOpen,
+    ChannelTimedOut,
+    ContentBodyExpected,
+    ContentBodyTooLong,
+    ContentHeaderExpected,
+    ContentHeaderOfOtherClass,
+    ContentSizeTooLarge,
+    FlowNotImplemented,
+    FrameEndMissing,
+    FrameTooLarge,
+    ImmediateNotImplemented,
+    IncompleteTooLarge,
+    InternalError,
+    MalformedConnectionString,
+    MalformedShortString,
+    MethodFrameExpected,
+    NoQueueDeclared,
+    NotLoggedIn,
+    PrefetchSizeNotImplemented,
+    PropertiesUndecodable,
+    RequeueFalseNotImplemented,
+    TooManyChannels,
+    TuneTooHigh,
+    TuneTooLow,
+    UndecodableArguments,
+    UnexpectedFrame,
+    UnexpectedMethod,
+    UnimplementedMethod,
+    UnknownFrame,
+    UserIdMismatch,
+)
 
 TEXT_MAX = 255
 #: What stands at the end of a text that had to be cut.
@@ -46,146 +80,6 @@ CONSTANTS = {
     540: "NOT_IMPLEMENTED",
     541: "INTERNAL_ERROR",
 }
-
-
-class PeerError(Exception):
-    """The peer broke the protocol; facts are attributes, as with engine errors."""
-
-    def __init__(self, **facts: object) -> None:
-        super().__init__(", ".join(f"{key}={value!r}" for key, value in facts.items()))
-        self.__dict__.update(facts)
-
-
-class UnknownFrame(PeerError):
-    """A frame type that does not exist, or a frame that can't be one of its type. Facts: type, payload."""
-
-
-class FrameEndMissing(PeerError):
-    """The octet after the payload is not 206. Facts: type, payload, end."""
-
-
-class FrameTooLarge(PeerError):
-    """Facts: type, size, limit."""
-
-
-class UnexpectedFrame(PeerError):
-    """A content or heartbeat frame where none may be. Facts: type, payload."""
-
-
-class UndecodableArguments(PeerError):
-    """Method arguments cut short, or followed by more. Facts: arguments."""
-
-
-class MalformedShortString(PeerError):
-    """A short string of a method is not UTF-8."""
-
-
-class MalformedConnectionString(PeerError):
-    """The same on channel 0, where the close names the method."""
-
-
-class BadFieldTable(PeerError):
-    """A field table with an unknown tag or nested too deep. Facts: why."""
-
-
-class UnimplementedMethod(PeerError):
-    """A method that does not exist, or that only a server sends, or on a channel where it can't be."""
-
-
-class UnexpectedMethod(PeerError):
-    """A method on channel 0 that does not fit the connection's state. Facts: state."""
-
-
-class ChannelNotOpen(PeerError):
-    """A method on a channel that is not open."""
-
-
-class ChannelAlreadyOpen(PeerError):
-    """channel.open on an open channel."""
-
-
-class TooManyChannels(PeerError):
-    """Facts: count, limit."""
-
-
-class IncompleteTooLarge(PeerError):
-    """Messages have begun on many channels, and none is brought to its end. Facts: limit (octets)."""
-
-
-class MethodFrameExpected(PeerError):
-    """Content on a channel where no content was announced."""
-
-
-class ContentHeaderExpected(PeerError):
-    """Anything but a content header after basic.publish."""
-
-
-class ContentHeaderOfOtherClass(PeerError):
-    """A content header of a class that has no content. Facts: found."""
-
-
-class ContentBodyExpected(PeerError):
-    """Anything but body frames until the body is whole."""
-
-
-class ContentBodyTooLong(PeerError):
-    """Body frames carry more than the header announced."""
-
-
-class ContentSizeTooLarge(PeerError):
-    """The header announces more than any message may have. Facts: size, limit."""
-
-
-class PropertiesUndecodable(PeerError):
-    """The property list of a content header can't be read."""
-
-
-class TuneTooLow(PeerError):
-    """Facts: what, value, limit."""
-
-
-class TuneTooHigh(PeerError):
-    """Facts: what, value, limit."""
-
-
-class NoQueueDeclared(PeerError):
-    """An empty queue name on a channel that has declared none."""
-
-
-class ImmediateNotImplemented(PeerError):
-    """basic.publish with immediate."""
-
-
-class UserIdMismatch(PeerError):
-    """The user-id property names somebody else. Facts: claimed, user."""
-
-
-class ChannelTimedOut(PeerError):
-    """The engine's AcknowledgementTimedOut, with the channel's number. Facts: channel, timeout_ms."""
-
-
-class PrefetchSizeNotImplemented(PeerError):
-    """Facts: size."""
-
-
-class RequeueFalseNotImplemented(PeerError):
-    """basic.recover without requeue."""
-
-
-class FlowNotImplemented(PeerError):
-    """channel.flow(active=false) in profiles that refuse it."""
-
-
-class NotLoggedIn(PeerError):
-    """Something wrong before the login was done: the log learns it, the peer gets silence. Facts: why."""
-
-
-class BrokerStopping(PeerError):
-    """The broker ends all connections."""
-
-
-class InternalError(PeerError):
-    """A fault of ours: the peer learns only that."""
 
 
 class Row(NamedTuple):
@@ -431,21 +325,22 @@ class Reply(NamedTuple):
 _SECRET = frozenset({"payload", "arguments"})
 
 
-def for_log(error: Exception, text: str) -> str:
+def text_for_log(error: Exception, text: str) -> str:
     """`text`, the reply to an error, as the log may have it: octets of the peer's are counted, not shown."""
     for name in _SECRET & vars(error).keys():
         return f"{text.partition(' - ')[0]} - {type(error).__name__}, {_counted(vars(error)[name])}"
     return text
 
 
-def told(error: Exception) -> str:
+def describe(error: Exception) -> str:
     """An error that gets no reply, for the log."""
     facts = (f"{key}={_counted(value) if key in _SECRET else repr(value)}" for key, value in vars(error).items())
     return f"{type(error).__name__} {', '.join(facts)}".rstrip()
 
 
 def _counted(value: object) -> str:
-    return f"{len(_bytes(value))} octets"
+    assert isinstance(value, bytes)
+    return f"{len(value)} octets"
 
 
 def reply_for(error: Exception) -> Reply:
@@ -456,121 +351,8 @@ def reply_for(error: Exception) -> Reply:
     constant = CONSTANTS[row.code]
     if row.text is None:
         return Reply(row.code, constant, row.scope, row.with_ids)
-    text = f"{constant} - {row.text.format_map(_Facts(error))}"
+    text = f"{constant} - {row.text.format_map(Facts(error))}"
     raw = text.encode()
     if len(raw) > TEXT_MAX:
         text = raw[: TEXT_MAX - len(CUT)].decode(errors="ignore") + CUT
     return Reply(row.code, text, row.scope, row.with_ids)
-
-
-class _Facts(dict[str, object]):
-    """The facts of an error, and the few texts that are made of facts."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(vars(error))
-
-    def __missing__(self, key: str) -> object:
-        return _DERIVED[key](self)
-
-
-def _difference(facts: _Facts) -> str:
-    received, current = facts["received"], facts["current"]
-    if isinstance(received, Field) and isinstance(current, Field):
-        return f"received '{_value(received)}' but current is '{_value(current)}'"
-    return f"received {_described(received)} but current is {_described(current)}"
-
-
-def _described(field: object) -> str:
-    return f"the value '{_value(field)}' of type '{field.type_name}'" if isinstance(field, Field) else "none"
-
-
-def _value(field: Field) -> str:
-    return field.text if isinstance(field.value, bytes) else _term_of(field)
-
-
-def _term_of(field: Field) -> str:
-    """A value as Erlang writes it; without its line breaks, which come where a text is long."""
-    match field.value:
-        case bytes():
-            return term(field.value)
-        case bool():
-            return str(field.value).lower()
-        case float():
-            mantissa, _, exponent = repr(field.value).partition("e")
-            return f"{mantissa if '.' in mantissa else mantissa + '.0'}e{int(exponent)}" if exponent else mantissa
-        case tuple():
-            return f"{{{field.value[0]},{field.value[1]}}}"
-        case list():
-            return f"[{','.join(f'{{{item.type_name},{_term_of(item)}}}' for item in field.value)}]"
-        case dict():
-            items = (f"{{{term(k.encode())},{v.type_name},{_term_of(v)}}}" for k, v in field.value.items())
-            return f"[{','.join(items)}]"
-        case None:
-            return "undefined"
-        case number:
-            return str(number)
-
-
-def _reason(facts: _Facts) -> str:
-    reason = facts["reason"]
-    assert isinstance(reason, Reason)
-    if reason.kind == "type":
-        return f'"expected integer, got {reason.word}"'
-    if reason.kind == "unacceptable":
-        return f"{{unacceptable_type,{reason.word}}}"
-    if reason.kind == "text":
-        return f'"{reason.word}"'
-    return f"{{{reason.word},{reason.value}}}" if reason.kind == "tuple" else reason.word
-
-
-def _octets(facts: _Facts) -> str:
-    payload = facts["payload"]
-    assert isinstance(payload, bytes)
-    if len(payload) <= 16:
-        return f"all octets = {term(payload)}"
-    return f"first 16 octets = {term(payload[:16])}"
-
-
-def _arguments_term(facts: _Facts) -> str:
-    return term(_bytes(facts["arguments"]))
-
-
-def _value_term(facts: _Facts) -> str:
-    return term(_bytes(facts["value"]))
-
-
-def _field_term(facts: _Facts) -> str:
-    field = facts["field"]
-    assert isinstance(field, Field)
-    return _term_of(field)
-
-
-def _weight_fault(facts: _Facts) -> str:
-    if facts["is_integer"]:
-        return "The binding key must be greater than 0"
-    return f"The binding key must be an integer: {term(_bytes(facts['value']))}"
-
-
-def _bytes(value: object) -> bytes:
-    assert isinstance(value, bytes)
-    return value
-
-
-_DERIVED = {
-    "difference": _difference,
-    "reason_text": _reason,
-    "octets": _octets,
-    "octets_term": _arguments_term,
-    "value_term": _value_term,
-    "field_term": _field_term,
-    "weight_fault": _weight_fault,
-}
-
-_PRINTABLE = frozenset([*range(32, 127), *range(160, 256), 9, 10, 13])
-
-
-def term(octets: bytes) -> str:
-    """Octets as texts spell them: quoted when all are printable Latin-1, else as numbers."""
-    if octets and all(octet in _PRINTABLE for octet in octets):
-        return f'<<"{octets.decode("latin-1")}">>'
-    return f"<<{','.join(map(str, octets))}>>"

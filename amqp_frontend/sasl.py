@@ -3,9 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..engine import User, Users
-from ..engine.errors import LoginRefused
-from ..engine.messages.field_table import FieldTableError, decode_bare_table
+from ..engine import FieldTableError, User, Users, decode_bare_table, errors
 
 
 class MalformedResponse(Exception):
@@ -51,7 +49,7 @@ def _amqplain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User
     except (FieldTableError, KeyError):
         raise MalformedResponse("AMQPLAIN: no table with LOGIN and PASSWORD") from None
     if login.tag != "S" or password.tag != "S":
-        raise LoginRefused(mechanism="AMQPLAIN")
+        raise errors.LoginRefused(mechanism="AMQPLAIN")
     return users.log_in(login.text, password.text, mechanism="AMQPLAIN", is_loopback=peer.is_loopback)
 
 
@@ -61,7 +59,7 @@ def _anonymous(response: bytes, users: Users, peer: Peer, anonymous: str) -> Use
 
 def _external(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:
     if peer.certified_name is None:
-        raise LoginRefused(mechanism="EXTERNAL")
+        raise errors.LoginRefused(mechanism="EXTERNAL")
     return users.identify(peer.certified_name, mechanism="EXTERNAL", is_loopback=peer.is_loopback)
 
 

@@ -15,6 +15,7 @@ from typing import Any
 from pamqp import commands
 
 from ..engine import (
+    UNTIL_STATED,
     Broker,
     Client,
     Clock,
@@ -26,15 +27,15 @@ from ..engine import (
     ServiceExchange,
     SessionFailed,
     User,
+    due_after,
+    errors,
 )
-from ..engine.clock import due_after
-from ..engine.durability import UNTIL_STATED
-from ..engine.errors import AcknowledgementTimedOut
 from .channel import Channel
 from .codec import Method, encode_method
 from .connection import Connection
 from .deliveries import render_cancel, render_delivered, render_returns
 from .options import FrontendOptions
+from .peer_errors import BrokerStopping, ChannelTimedOut, InternalError, NoQueueDeclared
 from .protocol_events import (
     AcksReceived,
     ChannelMethod,
@@ -43,7 +44,7 @@ from .protocol_events import (
     ProtocolEvent,
     PublishReceived,
 )
-from .replies import BrokerStopping, ChannelTimedOut, InternalError, NoQueueDeclared, Scope, for_log, reply_for, told
+from .replies import Scope, describe, reply_for, text_for_log
 from .sasl import Peer
 from .states import ChannelState, ChannelStep, ConnectionState, ConnectionStep
 from .wire import ACK_FRAME, FRAME_END, HEARTBEAT_FRAME, METHOD
@@ -365,7 +366,7 @@ class AmqpSession:
         for channel in self.connection.channels.values():
             if channel.session is effect.session and channel.state is OPEN:
                 error: Exception = effect.error
-                if isinstance(error, AcknowledgementTimedOut):
+                if isinstance(error, errors.AcknowledgementTimedOut):
                     error = ChannelTimedOut(channel=channel.number, timeout_ms=error.timeout_ms)
                 self.refuse(error, channel)
                 return
@@ -425,7 +426,7 @@ class AmqpSession:
         if state is REFUSED or state is CLOSED:
             return
         if state in _BEFORE_LOGIN and not self._may_be_told(error):
-            self.refuse_silently(told(error))
+            self.refuse_silently(describe(error))
             return
         if state is CLOSING:
             self.connection.skip_everything()  # only its hanging up still counts, or our patience
@@ -434,7 +435,7 @@ class AmqpSession:
         if reply.scope is Scope.CHANNEL and channel is not None:
             self.close_channel(channel, reply.code, reply.text, *self._ids(reply.with_ids))
         else:
-            text = for_log(error, reply.text)
+            text = text_for_log(error, reply.text)
             self.close_connection(reply.code, reply.text, *self._ids(reply.with_ids), log_text=text)
 
     def _may_be_told(self, error: Exception) -> bool:

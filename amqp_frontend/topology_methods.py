@@ -4,14 +4,13 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
-from ..engine.queues.reply_queue import REPLY_TO
+from ..engine import REPLY_TO
 from .channel import Channel
 from .codec import Method, encode_method
 from .session import AmqpSession, Handler
 
 if TYPE_CHECKING:
-    from ..engine import Client, VirtualHost
-    from ..engine.messages.field_table import FieldTable
+    from ..engine import Client, FieldTable, VirtualHost
 
 #: Carriage return and line feed are taken out of declared names, not refused (behaviour page 0.7). Where something is
 #: published, consumed, got or purged they stay, so that nothing is found by such a spelling.

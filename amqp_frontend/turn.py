@@ -10,14 +10,13 @@ from typing import Any
 
 from pamqp import commands
 
-from ..engine import Envelope, ServiceExchange, Session
-from ..engine.errors import EngineError, MessageTooLarge
-from ..engine.rules.arguments import check_expiration
+from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
 from .basic_methods import BASIC_HANDLERS
 from .channel import MEMORY_MAX, SPREAD_MAX, KnownRoute, run_max_of
 from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
 from .codec import Method, ids_of
 from .connection_methods import CONNECTION_HANDLERS, header_received
+from .peer_errors import ImmediateNotImplemented, InternalError, PeerError, UserIdMismatch
 from .protocol_events import (
     AcksReceived,
     ChannelMethod,
@@ -28,7 +27,6 @@ from .protocol_events import (
     ProtocolEvent,
     PublishReceived,
 )
-from .replies import ImmediateNotImplemented, InternalError, PeerError, UserIdMismatch
 from .session import OPEN, REPLIES_MAX, AmqpSession, Handler
 from .states import ConnectionState
 from .topology_methods import TOPOLOGY_HANDLERS
@@ -136,7 +134,7 @@ def _still_matters(session: AmqpSession, event: ProtocolEvent) -> bool:
 def _handle(session: AmqpSession, event: ProtocolEvent) -> None:
     try:
         EVENT_HANDLERS[type(event)](session, event)
-    except (EngineError, PeerError) as error:
+    except (errors.EngineError, PeerError) as error:
         session.refuse(error, getattr(event, "channel", None))
 
 
@@ -237,7 +235,7 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
     if arguments.immediate:
         raise ImmediateNotImplemented
     if event.oversized:
-        raise MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
+        raise errors.MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
     client = session.client
     assert client is not None
     route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)

@@ -184,6 +184,13 @@ def test_only_the_server_waits() -> None:
             assert not any(isinstance(node, ast.AsyncFunctionDef) for node in ast.walk(tree)), path.name
 
 
+def test_the_frontend_uses_the_facade_of_the_engine() -> None:
+    """What `engine/__init__.py` names, and no room inside the engine."""
+    for path in sources("amqp_frontend"):
+        used = {module for level, module in imports(path) if level == 2 and module.split(".")[0] == "engine"}
+        assert used <= {"engine"}, path.name
+
+
 def test_the_engine_knows_no_protocol() -> None:
     """Frames, reply codes and pamqp are the frontend's business."""
     for path in sources("engine"):

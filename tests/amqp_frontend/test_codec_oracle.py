@@ -11,7 +11,7 @@ from pair import Pair, Peer, content, method, publish, unvalidated
 from pamqp import base, commands, frame
 
 from leveret.amqp_frontend.codec import METHODS, AccessRequest, decode_method, encode_method, ids_of
-from leveret.amqp_frontend.replies import BadFieldTable, MalformedShortString, UndecodableArguments
+from leveret.amqp_frontend.peer_errors import BadFieldTable, MalformedShortString, UndecodableArguments
 from leveret.engine.messages.field_table import Field, FieldTable
 
 KINDS: list[Any] = [kind for _, kind in sorted(commands.INDEX_MAPPING.items())]

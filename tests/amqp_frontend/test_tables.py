@@ -10,12 +10,13 @@ from typing import Any
 
 import pytest
 
-from leveret.amqp_frontend import replies
 from leveret.amqp_frontend.codec import METHODS
 from leveret.amqp_frontend.connection import _AWAITED, _CHANNEL_METHODS, PUBLISH
 from leveret.amqp_frontend.connection_methods import CONNECTION_HANDLERS
+from leveret.amqp_frontend.erlang_terms import DERIVED_TEXTS, term
+from leveret.amqp_frontend.peer_errors import PeerError
 from leveret.amqp_frontend.protocol_events import ProtocolEvent
-from leveret.amqp_frontend.replies import CONSTANTS, REPLY, TEXT_MAX, PeerError, Scope, reply_for, term
+from leveret.amqp_frontend.replies import CONSTANTS, REPLY, TEXT_MAX, Scope, reply_for
 from leveret.amqp_frontend.states import (
     CHANNEL_NEXT,
     CONNECTION_NEXT,
@@ -161,7 +162,7 @@ def test_templates_name_facts_or_derived_texts() -> None:
     """No template asks for what no class has."""
     for kind, row in REPLY.items():
         asked = {name for _, name, _, _ in string.Formatter().parse(row.text or "") if name}
-        assert asked <= facts_of(kind) | set(replies._DERIVED), kind
+        assert asked <= facts_of(kind) | set(DERIVED_TEXTS), kind
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from pamqp import commands
 
 from ..amqp_frontend.codec import METHODS, Method, decode_method, encode_method
-from ..amqp_frontend.replies import FrameTooLarge, PeerError
+from ..amqp_frontend.peer_errors import FrameTooLarge, PeerError
 from ..amqp_frontend.wire import BODY, FRAME_HEAD, FRAME_OVERHEAD, HEADER, METHOD, PROTOCOL_HEADER, content_frames
 from ..control.control import EXCHANGE
 from ..engine.messages.content import REPLY_TO_ME, encode_header

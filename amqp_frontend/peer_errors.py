@@ -1,0 +1,145 @@
+"""What a peer can do wrong by the rules of the protocol, and what a frontend alone refuses: one class each.
+
+Which reply code and text a class gets: replies.py. Facts that the text is made of are attributes, as with the errors
+of the engine; a docstring names them. Source: behaviour page 0 to 2.
+"""
+
+
+class PeerError(Exception):
+    """The peer broke the protocol; facts are attributes, as with engine errors."""
+
+    def __init__(self, **facts: object) -> None:
+        super().__init__(", ".join(f"{key}={value!r}" for key, value in facts.items()))
+        self.__dict__.update(facts)
+
+
+class UnknownFrame(PeerError):
+    """A frame type that does not exist, or a frame that can't be one of its type. Facts: type, payload."""
+
+
+class FrameEndMissing(PeerError):
+    """The octet after the payload is not 206. Facts: type, payload, end."""
+
+
+class FrameTooLarge(PeerError):
+    """Facts: type, size, limit."""
+
+
+class UnexpectedFrame(PeerError):
+    """A content or heartbeat frame where none may be. Facts: type, payload."""
+
+
+class UndecodableArguments(PeerError):
+    """Method arguments cut short, or followed by more. Facts: arguments."""
+
+
+class MalformedShortString(PeerError):
+    """A short string of a method is not UTF-8."""
+
+
+class MalformedConnectionString(PeerError):
+    """The same on channel 0, where the close names the method."""
+
+
+class BadFieldTable(PeerError):
+    """A field table with an unknown tag or nested too deep. Facts: why."""
+
+
+class UnimplementedMethod(PeerError):
+    """A method that does not exist, or that only a server sends, or on a channel where it can't be."""
+
+
+class UnexpectedMethod(PeerError):
+    """A method on channel 0 that does not fit the connection's state. Facts: state."""
+
+
+class ChannelNotOpen(PeerError):
+    """A method on a channel that is not open."""
+
+
+class ChannelAlreadyOpen(PeerError):
+    """channel.open on an open channel."""
+
+
+class TooManyChannels(PeerError):
+    """Facts: count, limit."""
+
+
+class IncompleteTooLarge(PeerError):
+    """Messages have begun on many channels, and none is brought to its end. Facts: limit (octets)."""
+
+
+class MethodFrameExpected(PeerError):
+    """Content on a channel where no content was announced."""
+
+
+class ContentHeaderExpected(PeerError):
+    """Anything but a content header after basic.publish."""
+
+
+class ContentHeaderOfOtherClass(PeerError):
+    """A content header of a class that has no content. Facts: found."""
+
+
+class ContentBodyExpected(PeerError):
+    """Anything but body frames until the body is whole."""
+
+
+class ContentBodyTooLong(PeerError):
+    """Body frames carry more than the header announced."""
+
+
+class ContentSizeTooLarge(PeerError):
+    """The header announces more than any message may have. Facts: size, limit."""
+
+
+class PropertiesUndecodable(PeerError):
+    """The property list of a content header can't be read."""
+
+
+class TuneTooLow(PeerError):
+    """Facts: what, value, limit."""
+
+
+class TuneTooHigh(PeerError):
+    """Facts: what, value, limit."""
+
+
+class NoQueueDeclared(PeerError):
+    """An empty queue name on a channel that has declared none."""
+
+
+class ImmediateNotImplemented(PeerError):
+    """basic.publish with immediate."""
+
+
+class UserIdMismatch(PeerError):
+    """The user-id property names somebody else. Facts: claimed, user."""
+
+
+class ChannelTimedOut(PeerError):
+    """The engine's AcknowledgementTimedOut, with the channel's number. Facts: channel, timeout_ms."""
+
+
+class PrefetchSizeNotImplemented(PeerError):
+    """Facts: size."""
+
+
+class RequeueFalseNotImplemented(PeerError):
+    """basic.recover without requeue."""
+
+
+class FlowNotImplemented(PeerError):
+    """channel.flow(active=false) in profiles that refuse it."""
+
+
+class NotLoggedIn(PeerError):
+    """Something wrong before the login was done: the log learns it, the peer gets silence. Facts: why."""
+
+
+class BrokerStopping(PeerError):
+    """The broker ends all connections."""
+
+
+class InternalError(PeerError):
+    """A fault of ours: the peer learns only that."""
