@@ -1,7 +1,7 @@
 """One turn: a read of the socket, handled to its end without waiting for anything.
 
 Events and methods are looked up, not branched; there is one file for each family of methods.
-Source: docs/architecture.md, "The walk".
+Source: docs/architecture.md, "The path of a message".
 """
 
 import logging

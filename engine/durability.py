@@ -1,7 +1,7 @@
 """What the engine knows of a journal: that something was recorded, and how far it is safe.
 
 The journal listens to events like anybody else; this is the way back.
-Source: ruling 21; docs/architecture.md, "The walk".
+Source: ruling 21; docs/architecture.md, "The path of a message".
 """
 
 from typing import Protocol
