@@ -121,7 +121,7 @@ def death_of_a_client(client: Client) -> str:
     reject(client)
     headers = dead_letter(client)
     assert len(headers["x-death"][1]) == 1
-    return {1: "begins anew", 2: "goes on"}[count_of(headers)]
+    return {1: "restarted", 2: "continued"}[count_of(headers)]
 
 
 def death_in_the_broker(client: Client) -> str:
@@ -137,7 +137,7 @@ def death_in_the_broker(client: Client) -> str:
     deaths = [death for _, death in content.headers["x-death"][1]]
     counts = {death["reason"][1]: death["count"][1] for death in deaths}
     assert counts.keys() == {b"rejected", b"expired"}
-    return {1: "begins anew", 2: "goes on"}[counts[b"rejected"]]
+    return {1: "restarted", 2: "continued"}[counts[b"rejected"]]
 
 
 def last_death(client: Client) -> str:
@@ -153,7 +153,7 @@ def last_death(client: Client) -> str:
         return "absent"
     last = {name: headers[f"x-last-death-{name}"] for name in ("reason", "queue", "exchange")}
     assert last == {"reason": ("S", b"rejected"), "queue": ("S", Q.encode()), "exchange": ("S", b"")}
-    return "told"
+    return "present"
 
 
 def transient(client: Client) -> str:
@@ -226,7 +226,7 @@ def classic_count(client: Client) -> str:
         got = client.take(Q)
         client.send("basic.nack", delivery_tag=got["delivery_tag"], requeue=True)
     assert got["redelivered"] and got.content is not None
-    return "told" if "x-delivery-count" in got.content.headers else "absent"
+    return "present" if "x-delivery-count" in got.content.headers else "absent"
 
 
 def delay(client: Client) -> str:
@@ -254,7 +254,7 @@ def large(client: Client) -> str:
 PROBES: dict[str, Callable[[Client], str]] = {
     "nack(requeue) and the delivery limit": lambda client: returned_once_with_limit_0(client, "nack"),
     "reject(requeue) and the delivery limit": lambda client: returned_once_with_limit_0(client, "reject"),
-    "delivery limit of a quorum queue that says none": default_limit,
+    "delivery limit of a quorum queue that declares none": default_limit,
     "x-death that a client publishes": death_of_a_client,
     "x-death of a second death in the broker": death_in_the_broker,
     "x-last-death-reason": last_death,
@@ -266,7 +266,7 @@ PROBES: dict[str, Callable[[Client], str]] = {
     "x-delay on an ordinary exchange": delay,
     "message of 16 MiB and one octet": large,
 }
-VERSION = "version that clients are told"
+VERSION = "version shown to clients"
 
 
 def test_every_row_is_asked() -> None:
