@@ -1,15 +1,15 @@
 """The object that `start_broker` yields: a running broker, seen from a test."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 import trio
 
 from .assertions import _UNSAID, Body
-from .clock import TestClock
-from .history import HistoryEvent, PublishedMessage, Record, Recorder
-from .loop_thread import PATIENCE_S, LoopThread
-from .options import EdgeOptions
+from .history import HistoryEvent, PublishedMessage, Record
+from .host import Host
+from .loop_thread import PATIENCE_S
 from .pending import leaks_of
 from .snapshots import MessageSnapshot, QueueSnapshot
 from .vhost_view import VirtualHostView
@@ -17,43 +17,23 @@ from .virtual_clock import ClockMode
 
 # What needs the frontend is imported when the first broker starts: 25 ms that a test run may never need.
 if TYPE_CHECKING:
-    from .edge import Edge
     from .faults import Faults
     from .recording import Recording, Replay
 
-T = TypeVar("T")
 
-
-class RunningBroker:
+class RunningBroker(Host):
     """A broker on a real socket, in a thread of its own.
 
     What looks or acts without waiting for clients (`queue`, `published`, `inject`, `faults`, `reset`, ...) may be
     called from anywhere, also from event loops. What waits for them has a twin for event loops: `..._async`.
-    `default_vhost`: where methods look when no virtual host is named; the pytest plugin sets it to the running test's.
     """
 
-    def __init__(self, options: EdgeOptions) -> None:
-        self.default_vhost = "/"
-        self.recorder: Recorder
-        self.edge: Edge
-        self._options = options
-        self.thread = LoopThread(self._main)
-        self.clock: TestClock
-        self.faults: Faults
-
-    async def _main(self, started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
-        from .edge import Edge
+    @cached_property
+    def faults(self) -> "Faults":
+        """What can go wrong on purpose."""
         from .faults import Faults
 
-        self.edge = Edge(self._options, self._listen_to)
-        self.clock = TestClock(self.thread, self.edge)
-        self.faults = Faults(self)
-        await self.edge.run(started, stopping)
-
-    def _listen_to(self, edge: "Edge", is_anew: bool) -> None:
-        if is_anew:
-            self.recorder = Recorder(edge.clock, self._options.history_max)
-        self.recorder.listen_to(edge.broker)
+        return Faults(self)
 
     # -- life -------------------------------------------------------------------------------------------------------
 
@@ -72,45 +52,12 @@ class RunningBroker:
         self.thread.join()
 
     @property
-    def port(self) -> int:
-        """On 127.0.0.1."""
-        return self.edge.port
-
-    @property
     def url(self) -> str:
         """For clients, with the default virtual host."""
         return self.vhost().url
 
     def __repr__(self) -> str:
         return f"<RunningBroker on port {self.port}, {self.clock.mode} time>"
-
-    # -- asking -----------------------------------------------------------------------------------------------------
-
-    def ask(self, function: Callable[[], T]) -> T:
-        """Call a function in the broker's loop once everything is read that clients have sent by now."""
-
-        async def look() -> T:
-            await self.edge.catch_up()
-            return function()
-
-        return self.thread.submit(look).result()
-
-    def ask_until(self, function: Callable[[], T], is_enough: Callable[[T], bool], within_s: float) -> T:
-        """`ask` again after each thing that happens, until the answer is enough or so many real seconds are over."""
-
-        async def look() -> T:
-            await self.edge.catch_up()
-            found = function()
-            with trio.move_on_after(within_s):
-                while not is_enough(found):
-                    await self.edge.happened()
-                    await self.edge.catch_up()
-                    found = function()
-            return found
-
-        if within_s <= 0:
-            return self.ask(function)
-        return self.thread.wait(look, "assert_... with within=", "settled_async")
 
     # -- virtual hosts ----------------------------------------------------------------------------------------------
 

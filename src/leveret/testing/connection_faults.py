@@ -2,18 +2,14 @@
 
 import random
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from ..amqp_frontend.codec import METHODS
 from ..amqp_frontend.protocol_events import ProtocolEvent
 from ..engine.exchanges.exchange import PREDECLARED
 from ..engine.publishing.service import ServiceExchange
-from .fault import Aim, Fault, channel_of, method_of, spec_name
+from .fault import Aim, Fault, Stage, channel_of, method_of, spec_name
 from .queue_surgery import take_ready
-
-if TYPE_CHECKING:
-    from .edge import Edge
-    from .server import WatchedEndpoint
+from .server import WatchedEndpoint
 
 #: A frame's head and end: no frame is shorter.
 FRAME_OVERHEAD = 8
@@ -41,7 +37,7 @@ class DropConnection(Fault):
         self._mid_frame = mid_frame
         self._dice = random.Random(seed)
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, edge: Stage) -> None:
         """See `Fault`."""
         if self._on is None and not self._mid_frame:
             for endpoint in list(edge.server.endpoints):
@@ -49,7 +45,7 @@ class DropConnection(Fault):
                     self.hit(f"dropped {endpoint.name}")
                     endpoint.abort()
 
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`: the method is lost with its connection."""
         if self._is_outgoing or self._on != method_of(event) or not self.aim.takes():
             return event
@@ -57,7 +53,7 @@ class DropConnection(Fault):
         endpoint.abort()
         return None
 
-    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+    def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
         """See `Fault`: the connection ends before the frame, or inside it."""
         if not self._is_outgoing:
             return len(data), False
@@ -78,18 +74,18 @@ class HalfOpen(Fault):
         self._reads = reads
         self._writes = writes
 
-    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+    def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
         """See `Fault`."""
         if self._writes:
             return len(data), False
         self.hit(f"kept {len(data)} octets from {endpoint.name}")
         return 0, False
 
-    def may_read(self, endpoint: "WatchedEndpoint") -> bool:
+    def may_read(self, endpoint: WatchedEndpoint) -> bool:
         """See `Fault`."""
         return self._reads
 
-    def may_write(self, endpoint: "WatchedEndpoint") -> bool:
+    def may_write(self, endpoint: WatchedEndpoint) -> bool:
         """See `Fault`."""
         return self._writes
 
@@ -104,7 +100,7 @@ class CloseByServer(Fault):
         self._code = code
         self._text = text
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, edge: Stage) -> None:
         """See `Fault`."""
         if self._on is not None:
             return
@@ -122,7 +118,7 @@ class CloseByServer(Fault):
             endpoint.flush()
         edge.end_turn()
 
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`: the method is refused."""
         channel = channel_of(event)
         if self._on is None or self._on != method_of(event) or channel is None or not self.aim.takes():
@@ -140,11 +136,11 @@ class CloseByServer(Fault):
 class RefuseConnections(Fault):
     """Who connects is refused (ECONNREFUSED); those who are connected stay."""
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, edge: Stage) -> None:
         """See `Fault`."""
         edge.close_listener()
 
-    def end(self, edge: "Edge") -> None:
+    def end(self, edge: Stage) -> None:
         """See `Fault`."""
         edge.open_listener()
 
@@ -156,7 +152,7 @@ class Away(RefuseConnections):
         super().__init__(aim)
         self._durable = durable
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, edge: Stage) -> None:
         """See `Fault`."""
         super().begin(edge)
         for endpoint in list(edge.server.endpoints):
@@ -171,7 +167,7 @@ class Away(RefuseConnections):
             edge.end_turn()
 
 
-def wipe(edge: "Edge", *, durable: bool) -> None:
+def wipe(edge: Stage, *, durable: bool) -> None:
     """What a restart loses: all that is not durable, and messages that are not persistent; or everything."""
     predeclared = {name for name, _, _ in PREDECLARED}
     for vhost in edge.broker.virtual_hosts.values():
@@ -200,20 +196,20 @@ class SlowNetwork(Fault):
         self._octets_max = octets_max
         self._may_send: set[WatchedEndpoint] = set()
 
-    def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
+    def read_size(self, endpoint: WatchedEndpoint, size: int) -> int:
         """See `Fault`."""
         return min(size, self._octets_max)
 
-    def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+    def read_delay_s(self, endpoint: WatchedEndpoint) -> float:
         """See `Fault`."""
         return self._latency_s
 
-    def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+    def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
         """See `Fault`: whoever has waited may send once."""
         self._may_send.add(endpoint)
         return self._latency_s
 
-    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+    def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
         """See `Fault`."""
         if endpoint not in self._may_send:
             return 0, False

@@ -214,6 +214,11 @@ class Edge:
             self._happened.set()
             self._happened = trio.Event()
 
+    def note_sent(self) -> None:
+        """A client got octets."""
+        self.sent += 1
+        self.note_activity()
+
     async def happened(self) -> None:
         """Until something happens."""
         self._is_awaited = True

@@ -3,7 +3,8 @@
 import re
 from collections.abc import Callable
 from functools import cache
-from typing import TYPE_CHECKING
+from types import TracebackType
+from typing import Protocol
 
 import trio
 
@@ -15,15 +16,8 @@ from ..amqp_frontend.protocol_events import (
     ProtocolEvent,
     PublishReceived,
 )
-
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from .edge import Edge
-    from .server import WatchedEndpoint
-
-#: Confirms as (tag, multiple, is_ack).
-Confirms = list[tuple[int, bool, bool]]
+from ..engine import Broker
+from .server import Confirms, Hooks, WatchedEndpoint, WatchedServer
 
 
 class Aim:
@@ -39,7 +33,7 @@ class Aim:
         self._to_pass = after
         self._left = times
 
-    def covers(self, endpoint: "WatchedEndpoint") -> bool:
+    def covers(self, endpoint: WatchedEndpoint) -> bool:
         """Whether the connection is meant; one that is not logged in only by faults for all."""
         client = endpoint.client
         if self.vhost is not None and (client is None or client.vhost.name != self.vhost):
@@ -57,7 +51,41 @@ class Aim:
         return self._left >= 0
 
 
-class Fault:
+class Stage(Protocol):
+    """What a fault may look at, and do to the broker as a whole (`Edge`)."""
+
+    @property
+    def broker(self) -> Broker:
+        """The engine."""
+
+    @property
+    def server(self) -> WatchedServer:
+        """The listener and the connections."""
+
+    @property
+    def has_data(self) -> bool:
+        """Whether what is durable is on disk."""
+
+    def endpoints_of(self, vhost: str | None) -> list[WatchedEndpoint]:
+        """Logged-in connections of a virtual host; None: of all."""
+
+    def end_turn(self) -> None:
+        """Dispatch and flush what was done."""
+
+    def close_listener(self) -> None:
+        """Connections are refused from now on."""
+
+    def open_listener(self) -> None:
+        """Connections are accepted again."""
+
+    def start_anew(self, *, durable: bool) -> None:
+        """With a directory: as a broker that stopped and was started again, with or without what was on disk."""
+
+    def apply_configuration(self) -> None:
+        """Declare again what the configuration declares."""
+
+
+class Fault(Hooks):
     """One fault in force. Ends with its `with` block, by `stop`, or with the broker's reset.
 
     `hits`: what it did so far, a line each, for assertions that it happened at all.
@@ -76,7 +104,7 @@ class Fault:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: "TracebackType | None"
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.stop()
 
@@ -90,45 +118,13 @@ class Fault:
         """Note that it happened."""
         self.hits.append(what)
 
-    # -- what faults do; all inside the broker's loop ----------------------------------------------------------------
+    # -- in the broker's loop, as the hooks --------------------------------------------------------------------------
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, edge: Stage) -> None:
         """It is in force now."""
 
-    def end(self, edge: "Edge") -> None:
+    def end(self, edge: Stage) -> None:
         """It is over."""
-
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
-        """An event before its session sees it; None: it never does."""
-        return event
-
-    def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
-        """Confirms that would be sent now."""
-        return taken
-
-    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
-        """How many octets may go out now, and whether the connection ends behind them."""
-        return len(data), False
-
-    def may_read(self, endpoint: "WatchedEndpoint") -> bool:
-        """Whether the broker reads from this connection."""
-        return True
-
-    def may_write(self, endpoint: "WatchedEndpoint") -> bool:
-        """Whether the broker writes to this connection."""
-        return True
-
-    def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
-        """The most octets of one read."""
-        return size
-
-    def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
-        """How long a read waits that could be done now, in real seconds."""
-        return 0.0
-
-    def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
-        """How long a write waits that could be done now, in real seconds."""
-        return 0.0
 
 
 class FaultTable:
@@ -141,20 +137,20 @@ class FaultTable:
     def __bool__(self) -> bool:
         return bool(self._faults)
 
-    def add(self, fault: Fault, edge: "Edge") -> None:
+    def add(self, fault: Fault, edge: Stage) -> None:
         """In force from now on."""
         self._faults[fault] = None
         fault.begin(edge)
         self._tell()
 
-    def remove(self, fault: Fault, edge: "Edge") -> None:
+    def remove(self, fault: Fault, edge: Stage) -> None:
         """Over."""
         if fault in self._faults:
             del self._faults[fault]
             fault.end(edge)
             self._tell()
 
-    def clear(self, edge: "Edge") -> None:
+    def clear(self, edge: Stage) -> None:
         """All are over."""
         for fault in list(self._faults):
             self.remove(fault, edge)
@@ -167,7 +163,7 @@ class FaultTable:
         """Until a fault comes or goes."""
         await self._changed.wait()
 
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`."""
         kept: ProtocolEvent | None = event
         for fault in list(self._faults):
@@ -175,14 +171,14 @@ class FaultTable:
                 kept = fault.on_event(endpoint, kept)
         return kept
 
-    def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
+    def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
         """See `Fault`."""
         for fault in list(self._faults):
             if fault.aim.covers(endpoint):
                 taken = fault.on_confirms(endpoint, channel, taken)
         return taken
 
-    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+    def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
         """See `Fault`: the strictest counts."""
         allowed, is_last = len(data), False
         for fault in list(self._faults):
@@ -191,25 +187,25 @@ class FaultTable:
                 allowed, is_last = min(allowed, fewer), is_last or ends
         return allowed, is_last
 
-    def may_read(self, endpoint: "WatchedEndpoint") -> bool:
+    def may_read(self, endpoint: WatchedEndpoint) -> bool:
         """See `Fault`."""
         return all(fault.may_read(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
 
-    def may_write(self, endpoint: "WatchedEndpoint") -> bool:
+    def may_write(self, endpoint: WatchedEndpoint) -> bool:
         """See `Fault`."""
         return all(fault.may_write(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
 
-    def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
+    def read_size(self, endpoint: WatchedEndpoint, size: int) -> int:
         """See `Fault`."""
         return min(
             (fault.read_size(endpoint, size) for fault in self._faults if fault.aim.covers(endpoint)), default=size
         )
 
-    def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+    def read_delay_s(self, endpoint: WatchedEndpoint) -> float:
         """See `Fault`: they add up."""
         return sum(fault.read_delay_s(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
 
-    def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+    def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
         """See `Fault`: they add up."""
         return sum(fault.write_delay_s(endpoint) for fault in self._faults if fault.aim.covers(endpoint))
 

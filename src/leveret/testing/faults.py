@@ -6,8 +6,6 @@ gave its connection. `after`: so many occasions go well first; `times`: so many 
 `on`: a method by its name in the specification, such as "basic.publish".
 """
 
-from typing import TYPE_CHECKING
-
 from .connection_faults import (
     METHOD_NAMES,
     Away,
@@ -18,11 +16,9 @@ from .connection_faults import (
     SlowNetwork,
 )
 from .fault import Aim, Fault
+from .host import Host
 from .loop_thread import BrokerStopped
 from .message_faults import Block, CancelConsumers, Chaos, HoldConfirms, LoseAcks, NackConfirms
-
-if TYPE_CHECKING:
-    from .broker import RunningBroker
 
 #: Methods that only a broker sends; all others are looked for in what clients send.
 OUTGOING = frozenset(
@@ -33,7 +29,7 @@ OUTGOING = frozenset(
 class Faults:
     """Made by the broker."""
 
-    def __init__(self, broker: "RunningBroker") -> None:
+    def __init__(self, broker: Host) -> None:
         self._broker = broker
 
     # -- connections ------------------------------------------------------------------------------------------------

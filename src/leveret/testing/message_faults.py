@@ -1,7 +1,6 @@
 """Faults of messages: confirms refused, late or lost, acks lost, publishers blocked, consumers cancelled."""
 
 import random
-from typing import TYPE_CHECKING
 
 from pamqp import commands
 
@@ -12,15 +11,12 @@ from ..amqp_frontend.turn import EVENT_HANDLERS
 from ..engine.clock import MS
 from ..engine.errors import EngineError
 from ..engine.peers.effects import ConsumerCancelled
-from .fault import Aim, Confirms, Fault, channel_of, method_of
-
-if TYPE_CHECKING:
-    from .edge import Edge
-    from .server import WatchedEndpoint
+from .fault import Aim, Fault, Stage, channel_of, method_of
+from .server import Confirms, WatchedEndpoint
 
 SETTLING = frozenset({"basic.ack", "basic.nack", "basic.reject"})
 #: What comes back when confirms, or publishes, are let go.
-Held = tuple["WatchedEndpoint", Channel, Confirms]
+Held = tuple[WatchedEndpoint, Channel, Confirms]
 
 
 class NackConfirms(Fault):
@@ -33,7 +29,7 @@ class NackConfirms(Fault):
         super().__init__(aim)
         self._keep = keep
 
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`."""
         if not isinstance(event, PublishReceived):
             return event
@@ -62,7 +58,7 @@ class HoldConfirms(Fault):
         self._loses = loses
         self._held: list[Held] = []
 
-    def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
+    def on_confirms(self, endpoint: WatchedEndpoint, channel: Channel, taken: Confirms) -> Confirms:
         """See `Fault`."""
         if not taken or not self.aim.takes():
             return taken
@@ -76,7 +72,7 @@ class HoldConfirms(Fault):
             self._held.append(held)
         return []
 
-    def end(self, edge: "Edge") -> None:
+    def end(self, edge: Stage) -> None:
         """See `Fault`."""
         for held in self._held:
             _let_go(held)
@@ -93,7 +89,7 @@ def _let_go(held: Held) -> None:
 class LoseAcks(Fault):
     """What consumers settle never arrives: messages stay unacked and come again when the channel is gone."""
 
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`."""
         if method_of(event) not in SETTLING or not self.aim.takes():
             return event
@@ -110,14 +106,14 @@ class Block(Fault):
         self._told: dict[WatchedEndpoint, None] = {}
         self._parked: list[tuple[WatchedEndpoint, PublishReceived]] = []
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, edge: Stage) -> None:
         """See `Fault`."""
         for endpoint in edge.endpoints_of(None):
             if self.aim.covers(endpoint):
                 self._tell(endpoint)
                 endpoint.flush()
 
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`."""
         if not isinstance(event, PublishReceived):
             return event
@@ -126,7 +122,7 @@ class Block(Fault):
         self.hit(f"parked a publish of {endpoint.name}")
         return None
 
-    def end(self, edge: "Edge") -> None:
+    def end(self, edge: Stage) -> None:
         """See `Fault`."""
         for endpoint in self._told:
             if "connection.blocked" in endpoint.session.capabilities and not endpoint.session.finished:
@@ -144,7 +140,7 @@ class Block(Fault):
             endpoint.flush()
         edge.end_turn()
 
-    def _tell(self, endpoint: "WatchedEndpoint") -> None:
+    def _tell(self, endpoint: WatchedEndpoint) -> None:
         if endpoint not in self._told:
             self._told[endpoint] = None
             if "connection.blocked" in endpoint.session.capabilities:
@@ -159,7 +155,7 @@ class CancelConsumers(Fault):
         super().__init__(aim)
         self._queue = queue
 
-    def begin(self, edge: "Edge") -> None:
+    def begin(self, edge: Stage) -> None:
         """See `Fault`."""
         for vhost in edge.broker.virtual_hosts.values():
             queue = vhost.queues.get(self._queue)
@@ -188,14 +184,14 @@ class Chaos(Fault):
         self._drop, self._close, self._nack, self._lose, self._cut = drop, close, nack, lose, cut
         self._dice: dict[WatchedEndpoint, random.Random] = {}
 
-    def _roll(self, endpoint: "WatchedEndpoint") -> random.Random:
+    def _roll(self, endpoint: WatchedEndpoint) -> random.Random:
         """Each connection has dice of its own, so that connections do not disturb each other's fate."""
         dice = self._dice.get(endpoint)
         if dice is None:
             dice = self._dice[endpoint] = random.Random(f"{self.seed}/{len(self._dice)}")
         return dice
 
-    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+    def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`."""
         channel = channel_of(event)
         if channel is None or not endpoint.session.is_logged_in:
@@ -224,7 +220,7 @@ class Chaos(Fault):
             return None
         return event
 
-    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+    def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
         """See `Fault`."""
         dice = self._roll(endpoint)
         if not self._cut or not endpoint.session.is_logged_in or dice.random() >= self._cut:

@@ -24,10 +24,10 @@ from ..amqp_frontend.session import AmqpSession, generated_name
 from ..amqp_frontend.states import ConnectionState
 from ..amqp_frontend.turn import handle_bytes
 from ..engine import Client, Deadlines, User
+from .host import Host
 from .loop_thread import result_of
 
 if TYPE_CHECKING:
-    from .broker import RunningBroker
     from .edge import Edge
 
 FORMAT = 1
@@ -40,7 +40,7 @@ class RecordingError(ValueError):
 class Recording:
     """In force from its making until its `with` block ends or `stop`. Connections open before it are left out."""
 
-    def __init__(self, broker: "RunningBroker", path: str) -> None:
+    def __init__(self, broker: Host, path: str) -> None:
         self._broker = broker
         self._edge = broker.edge
         self._numbers: dict[int, int] = {}  # id of session -> number; while the session lives
@@ -165,7 +165,7 @@ class Replayed(AmqpSession):
 class Replay:
     """Lines of a recording, ready to be met again. Raises: RecordingError, OSError."""
 
-    def __init__(self, broker: "RunningBroker", path: str) -> None:
+    def __init__(self, broker: Host, path: str) -> None:
         self._broker = broker
         with open(path, encoding="utf-8") as file:
             self._lines = _read(path, file)

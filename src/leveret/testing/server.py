@@ -7,24 +7,27 @@ octets before they are sent (`on_send`), and says whether an endpoint may read a
 import errno
 import socket
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import trio
 
 from ..amqp_frontend.channel import Channel
 from ..amqp_frontend.connection import Connection
 from ..amqp_frontend.options import FrontendOptions
-from ..amqp_frontend.protocol_events import AcksReceived, ProtocolEvent, PublishReceived
+from ..amqp_frontend.protocol_events import ProtocolEvent
 from ..amqp_frontend.sasl import Peer
-from ..amqp_frontend.server import Endpoint, Server
+from ..amqp_frontend.server import Endpoint, Runtime, Server
 from ..amqp_frontend.session import AmqpSession, generated_name
 from ..amqp_frontend.states import ChannelState
 from ..amqp_frontend.tls import TlsTransport
 from ..amqp_frontend.turn import handle_bytes
 from ..engine import Client, Clock, Deadlines
+from .options import EdgeOptions
+from .single_events import behind_open, single_events
+from .virtual_clock import EngineClock
 
-if TYPE_CHECKING:
-    from .edge import Edge
+#: Confirms as (tag, multiple, is_ack).
+Confirms = list[tuple[int, bool, bool]]
 
 #: How long a stopping test broker waits for the last close-ok: clients of tests are often gone or deaf.
 STOP_PATIENCE_S = 0.3
@@ -46,6 +49,85 @@ class Tap(Protocol):
         """The connection is gone."""
 
 
+class Hooks(Protocol):
+    """Where a fault may step in; as they stand here, nothing goes wrong. All are called inside the broker's loop."""
+
+    def on_event(self, endpoint: "WatchedEndpoint", event: ProtocolEvent) -> ProtocolEvent | None:
+        """An event before its session sees it; None: it never does."""
+        return event
+
+    def on_confirms(self, endpoint: "WatchedEndpoint", channel: Channel, taken: Confirms) -> Confirms:
+        """Confirms that would be sent now."""
+        return taken
+
+    def on_send(self, endpoint: "WatchedEndpoint", data: bytes | memoryview) -> tuple[int, bool]:
+        """How many octets may go out now, and whether the connection ends behind them."""
+        return len(data), False
+
+    def may_read(self, endpoint: "WatchedEndpoint") -> bool:
+        """Whether the broker reads from this connection."""
+        return True
+
+    def may_write(self, endpoint: "WatchedEndpoint") -> bool:
+        """Whether the broker writes to this connection."""
+        return True
+
+    def read_size(self, endpoint: "WatchedEndpoint", size: int) -> int:
+        """The most octets of one read."""
+        return size
+
+    def read_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+        """How long a read waits that could be done now, in real seconds."""
+        return 0.0
+
+    def write_delay_s(self, endpoint: "WatchedEndpoint") -> float:
+        """How long a write waits that could be done now, in real seconds."""
+        return 0.0
+
+
+class HooksInForce(Hooks, Protocol):
+    """The hooks of all faults together; false when there are none."""
+
+    def __bool__(self) -> bool: ...
+
+    async def changed(self) -> None:
+        """Until a fault begins or ends."""
+
+
+class Surroundings(Runtime, Protocol):
+    """What the connections need of the broker's side that they are part of (`Edge`)."""
+
+    @property
+    def faults(self) -> HooksInForce:
+        """Those in force."""
+
+    @property
+    def tap(self) -> Tap | None:
+        """Who records; None: nobody."""
+
+    @property
+    def options(self) -> EdgeOptions:
+        """What the broker was started with."""
+
+    @property
+    def clock(self) -> EngineClock:
+        """The engine's."""
+
+    @property
+    def edge_clock(self) -> Clock:
+        """Real time."""
+
+    @property
+    def edge_deadlines(self) -> Deadlines:
+        """Those on real time."""
+
+    def note_activity(self) -> None:
+        """Something happened: it is not quiet."""
+
+    def note_sent(self) -> None:
+        """A client got octets."""
+
+
 class WatchedConnection(Connection):
     """A frame reader whose events pass the faults in force."""
 
@@ -63,24 +145,10 @@ class WatchedConnection(Connection):
             if not faults:
                 yield event
                 continue
-            for one in _singly(event):
+            for one in single_events(event):
                 kept = faults.on_event(endpoint, one)
                 if kept is not None:
                     yield kept
-
-
-def _singly(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
-    """A run of publishes or acks as events of one message each."""
-    if isinstance(event, PublishReceived) and len(event.blobs) > 1:
-        for blob in event.blobs:
-            yield PublishReceived(event.channel, event.method_frame, event.facts, [blob])
-    elif isinstance(event, AcksReceived) and len(event.tags) + (event.up_to is not None) > 1:
-        for tag in event.tags:
-            yield AcksReceived(event.channel, [tag], None)
-        if event.up_to is not None:
-            yield AcksReceived(event.channel, [], event.up_to)
-    else:
-        yield event
 
 
 class WatchedSession(AmqpSession):
@@ -128,7 +196,7 @@ class WatchedSession(AmqpSession):
 class WatchedSocket:
     """A socket whose reads and writes are counted, and pass the faults in force."""
 
-    def __init__(self, sock: socket.socket, edge: "Edge") -> None:
+    def __init__(self, sock: socket.socket, edge: Surroundings) -> None:
         self._socket = sock
         self._edge = edge
         self.endpoint: WatchedEndpoint | None = None
@@ -159,8 +227,7 @@ class WatchedSocket:
             if not allowed and not is_last:
                 raise BlockingIOError
         sent = self._socket.send(memoryview(data)[:allowed]) if allowed else 0
-        edge.sent += 1
-        edge.note_activity()
+        edge.note_sent()
         if is_last:
             raise ConnectionResetError(errno.ECONNRESET, "cut off by a fault")
         return sent
@@ -183,7 +250,7 @@ class WatchedEndpoint(Endpoint):
     def __init__(
         self, server: "WatchedServer", sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
     ) -> None:
-        self.edge: Edge = server.edge
+        self.edge = server.edge
         self.number = server.next_number()
         self.tapped = b""  # the handshake so far, while somebody records
         watched = WatchedSocket(sock, self.edge)
@@ -280,25 +347,14 @@ async def _pause(delay_s: float) -> None:
         await trio.sleep(delay_s)
 
 
-def behind_open(handshake: bytes) -> bytes:
-    """What a client sent behind its connection.open."""
-    position = 8
-    while position + 7 < len(handshake):
-        end = position + 8 + int.from_bytes(handshake[position + 3 : position + 7], "big")
-        if handshake[position + 7 : position + 11] == b"\x00\x0a\x00\x28":
-            return handshake[end:]
-        position = end
-    return b""
-
-
 class WatchedServer(Server):
     """The listener and the connections of a test broker; the listener can be taken away and brought back."""
 
     endpoint_type = WatchedEndpoint  # type: ignore[assignment]
 
-    def __init__(self, edge: "Edge", options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
+    def __init__(self, edge: Surroundings, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
         super().__init__(edge, options, nursery)
-        self.edge: Edge = edge
+        self.edge = edge
         self.endpoints: dict[WatchedEndpoint, None] = {}  # type: ignore[assignment]
         self._accepting: trio.CancelScope | None = None
         self._number = 0

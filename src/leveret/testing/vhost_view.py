@@ -2,7 +2,7 @@
 
 import json as json_module
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import trio
@@ -14,13 +14,11 @@ from ..engine.messages.field_table import Field, FieldTable
 from ..engine.publishing.arrival import publish_by_name
 from .assertions import _UNSAID, Body, Expected, publish_failure, queue_failure
 from .history import HistoryEvent, PublishedMessage, Record
+from .host import Host
 from .loop_thread import result_of, turns_of_this_loop
 from .pending import pending_of
 from .queue_surgery import load_all, take_ready
 from .snapshots import MessageSnapshot, Properties, QueueSnapshot, message_of, snapshot_of
-
-if TYPE_CHECKING:
-    from .broker import RunningBroker
 
 T = TypeVar("T")
 
@@ -32,7 +30,7 @@ class NotSettled(AssertionError):
 class VirtualHostView:
     """What a test may know and do in one virtual host. Everything clients have sent by now is taken into account."""
 
-    def __init__(self, broker: "RunningBroker", name: str) -> None:
+    def __init__(self, broker: Host, name: str) -> None:
         self._broker = broker
         self.name = name
 

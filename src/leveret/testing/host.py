@@ -1,0 +1,74 @@
+"""A broker in a thread of its own, and how to ask it: what all that a test sees of a broker is built on."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+import trio
+
+from .clock import TestClock
+from .history import Recorder
+from .loop_thread import LoopThread
+from .options import EdgeOptions
+
+if TYPE_CHECKING:
+    from .edge import Edge
+
+T = TypeVar("T")
+
+
+class Host:
+    """The thread, and what lives in its loop.
+
+    `default_vhost`: where methods look when no virtual host is named; the pytest plugin sets it to the running test's.
+    """
+
+    def __init__(self, options: EdgeOptions) -> None:
+        self.default_vhost = "/"
+        self.recorder: Recorder
+        self.edge: Edge
+        self._options = options
+        self.thread = LoopThread(self._main)
+        self.clock: TestClock
+
+    async def _main(self, started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
+        from .edge import Edge  # the frontend: 25 ms that a test run may never need
+
+        self.edge = Edge(self._options, self._listen_to)
+        self.clock = TestClock(self.thread, self.edge)
+        await self.edge.run(started, stopping)
+
+    def _listen_to(self, edge: "Edge", is_anew: bool) -> None:
+        if is_anew:
+            self.recorder = Recorder(edge.clock, self._options.history_max)
+        self.recorder.listen_to(edge.broker)
+
+    @property
+    def port(self) -> int:
+        """On 127.0.0.1."""
+        return self.edge.port
+
+    def ask(self, function: Callable[[], T]) -> T:
+        """Call a function in the broker's loop once everything is read that clients have sent by now."""
+
+        async def look() -> T:
+            await self.edge.catch_up()
+            return function()
+
+        return self.thread.submit(look).result()
+
+    def ask_until(self, function: Callable[[], T], is_enough: Callable[[T], bool], within_s: float) -> T:
+        """`ask` again after each thing that happens, until the answer is enough or so many real seconds are over."""
+
+        async def look() -> T:
+            await self.edge.catch_up()
+            found = function()
+            with trio.move_on_after(within_s):
+                while not is_enough(found):
+                    await self.edge.happened()
+                    await self.edge.catch_up()
+                    found = function()
+            return found
+
+        if within_s <= 0:
+            return self.ask(function)
+        return self.thread.wait(look, "assert_... with within=", "settled_async")

@@ -1,0 +1,30 @@
+"""What a client sent, cut as faults and recordings want it: one message an event, octets without the handshake."""
+
+from collections.abc import Iterator
+
+from ..amqp_frontend.protocol_events import AcksReceived, ProtocolEvent, PublishReceived
+
+
+def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
+    """A run of publishes or acks as events of one message each."""
+    if isinstance(event, PublishReceived) and len(event.blobs) > 1:
+        for blob in event.blobs:
+            yield PublishReceived(event.channel, event.method_frame, event.facts, [blob])
+    elif isinstance(event, AcksReceived) and len(event.tags) + (event.up_to is not None) > 1:
+        for tag in event.tags:
+            yield AcksReceived(event.channel, [tag], None)
+        if event.up_to is not None:
+            yield AcksReceived(event.channel, [], event.up_to)
+    else:
+        yield event
+
+
+def behind_open(handshake: bytes) -> bytes:
+    """What a client sent behind its connection.open."""
+    position = 8
+    while position + 7 < len(handshake):
+        end = position + 8 + int.from_bytes(handshake[position + 3 : position + 7], "big")
+        if handshake[position + 7 : position + 11] == b"\x00\x0a\x00\x28":
+            return handshake[end:]
+        position = end
+    return b""
