@@ -129,14 +129,15 @@ OPERATIONS ?= 20000
 differential: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.differential --operations $(OPERATIONS) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
-# Coverage-guided fuzzing of the frame reader.
+# Coverage-guided fuzzing: of whole conversations (frames), or of the frame reader alone (FUZZ_TARGET=reader).
 FUZZ_SECONDS ?= 60
+FUZZ_TARGET ?= frames
 $(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[fuzz]'
 	@touch $@
 
 fuzz: $(VENV)/.fuzz
-	@$(BIN)/python tests/fuzz/fuzz_frames.py -max_total_time=$(FUZZ_SECONDS) $(ARGS)
+	@$(BIN)/python tests/fuzz/fuzz_$(FUZZ_TARGET).py -max_total_time=$(FUZZ_SECONDS) $(ARGS)
 
 # CHANGELOG.md from the fragments in changelog.d/.
 changelog: $(VENV)/.serve

@@ -2,10 +2,9 @@
 
 from pamqp import commands
 
-from .channel import Channel
+from .channel import Channel, CommitUnderWay
 from .codec import AccessRequest, AccessRequestOk, Method
-from .peer_errors import ChannelAlreadyOpen, FlowNotImplemented, TooManyChannels
-from .protocol_events import CommitUnderWay
+from .peer_errors import FlowNotImplemented, TooManyChannels
 from .session import AmqpSession, Handler
 from .states import ChannelState, ChannelStep
 
@@ -17,10 +16,6 @@ def open_channel(session: AmqpSession, number: int) -> None:
         raise TooManyChannels(count=open_now, limit=session.channel_max)
     session.open_channel(number)
     session.send(number, commands.Channel.OpenOk, b"")
-
-
-def _open_again(session: AmqpSession, channel: Channel, method: Method) -> None:
-    raise ChannelAlreadyOpen
 
 
 def _flow(session: AmqpSession, channel: Channel, method: commands.Channel.Flow) -> None:
@@ -89,7 +84,6 @@ def _tx_rollback(session: AmqpSession, channel: Channel, method: commands.Tx.Rol
 
 
 CHANNEL_HANDLERS: dict[type[Method], Handler] = {
-    commands.Channel.Open: _open_again,
     commands.Channel.Flow: _flow,
     commands.Channel.FlowOk: _flow_ok,
     commands.Channel.Close: _close,

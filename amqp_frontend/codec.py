@@ -5,6 +5,7 @@ asked to decode: it recurses in tables, slices quadratically in arrays, ignores 
 encode: its methods refuse names that brokers accept. Source: AMQP 0-9-1 4.2.5; behaviour page 0.6, 1.11.
 """
 
+import re
 from collections.abc import Callable
 from struct import Struct
 from typing import ClassVar
@@ -39,6 +40,9 @@ class AccessRequestOk(base.Frame):
 
 #: Class and method id in one number -> method class.
 METHODS: dict[int, type[Method]] = {**commands.INDEX_MAPPING, 0x001E000A: AccessRequest, 0x001E000B: AccessRequestOk}
+
+#: Name in the specification ("connection.start-ok") -> class and method id in one number.
+INDEX_OF = {re.sub(r"(?<=[a-z])(?=[A-Z])", "-", method.name).lower(): index for index, method in METHODS.items()}
 
 #: Method class -> its arguments as (name, type), in wire order.
 _FIELDS: dict[type[Method], list[tuple[str, str]]] = {

@@ -20,6 +20,8 @@ from .states import ConnectionState, ConnectionStep
 
 #: The smallest frame-max that a peer may ask for.
 FRAME_MIN = 4096
+#: connection.tune: RabbitMQ 4 blames the tune that was answered badly, not its answer.
+TUNE_IDS = (10, 30)
 
 CAPABILITIES = (
     "publisher_confirms",
@@ -77,7 +79,6 @@ def _log_in(session: AmqpSession, response: bytes) -> None:
         session.refuse_silently(str(error))
         return
     except errors.LoginRefused as error:
-        session.connection.current_ids = (0, 0)
         session.refuse(error, None)
         return
     session.connection.step(ConnectionStep.LOGIN)
@@ -92,15 +93,14 @@ def _secure_ok(session: AmqpSession, method: commands.Connection.SecureOk) -> No
 
 def _tune_ok(session: AmqpSession, method: commands.Connection.TuneOk) -> None:
     options = session.options
-    session.connection.current_ids = (10, 30)  # RabbitMQ 4 blames the tune that was answered badly
     if method.frame_max < FRAME_MIN and method.frame_max:
-        raise TuneTooLow(what="frame_max", value=method.frame_max, limit=FRAME_MIN)
+        raise TuneTooLow(ids=TUNE_IDS, what="frame_max", value=method.frame_max, limit=FRAME_MIN)
     for what, value, limit in (
         ("frame_max", method.frame_max, options.frame_max),
         ("channel_max", method.channel_max, options.channel_max),
     ):
         if limit and (value > limit or value == 0):
-            raise TuneTooHigh(what=what, value=value or "0 (no limit)", limit=limit)
+            raise TuneTooHigh(ids=TUNE_IDS, what=what, value=value or "0 (no limit)", limit=limit)
     session.connection.frame_max = method.frame_max or (1 << 31)
     session.channel_max = method.channel_max
     session.connection.step(ConnectionStep.TUNE)

@@ -6,9 +6,15 @@ of the engine; a docstring names them. Source: behaviour page 0 to 2.
 
 
 class PeerError(Exception):
-    """The peer broke the protocol; facts are attributes, as with engine errors."""
+    """The peer broke the protocol; facts are attributes, as with engine errors.
 
-    def __init__(self, **facts: object) -> None:
+    `ids`: class and method id that a close names as its cause; None: those of the event that was being handled.
+    """
+
+    __slots__ = ("ids",)  # not among the facts
+
+    def __init__(self, *, ids: tuple[int, int] | None = None, **facts: object) -> None:
+        self.ids = ids
         super().__init__(", ".join(f"{key}={value!r}" for key, value in facts.items()))
         self.__dict__.update(facts)
 

@@ -1,19 +1,23 @@
-"""What the frame reader tells the session: one object a run or a method, never one a frame."""
+"""What the frame reader yields: one object a run or a method, never one a frame.
+
+`ids` of an event: class and method id, which a close names as its cause when the event is refused.
+"""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
 from ..engine import PropertyFacts
-from .codec import Method
+from .channel_reader import ChannelReader
+from .codec import Method, ids_of
 
-if TYPE_CHECKING:
-    from ..engine import Commit
-    from .channel import Channel
+NO_IDS = (0, 0)
 
 
 @dataclass(slots=True)
 class HeaderReceived:
     """The peer speaks AMQP 0-9-1."""
+
+    ids: ClassVar[tuple[int, int]] = NO_IDS
 
 
 @dataclass(slots=True)
@@ -21,6 +25,7 @@ class HeaderRejected:
     """The peer speaks something else: it gets our protocol header, and the end. `octets`: how it began."""
 
     octets: bytes = b""
+    ids: ClassVar[tuple[int, int]] = NO_IDS
 
 
 @dataclass(slots=True)
@@ -29,14 +34,24 @@ class ConnectionMethod:
 
     method: Method
 
+    @property
+    def ids(self) -> tuple[int, int]:
+        """As the method has them."""
+        return ids_of(self.method.index)
+
 
 @dataclass(slots=True)
 class ChannelMethod:
     """A method on an open channel; `channel` is None for channel.open."""
 
     number: int
-    channel: "Channel | None"
+    channel: ChannelReader | None
     method: Method
+
+    @property
+    def ids(self) -> tuple[int, int]:
+        """As the method has them."""
+        return ids_of(self.method.index)
 
 
 @dataclass(slots=True)
@@ -47,30 +62,22 @@ class PublishReceived:
     message that was too large to keep (its blob is empty), else 0.
     """
 
-    channel: "Channel"
+    channel: ChannelReader
     method_frame: bytes
     facts: PropertyFacts
     blobs: list[bytes]
     oversized: int = 0
+    ids: ClassVar[tuple[int, int]] = (60, 40)
 
 
 @dataclass(slots=True)
 class AcksReceived:
     """A run of basic.ack on one channel: single tags, then perhaps one that means all up to it (`up_to`)."""
 
-    channel: "Channel"
+    channel: ChannelReader
     tags: list[int]
     up_to: int | None
+    ids: ClassVar[tuple[int, int]] = (60, 80)
 
 
-@dataclass(slots=True)
-class CommitUnderWay:
-    """A tx.commit that was too much for one turn; it is answered when the commit is done."""
-
-    channel: "Channel"
-    commit: "Commit"
-
-
-ProtocolEvent = (
-    HeaderReceived | HeaderRejected | ConnectionMethod | ChannelMethod | PublishReceived | AcksReceived | CommitUnderWay
-)
+ProtocolEvent = HeaderReceived | HeaderRejected | ConnectionMethod | ChannelMethod | PublishReceived | AcksReceived

@@ -30,16 +30,16 @@ from ..engine import (
     due_after,
     errors,
 )
-from .channel import Channel
+from .channel import Channel, CommitUnderWay, Routes
 from .codec import Method, encode_method
 from .connection import Connection
 from .deliveries import render_cancel, render_delivered, render_returns
 from .options import FrontendOptions
 from .peer_errors import BrokerStopping, ChannelTimedOut, InternalError, NoQueueDeclared
 from .protocol_events import (
+    NO_IDS,
     AcksReceived,
     ChannelMethod,
-    CommitUnderWay,
     ConnectionMethod,
     ProtocolEvent,
     PublishReceived,
@@ -78,6 +78,10 @@ _TRANSACTIONS = frozenset({commands.Tx.Select, commands.Tx.Commit, commands.Tx.R
 GOODBYE_MAX_S = 30
 
 
+#: What a turn handles: what the reader yields, and what is left of a large commit.
+Work = ProtocolEvent | CommitUnderWay
+
+
 def generated_name(prefix: str) -> str:
     """A name that nobody else has: `prefix` and 22 random characters."""
     return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
@@ -106,6 +110,7 @@ class AmqpSession:
         #: Told once: whether the peer got in, or was refused and is kept for a while.
         self.on_login: Callable[[bool], None] = _ignore
         self.connection = Connection(max(options.incomplete_max, options.message_size_max))
+        self.routes: Routes = {}
         self.user: User | None = None
         self.client: Client | None = None
         self.client_properties: dict[str, Any] = {}
@@ -122,13 +127,13 @@ class AmqpSession:
         self.asked: ServiceExchange | None = None  # in this turn
         self.confirming: dict[Channel, None] = {}
         #: A publish or commit that waits until the journal takes it; nothing behind it is read.
-        self.blocked_event: ProtocolEvent | None = None
+        self.blocked_event: Work | None = None
         #: What came behind it and may not pass, in order; see `passes`.
         self.held: deque[ProtocolEvent] = deque()
         self._held_octets = 0
         self._held_channels: set[Channel | None] = set()
         #: What is left of an event that is too much for one turn; nothing behind it is read, either.
-        self.unfinished: ProtocolEvent | None = None
+        self.unfinished: Work | None = None
         #: The turn ended before all that had been read was handled: the broker's `spread` had come to the limit.
         self.is_cut = False
         self.spread_max = 0
@@ -210,7 +215,7 @@ class AmqpSession:
         """Whether something has to be done before more is looked at of what the peer sent."""
         return self.blocked_event is not None or self.unfinished is not None
 
-    def take_waiting(self) -> ProtocolEvent | None:
+    def take_waiting(self) -> Work | None:
         """What holds the connection up, if it may go on now."""
         if self.blocked_event is not None:
             return self.unblock()
@@ -262,7 +267,7 @@ class AmqpSession:
         self._await()
         return True
 
-    def block(self, event: ProtocolEvent) -> None:
+    def block(self, event: Work) -> None:
         """This event waits, and with it what the peer sent after it, but for what `passes`; as under RabbitMQ's alarms.
 
         Source: behaviour page 1.9.
@@ -312,7 +317,7 @@ class AmqpSession:
             self._held_octets = 0
         return event
 
-    def unblock(self) -> ProtocolEvent | None:
+    def unblock(self) -> Work | None:
         """The event that waited, if it may go on now."""
         event = self.blocked_event
         if event is None or self.refuses_publishes:
@@ -364,6 +369,7 @@ class AmqpSession:
     def _session_failed(self, effect: SessionFailed) -> None:
         """The engine ended a session: its channel closes."""
         for channel in self.connection.channels.values():
+            assert isinstance(channel, Channel)
             if channel.session is effect.session and channel.state is OPEN:
                 error: Exception = effect.error
                 if isinstance(error, errors.AcknowledgementTimedOut):
@@ -420,8 +426,11 @@ class AmqpSession:
 
     # -- refusals and ends ------------------------------------------------------------------------------------------
 
-    def refuse(self, error: Exception, channel: Channel | None) -> None:
-        """Answer an error as the table says; before the login, with silence."""
+    def refuse(self, error: Exception, channel: Channel | None, ids: tuple[int, int] = NO_IDS) -> None:
+        """Answer an error as the table says; before the login, with silence.
+
+        ids: class and method id of what was being handled; an error that has ids of its own is answered with those.
+        """
         state = self.connection.state
         if state is REFUSED or state is CLOSED:
             return
@@ -432,19 +441,17 @@ class AmqpSession:
             self.connection.skip_everything()  # only its hanging up still counts, or our patience
             return
         reply = reply_for(error)
+        class_id, method_id = (getattr(error, "ids", None) or ids) if reply.with_ids else NO_IDS
         if reply.scope is Scope.CHANNEL and channel is not None:
-            self.close_channel(channel, reply.code, reply.text, *self._ids(reply.with_ids))
+            self.close_channel(channel, reply.code, reply.text, class_id, method_id)
         else:
             text = text_for_log(error, reply.text)
-            self.close_connection(reply.code, reply.text, *self._ids(reply.with_ids), log_text=text)
+            self.close_connection(reply.code, reply.text, class_id, method_id, log_text=text)
 
     def _may_be_told(self, error: Exception) -> bool:
         """Of errors before the login, those that the peer is told: a failed login if it wants to know, bad tuning."""
         code = reply_for(error).code
         return code == 530 or (code == 403 and "authentication_failure_close" in self.capabilities)
-
-    def _ids(self, with_ids: bool) -> tuple[int, int]:
-        return self.connection.current_ids if with_ids else (0, 0)
 
     def close_channel(self, channel: Channel, code: int, text: str, class_id: int, method_id: int) -> None:
         """Server-side channel.close: its work is given back, what still comes for it is ignored."""
@@ -583,10 +590,10 @@ class AmqpSession:
         channel = Channel(
             number,
             self.client.open_session(number),
+            self.connection.memory,
+            self.routes,
             frame_max=self.connection.frame_max,
             message_size_max=self.options.message_size_max,
-            routes=self.connection.routes,
-            facts=self.connection.facts,
         )
         self.connection.channels[number] = channel
         return channel

@@ -1,6 +1,7 @@
-"""The life cycles of connections and channels as tables; the diagrams in docs/ are drawn from them.
+"""The life cycles of connections and channels as tables, and what a peer may send in each state.
 
-A missing key is the error. Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12.
+docs/states.md is drawn from them. A missing key is the error.
+Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12.
 """
 
 from enum import Enum, auto
@@ -50,6 +51,20 @@ CONNECTION_NEXT: dict[ConnectionState, dict[ConnectionStep, ConnectionState]] = 
 }
 
 
+#: Which methods a peer may send on channel 0. While the connection is closing, others are ignored; after that, all.
+CONNECTION_METHODS: dict[ConnectionState, tuple[str, ...]] = {
+    _S.HEADER: (),
+    _S.STARTING: ("connection.start-ok",),
+    _S.SECURING: ("connection.secure-ok",),
+    _S.TUNING: ("connection.tune-ok",),
+    _S.OPENING: ("connection.open",),
+    _S.RUNNING: ("connection.close", "connection.update-secret"),
+    _S.CLOSING: ("connection.close", "connection.close-ok"),
+    _S.CLOSED: (),
+    _S.REFUSED: (),
+}
+
+
 class ChannelState(Enum):
     """Where a channel is; a number without a channel is closed."""
 
@@ -74,4 +89,21 @@ CHANNEL_NEXT: dict[ChannelState, dict[ChannelStep, ChannelState]] = {
     _C.CLOSING: {_D.CLOSE: _C.CROSSED, _D.CLOSE_OK: _C.CLOSED},
     _C.CROSSED: {_D.CLOSE: _C.CROSSED, _D.CLOSE_OK: _C.CLOSED},
     _C.CLOSED: {},
+}
+
+#: Which methods a peer may send on a channel of a connection that is running. While it is closing, others are ignored.
+CHANNEL_METHODS: dict[ChannelState, tuple[str, ...]] = {
+    _C.OPEN: (
+        *("channel.close", "channel.flow", "channel.flow-ok"),
+        "access.request",
+        *("exchange.declare", "exchange.delete", "exchange.bind", "exchange.unbind"),
+        *("queue.declare", "queue.bind", "queue.unbind", "queue.purge", "queue.delete"),
+        *("basic.qos", "basic.consume", "basic.cancel", "basic.cancel-ok", "basic.publish", "basic.get"),
+        *("basic.ack", "basic.nack", "basic.reject", "basic.recover-async", "basic.recover"),
+        "confirm.select",
+        *("tx.select", "tx.commit", "tx.rollback"),
+    ),
+    _C.CLOSING: ("channel.close", "channel.close-ok"),
+    _C.CROSSED: ("channel.close", "channel.close-ok", "channel.open"),
+    _C.CLOSED: ("channel.open",),
 }

@@ -12,29 +12,27 @@ from pamqp import commands
 
 from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
 from .basic_methods import BASIC_HANDLERS
-from .channel import MEMORY_MAX, SPREAD_MAX, KnownRoute, run_max_of
+from .channel import SPREAD_MAX, Channel, CommitUnderWay, KnownRoute, run_max_of
 from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
-from .codec import Method, ids_of
+from .codec import Method
 from .connection_methods import CONNECTION_HANDLERS, header_received
 from .peer_errors import ImmediateNotImplemented, InternalError, PeerError, UserIdMismatch
 from .protocol_events import (
     AcksReceived,
     ChannelMethod,
-    CommitUnderWay,
     ConnectionMethod,
     HeaderReceived,
     HeaderRejected,
-    ProtocolEvent,
     PublishReceived,
 )
-from .session import OPEN, REPLIES_MAX, AmqpSession, Handler
+from .publish_memory import MEMORY_MAX
+from .session import OPEN, REPLIES_MAX, AmqpSession, Handler, Work
 from .states import ConnectionState
 from .topology_methods import TOPOLOGY_HANDLERS
 from .wire import PROTOCOL_HEADER
 
 logger = logging.getLogger("leveret.amqp")
 
-PUBLISH_IDS = (60, 40)
 #: What it costs to ask for a route, whatever is looked at to find it, in the measure of `Broker.spread`.
 LOOK_UP_COST = 24
 #: What a method, and a run of acknowledgements, costs at least, by the measure of `Broker.spread`.
@@ -53,7 +51,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
     broker = session.broker
     spread_max = session.spread_max = broker.spread + SPREAD_MAX
     session.is_cut = False
-    waiting: ProtocolEvent | None = None
+    waiting: Work | None = None
     if session.is_held_up:
         waiting = session.take_waiting()
         if waiting is None:
@@ -71,7 +69,6 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
             while session.held and not (session.is_held_up or session.is_cut):
                 event = session.take_held()
                 if _still_matters(session, event):
-                    connection.current_ids = _ids_of(event)
                     _handle(session, event)
                 session.is_cut = broker.spread >= spread_max
             for event in () if session.is_held_up or session.is_cut else connection.events():
@@ -118,24 +115,17 @@ def _read_what_passes(session: AmqpSession) -> None:
         session.refuse(InternalError(), None)
 
 
-def _ids_of(event: ProtocolEvent) -> tuple[int, int]:
-    """What a close names as its cause, should a held event have to be refused."""
-    if isinstance(event, ChannelMethod | ConnectionMethod):
-        return ids_of(type(event.method).index)
-    return PUBLISH_IDS
-
-
-def _still_matters(session: AmqpSession, event: ProtocolEvent) -> bool:
+def _still_matters(session: AmqpSession, event: Work) -> bool:
     """Whether an event that had to wait is still to be handled: its channel, or the connection, may have ended."""
     channel = getattr(event, "channel", None)
     return session.connection.state is ConnectionState.RUNNING and (channel is None or channel.state is OPEN)
 
 
-def _handle(session: AmqpSession, event: ProtocolEvent) -> None:
+def _handle(session: AmqpSession, event: Work) -> None:
     try:
         EVENT_HANDLERS[type(event)](session, event)
     except (errors.EngineError, PeerError) as error:
-        session.refuse(error, getattr(event, "channel", None))
+        session.refuse(error, getattr(event, "channel", None), event.ids)
 
 
 #: How other things begin that are sent here by mistake -> what the log adds.
@@ -158,13 +148,14 @@ def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:
 def _published(session: AmqpSession, event: PublishReceived) -> None:
     """The hot path: one dict hit for the route, one call for the whole run."""
     channel = event.channel
+    assert isinstance(channel, Channel)
     key = (event.method_frame, event.facts)
     known = channel.routes.get(key)
     if known is None or known.route.is_stale or event.oversized:
         if session.broker.alarm is not None and not _is_for_the_broker(session, event):
             session.block(event)
             return
-        known = _find_route(session, event)
+        known = _find_route(session, event, channel)
         firehose = channel.session.client.vhost.firehose
         if firehose is not None:
             firehose.expect(channel.session, known.route, known.envelope, event.blobs)
@@ -173,7 +164,7 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
         session.block(event)
         return
     if event.facts.is_marked or len(event.blobs) > known.run_max:
-        _publish_parts(session, event, known)
+        _publish_parts(session, event, channel, known)
         return
     returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
     session.has_published = True
@@ -186,8 +177,8 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
 def _is_for_the_broker(session: AmqpSession, event: PublishReceived) -> bool:
     """Whether it is a request to a service: an operator must be able to end an alarm."""
     assert session.client is not None
-    exchanges = session.client.vhost.exchanges
-    return isinstance(exchanges.get(session.connection.arguments_of(event.method_frame).exchange), ServiceExchange)
+    name = session.connection.memory.arguments_of(event.method_frame).exchange
+    return isinstance(session.client.vhost.exchanges.get(name), ServiceExchange)
 
 
 def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
@@ -199,14 +190,14 @@ def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
     return is_stored and engine_session.confirms is None and engine_session.transaction is None
 
 
-def _publish_parts(session: AmqpSession, event: PublishReceived, known: KnownRoute) -> None:
+def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:
     """A run that goes to many queues, until the turn has become long enough: the rest is for the next one.
 
     Messages that may be refused one by one are published so, too: what stands before such a one is published, returned,
     confirmed.
     """
     session.has_published = True
-    channel, blobs = event.channel, event.blobs
+    blobs = event.blobs
     engine_session = channel.session
     broker = session.broker
     is_kept = engine_session.transaction is not None and known.route.queues is not None  # for a commit, in slices
@@ -223,15 +214,14 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, known: KnownRou
             session.confirming[channel] = None
 
 
-def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
+def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) -> KnownRoute:
     """Check a publish and find its way; remembered until the route is stale.
 
     Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
         TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
     """
-    channel = event.channel
     session.broker.spread += LOOK_UP_COST
-    arguments = session.connection.arguments_of(event.method_frame)
+    arguments = session.connection.memory.arguments_of(event.method_frame)
     if arguments.immediate:
         raise ImmediateNotImplemented
     if event.oversized:
@@ -267,6 +257,7 @@ def _find_route(session: AmqpSession, event: PublishReceived) -> KnownRoute:
 def _acked(session: AmqpSession, event: AcksReceived) -> None:
     session.has_acted = True
     session.broker.spread += ACKS_COST
+    assert isinstance(event.channel, Channel)
     engine_session = event.channel.session
     if event.tags:
         engine_session.ack_each(event.tags)
@@ -276,19 +267,21 @@ def _acked(session: AmqpSession, event: AcksReceived) -> None:
 
 def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
     session.broker.spread += METHOD_COST
-    if event.channel is None:
+    channel = event.channel
+    if channel is None:
         open_channel(session, event.number)
         return
+    assert isinstance(channel, Channel)
     if type(event.method) is commands.Tx.Commit and session.journal_refuses:
         session.block(event)
         return
     durability = session.broker.durability
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:
         session.has_acted = True
-        HANDLERS[type(event.method)](session, event.channel, event.method)
+        HANDLERS[type(event.method)](session, channel, event.method)
         return
     durability.take_barrier()  # what was recorded before, for others, holds no answer up
-    HANDLERS[type(event.method)](session, event.channel, event.method)
+    HANDLERS[type(event.method)](session, channel, event.method)
     barrier = durability.take_barrier()
     if not barrier and (session.has_acted or session.has_published) and getattr(event.method, "durable", True):
         barrier = durability.outstanding_lsn  # what this peer did before is there as well once it hears of this

@@ -1,6 +1,6 @@
 """Draw docs/states.md from the tables: `python docs/draw_states.py > docs/states.md` (a test compares)."""
 
-from leveret.amqp_frontend.states import CHANNEL_NEXT, CONNECTION_NEXT
+from leveret.amqp_frontend.states import CHANNEL_METHODS, CHANNEL_NEXT, CONNECTION_METHODS, CONNECTION_NEXT
 
 
 def diagram(table: dict, first: str) -> str:
@@ -11,6 +11,13 @@ def diagram(table: dict, first: str) -> str:
         if not steps:
             lines.append(f"    {state.name} --> [*]")
     return "\n".join([*lines, "```"])
+
+
+def legal(table: dict) -> str:
+    """Which methods a peer may send in which state, as a table."""
+    quoted = {state.name: ", ".join(f"`{name}`" for name in names) or "none" for state, names in table.items()}
+    rows = [f"| {state} | {names} |" for state, names in quoted.items()]
+    return "\n".join(["| state | a peer may send |", "|---|---|", *rows])
 
 
 def page() -> str:
@@ -25,9 +32,13 @@ def page() -> str:
             "",
             diagram(CONNECTION_NEXT, "HEADER"),
             "",
+            legal(CONNECTION_METHODS),
+            "",
             "## Channel",
             "",
             diagram(CHANNEL_NEXT, "OPEN"),
+            "",
+            legal(CHANNEL_METHODS),
         ]
     )
 

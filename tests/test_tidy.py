@@ -191,6 +191,23 @@ def test_the_frontend_uses_the_facade_of_the_engine() -> None:
         assert used <= {"engine"}, path.name
 
 
+def test_the_frame_reader_knows_octets_only() -> None:
+    """It runs, is tested and fuzzed without a broker: of the engine it has what octets mean, and nothing that acts."""
+    meanings = {"FieldTable", "FieldTableError", "UnknownFieldTag", "decode_table", "encode_table"}
+    meanings |= {"PropertyFacts", "ContentError", "scan_properties"}
+    graph = import_graph("amqp_frontend")
+    reader, ahead = set(), ["connection"]
+    while ahead:
+        name = ahead.pop()
+        reader.add(name)
+        ahead += graph[name] - reader
+    assert "session" not in reader and "channel" not in reader
+    for name in reader:
+        for node in ast.walk(ast.parse((ROOT / "amqp_frontend" / f"{name}.py").read_text())):
+            if isinstance(node, ast.ImportFrom) and node.level == 2:
+                assert {alias.name for alias in node.names} <= meanings, name
+
+
 def test_the_engine_knows_no_protocol() -> None:
     """Frames, reply codes and pamqp are the frontend's business."""
     for path in sources("engine"):

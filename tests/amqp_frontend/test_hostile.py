@@ -292,7 +292,7 @@ def test_what_a_channel_remembers_is_bounded(pair: Pair) -> None:
         peer.send(publish(1, f"key {number}", b"x", message_id=f"id {number}", user_id=f"{number}"))
     connection = peer.session.connection
     channel = connection.channels[1]
-    assert max(len(channel.routes), len(channel.facts), len(connection.publish_arguments)) <= 512
+    assert max(len(channel.routes), len(connection.memory.facts), len(connection.memory.arguments)) <= 512
 
 
 def test_a_peer_that_reads_nothing_is_not_read_further(pair: Pair) -> None:

@@ -59,10 +59,21 @@ def test_what_is_looked_at_as_it_comes(rest: bytes, is_between: bool) -> None:
     assert (connection.channels[1].assembly is not None) == is_between
 
 
-@pytest.mark.parametrize("wrong", [WITH_BODY[:3] + b"\xff" * 20, content(2, b"xx")[:-3], METHOD])
+@pytest.mark.parametrize(
+    "wrong", [WITH_BODY[:3] + b"\xff" * 20, WITH_BODY[:3] + bytes(5), content(2, b"xx")[:-3], METHOD]
+)
 def test_what_is_wrong_is_told_at_once(wrong: bytes) -> None:
     """Behind a good message in the same read."""
     peer = Pair().open(2)
     peer.call(1, commands.Queue.Declare, queue="the.queue")
     peer.send(MESSAGES[0] + METHOD + wrong)
     assert isinstance(peer.take()[-1].frame, commands.Connection.Close)
+
+
+def test_what_stands_before_undecodable_properties_is_published() -> None:
+    """In the same read, with the same arguments: the connection ends at the message that is wrong, not before."""
+    peer = Pair().open(1)
+    peer.call(1, commands.Queue.Declare, queue="the.queue")
+    peer.send(MESSAGES[0] + MESSAGES[1] + METHOD + raw_frame(2, 1, WITH_BODY[7:19] + b"\x20\x00") + WITH_BODY[-59:])
+    assert isinstance(peer.take()[-1].frame, commands.Connection.Close)
+    assert peer.pair.broker.virtual_hosts["/"].queues["the.queue"].ready_count == 2

@@ -10,15 +10,17 @@ from typing import Any
 
 import pytest
 
-from leveret.amqp_frontend.codec import METHODS
-from leveret.amqp_frontend.connection import _AWAITED, _CHANNEL_METHODS, PUBLISH
+from leveret.amqp_frontend.channel import CommitUnderWay
+from leveret.amqp_frontend.codec import INDEX_OF, METHODS
 from leveret.amqp_frontend.connection_methods import CONNECTION_HANDLERS
 from leveret.amqp_frontend.erlang_terms import DERIVED_TEXTS, term
 from leveret.amqp_frontend.peer_errors import PeerError
 from leveret.amqp_frontend.protocol_events import ProtocolEvent
 from leveret.amqp_frontend.replies import CONSTANTS, REPLY, TEXT_MAX, Scope, reply_for
 from leveret.amqp_frontend.states import (
+    CHANNEL_METHODS,
     CHANNEL_NEXT,
+    CONNECTION_METHODS,
     CONNECTION_NEXT,
     ChannelState,
     ChannelStep,
@@ -71,11 +73,18 @@ def test_every_state_leads_to_an_end(
 
 def test_every_method_that_is_let_through_has_a_handler() -> None:
     """What the reader passes on, somebody handles."""
-    channel_methods = {METHODS[index] for index in _CHANNEL_METHODS if index != PUBLISH}
-    assert channel_methods <= set(HANDLERS)
-    awaited = {METHODS[index] for indices in _AWAITED.values() for index in indices}
-    assert awaited <= set(CONNECTION_HANDLERS)
-    assert set(EVENT_HANDLERS) == set(ProtocolEvent.__args__)
+    on_channels = {name for names in CHANNEL_METHODS.values() for name in names}
+    by_events = {"basic.publish", "channel.open"}  # as a PublishReceived, and as a ChannelMethod without a channel
+    assert {METHODS[INDEX_OF[name]] for name in on_channels - by_events} == set(HANDLERS)
+    on_connections = {name for names in CONNECTION_METHODS.values() for name in names}
+    assert {METHODS[INDEX_OF[name]] for name in on_connections} == set(CONNECTION_HANDLERS)
+    assert set(EVENT_HANDLERS) == {*ProtocolEvent.__args__, CommitUnderWay}
+
+
+def test_every_state_says_which_methods_are_legal() -> None:
+    """A state without a row would be an error of ours at the first frame."""
+    assert set(CONNECTION_METHODS) == set(ConnectionState)
+    assert set(CHANNEL_METHODS) == set(ChannelState)
 
 
 def subclasses(kind: type[Exception]) -> Iterator[type[Exception]]:

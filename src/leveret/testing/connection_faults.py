@@ -123,7 +123,7 @@ class CloseByServer(Fault):
         channel = channel_of(event)
         if self._on is None or self._on != method_of(event) or channel is None or not self.aim.takes():
             return event
-        ids = endpoint.session.connection.current_ids
+        ids = event.ids
         if self._closes_channel:
             self.hit(f"closed channel {channel.number} of {endpoint.name} on {self._on}")
             endpoint.session.close_channel(channel, self._code, self._text, *ids)

@@ -229,4 +229,5 @@ def spec_name(name: str) -> str:
 
 def channel_of(event: ProtocolEvent) -> Channel | None:
     """The open channel that an event came on."""
-    return getattr(event, "channel", None)
+    channel = getattr(event, "channel", None)
+    return channel if isinstance(channel, Channel) else None

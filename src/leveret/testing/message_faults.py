@@ -33,7 +33,9 @@ class NackConfirms(Fault):
         """See `Fault`."""
         if not isinstance(event, PublishReceived):
             return event
-        confirms = event.channel.session.confirms
+        channel = event.channel
+        assert isinstance(channel, Channel)
+        confirms = channel.session.confirms
         if confirms is None or not self.aim.takes():
             return event
         if self._keep:
@@ -44,8 +46,8 @@ class NackConfirms(Fault):
             confirms.refused.append(confirms.published)
         else:
             confirms.add(1, [0])
-            endpoint.session.confirming[event.channel] = None
-        self.hit(f"nacked publish {confirms.published} of channel {event.channel.number} of {endpoint.name}")
+            endpoint.session.confirming[channel] = None
+        self.hit(f"nacked publish {confirms.published} of channel {channel.number} of {endpoint.name}")
         return None
 
 
@@ -134,7 +136,7 @@ class Block(Fault):
             try:
                 EVENT_HANDLERS[PublishReceived](session, event)
             except EngineError as error:
-                session.refuse(error, event.channel)
+                session.refuse(error, channel_of(event), event.ids)
             session.confirm()
         for endpoint in self._told:
             endpoint.flush()

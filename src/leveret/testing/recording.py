@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..amqp_frontend.protocol_events import NO_IDS
 from ..amqp_frontend.sasl import Peer
 from ..amqp_frontend.session import AmqpSession, generated_name
 from ..amqp_frontend.states import ConnectionState
@@ -149,11 +150,11 @@ class Replayed(AmqpSession):
         """The name that was made then."""
         return self._names.popleft() if self._names else generated_name(prefix)
 
-    def refuse(self, error: Exception, channel: Any) -> None:
+    def refuse(self, error: Exception, channel: Any, ids: tuple[int, int] = NO_IDS) -> None:
         """See `AmqpSession`."""
         what = type(error).__name__ + (f" ({error})" if str(error) else "")
         self.refusals.append(f"{self.peer.name}: {what}")
-        super().refuse(error, channel)
+        super().refuse(error, channel, ids)
 
     def drain(self) -> None:
         """Nobody reads the answers."""

@@ -288,7 +288,8 @@ class WatchedEndpoint(Endpoint):
     def open_channels(self) -> list[Channel]:
         """In order of their numbers."""
         channels = self.session.connection.channels
-        return [channels[number] for number in sorted(channels) if channels[number].state is ChannelState.OPEN]
+        found = (channels[number] for number in sorted(channels))
+        return [one for one in found if isinstance(one, Channel) and one.state is ChannelState.OPEN]
 
     def abort(self) -> None:
         """Reset the connection; the peer hears nothing else."""

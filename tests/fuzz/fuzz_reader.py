@@ -1,0 +1,212 @@
+"""Fuzzing of the frame reader alone: octets in, events or one error of the protocol out. No broker.
+
+    make fuzz FUZZ_TARGET=reader                         # or: python tests/fuzz/fuzz_reader.py -max_total_time=60
+
+An input is a head (how far the login is done, how reads are cut) and octets for the wire; the same octets are read
+whole and cut. Accepted: the same messages and methods both times, and the same error at the same place. Anything else
+is a crash: another exception than a `PeerError`, a method that its state does not have, a memory without bound.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+if __name__ == "__main__":
+    import atheris
+
+    sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "support"))
+    with atheris.instrument_imports(include=["leveret"]):
+        import leveret.amqp_frontend.connection  # noqa: F401  (first, so that it is the instrumented one)
+
+from leveret.amqp_frontend.channel_reader import ChannelReader
+from leveret.amqp_frontend.codec import INDEX_OF
+from leveret.amqp_frontend.connection import Connection
+from leveret.amqp_frontend.peer_errors import (
+    MalformedShortString,
+    PeerError,
+    PropertiesUndecodable,
+    UndecodableArguments,
+)
+from leveret.amqp_frontend.protocol_events import (
+    AcksReceived,
+    ChannelMethod,
+    ConnectionMethod,
+    HeaderReceived,
+    HeaderRejected,
+    ProtocolEvent,
+    PublishReceived,
+)
+from leveret.amqp_frontend.publish_memory import MEMORY_MAX
+from leveret.amqp_frontend.states import (
+    CHANNEL_METHODS,
+    CONNECTION_METHODS,
+    ChannelState,
+    ChannelStep,
+    ConnectionState,
+    ConnectionStep,
+)
+
+FRAME_MAX = 4096
+MESSAGE_SIZE_MAX = 300
+#: How far the conversation is before the input's octets come.
+PRELUDES = (
+    ConnectionState.HEADER,
+    ConnectionState.STARTING,
+    ConnectionState.TUNING,
+    ConnectionState.OPENING,
+    ConnectionState.RUNNING,
+    ConnectionState.CLOSING,
+)
+#: What the reader's owner does about a method of channel 0.
+STEPS = {
+    "connection.start-ok": ConnectionStep.LOGIN,
+    "connection.secure-ok": ConnectionStep.LOGIN,
+    "connection.tune-ok": ConnectionStep.TUNE,
+    "connection.open": ConnectionStep.OPEN,
+    "connection.close": ConnectionStep.CLOSE,
+    "connection.close-ok": ConnectionStep.CLOSE_OK,
+}
+#: Of a publish in one piece the properties are read first, of one in pieces the arguments.
+PUBLISH_FAULTS = (UndecodableArguments, MalformedShortString, PropertiesUndecodable)
+NAME_OF = {index: name for name, index in INDEX_OF.items()}
+
+
+class Crash(Exception):
+    """An outcome that no document names."""
+
+
+class Owner:
+    """A frame reader with the little around it that opens and closes channels."""
+
+    def __init__(self, state: ConnectionState) -> None:
+        self.connection = Connection()
+        self.connection.state = state
+        self.outcome: list[tuple[Any, ...]] = []
+        if state in (ConnectionState.RUNNING, ConnectionState.CLOSING):
+            self.connection.frame_max = FRAME_MAX
+            for number in (1, 2):
+                self._open(number)
+            self.connection.channels[2].step(ChannelStep.CLOSE_SENT)
+
+    def _open(self, number: int) -> None:
+        connection = self.connection
+        connection.channels[number] = ChannelReader(
+            number, connection.memory, frame_max=connection.frame_max, message_size_max=MESSAGE_SIZE_MAX
+        )
+
+    def read(self, data: bytes) -> bool:
+        """One read. Returns: whether the conversation goes on."""
+        self.connection.receive_bytes(data)
+        try:
+            for event in self.connection.events():
+                self._handle(event)
+                if isinstance(event, HeaderRejected):
+                    return False
+        except PUBLISH_FAULTS:
+            self.outcome.append(("publish refused",))
+            return False
+        except PeerError as error:
+            if self.connection.state is not ConnectionState.CLOSED:  # then nobody listens any more
+                self.outcome.append((type(error).__name__, error.ids))
+            return False
+        memory = self.connection.memory
+        if max(len(memory.facts), len(memory.arguments)) > MEMORY_MAX or len(self.connection._buffer) > 2 * FRAME_MAX:
+            raise Crash("the reader keeps too much")
+        return True
+
+    def _handle(self, event: ProtocolEvent) -> None:
+        if isinstance(event, PublishReceived):
+            self.connection.memory.arguments_of(event.method_frame)
+            one = (event.channel.number, event.method_frame, event.facts, event.oversized)
+            self.outcome += [("publish", *one, blob) for blob in event.blobs]
+        elif isinstance(event, AcksReceived):
+            self.outcome += [("ack", event.channel.number, tag, False) for tag in event.tags]
+            if event.up_to is not None:
+                self.outcome.append(("ack", event.channel.number, event.up_to, True))
+        elif isinstance(event, ConnectionMethod):
+            self._connection_method(NAME_OF[event.method.index], event)
+        elif isinstance(event, ChannelMethod):
+            self._channel_method(NAME_OF[event.method.index], event)
+        else:
+            self.outcome.append((type(event).__name__,))
+            if isinstance(event, HeaderReceived):
+                self.connection.step(ConnectionStep.HEADER)
+
+    def _connection_method(self, name: str, event: ConnectionMethod) -> None:
+        if name not in CONNECTION_METHODS[self.connection.state]:
+            raise Crash(f"{name} in state {self.connection.state.name}")
+        self.outcome.append((name, _fields(event)))
+        if name in STEPS:
+            self.connection.step(STEPS[name])
+
+    def _channel_method(self, name: str, event: ChannelMethod) -> None:
+        channel = event.channel
+        if name not in CHANNEL_METHODS[ChannelState.CLOSED if channel is None else channel.state]:
+            raise Crash(f"{name} on a channel in state {channel and channel.state.name}")
+        if name == "basic.ack":  # not of the form that is read as a run, but an acknowledgement all the same
+            method: Any = event.method
+            self.outcome.append(("ack", event.number, method.delivery_tag, method.multiple))
+            return
+        self.outcome.append((name, event.number, _fields(event)))
+        if channel is None:
+            self._open(event.number)
+        elif name in ("channel.close", "channel.close-ok"):
+            channel.step(ChannelStep.CLOSE if name == "channel.close" else ChannelStep.CLOSE_OK)
+            if channel.state is ChannelState.CLOSED:
+                del self.connection.channels[event.number]
+
+
+def _fields(event: ConnectionMethod | ChannelMethod) -> dict[str, object]:
+    """The arguments that were decoded."""
+    return {name: getattr(event.method, name, None) for name in event.method.__slots__}
+
+
+def cuts(octets: bytes, cut: int, seed: int) -> Iterator[bytes]:
+    """The reads that bring them: byte by byte, or a few."""
+    if cut % 4 == 0:
+        yield from (octets[at : at + 1] for at in range(len(octets)))
+        return
+    places = sorted({0, len(octets), *((seed * 7919 * index * (cut + 1)) % (len(octets) + 1) for index in range(6))})
+    yield from (octets[start:stop] for start, stop in zip(places, places[1:]))
+
+
+def outcome(prelude: ConnectionState, reads: Iterator[bytes]) -> list[tuple[Any, ...]]:
+    """What these reads mean, up to the first error."""
+    owner = Owner(prelude)
+    for data in reads:
+        if not owner.read(data):
+            break
+    return owner.outcome
+
+
+def one_input(data: bytes) -> list[tuple[Any, ...]]:
+    """Read these octets twice. Raises: Crash, or whatever went wrong."""
+    if len(data) < 3:
+        return []
+    prelude = PRELUDES[data[0] % len(PRELUDES)]
+    whole = outcome(prelude, iter((data[3:],)))
+    in_pieces = outcome(prelude, cuts(data[3:], data[1], data[2]))
+    if whole != in_pieces:
+        raise Crash(f"whole: {whole}; in pieces: {in_pieces}")
+    return whole
+
+
+def main() -> None:
+    """Atheris, with the conversations of fuzz_frames.py as its corpus."""
+    from fuzz_frames import seeds
+
+    with tempfile.TemporaryDirectory() as corpus:
+        for number, seed in enumerate(seeds()):
+            (Path(corpus) / f"seed-{number}").write_bytes(seed)
+        is_replay = any(not argument.startswith("-") for argument in sys.argv[1:])
+        arguments = [sys.argv[0], "-max_len=4096", *sys.argv[1:], *([] if is_replay else [corpus])]
+        atheris.Setup(arguments, one_input)
+        atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
