@@ -257,10 +257,6 @@ class Policies:
         """One of them."""
         return self._by_identity.get((vhost, is_operator, name))
 
-    def of_vhost(self, vhost: str, *, is_operator: bool = False) -> list[Policy]:
-        """The most important first."""
-        return list(self._ordered.get((vhost, is_operator), ()))
-
     def with_these(self, policies: Iterable[Policy]) -> "Policies":
         """These too, in place of those of the same identity."""
         added = {policy.identity: policy for policy in policies}
