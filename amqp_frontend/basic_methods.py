@@ -26,8 +26,8 @@ def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> 
 
 
 def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
-    assert session.client is not None
-    vhost = session.client.vhost
+    vhost = session.vhost
+    assert vhost is not None
     if method.queue == REPLY_TO:
         _consume_replies(session, channel, method)
         return
@@ -74,8 +74,8 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
 
 
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> None:
-    assert session.client is not None
-    queue = session.client.vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
+    assert session.vhost is not None
+    queue = session.vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
     got = channel.session.get(queue, no_ack=method.no_ack)
     if got is None:
         session.send(channel.number, commands.Basic.GetEmpty, "")

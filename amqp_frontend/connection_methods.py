@@ -116,6 +116,7 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
         flush=session.on_output,
         properties=session.client_properties,
     )
+    session.vhost = session.broker.virtual_hosts[method.virtual_host]
     session.client.on_expelled = session.expel
     session.connection.step(ConnectionStep.OPEN)
     session.logged_in()

@@ -27,6 +27,7 @@ from ..engine import (
     ServiceExchange,
     SessionFailed,
     User,
+    VirtualHost,
     due_after,
     errors,
 )
@@ -113,6 +114,7 @@ class AmqpSession:
         self.routes: Routes = {}
         self.user: User | None = None
         self.client: Client | None = None
+        self.vhost: VirtualHost | None = None  # where the client is
         self.client_properties: dict[str, Any] = {}
         self.capabilities: frozenset[str] = frozenset()
         self.channel_max = options.channel_max

@@ -28,7 +28,8 @@ def _client(session: AmqpSession) -> "Client":
 
 
 def _vhost(session: AmqpSession) -> "VirtualHost":
-    return _client(session).vhost
+    assert session.vhost is not None
+    return session.vhost
 
 
 def _table(arguments: object) -> "FieldTable":

@@ -49,7 +49,7 @@ class Web:
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
         self.client = self.broker.connect("/", USER, name="bench", flush=lambda: None)
-        self.vhost: VirtualHost = self.client.vhost
+        self.vhost: VirtualHost = self.broker.virtual_hosts["/"]
 
     def fill(self, kind: str, count: int) -> None:
         """The default exchange gets queues, others bindings to a thousand of them."""

@@ -45,8 +45,9 @@ class Stage:
         self.broker = Broker(self.clock, settings=SettingsRepository([rule]), chance=random.Random(1).random)
         self.client: Client = self.broker.connect("/", USER, name="bench", flush=self._sent)
         self.session: Session = self.client.open_session()
-        self.client.vhost.declare_queue("q", client=self.client)
-        self.queue: Queue = self.client.vhost.queue("q")
+        vhost = self.broker.virtual_hosts["/"]
+        vhost.declare_queue("q", client=self.client)
+        self.queue: Queue = vhost.queue("q")
         self.chance = random.Random(2)
 
     def _sent(self) -> None:

@@ -4,7 +4,7 @@ Frontends use what is named here and nothing else; `errors` has a class for each
 """
 
 from . import errors
-from .broker import Broker, BrokerStatistics
+from .broker import Broker
 from .clock import Clock, ManualClock, due_after
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import Consumer, Holder, holder_of
@@ -26,11 +26,12 @@ from .peers.client import Client, Effect
 from .peers.commit import Commit
 from .peers.effects import ConsumerCancelled, Delivered
 from .peers.session import Session, SessionFailed
-from .publishing.routing import Route
+from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .queues.queue import Queue, QueueStatistics
 from .queues.reply_queue import REPLY_PREFIX, REPLY_TO
 from .rules.arguments import Reason, check_consumer_arguments, check_expiration, queue_type_of
+from .statistics import BrokerStatistics
 from .users.access import TAGS, User, Users
 from .users.passwords import PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission

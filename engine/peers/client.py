@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 
 from ..errors import EngineError, UserChannelsMaxReached
 from ..messages.field_table import FieldTable
+from ..users.access import User
 from .effects import ConsumerCancelled, Delivered
+from .host import PeerHost
 from .session import Session, SessionFailed
 
 if TYPE_CHECKING:
     from ..queues.queue import Queue
-    from ..users.access import User
-    from ..virtual_host import VirtualHost
 
 
 Effect = Delivered | ConsumerCancelled | SessionFailed
@@ -45,8 +45,8 @@ class Client:
 
     def __init__(
         self,
-        vhost: "VirtualHost",
-        user: "User",
+        vhost: PeerHost,
+        user: User,
         name: str,
         flush: Callable[[], object],
         unsent_max: int,

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from ..errors import PartialCommit
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
+from ..publishing.choosing import chosen_route
 from ..publishing.publish import nowhere_to_go
-from ..publishing.routing import ChosenRoute
 from .transaction import RUN_COST, Publication, Transaction
 
 if TYPE_CHECKING:
@@ -111,8 +111,8 @@ class Commit:
         else:
             self._next, self._offset = self._next + 1, 0
         vhost = self.session.client.vhost
-        if vhost.broker.virtual_hosts.get(vhost.name) is vhost:
-            unroutable, refused = arrival.publish(vhost, ChosenRoute(route, names, vhost), envelope, blobs)
+        if not vhost.is_condemned:
+            unroutable, refused = arrival.publish(vhost, chosen_route(route, names, vhost), envelope, blobs)
             if refused and self._error is None:
                 self._error = PartialCommit()
             if mandatory and unroutable:

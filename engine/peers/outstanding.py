@@ -13,6 +13,17 @@ if TYPE_CHECKING:
     from ..queues.queue import Queue
     from .session import Session
 
+
+def unacked_of(queue: "Queue") -> list[Message]:
+    """Messages of `queue` that are out; also those whose settling waits for a commit.
+
+    O(those + what its sessions got since this was asked last).
+    """
+    if not queue.unacked:
+        return []
+    return [message for session in queue.sessions for message in session.outstanding.of(session, queue)]
+
+
 #: So many tags of settled deliveries, beside twice what is out, are kept until all is looked at anew.
 SETTLED_MAX = 1000
 

@@ -31,9 +31,9 @@ from ..messages.deaths import REJECTED
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
+from ..publishing.choosing import choose
 from ..publishing.marked import prepared
 from ..publishing.publish import nowhere_to_go
-from ..publishing.routing import choose
 from ..queues.queue_types import check_consume, check_get, check_reject
 from ..users.permissions import WRITE
 from .commit import Commit, Returned
@@ -44,7 +44,7 @@ from .permission_checks import require_topic
 from .transaction import Publication, Transaction
 
 if TYPE_CHECKING:
-    from ..publishing.routing import Route
+    from ..publishing.route import Route
     from ..queues.queue import Queue
     from .client import Client
 
@@ -120,8 +120,7 @@ class Session:
             if len(blobs) > 1:
                 each = [self.publish(route, envelope, (blob,), mandatory=mandatory) for blob in blobs]
                 return [back for some in each for back in some]
-            replies = self.replies
-            envelope, blob = prepared(envelope, blobs[0], None if replies is None else replies.queue.name)
+            envelope, blob = prepared(envelope, blobs[0], self.reply_address)
             blobs = (blob,)
             for key in envelope.copies:
                 require_topic(self.client, WRITE, route.exchange, key)
@@ -141,6 +140,16 @@ class Session:
                 return [(envelope, unroutable)]
             nowhere_to_go(vhost, envelope, unroutable)
         return []
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether what it publishes waits for a commit."""
+        return self.transaction is not None
+
+    @property
+    def reply_address(self) -> str | None:
+        """Where direct replies to it go; None: it has no consumer for them."""
+        return None if self.replies is None else self.replies.queue.name
 
     def select_confirms(self) -> None:
         """Confirm publishes from now on; asking again changes nothing. Raises: ConfirmAfterTx."""
@@ -300,10 +309,10 @@ class Session:
 
     def portion(self) -> int:
         """Of what the consumers may still have, how much one queue gets in this round of turns; at least 1."""
-        broker = self.client.broker
-        if self._round != broker.round:
-            self._round = broker.round
-            self._portion = max(1, (self.prefetch_total - self.unacked_by_consumers) // broker.round_width)
+        turns = self.client.broker.turns
+        if self._round != turns.round:
+            self._round = turns.round
+            self._portion = max(1, (self.prefetch_total - self.unacked_by_consumers) // turns.round_width)
         return self._portion
 
     def mark_queues(self) -> bool:

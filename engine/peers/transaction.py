@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ..errors import TransactionTooLarge
 from ..messages.message import Envelope, Message
-from ..publishing.routing import Route
+from ..publishing.route import Route
 
 #: What a message costs beside its content.
 _OVERHEAD = 256

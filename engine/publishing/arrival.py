@@ -4,10 +4,8 @@ Plain messages to plain addresses never come here. Source: address-settings page
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from ...settings import Divert, ResolvedSettings
+from ...settings import Divert
 from ..clock import due_after
 from ..events import EventKind
 from ..exchanges.delayed_exchange import DelayedExchange, delay_ms
@@ -17,51 +15,16 @@ from ..messages.duplicates import IdCache, duplicate_id
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope
 from ..rules.diverts import HOPS_MAX
-from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+from ..rules.expiry import NO_EXPIRY_POLICY
+from .arrival_rules import ArrivalRules
+from .host import Host
 from .publish import publish_run, remember
-from .routing import ALL_WELL, Outcome, Route
-
-if TYPE_CHECKING:
-    from ..virtual_host import VirtualHost
+from .route import ALL_WELL, Outcome, Route
 
 INGRESS_TIMESTAMP = "_AMQ_INGRESS_TIMESTAMP"
 
 
-@dataclass(slots=True, frozen=True)
-class ArrivalRules:
-    """What an address does with each message."""
-
-    address: str
-    expiry: ExpiryPolicy = NO_EXPIRY_POLICY
-    has_ingress_timestamp: bool = False
-    id_cache_size: int = 0
-    retroactive_count: int = 0
-    diverts: tuple[Divert, ...] = ()
-
-    @property
-    def looks_at_each(self) -> bool:
-        """Whether messages are to be taken one by one."""
-        return self.has_ingress_timestamp or self.retroactive_count > 0 or bool(self.diverts)
-
-
-def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules:
-    """The rules of an address."""
-    return ArrivalRules(
-        address,
-        expiry_policy(settings),
-        settings.enable_ingress_timestamp,
-        settings.id_cache_size,
-        settings.retroactive_message_count,
-        diverts,
-    )
-
-
-def concerns(rules: ArrivalRules) -> bool:
-    """Whether unmarked messages meet any of these."""
-    return rules.looks_at_each or rules.expiry is not NO_EXPIRY_POLICY
-
-
-def publish(vhost: "VirtualHost", route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+def publish(vhost: Host, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
     """Publish a run: its address first, then its queues."""
     if route.arrival is not None:
         return arrive(vhost, route, route.arrival, envelope, blobs)
@@ -71,7 +34,7 @@ def publish(vhost: "VirtualHost", route: Route, envelope: Envelope, blobs: Seque
     return publish_run(vhost, route, envelope, blobs)
 
 
-def publish_by_name(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
+def publish_by_name(vhost: Host, envelope: Envelope, blobs: Sequence[bytes]) -> Outcome:
     """Publish a run with a look-up of its own. An exchange that is gone takes nothing."""
     exchange = vhost.exchanges.get(envelope.exchange)
     if exchange is None:
@@ -80,7 +43,7 @@ def publish_by_name(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[by
 
 
 def arrive(
-    vhost: "VirtualHost", route: Route, rules: ArrivalRules, envelope: Envelope, blobs: Sequence[bytes], hops: int = 0
+    vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelope, blobs: Sequence[bytes], hops: int = 0
 ) -> Outcome:
     """Publish a run to an address with rules, or of messages with marks."""
     if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
@@ -100,9 +63,7 @@ def arrive(
     return Outcome(unroutable, refused) if unroutable or refused else ALL_WELL
 
 
-def _arrive_one(
-    vhost: "VirtualHost", route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, hops: int
-) -> Outcome:
+def _arrive_one(vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelope, blob: bytes, hops: int) -> Outcome:
     broker = vhost.broker
     headers = envelope.headers(blob) if envelope.facts.is_marked else {}
     if headers and not hops and _is_duplicate(vhost, rules, headers):
@@ -128,7 +89,7 @@ def _arrive_one(
     return publish_run(vhost, route, envelope, (blob,), due_ns)
 
 
-def _is_duplicate(vhost: "VirtualHost", rules: ArrivalRules, headers: FieldTable) -> bool:
+def _is_duplicate(vhost: Host, rules: ArrivalRules, headers: FieldTable) -> bool:
     """A duplicate is counted and dropped; its publisher hears that all is well."""
     if not rules.id_cache_size:
         return False
@@ -149,7 +110,7 @@ def _is_duplicate(vhost: "VirtualHost", rules: ArrivalRules, headers: FieldTable
     return True
 
 
-def _due_ns(vhost: "VirtualHost", route: Route, headers: FieldTable, added: FieldTable) -> int | None:
+def _due_ns(vhost: Host, route: Route, headers: FieldTable, added: FieldTable) -> int | None:
     """When a message is to be there, if it is not to be there now; `added` gets what its headers say from now on."""
     clock = vhost.broker.clock
     wait_ms: int | None = None
@@ -163,7 +124,7 @@ def _due_ns(vhost: "VirtualHost", route: Route, headers: FieldTable, added: Fiel
     return due_after(clock, wait_ms) if wait_ms is not None and wait_ms > 0 else None
 
 
-def _divert(vhost: "VirtualHost", divert: Divert, address: str, envelope: Envelope, blob: bytes, hops: int) -> None:
+def _divert(vhost: Host, divert: Divert, address: str, envelope: Envelope, blob: bytes, hops: int) -> None:
     """A copy for each forwarding address that says where it comes from."""
     added: FieldTable = {
         ORIG_ADDRESS: Field("S", address.encode()),

@@ -3,21 +3,21 @@
 Source: address-settings page 3.5, 5.5.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
+from typing import Protocol
 
-from ..clock import MS, due_after
-from ..deadlines import Deadline
+from ...settings import SettingsRepository
+from ..clock import MS, Clock, due_after
+from ..deadlines import Deadline, Deadlines
+from ..options import BrokerOptions
+from ..queues.queue import Queue
 from ..rules.queue_rules import Resources
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..queues.queue import Queue
-    from ..virtual_host import VirtualHost
+from .host import Host
 
 Target = tuple[str, str]  # exchange, routing key
 
 
-def targets_of(vhost: "VirtualHost", target: str, address: str, resources: Resources | None) -> list[Target]:
+def targets_of(vhost: Host, target: str, address: str, resources: Resources | None) -> list[Target]:
     """Where copies for the dead-letter or expiry address `target` of the address `address` are published.
 
     `resources`: the queue PREFIX + address + SUFFIX is made if it is not there, so that it gets them, too.
@@ -38,12 +38,24 @@ def targets_of(vhost: "VirtualHost", target: str, address: str, resources: Resou
     return [(exchange, key)]
 
 
+class ReapedBroker(Protocol):
+    """The broker, as far as its reaper looks at it."""
+
+    clock: Clock
+    deadlines: Deadlines
+    options: BrokerOptions
+    settings: SettingsRepository
+
+    def queues(self) -> Iterable[Queue]:
+        """Those of all virtual hosts."""
+
+
 class Reaper:
     """Looks for unused auto-created queues now and then; one that is found twice in a row goes."""
 
     __slots__ = ("_broker", "_deadline", "_found")
 
-    def __init__(self, broker: "Broker") -> None:
+    def __init__(self, broker: ReapedBroker) -> None:
         self._broker = broker
         self._found: set[Queue] = set()
         self._deadline: Deadline | None = None
@@ -63,12 +75,7 @@ class Reaper:
 
     def _scan(self) -> None:
         self._deadline = None
-        watched = [
-            queue
-            for vhost in self._broker.virtual_hosts.values()
-            for queue in vhost.queues.values()
-            if queue.is_auto_created
-        ]
+        watched = [queue for queue in self._broker.queues() if queue.is_auto_created]
         unused = {queue for queue in watched if self._is_unused(queue)}
         for queue in unused & self._found:
             queue.vhost.remove_queue(queue)
@@ -76,7 +83,7 @@ class Reaper:
         if len(watched) > len(unused) or self._found:
             self.watch()
 
-    def _is_unused(self, queue: "Queue") -> bool:
+    def _is_unused(self, queue: Queue) -> bool:
         settings = self._broker.settings.resolve(queue.address, queue.vhost.name)
         if not settings.auto_delete_queues or queue.consumers:
             return False

@@ -5,8 +5,8 @@ whose it is. With tracing off nothing is asked for a message. Switched on by han
 RabbitMQ; its keys, headers and types are RabbitMQ 3.10's.
 """
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Sequence
+from typing import Protocol
 
 from ..events import EventKind
 from ..messages.content import (
@@ -18,19 +18,17 @@ from ..messages.content import (
     encode_header,
     scan_properties,
 )
-from ..messages.event import Event
+from ..messages.event import Event, Listener
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope, Message
 from ..queues.queue import Queue
 from ..queues.reply_queue import REPLY_PREFIX
-from . import arrival
+from ..users.access import User
+from .choosing import choose
+from .host import Host
 from .marked import prepared
-from .routing import Route, choose
+from .route import Route
 from .service import ServiceExchange
-
-if TYPE_CHECKING:
-    from ..broker import Broker
-    from ..peers.session import Session
 
 EXCHANGE = "amq.rabbitmq.trace"
 #: What stands for the name of an Erlang node.
@@ -38,18 +36,57 @@ NODE = b"leveret@localhost"
 KEY_OCTETS_MAX = 255
 
 
-class Firehose:
-    """Of one broker. To the turn it is one more queue that may have something to hand out."""
+class TracedClient(Protocol):
+    """The client of a session."""
 
-    __slots__ = ("_broker", "_expected", "_pending", "_publisher", "vhosts")
+    name: str
+    user: User
+
+    @property
+    def vhost(self) -> Host:
+        """Where it is."""
+
+
+class Traced(Protocol):
+    """A session whose messages are copied."""
+
+    number: int
+
+    @property
+    def client(self) -> TracedClient:
+        """Whose session it is."""
+
+    @property
+    def is_transactional(self) -> bool:
+        """Whether what it publishes waits for a commit."""
+
+    @property
+    def reply_address(self) -> str | None:
+        """Where direct replies to it go."""
+
+
+class Firehose:
+    """Of one broker. To the turn it is one more queue that may have something to hand out.
+
+    `publish`: by the name of a virtual host, which may be gone.
+    """
+
+    __slots__ = ("_expected", "_listeners", "_mark", "_pending", "_publish", "_publisher", "vhosts")
 
     deleted = False
 
-    def __init__(self, broker: "Broker") -> None:
-        self._broker = broker
+    def __init__(
+        self,
+        listeners: list[Listener],
+        mark: Callable[["Firehose"], None],
+        publish: Callable[[str, Envelope, Sequence[bytes]], None],
+    ) -> None:
+        self._listeners = listeners
+        self._mark = mark
+        self._publish = publish
         self.vhosts: set[str] = set()
         self._pending: list[tuple[str, str, FieldTable, bytes]] = []  # virtual host, routing key, headers, body
-        self._publisher: Session | None = None
+        self._publisher: Traced | None = None
         self._expected = ("", "", 0)  # exchange, routing key, messages that its publish is still to make
 
     # -- switching ----------------------------------------------------------------------------------------------------
@@ -60,7 +97,7 @@ class Firehose:
             self.vhosts.add(vhost)
         else:
             self.vhosts.discard(vhost)
-        listeners = self._broker.listeners
+        listeners = self._listeners
         if self.vhosts and self.listen not in listeners:
             listeners.append(self.listen)
         elif not self.vhosts and self.listen in listeners:
@@ -68,7 +105,7 @@ class Firehose:
 
     # -- what happens -------------------------------------------------------------------------------------------------
 
-    def expect(self, session: "Session", route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def expect(self, session: Traced, route: Route, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """A client is about to publish a run. In a transaction it is told at once, as if it were committed.
 
         Raises: ReplyConsumerMissing, InvalidCopies; the publish raises the same.
@@ -76,14 +113,13 @@ class Firehose:
         self._publisher = None
         if isinstance(route.exchange, ServiceExchange):
             return  # what is asked of the broker itself, passwords and all
-        if session.transaction is None:
+        if not session.is_transactional:
             self._publisher, self._expected = session, (envelope.exchange, envelope.routing_key, len(blobs))
             return
         for blob in blobs:
-            replies = session.replies
             one, content = envelope, blob
             if envelope.facts.is_marked:
-                one, content = prepared(envelope, blob, None if replies is None else replies.queue.name)
+                one, content = prepared(envelope, blob, session.reply_address)
             for names, _ in choose(route, one, (content,), session.client.vhost):
                 self._published(session, one, content, names)
 
@@ -113,7 +149,7 @@ class Firehose:
         for blob in blobs:
             self._published(session, envelope, blob, names)
 
-    def _published(self, session: "Session", envelope: Envelope, blob: bytes, names: Sequence[str]) -> None:
+    def _published(self, session: Traced, envelope: Envelope, blob: bytes, names: Sequence[str]) -> None:
         named = () if envelope.exchange else envelope.keys  # also before such queues are there
         routed = sorted({name for name in (*names, *named) if not name.startswith(REPLY_PREFIX)})
         headers, body = self._told(session, envelope, blob)
@@ -123,14 +159,14 @@ class Firehose:
     def _hear_delivered(self, event: Event) -> None:
         if event.subject.startswith(REPLY_PREFIX) or event.detail is None:
             return
-        session: Session = event.detail["session"]  # type: ignore[assignment]
+        session: Traced = event.detail["session"]  # type: ignore[assignment]
         for envelope, blob, redelivered in _deliveries(event):
             if envelope.exchange != EXCHANGE:
                 headers, body = self._told(session, envelope, blob, redelivered)
                 self._tell(session, f"deliver.{event.subject}", headers, body)
 
     def _told(
-        self, session: "Session", envelope: Envelope, blob: bytes, redelivered: bool | None = None
+        self, session: Traced, envelope: Envelope, blob: bytes, redelivered: bool | None = None
     ) -> tuple[FieldTable, bytes]:
         header, body = envelope.framing.split(blob)
         client = session.client
@@ -148,11 +184,11 @@ class Firehose:
         headers["user"] = Field("S", client.user.name.encode())
         return headers, body
 
-    def _tell(self, session: "Session", key: str, headers: FieldTable, body: bytes) -> None:
+    def _tell(self, session: Traced, key: str, headers: FieldTable, body: bytes) -> None:
         """Not now: whoever calls is in the middle of something."""
         key = key.encode()[:KEY_OCTETS_MAX].decode(errors="ignore")
         self._pending.append((session.client.vhost.name, key, headers, body))
-        self._broker.mark(self)
+        self._mark(self)
 
     # -- the turn -----------------------------------------------------------------------------------------------------
 
@@ -161,10 +197,8 @@ class Firehose:
         self._publisher = None
         pending, self._pending = self._pending, []
         for name, key, headers, body in pending:
-            vhost = self._broker.virtual_hosts.get(name)
-            if vhost is not None:
-                header, facts = _header(headers, len(body))
-                arrival.publish_by_name(vhost, Envelope(EXCHANGE, key, facts), [PLAIN.join(header, body)])
+            header, facts = _header(headers, len(body))
+            self._publish(name, Envelope(EXCHANGE, key, facts), [PLAIN.join(header, body)])
 
 
 def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertyFacts]:

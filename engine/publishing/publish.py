@@ -5,7 +5,6 @@ Source: behaviour page 2.3, 2.11; address-settings page 3.1, 3.6.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 from ..exchanges.routed import Routed
 from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, DeadLetter, told_by_hornetq_names
@@ -15,15 +14,13 @@ from ..queues.queue import Queue
 from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import Resources
 from .auto_created import targets_of
-from .routing import ALL_WELL, Outcome, Route
+from .host import Host
+from .route import ALL_WELL, Outcome, Route
 from .service import ServiceExchange
-
-if TYPE_CHECKING:
-    from ..virtual_host import VirtualHost
 
 
 def publish_run(
-    vhost: "VirtualHost", route: Route, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
+    vhost: Host, route: Route, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
 ) -> Outcome:
     """Give a run its ids and put it into the queues of its route, to wait there until `due_ns` if it is given.
 
@@ -40,7 +37,7 @@ def publish_run(
     if queues is None:
         return _publish_each(vhost, route, envelope, blobs, first_id, due_ns)
     if broker.listeners:
-        broker.emit_published(vhost, envelope, range(first_id, first_id + count), blobs, queues)
+        broker.emit_published(vhost.name, envelope, range(first_id, first_id + count), blobs, queues)
     if queues:
         counters.routed += count
         if broker.durability is not None and broker.durability.has_failed:
@@ -52,14 +49,14 @@ def publish_run(
         refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs, due_ns)}
         return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
     if isinstance(route.exchange, ServiceExchange):
-        route.exchange.handle(vhost, envelope, blobs)
+        route.exchange.handle(envelope, blobs, broker.durability)
         return ALL_WELL
     counters.unroutable += count
     return Outcome(blobs, ())
 
 
 def _publish_unsafely(
-    vhost: "VirtualHost",
+    vhost: Host,
     envelope: Envelope,
     blobs: Sequence[bytes],
     first_id: int,
@@ -78,7 +75,7 @@ def _publish_unsafely(
 
 
 def _publish_each(
-    vhost: "VirtualHost", route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
+    vhost: Host, route: Route, envelope: Envelope, blobs: Sequence[bytes], first_id: int, due_ns: int | None
 ) -> Outcome:
     counters = vhost.broker.counters
     unroutable = []
@@ -87,7 +84,7 @@ def _publish_each(
     for offset, blob in enumerate(blobs):
         queues = vhost.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
         if vhost.broker.listeners:
-            vhost.broker.emit_published(vhost, envelope, (first_id + offset,), (blob,), queues)
+            vhost.broker.emit_published(vhost.name, envelope, (first_id + offset,), (blob,), queues)
         vhost.broker.spread += 1 + len(queues)
         if queues:
             counters.routed += 1
@@ -104,7 +101,7 @@ def _publish_each(
     return Outcome(unroutable, refused)
 
 
-def nowhere_to_go(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes]) -> None:
+def nowhere_to_go(vhost: Host, envelope: Envelope, blobs: Sequence[bytes]) -> None:
     """No queue took these, none is mandatory: their dead-letter address may (address-settings page 3.1)."""
     address = vhost.broker.options.address_of(envelope.exchange, envelope.routing_key)
     settings = vhost.broker.settings.resolve(address, vhost.name)
@@ -119,7 +116,7 @@ def nowhere_to_go(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[byte
             _move(vhost, envelope, blobs, address, vhost.route_of(exchange, key))
 
 
-def _move(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> None:
+def _move(vhost: Host, envelope: Envelope, blobs: Sequence[bytes], address: str, route: Route) -> None:
     told: FieldTable = {ORIG_ADDRESS: Field("S", address.encode())}
     for blob in blobs:
         added = {**told, ORIG_MESSAGE_ID: Field("l", vhost.broker.next_id)}
@@ -130,7 +127,7 @@ def _move(vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes], addr
         publish_run(vhost, route, moved, (envelope.spliced(blob, added),))
 
 
-def publish_dead(vhost: "VirtualHost", letter: DeadLetter) -> int:
+def publish_dead(vhost: Host, letter: DeadLetter) -> int:
     """Publish a dead letter; where its exchange is gone, or it would go round in circles, it ends here.
 
     Returns to how many queues it was routed.
@@ -149,7 +146,7 @@ def publish_dead(vhost: "VirtualHost", letter: DeadLetter) -> int:
     broker.counters.published += 1
     queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
     if broker.listeners:
-        broker.emit_published(vhost, envelope, (id_,), (letter.blob,), queues, cause=letter.reason)
+        broker.emit_published(vhost.name, envelope, (id_,), (letter.blob,), queues, cause=letter.reason)
     if queues:
         broker.counters.routed += 1
         for queue in queues:
@@ -159,7 +156,7 @@ def publish_dead(vhost: "VirtualHost", letter: DeadLetter) -> int:
     return len(reached)
 
 
-def remember(vhost: "VirtualHost", address: str, count: int, envelope: Envelope, blob: bytes) -> None:
+def remember(vhost: Host, address: str, count: int, envelope: Envelope, blob: bytes) -> None:
     """Keep one of the last `count` messages of an address for queues to come (address-settings page 3.6)."""
     kept = vhost.remembered.get(address)
     if kept is None or kept.maxlen != count:
@@ -167,7 +164,7 @@ def remember(vhost: "VirtualHost", address: str, count: int, envelope: Envelope,
     kept.append((envelope, blob))
 
 
-def tell_what_was(vhost: "VirtualHost", queue: Queue, address: str) -> None:
+def tell_what_was(vhost: Host, queue: Queue, address: str) -> None:
     """A queue is new at an address: the messages that it would have got come now, those that are kept."""
     for envelope, blob in tuple(vhost.remembered.get(address, ())):
         exchange = vhost.exchanges.get(envelope.exchange)
@@ -179,7 +176,7 @@ def tell_what_was(vhost: "VirtualHost", queue: Queue, address: str) -> None:
         broker.next_id = id_ + 1
         broker.counters.published += 1
         if broker.listeners:
-            broker.emit_published(vhost, envelope, (id_,), (blob,), (queue,), cause="retroactive")
+            broker.emit_published(vhost.name, envelope, (id_,), (blob,), (queue,), cause="retroactive")
         broker.counters.routed += 1
         queue.enqueue(id_, envelope, (blob,))
         broker.mark(queue)

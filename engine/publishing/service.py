@@ -1,17 +1,14 @@
 """Services: exchanges behind which the broker itself listens, such as its control table."""
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
+from ..durability import Durability
 from ..exchanges.exchange import Binding, Destination, Exchange
 from ..exchanges.routed import Routed
 from ..messages.message import Envelope
 
-if TYPE_CHECKING:
-    from ..virtual_host import VirtualHost
-
-#: Called with the virtual host, the envelope and one blob of a request; answers by publishing.
-Handler = Callable[["VirtualHost", Envelope, bytes], None]
+#: Called with the envelope and one blob of a request; answers by publishing.
+Handler = Callable[[Envelope, bytes], None]
 
 
 class ServiceExchange(Exchange):
@@ -28,11 +25,10 @@ class ServiceExchange(Exchange):
         self._handler = handler
         self.barrier = 0
 
-    def handle(self, vhost: "VirtualHost", envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def handle(self, envelope: Envelope, blobs: Sequence[bytes], durability: Durability | None) -> None:
         """Serve a run of requests."""
         for blob in blobs:
-            self._handler(vhost, envelope, blob)
-        durability = vhost.broker.durability
+            self._handler(envelope, blob)
         if durability is not None:
             self.barrier = max(self.barrier, durability.take_barrier())
 

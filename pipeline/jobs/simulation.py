@@ -43,7 +43,7 @@ def simulate(queue_name: str, arrivals: Iterable[Arrival], offers_ms: Iterable[i
     guest = User("guest")
     broker = Broker(clock, Users([guest]), settings=configuration.repository)
     session = broker.connect("/", guest, name="what if", flush=lambda: None).open_session()
-    vhost = session.client.vhost
+    vhost = broker.virtual_hosts["/"]
     vhost.declare_queue(queue_name, client=session.client)
     queue = vhost.queue(queue_name)
     route = vhost.route("", queue_name, guest)

@@ -12,7 +12,8 @@ from pair import Pair, Peer, method, publish
 from pamqp import commands
 
 from leveret.amqp_frontend.turn import handle_bytes
-from leveret.engine import Queue, broker
+from leveret.engine import Queue
+from leveret.engine.chores import COMMIT_SLICE
 from leveret.engine.peers.commit import PART_MIN
 
 C = commands
@@ -71,7 +72,7 @@ def test_a_slice_at_a_time_and_one_answer() -> None:
     while stage.broker.end_turn():
         seen.append(stage.queue.ready_count)
     assert seen[-1] == COUNT and len(seen) > 4
-    assert max(after - before for before, after in zip(seen, seen[1:])) <= broker.COMMIT_SLICE + PART_MIN
+    assert max(after - before for before, after in zip(seen, seen[1:])) <= COMMIT_SLICE + PART_MIN
     ok, declared = stage.finish(peer)
     assert isinstance(ok, C.Tx.CommitOk) and declared.message_count == COUNT
     assert bodies(stage.queue) == [b"%d" % number for number in range(COUNT)]  # what followed is in the next one
@@ -162,7 +163,7 @@ def test_a_client_that_goes_in_the_middle(way: str) -> None:
 def test_many_acknowledgements() -> None:
     """They come in slices, too; what is out is known at each moment."""
     stage = Stage()
-    stage.open().send(transaction(3 * broker.COMMIT_SLICE))
+    stage.open().send(transaction(3 * COMMIT_SLICE))
     peer = stage.open()
     peer.call(1, C.Tx.Select)
     peer.send(method(1, C.Basic.Consume, queue="q", consumer_tag="t"))
@@ -172,7 +173,7 @@ def test_many_acknowledgements() -> None:
     while stage.broker.end_turn():
         left.append(stage.queue.unacked)
         assert len(stage.broker.unacked_of(stage.queue)) == left[-1]
-    assert left[0] == 2 * broker.COMMIT_SLICE and left[-1] == 0
+    assert left[0] == 2 * COMMIT_SLICE and left[-1] == 0
     assert [type(frame) for frame in stage.finish(peer)] == [C.Tx.CommitOk]
 
 

@@ -6,7 +6,7 @@ import pytest
 from steps import steps
 
 from leveret.engine import Broker, Envelope, ManualClock, User
-from leveret.engine.broker import DEAD_SPREAD, LETTER_COST, LETTERS_MAX
+from leveret.engine.dead_letters import DEAD_SPREAD, LETTER_COST, LETTERS_MAX
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import Session

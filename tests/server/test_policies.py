@@ -11,7 +11,7 @@ from desk import VirtualDesk
 
 from leveret.__main__ import main
 from leveret.control.command_arguments import CommandError
-from leveret.engine.broker import CONCERNED_SLICE
+from leveret.engine.chores import CONCERNED_SLICE
 from leveret.engine.queues.limits import TRIM_SLICE
 
 LIMIT = """

@@ -89,7 +89,7 @@ class ControlTable:
     # -- over AMQP --------------------------------------------------------------------------------------------------
 
     def handle(self, vhost: VirtualHost, envelope: Envelope, blob: bytes) -> None:
-        """Serve one request message (an `engine.service.Handler`)."""
+        """Serve one request message (an `engine.virtual_host.Service`)."""
         header, body = envelope.framing.split(blob)
         try:
             properties = decode_properties(header)

@@ -1,0 +1,193 @@
+"""Work that is too much for one turn: each end of a turn does a slice of each. `pending` while something is left."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+from operator import length_hint
+from typing import Protocol
+
+from ..settings import Policies, Policy
+from .dead_letters import DeadLetters
+from .durability import Durability
+from .peers.client import Client
+from .peers.commit import Commit
+from .queues.limits import enforce
+from .queues.queue import Queue
+from .stores.ready import Ready
+
+#: Messages given back to the allocator in one slice of a purge or delete (about 2 ms).
+FREE_SLICE = 20_000
+#: Messages times queues that a commit publishes in one slice (2 to 5 ms); one with less is applied at once.
+COMMIT_SLICE = 2_000
+#: Queues that are asked whether a changed policy concerns them, and those that it concerns, in one slice (about 5 ms).
+REVIEW_SLICE, CONCERNED_SLICE = 500, 50
+
+
+class Chore(Protocol):
+    """One kind of work."""
+
+    @property
+    def pending(self) -> bool:
+        """Whether to call `work` at the end of this turn, and another turn soon."""
+
+    def work(self) -> None:
+        """One slice; does little or nothing when that has to wait."""
+
+
+class CommittingBroker(Protocol):
+    """The broker, as far as commits look at it."""
+
+    durability: Durability | None
+    touched: dict[Client, None]
+
+
+class Commits:
+    """Transactions that are too much for one turn, one after the other."""
+
+    __slots__ = ("_broker", "_dead_letters", "_waiting")
+
+    def __init__(self, broker: CommittingBroker, dead_letters: DeadLetters) -> None:
+        self._broker = broker
+        self._dead_letters = dead_letters
+        self._waiting: deque[Commit] = deque()  # only the first is under way
+
+    @property
+    def pending(self) -> bool:
+        """Whether one is to go on. None begins while the journal takes nothing."""
+        waiting = self._waiting
+        if not waiting:
+            return False
+        durability = self._broker.durability
+        return waiting[0].has_begun or durability is None or not durability.has_failed
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether one has begun, and is not done."""
+        return bool(self._waiting) and self._waiting[0].has_begun
+
+    def apply(self, commit: Commit) -> None:
+        """Apply a transaction: at once, or in slices if it is large."""
+        if commit.cost <= COMMIT_SLICE:
+            commit.work()
+        else:
+            self._waiting.append(commit)
+
+    def work(self) -> None:
+        """A slice of the first; none begins before what was recorded before is written."""
+        commit = self._waiting[0]
+        if not commit.has_begun and self._dead_letters:
+            return
+        commit.work(COMMIT_SLICE)
+        if commit.is_done:
+            self._waiting.popleft()
+            commit.session.committed()
+            if not commit.session.client.closed:
+                self._broker.touched[commit.session.client] = None
+
+
+class Freeing:
+    """Messages that go back to the allocator."""
+
+    __slots__ = ("_waiting", "pending")
+
+    def __init__(self) -> None:
+        self._waiting: deque[Ready] = deque()
+        self.pending = False  # a plain attribute, here and below: each turn looks at it
+
+    def free(self, messages: Ready) -> None:
+        """Give messages back, in slices if there are many."""
+        if len(messages) > FREE_SLICE:
+            self._waiting.append(messages)
+            self.pending = True
+
+    def work(self) -> None:
+        """One slice."""
+        messages = self._waiting[0]
+        pop = messages.pop
+        for _ in range(min(FREE_SLICE, len(messages))):
+            pop()
+        if not messages:
+            self._waiting.popleft()
+            self.pending = bool(self._waiting)
+
+
+class Trimming:
+    """Queues that hold more than they may."""
+
+    __slots__ = ("_dead_letters", "_queues", "pending")
+
+    def __init__(self, dead_letters: DeadLetters) -> None:
+        self._dead_letters = dead_letters
+        self._queues: dict[Queue, None] = {}
+        self.pending = False
+
+    def trim_later(self, queue: Queue) -> None:
+        """Another slice of a queue goes at the end of each turn."""
+        self._queues[queue] = None
+        self.pending = True
+
+    def work(self) -> None:
+        """A slice of one queue, unless that would cause dead letters of which there are too many."""
+        if self._dead_letters.was_crowded:
+            return
+        queue = next(iter(self._queues))
+        del self._queues[queue]
+        if not queue.deleted:
+            enforce(queue)  # which may ask for more
+        self.pending = bool(self._queues)
+
+
+class Reviewing:
+    """Queues that have not heard of changed policies."""
+
+    __slots__ = ("_waiting", "pending", "policies")
+
+    def __init__(self, policies: Policies) -> None:
+        self.policies = policies  # as they are now
+        self._waiting: deque[tuple[Iterator[Queue], list[Policy]]] = deque()
+        self.pending = False
+
+    def review(self, queues: Iterable[Queue], changed: list[Policy]) -> None:
+        """These policies changed; they may concern some of these queues."""
+        self._waiting.append((iter(list(queues)), changed))
+        self.pending = True
+
+    def work(self) -> None:
+        """Some of the queues."""
+        queues, changed = self._waiting[0]
+        concerns = self.policies.may_concern
+        concerned = 0
+        for queue in islice(queues, max(1, REVIEW_SLICE // len(changed))):
+            if not queue.deleted and concerns(queue.name, queue.type, queue.policy, changed):
+                queue.policy_changed()
+                concerned += 1
+                if concerned >= CONCERNED_SLICE:
+                    break
+        if not length_hint(queues):
+            self._waiting.popleft()
+            self.pending = bool(self._waiting)
+
+
+class Feeding:
+    """Deep queues that want more of their tails in memory: between turns, not at their ends."""
+
+    __slots__ = ("_mark", "hungry")
+
+    def __init__(self, mark: Callable[[Queue], None]) -> None:
+        self._mark = mark
+        self.hungry: dict[Queue, None] = {}
+
+    def feed(self) -> bool:
+        """Bring a slice of some queue's tail into memory. True: there is more to do now."""
+        hungry = self.hungry
+        if not hungry:
+            return False
+        queue = next(iter(hungry))  # the one that has waited longest
+        del hungry[queue]
+        if queue.deleted or not queue.is_hungry():
+            return bool(hungry)
+        queue.load()
+        self._mark(queue)
+        if queue.is_hungry():
+            hungry[queue] = None
+        return True

@@ -1,0 +1,112 @@
+"""Dead letters on their way: published at the ends of turns, a slice at a time.
+
+Their publication may cause more deaths. A chain of queues where nothing may wait would have no end before its own, and
+the journal none to commit: so dead letters cause no deaths for now while there are many (`is_crowded`).
+Source: behaviour page 2.11; address-settings page 6.7.
+"""
+
+from collections import deque
+
+from .messages.deaths import EXPIRED, dead_letter
+from .messages.message import Message
+from .publishing.auto_created import targets_of
+from .publishing.host import HostBroker
+from .publishing.publish import publish_dead
+from .queues.queue import Queue
+
+#: How much of `Broker.spread` dead letters may cost in one turn: half of what a turn may (about 3 to 5 ms).
+DEAD_SPREAD = 2_000
+#: What a dead letter costs by that measure: it, each queue that it goes to, and so many octets of it.
+LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
+#: While so many dead letters are on their way, or are out since there were none, they cause no more (`is_crowded`).
+LETTERS_MAX = 500
+
+
+class DeadLetters:
+    """Of one broker. `was_crowded`: when the turn began to end."""
+
+    __slots__ = ("_broker", "_late", "_waiting", "published", "was_crowded")
+
+    def __init__(self, broker: HostBroker) -> None:
+        self._broker = broker
+        self._waiting: deque[tuple[Queue, Message, str]] = deque()
+        self._late: dict[Queue, None] = {}  # where messages have expired, and have to wait for that
+        self.published = 0  # since there were none on their way
+        self.was_crowded = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def pending(self) -> bool:
+        """Whether there is something left to do."""
+        return bool(self._waiting or self._late)
+
+    @property
+    def is_crowded(self) -> bool:
+        """Whether dead letters cause no deaths for now: first those are to be out that are on their way."""
+        return self.published >= LETTERS_MAX or len(self._waiting) >= LETTERS_MAX
+
+    def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
+        """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
+        self._waiting.extend((queue, message, reason) for message in messages)
+
+    def expire_later(self, queue: Queue) -> None:
+        """Messages have expired, and are to go when the dead letters are out that are on their way."""
+        self._late[queue] = None
+
+    def begin(self) -> None:
+        """A turn begins to end: what has expired goes if no dead letter is on its way."""
+        self.was_crowded = self.is_crowded
+        if self._late and not self._waiting:
+            late, self._late = self._late, {}
+            for queue in late:
+                queue.expire_now()
+
+    def publish(self, until: int | None = None) -> None:
+        """A slice of them, until so much `spread`."""
+        broker, waiting = self._broker, self._waiting
+        if until is None:
+            until = broker.spread + DEAD_SPREAD
+        while waiting and broker.spread < until:
+            queue, message, reason = waiting.popleft()
+            self.published += 1
+            self._publish_one(queue, message, reason)
+        if not waiting:
+            self.published = 0
+
+    def _publish_one(self, queue: Queue, message: Message, reason: str) -> None:
+        broker = self._broker
+        broker.spread += LETTER_COST + len(message.blob) // LETTER_OCTETS
+        target = queue.dead_letter_target(reason)
+        if target is None:
+            return
+        rules, vhost, options = queue.rules, queue.vhost, broker.options
+        if rules.dead_letter_exchange is not None:
+            targets = [(target, rules.dead_letter_routing_key)]
+        else:
+            resources = rules.expiry_resources if reason == EXPIRED else rules.dead_letter_resources
+            targets = [*targets_of(vhost, target, queue.address, resources)]
+        for exchange, key in targets:
+            letter = dead_letter(
+                message,
+                queue=queue.name,
+                reason=reason,
+                exchange=exchange,
+                routing_key=key,
+                wall_ms=broker.clock.wall_ms(),
+                address=self._address_of(queue, message),
+                with_hornetq_names=options.legacy_hornetq_headers,
+                continues_deaths=options.continues_deaths,
+                tells_last_death=options.tells_last_death,
+            )
+            broker.spread += publish_dead(vhost, letter) * LETTER_QUEUE_COST
+
+    def _address_of(self, queue: Queue, message: Message) -> str | None:
+        """What a dead letter tells as the message's address; None where only a dead-letter exchange rules (6.7)."""
+        broker = self._broker
+        if queue.rules.dead_letter_exchange is not None:
+            settings = broker.settings.resolve(queue.address, queue.vhost.name)
+            if not settings.dead_letter_address and not settings.expiry_address:
+                return None
+        return broker.options.address_of(message.envelope.exchange, message.envelope.routing_key)

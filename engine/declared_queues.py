@@ -1,0 +1,307 @@
+"""Declaring the queues of a virtual host, and what ends them. Source: behaviour page 2.6; address-settings page 3.5."""
+
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
+from .bindings import Bindings
+from .declaring import DeclaringHost, check_same_fields
+from .errors import (
+    AllQueuesMaxReached,
+    InUse,
+    InvalidArgument,
+    NotEmpty,
+    QueuesMaxReached,
+    ReservedName,
+    ResourceLocked,
+    ServerNamedRefused,
+    TransientQueueRefused,
+    UnsupportedProperty,
+)
+from .events import EventKind
+from .messages.field_table import FieldTable
+from .peers.client import Client
+from .peers.effects import ConsumerCancelled
+from .peers.outstanding import unacked_of
+from .peers.permission_checks import may, require, require_for_arguments
+from .publishing.publish import tell_what_was
+from .publishing.router import Router
+from .publishing.topology import Topology
+from .queues.non_destructive import NonDestructiveQueue
+from .queues.queue import Queue
+from .queues.queue_types import check_delete, check_purge
+from .queues.stream_queue import StreamQueue
+from .rules.arguments import (
+    CLASSIC,
+    STREAM,
+    Reason,
+    check_queue_arguments,
+    check_same_arguments,
+    queue_type_of,
+    with_default_type,
+)
+from .rules.queue_rules import NO_RULES, effective_arguments, own_settings, plain_arguments, rules_of
+from .users.permissions import CONFIGURE, QUEUE, READ
+
+if TYPE_CHECKING:
+    from .virtual_host import VirtualHost
+
+
+class DeclaredQueues:
+    """Of one virtual host. `client`: who does it, and may; None: the broker itself."""
+
+    __slots__ = ("_bindings", "_queues", "_router", "_surroundings", "_topology", "_vhost")
+
+    def __init__(
+        self, vhost: DeclaringHost, surroundings: "VirtualHost", topology: Topology, router: Router, bindings: Bindings
+    ) -> None:
+        self._vhost = vhost
+        self._surroundings = surroundings  # of each queue
+        self._topology = topology
+        self._queues = topology.queues
+        self._router = router
+        self._bindings = bindings
+
+    # -- declaring ----------------------------------------------------------------------------------------------------
+
+    def declare(
+        self,
+        name: str,
+        *,
+        client: Client | None,
+        durable: bool = False,
+        exclusive: bool = False,
+        auto_delete: bool = False,
+        arguments: FieldTable | None = None,
+        passive: bool = False,
+        server_named: bool = False,
+    ) -> Queue:
+        """Create a queue, or check that the one there is the same (`passive`: is there and accessible).
+
+        `client` None: the broker itself declares it; such a queue is not exclusive.
+        `server_named`: the frontend made the name up, so its prefix is allowed.
+        Raises: QueueNotFound, ReservedName, ResourceLocked, InequivalentField, InequivalentArgument,
+            InvalidArgument, UnsupportedArgument, UnsupportedProperty, ServerNamedRefused, InvalidDeadLetterExchange,
+            PermissionRefused, QueuesMaxReached, AllQueuesMaxReached, TransientQueueRefused.
+        """
+        if passive:
+            found = self._bindings.accessible(name, client)
+            found.touch()
+            return found
+        vhost = self._vhost
+        arguments = arguments or {}
+        if client is not None:
+            arguments = with_default_type(
+                arguments,
+                vhost.limits.default_queue_type,
+                durable=durable,
+                exclusive=exclusive,
+                auto_delete=auto_delete,
+            )
+        durable = durable and not exclusive  # an exclusive queue is gone before a restart could find it
+        current = self._queues.get(name)
+        if name.startswith("amq.") and not server_named and (current is None or client is not None):
+            raise ReservedName(kind="queue", name=name)  # also when it is there: only passively
+        require(client, CONFIGURE, QUEUE, name)
+        if current is not None:
+            self._check_same(current, client, durable, exclusive, auto_delete, arguments)
+            current.touch()
+            return current
+        if client is not None and not (durable or exclusive or vhost.broker.options.has_transient_queues):
+            raise TransientQueueRefused
+        queue_type = queue_type_of(arguments)
+        if server_named and queue_type != CLASSIC:
+            raise ServerNamedRefused(queue_type=queue_type)
+        require_for_arguments(client, name, arguments)
+        check_queue_arguments(arguments, name=name, vhost=vhost.name)
+        try:
+            own_settings(arguments)
+        except ArgumentFault as fault:
+            raise InvalidArgument(
+                key=fault.key, name=name, vhost=vhost.name, reason=Reason("text", fault.problem)
+            ) from None
+        if queue_type != CLASSIC:
+            for unwanted, word in (
+                (auto_delete, "auto-delete"),
+                (exclusive, "exclusive-owner"),
+                (not durable, "non-durable"),
+            ):
+                if unwanted:
+                    raise UnsupportedProperty(property=word, name=name, vhost=vhost.name)
+        if client is not None:
+            self._check_max(name)
+        queue = self._make(name, durable, client if exclusive else None, auto_delete, arguments)
+        if queue.owner is not None:
+            queue.owner.exclusive_queues[queue] = None
+        return queue
+
+    def create(
+        self, name: str, *, arguments: FieldTable | None = None, address: str | None = None, is_auto_created: bool
+    ) -> Queue:
+        """A durable queue that the broker makes itself, or the one that is there. The arguments are not checked."""
+        queue = self._queues.get(name)
+        if queue is None:
+            queue = self._make(name, True, None, False, arguments or {}, address, is_auto_created)
+            if is_auto_created:
+                self._vhost.broker.reaper.watch()
+        return queue
+
+    def restore(
+        self, name: str, *, auto_delete: bool, arguments: FieldTable, address: str | None, is_auto_created: bool
+    ) -> Queue:
+        """A durable queue that was there before a restart."""
+        queue = self._make(name, True, None, auto_delete, arguments, address, is_auto_created)
+        if is_auto_created:
+            self._vhost.broker.reaper.watch()
+        return queue
+
+    def for_consumer(self, name: str, client: Client | None = None) -> Queue:
+        """The queue to consume or get from, made now where its settings ask for that (address-settings page 3.5).
+
+        A queue is auto-created only for a user who could declare it.
+        Raises: QueueNotFound, PermissionRefused, QueuesMaxReached, AllQueuesMaxReached.
+        """
+        require(client, READ, QUEUE, name)
+        is_missing = name not in self._queues and bool(name)
+        if is_missing and self._router.auto_creates(name) and may(client, CONFIGURE, QUEUE, name):
+            if client is not None:
+                self._check_max(name)
+            return self.create(name, is_auto_created=True)
+        return self._topology.queue(name)
+
+    def _check_max(self, name: str) -> None:
+        """Raises: QueuesMaxReached, AllQueuesMaxReached."""
+        vhost = self._vhost
+        limit = vhost.limits.max_queues
+        if limit is not None and len(self._queues) >= limit:
+            raise QueuesMaxReached(name=name, vhost=vhost.name, limit=limit)
+        limit = vhost.broker.options.queues_max
+        if limit and vhost.broker.queues_count() >= limit:
+            raise AllQueuesMaxReached(name=name, limit=limit)
+
+    def _check_same(
+        self,
+        current: Queue,
+        client: Client | None,
+        durable: bool,
+        exclusive: bool,
+        auto_delete: bool,
+        arguments: FieldTable,
+    ) -> None:
+        vhost = self._vhost.name
+        if exclusive != current.exclusive or (current.owner is not None and current.owner is not client):
+            raise ResourceLocked(name=current.name, vhost=vhost)
+        check_same_fields("queue", current, {"durable": durable, "auto_delete": auto_delete}, vhost=vhost)
+        check_same_arguments(current.arguments, arguments, name=current.name, vhost=vhost)
+
+    def _make(
+        self,
+        name: str,
+        durable: bool,
+        owner: Client | None,
+        auto_delete: bool,
+        arguments: FieldTable,
+        address: str | None = None,
+        is_auto_created: bool = False,
+    ) -> Queue:
+        vhost, broker = self._vhost, self._vhost.broker
+        if address is None:
+            field = arguments.get("x-address")
+            address = field.text if field is not None and field.value else name
+        queue_type = queue_type_of(arguments)
+        policy = broker.policies.of_queue(name, queue_type, vhost.name)
+        layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
+        resolved = broker.settings.resolve_queue(address, vhost.name, own_settings(arguments), layer.settings)
+        rules = rules_of(effective_arguments(arguments, layer), resolved, broker.options.quorum_delivery_limit)
+        kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
+        if queue_type == STREAM:
+            kind, rules = StreamQueue, NO_RULES
+        queue = kind(
+            self._surroundings,
+            name,
+            durable=durable,
+            owner=owner,
+            auto_delete=auto_delete,
+            arguments=arguments,
+            rules=rules,
+            address=address,
+            policy=policy,
+            layer=layer,
+        )
+        queue.is_auto_created = is_auto_created
+        self._queues[name] = queue
+        self._router.add_queue(queue)
+        queue.touch()
+        broker.emit_object(EventKind.DECLARED, vhost.name, name, {"what": "queue", "queue": queue})
+        tell_what_was(vhost, queue, queue.address)
+        return queue
+
+    # -- the end of a queue -------------------------------------------------------------------------------------------
+
+    def purge(self, name: str, client: Client) -> int:
+        """Drop the ready messages; returns how many.
+
+        Raises: PermissionRefused, QueueNotFound, ResourceLocked, StreamOperationNotSupported.
+        """
+        require(client, READ, QUEUE, name)
+        queue = self._bindings.accessible(name, client)
+        check_purge(queue)
+        self._vhost.broker.dispatch_now(queue)
+        return queue.purge()
+
+    def delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
+        """Delete a queue; returns how many ready messages went with it. A missing queue is fine.
+
+        Raises: PermissionRefused, ResourceLocked, NotEmpty, InUse, ConditionalDeleteNotSupported.
+        """
+        require(client, CONFIGURE, QUEUE, name)
+        if name not in self._queues:
+            return 0
+        queue = self._bindings.accessible(name, client)
+        check_delete(queue, if_unused=if_unused, if_empty=if_empty)
+        self._vhost.broker.dispatch_now(queue)
+        if if_empty and (queue.ready_count or queue.scheduled):
+            raise NotEmpty(name=name, vhost=self._vhost.name)
+        if if_unused and queue.consumers:
+            raise InUse(kind="queue", name=name, vhost=self._vhost.name)
+        return self.remove(queue)
+
+    def remove(self, queue: Queue) -> int:
+        """Take a queue away, for whatever reason; its consumers are told. Returns how many messages were ready."""
+        broker = self._vhost.broker
+        queue.deleted = True
+        del self._queues[queue.name]
+        self._router.remove_queue(queue)
+        if queue.owner is not None:
+            queue.owner.exclusive_queues.pop(queue, None)
+        consumers = sorted(queue.consumers, key=lambda one: one.tag)  # RabbitMQ's order
+        for consumer in consumers:
+            consumer.session.consumer_cancelled(consumer)
+        queue.remove_consumers(consumers)
+        for consumer in consumers:
+            consumer.client.put(ConsumerCancelled(consumer), 0)
+        self._bindings.unbind_all(queue)
+        paged = queue.drop_paged(EventKind.DELETED)
+        ready = queue.take_ready()
+        ready.extend(queue.scheduled.take_all())
+        queue.forget_deadlines()
+        broker.memory.forget(queue)
+        count = len(ready) + paged
+        queue.counters.deleted += count + (0 if queue.keeps else queue.unacked)
+        if broker.listeners:
+            gone = [*ready, *(() if queue.keeps else unacked_of(queue))]
+            gone.sort(key=lambda message: message.id)
+            broker.emit(EventKind.DELETED, queue, gone)
+        for session in queue.sessions:
+            session.forget_queue(queue)
+        queue.sessions.clear()
+        broker.counters.add(queue.counters)
+        broker.free(ready)
+        broker.emit_object(EventKind.UNDECLARED, self._vhost.name, queue.name, {"what": "queue", "queue": queue})
+        return count
+
+    def remove_some(self, count: int) -> bool:
+        """The virtual host goes: delete up to `count` queues; True when none is left."""
+        for queue in list(islice(self._queues.values(), count)):
+            self.remove(queue)
+        return not self._queues

@@ -1,0 +1,77 @@
+"""What clients and sessions need of the virtual host that they are in, and of the broker."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from ..events import EventKind
+from ..messages.message import Envelope, Message
+from ..publishing.firehose import Firehose
+from ..publishing.host import Host, HostBroker
+from ..publishing.route import Route
+from ..queues.queue import Queue
+from ..queues.reply_queue import ReplyQueue
+from ..users.access import User
+from .acknowledgement_timeout import AcknowledgementWatch
+
+if TYPE_CHECKING:
+    from .client import Client
+    from .commit import Commit
+
+
+class Rounds(Protocol):
+    """The queues' turns: `round_width` of them are in this round."""
+
+    round: int
+    round_width: int
+
+
+class PeerBroker(HostBroker, Protocol):
+    """The broker that a client is connected to. `touched`: clients with something in their outboxes."""
+
+    acknowledgements: AcknowledgementWatch
+    touched: "dict[Client, None]"
+
+    @property
+    def turns(self) -> Rounds:
+        """Whose turn it is."""
+
+    def apply(self, commit: "Commit") -> None:
+        """Apply a transaction, now or in slices."""
+
+    def dispatch_now(self, queue: Queue) -> None:
+        """Hand out before somebody looks into the queue."""
+
+    def emit(self, kind: EventKind, queue: Queue, messages: Sequence[Message] = (), **detail: object) -> None:
+        """Tell the listeners about messages in a queue."""
+
+    def emit_run(self, kind: EventKind, queue: Queue, ids: Sequence[int], envelope: Envelope, **detail: object) -> None:
+        """The same for messages of one run."""
+
+    def forget(self, client: "Client") -> None:
+        """A client is closed."""
+
+    def sessions_of(self, user: str) -> int:
+        """Open sessions of a user."""
+
+
+class PeerHost(Host, Protocol):
+    """The virtual host that a client is in. `is_condemned`: it was deleted; `firehose`: while it is traced."""
+
+    firehose: Firehose | None
+    is_condemned: bool
+
+    @property
+    def broker(self) -> PeerBroker:
+        """The broker that it is in."""
+
+    def add_reply_queue(self, address: str, owner: "Client") -> ReplyQueue:
+        """Where direct replies go."""
+
+    def remove_queue(self, queue: Queue) -> int:
+        """Take a queue away."""
+
+    def route(self, exchange_name: str, routing_key: str, user: User) -> Route:
+        """The way for messages published by a user."""
+
+    def routes_changed(self) -> None:
+        """All routes are to be looked up again."""

@@ -1,0 +1,43 @@
+"""What an address does with each message before it is routed, as its settings and diverts say.
+
+Source: address-settings page 1.2, 3.2, 3.6, 3.7.
+"""
+
+from dataclasses import dataclass
+
+from ...settings import Divert, ResolvedSettings
+from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+
+
+@dataclass(slots=True, frozen=True)
+class ArrivalRules:
+    """What an address does with each message."""
+
+    address: str
+    expiry: ExpiryPolicy = NO_EXPIRY_POLICY
+    has_ingress_timestamp: bool = False
+    id_cache_size: int = 0
+    retroactive_count: int = 0
+    diverts: tuple[Divert, ...] = ()
+
+    @property
+    def looks_at_each(self) -> bool:
+        """Whether messages are to be taken one by one."""
+        return self.has_ingress_timestamp or self.retroactive_count > 0 or bool(self.diverts)
+
+    @property
+    def concerns_all(self) -> bool:
+        """Whether unmarked messages meet any of these, too."""
+        return self.looks_at_each or self.expiry is not NO_EXPIRY_POLICY
+
+
+def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules:
+    """The rules of an address."""
+    return ArrivalRules(
+        address,
+        expiry_policy(settings),
+        settings.enable_ingress_timestamp,
+        settings.id_cache_size,
+        settings.retroactive_message_count,
+        diverts,
+    )

@@ -1,0 +1,56 @@
+"""Routes: where messages of one exchange and routing key go. Source: behaviour page 2.3."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..exchanges.exchange import Exchange
+from ..queues.queue import Queue
+from .arrival_rules import ArrivalRules
+
+
+class Route:
+    """Where messages of one exchange and routing key go, until `is_stale`: then it is to be looked up again.
+
+    `queues` is None when it depends on each message; `arrival` when the address does nothing with unmarked messages.
+    """
+
+    __slots__ = ("__weakref__", "arrival", "exchange", "is_stale", "queues", "routing_key")
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        routing_key: str,
+        queues: list[Queue] | None,
+        arrival: ArrivalRules | None = None,
+    ) -> None:
+        self.arrival = arrival
+        self.exchange = exchange
+        self.routing_key = routing_key
+        self.queues = queues
+        self.is_stale = False
+
+    def undecided(self) -> "Route":
+        """The same for messages that are to be looked at one by one."""
+        return Route(self.exchange, self.routing_key, None, self.arrival)
+
+
+class ChosenRoute(Route):
+    """A route whose queues were chosen when the messages were published: those of them that are there now."""
+
+    __slots__ = ()
+
+    def __init__(self, route: Route, queues: list[Queue]) -> None:
+        super().__init__(route.exchange, route.routing_key, queues, route.arrival)
+
+    def undecided(self) -> Route:
+        return self
+
+
+class Outcome(NamedTuple):
+    """What became of a run: blobs that no queue took, and offsets of messages that a queue's limit refused."""
+
+    unroutable: Sequence[bytes]
+    refused: Sequence[int]
+
+
+ALL_WELL = Outcome((), ())

@@ -1,0 +1,182 @@
+"""The routes of one virtual host: looked up once, kept by frontends, made stale by whatever changes them.
+
+Source: behaviour page 2.3, 2.10; address-settings page 1.3.
+"""
+
+from collections.abc import Iterable
+
+from ..errors import InternalExchangeRefused
+from ..exchanges.exchange import Destination, Exchange, TopicExchange
+from ..exchanges.routed import Routed
+from ..queues.queue import Queue
+from ..queues.reply_queue import is_reply_address
+from ..rules.diverts import Diverts
+from ..users.access import User
+from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
+from .arrival_rules import ArrivalRules, arrival_rules
+from .host import Declares, HostBroker
+from .route import Route
+from .routing import FOUND_A_STEP, reach, reach_all
+from .service import ServiceExchange
+from .topology import Topology
+
+
+class Router:
+    """From an exchange and a routing key to queues.
+
+    Each route says itself when it is stale (`Route.is_stale`). `declares`: makes the queues that settings ask for.
+    """
+
+    __slots__ = ("_broker", "_declares", "_sharing", "_topology", "diverts")
+
+    def __init__(self, topology: Topology, broker: HostBroker, declares: Declares) -> None:
+        self._topology = topology
+        self._broker = broker
+        self._declares = declares
+        self._sharing: dict[str, dict[Queue, None]] = {}  # queues whose address is not their name, by address
+        self.diverts = Diverts()
+
+    # -- routes -------------------------------------------------------------------------------------------------------
+
+    def route(self, exchange_name: str, routing_key: str, user: User) -> Route:
+        """The way for messages published by a user, who may. Services take requests from administrators only.
+
+        Permissions count as topology: what is answered here holds until the route is stale.
+        Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
+        """
+        topology = self._topology
+        vhost = topology.name
+        exchange = topology.exchanges.get(exchange_name)
+        if not (isinstance(exchange, ServiceExchange) and user.is_administrator):
+            user.require(WRITE, EXCHANGE, exchange_name, vhost)
+            exchange = topology.exchange(exchange_name)
+            if exchange.internal:
+                raise InternalExchangeRefused(name=exchange_name, vhost=vhost)
+            if exchange.type == TopicExchange.type:
+                user.require_topic(WRITE, exchange_name, routing_key, vhost)
+        # Asked only where it matters: names that were never seen before cost a search each.
+        may_create = (
+            bool(exchange_name) or routing_key in topology.queues or user.may(CONFIGURE, QUEUE, routing_key, vhost)
+        )
+        return self.route_of(exchange, routing_key, may_create=may_create)
+
+    def route_of(self, exchange: Exchange, routing_key: str, *, may_create: bool = True) -> Route:
+        """The way for messages that the broker itself publishes. All that have one from here share it."""
+        if (
+            not exchange.name
+            and may_create
+            and self._topology.queue_named(routing_key) is None
+            and self.auto_creates(routing_key)
+        ):
+            self._declares.create_queue(routing_key, is_auto_created=True)
+        found = exchange.routes.find(routing_key)
+        return found if isinstance(found, Route) else self._look_up(exchange, routing_key)
+
+    def auto_creates(self, name: str) -> bool:
+        """Whether a queue of that name is made when it is needed (address-settings page 3.5)."""
+        return self._broker.settings.resolve(name, self._topology.name).auto_create_queues
+
+    def _look_up(self, exchange: Exchange, routing_key: str) -> Route:
+        queues: list[Queue] | None = None
+        way: Iterable[Exchange] = (exchange,)
+        if not is_reply_address(exchange, routing_key) and not self._takes_turns(exchange, routing_key):
+            message = Routed((routing_key,))
+            queues, way = reach_all(exchange, message, self._topology)
+            self._broker.spread += message.cost
+            if queues is not None:
+                queues = self._taking(queues, exchange, (routing_key,))
+        rules = self.arrival_rules(exchange.name, routing_key)
+        route = Route(exchange, routing_key, queues, rules if rules.concerns_all else None)
+        exchange.routes.register(route, [other.routes for other in way if other is not exchange])
+        return route
+
+    def arrival_rules(self, exchange_name: str, routing_key: str) -> ArrivalRules:
+        """What the address of a message does with it."""
+        broker = self._broker
+        address = broker.options.address_of(exchange_name, routing_key)
+        return arrival_rules(address, broker.settings.resolve(address, self._topology.name), self.diverts.of(address))
+
+    # -- queues -------------------------------------------------------------------------------------------------------
+
+    def reach(self, exchange: Exchange, message: Routed) -> list[Queue]:
+        """The queues that take a message: those that are reached, and are open to new messages.
+
+        What that cost goes from the message to `Broker.spread`.
+        """
+        reached = reach(exchange, message, self._topology)
+        self._broker.spread += message.cost
+        message.cost = 0
+        return self._taking(reached, exchange, message.keys)
+
+    def queues_at(self, address: str) -> list[Queue]:
+        """All queues whose address this is."""
+        own = self._topology.queues.get(address)
+        found = [own] if own is not None and own.address == address else []
+        return found + list(self._sharing.get(address, ()))
+
+    def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
+        """Whether queues share the address, so that it depends on whose turn it is."""
+        return not exchange.name and len(self._sharing.get(routing_key, ())) > 1
+
+    def _taking(self, queues: list[Queue], exchange: Exchange, keys: tuple[str, ...]) -> list[Queue]:
+        """Of those that are reached; of the default exchange also those that share an address."""
+        if not exchange.name and self._sharing:
+            for key in keys:
+                if key in self._sharing:
+                    queues += self._reach_by_address(key, has_own=key in self._topology.queues)
+        return [queue for queue in queues if queue.is_open]
+
+    def _reach_by_address(self, address: str, *, has_own: bool) -> list[Queue]:
+        """Queues of an address beside the one named like it: all multicast ones and, in turns, one anycast one.
+
+        Multicast are those bound to the exchange of that name. Source: address-settings page 1.3.
+        """
+        sharing = self._sharing[address]
+        self._broker.spread += len(sharing) // FOUND_A_STEP
+        named_alike = self._topology.exchanges.get(address)
+        bound = {} if named_alike is None else named_alike.destinations
+        multicast = [queue for queue in sharing if queue in bound]
+        anycast = None if has_own else next((queue for queue in sharing if queue not in bound and queue.is_open), None)
+        if anycast is None:
+            return multicast
+        del sharing[anycast]
+        sharing[anycast] = None  # the last now
+        return [*multicast, anycast]
+
+    # -- changes ------------------------------------------------------------------------------------------------------
+
+    def add_queue(self, queue: Queue) -> None:
+        """A new queue, reached by its name and by its address."""
+        if queue.address != queue.name:
+            self._sharing.setdefault(queue.address, {})[queue] = None
+        self._forget_named(queue)
+
+    def remove_queue(self, queue: Queue) -> None:
+        """The default exchange leads there no more; bindings are the caller's."""
+        if queue.address != queue.name:
+            sharing = self._sharing[queue.address]
+            del sharing[queue]
+            if not sharing:
+                del self._sharing[queue.address]
+        self._forget_named(queue)
+
+    def routes_changed(self) -> None:
+        """All routes are to be looked up again. O(exchanges, and routes)."""
+        for exchange in self._topology.exchanges.values():
+            exchange.routes.forget_all()
+
+    def forget_routes_to(self, queue: Queue) -> None:
+        """A queue that took no messages does now, or the other way round. O(its bindings)."""
+        self._forget_named(queue)
+        for binding in queue.incoming:
+            binding.source.forget_routes(binding)
+
+    def bindings_changed(self, destination: Destination) -> None:
+        """The default exchange asks how queues are bound that share an address (`_reach_by_address`)."""
+        if isinstance(destination, Queue) and destination.address != destination.name:
+            self._topology.exchanges[""].routes.forget(destination.address)
+
+    def _forget_named(self, queue: Queue) -> None:
+        """The default exchange does or does not lead to a queue any more."""
+        self._topology.exchanges[""].routes.forget(queue.name)
+        self.bindings_changed(queue)
