@@ -1,5 +1,6 @@
 """Which group a message is of, by its headers. Source: address-settings page 3.4."""
 
+from typing import ClassVar
 from zlib import crc32
 
 from ..messages.content import GROUP_IDS
@@ -12,6 +13,8 @@ SEQUENCES = ("_AMQ_GROUP_SEQUENCE", "JMSXGroupSeq")
 
 class GroupedMessage(Message):
     """A message of a group. `group`: which; `ends`: the group is free again behind it."""
+
+    stays_in_memory: ClassVar[bool] = True
 
     __slots__ = ("ends", "group")
 

@@ -4,6 +4,8 @@
 queues hold it. Their ids rise in the order of publishing, so an id is also the place in the queue.
 """
 
+from typing import ClassVar
+
 from .content import NO_FACTS, PLAIN, Framing, PropertyFacts, headers_of, splice_header
 from .field_table import FieldTable
 
@@ -111,6 +113,9 @@ class Envelope:
 
 class Message:
     """One message in one queue. Slots only: there are millions of these."""
+
+    #: Whether a deep queue may not page it out: memory knows more of it than the journal does.
+    stays_in_memory: ClassVar[bool] = False
 
     __slots__ = ("blob", "deliveries", "envelope", "expires_ns", "holder", "id", "uncounted")
 

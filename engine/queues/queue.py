@@ -32,11 +32,11 @@ from ..rules.queue_rules import (
     own_settings,
     plain_arguments,
 )
-from ..rules.redelivery import Scheduled
 from ..stores.last_value import LastValueReady, header_value
 from ..stores.paged_message import body_size, octets_of
 from ..stores.paged_run import Part
 from ..stores.ready import LeveledReady, Ready, merge_back
+from ..stores.scheduled import Scheduled
 from ..stores.tail import Tail
 from . import deep
 from .limits import admit, arm, enforce, expire
@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from ..exchanges.exchange import Binding
     from ..peers.client import Client
     from ..peers.session import Session
+    from ..stores.surroundings import Surroundings
     from ..virtual_host import VirtualHost
 
 
@@ -175,6 +176,11 @@ class Queue:
         self.deleted = False
         self.incoming: dict[Binding, None] = {}
         self.counters = Counters()
+
+    @property
+    def storage(self) -> "Surroundings":
+        """What its store is lent."""
+        return self.broker
 
     def resolved(self) -> ResolvedSettings:
         """Its own arguments, over its policy, over the settings of its address, as all of them are now."""

@@ -50,6 +50,11 @@ class KeptReady:
             self._head = 0
         return message
 
+    def put_before(self, messages: list[Message]) -> None:
+        """Messages (ids rising) before all others. O(n)."""
+        self._messages[: self._head] = messages
+        self._head = 0
+
     def pop(self) -> Message:
         """Any message: for giving the memory of a purge back."""
         return self._messages.pop()

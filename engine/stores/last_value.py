@@ -14,7 +14,7 @@ from ..messages.message import Message
 from .paged_message import UNKNOWN, PagedMessage, body_size, can_leave
 from .paged_run import messages_of
 from .ready import LeveledReady
-from .surroundings import Owner
+from .surroundings import Storing
 
 Key = object
 #: With what is looked at, so many messages or octets behind it are read back.
@@ -38,7 +38,7 @@ class LastValueReady(LeveledReady):
 
     __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_asked", "left_count", "memory_octets")
 
-    def __init__(self, queue: Owner, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
+    def __init__(self, queue: Storing, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
         super().__init__(level_max, body_size)
         self._queue = queue
         self._key_of = key_of
@@ -107,7 +107,7 @@ class LastValueReady(LeveledReady):
         self._until_asked -= 1
         if self._until_asked < 0:
             self._until_asked = SHARE_EVERY
-            pager = self._queue.broker.pager
+            pager = self._queue.storage.pager
             self._share = 0 if pager is None else pager.budget() // 2  # the other half is for what is read back
         if (
             self.memory_octets + message.octets > self._share
@@ -128,7 +128,7 @@ class LastValueReady(LeveledReady):
 
     def fetch(self, message: PagedMessage) -> bytes:
         """See `Home`. What is to be handed out next is read with it."""
-        pager = self._queue.broker.pager
+        pager = self._queue.storage.pager
         assert pager is not None
         octets = min(AHEAD_OCTETS, pager.budget() // 2)
         wanted = {message.id: message}

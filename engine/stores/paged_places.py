@@ -173,6 +173,11 @@ class PagedPlaces:
             octets -= self._sizes[at]
         return found
 
+    def expires_ns(self, id_: int) -> int:
+        """When a message that is here expires; 0: never."""
+        at = self._find(id_)
+        return 0 if at is None or self._expires is None else self._expires[at]
+
     def expiries(self) -> Iterator[tuple[int, int]]:
         """(id, when it expires), ids rising. Nothing may come or go meanwhile."""
         for at in self._live():

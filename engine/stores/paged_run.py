@@ -52,6 +52,11 @@ class Taken(NamedTuple):
     deliveries: int
     uncounted: int
 
+    def first(self, count: int) -> "Taken":
+        """The first messages of it."""
+        expires = None if self.expires is None else self.expires[:count]
+        return self._replace(ids=self.ids[:count], sizes=self.sizes[:count], expires=expires)
+
 
 class PagedRun:
     """Messages with rising ids; those before `start` are taken.
@@ -192,6 +197,25 @@ class PagedRun:
         self.start = stop
         self.offset += sum(sizes)
         return taken
+
+    def between(self, start: int, stop: int) -> Taken:
+        """The messages number `start` to `stop` of what is left, without taking them."""
+        start, stop = self.start + start, self.start + stop
+        place = None
+        if self.place is not None:
+            place = Place(self.place.chunk, self.offset + sum(self.sizes[self.start : start]))
+        ids = range(self.first + start, self.first + stop) if self._ids is None else self._ids[start:stop]
+        expires = None if self.expires is None else self.expires[start:stop]
+        return Taken(ids, self.sizes[start:stop], expires, place, self.envelope, self.deliveries, self.uncounted)
+
+    @classmethod
+    def of(cls, taken: Taken) -> "PagedRun":
+        """A run of its own of what was taken out of another."""
+        run = cls(taken.ids[0], taken.place, taken.envelope, taken.deliveries, taken.uncounted)
+        run._ids = None if isinstance(taken.ids, range) else array("q", taken.ids)
+        run.sizes, run.expires = taken.sizes, taken.expires
+        run.end += 0 if taken.place is None else sum(taken.sizes)
+        return run
 
     def part(self, level: int) -> "Part":
         """What is left, without taking it."""

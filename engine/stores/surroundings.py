@@ -1,14 +1,15 @@
-"""What a store has to know of the queue that it is of, and of what the broker lends: where contents can be left."""
+"""What a store is lent by the broker, and what it asks of the queue whose messages it holds."""
 
 from typing import Protocol
 
 from ..durability import Durability
-from ..messages.message import Envelope
+from ..messages.message import Envelope, Message
+from .memory_budget import MemoryBudget
 from .tail import Pager
 
 
 class Surroundings(Protocol):
-    """Both may come later than the store; None: there is no journal."""
+    """Where contents can be left. Both may come later than the store; None: there is no journal."""
 
     @property
     def pager(self) -> Pager | None:
@@ -19,12 +20,44 @@ class Surroundings(Protocol):
         """What says whether the journal is up to date."""
 
 
-class Owner(Protocol):
-    """The queue of a store."""
+class Storage:
+    """The same for all stores of a broker, which sets `pager` and `durability` as a journal comes."""
+
+    __slots__ = ("durability", "memory", "pager")
+
+    def __init__(self) -> None:
+        self.pager: Pager | None = None
+        self.durability: Durability | None = None
+        self.memory = MemoryBudget()
+
+
+class Storing(Protocol):
+    """What of a queue decides whether the journal has a message."""
 
     @property
-    def broker(self) -> Surroundings:
-        """What is lent to it."""
+    def storage(self) -> Surroundings:
+        """What the broker lends."""
 
     def stores(self, envelope: Envelope) -> bool:
         """Whether messages of this kind survive a restart in this queue."""
+
+
+class Owner(Protocol):
+    """The queue, as its store sees it."""
+
+    @property
+    def storage(self) -> Storage:
+        """What the broker lends; always the same object."""
+
+    def stores(self, envelope: Envelope) -> bool:
+        """Whether messages of this kind survive a restart in this queue."""
+
+    def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+        """What the queue makes of an arrival: a message of a group, if it heeds groups. See `Store.new_message`."""
+
+    def loaded(self, messages: list[Message], attempts: int) -> None:
+        """These came back from the tail: a queue that counts octets counts theirs.
+
+        `attempts`: how often each of them was tried; if it is more than 0, deliveries say so from now on
+        (x-delivery-count). It is 0 for messages whose blob was kept as it was.
+        """

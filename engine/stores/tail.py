@@ -5,8 +5,9 @@ in the tail, so that what is ready in memory always comes first. Messages that a
 are, so that order is kept. Source: queues page F; ruling 5.
 """
 
+from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from ..messages.message import Envelope, Message
@@ -179,7 +180,57 @@ class Tail:
             for item in self._levels[level]
         ]
 
+    def behind(self, level: int, id_: int) -> Iterator[tuple[int, Message | None]]:
+        """(id, message if it stands here as it is) of a level, those with higher ids than `id_`, in order. O(runs)."""
+        for item in self._levels[level]:
+            if isinstance(item, Message):
+                if item.id > id_:
+                    yield item.id, item
+            else:
+                ids = item.ids
+                if ids[-1] > id_:
+                    for at in range(bisect_right(ids, id_), len(ids)):
+                        yield ids[at], None
+
+    def find(self, level: int, ids: Sequence[int]) -> list[Taken]:
+        """The parts of runs that are the messages with these rising ids, without taking them. O(runs)."""
+        found: list[Taken] = []
+        for item in self._levels[level]:
+            if not isinstance(item, Message):
+                found += [item.between(start, stop) for start, stop in _stretches_in(item, ids)]
+        return found
+
     # -- out ----------------------------------------------------------------------------------------------------------
+
+    def take_ids(self, level: int, ids: Sequence[int]) -> list[Taken | Message]:
+        """Take the messages with these rising ids out, as far as they are here. O(runs + sizes of the runs hit)."""
+        taken: list[Taken | Message] = []
+        items: Items = deque()
+        wanted = frozenset(ids)
+        count = octets = 0
+        for item in self._levels[level]:
+            if isinstance(item, Message):
+                if item.id in wanted:
+                    taken.append(item)
+                    count, octets = count + 1, octets + _octets_of(item)
+                else:
+                    items.append(item)
+                continue
+            left = 0
+            for start, stop in _stretches_in(item, ids):
+                if start > left:
+                    items.append(PagedRun.of(item.between(left, start)))
+                part = item.between(start, stop)
+                taken.append(part)
+                count, octets = count + len(part.sizes), octets + sum(part.sizes)
+                left = stop
+            if not left:
+                items.append(item)
+            elif left < len(item):
+                items.append(PagedRun.of(item.between(left, len(item))))
+        self._levels[level] = items
+        self._went(count, octets)
+        return taken
 
     def take(self, count: int, octets: int) -> list[Taken | Message]:
         """From the head of its floor, up to so many messages and octets (at least one)."""
@@ -222,12 +273,15 @@ class Tail:
             octets = sum(taken.sizes)
             if not len(item):
                 items.popleft()
+        self._went(count, octets)
+        return taken
+
+    def _went(self, count: int, octets: int) -> None:
         self._count -= count
         if self.octets is not None:
             self.octets -= octets
         while self.floor >= 0 and not self._levels[self.floor]:
             self.floor -= 1
-        return taken
 
 
 def _first_id(item: PagedRun | Message) -> int:
@@ -238,6 +292,25 @@ def _octets_of(item: PagedRun | Message) -> int:
     if isinstance(item, PagedRun):
         return sum(item.sizes[item.start :])
     return item.envelope.framing.body_size(item.blob)
+
+
+def _stretches_in(run: PagedRun, ids: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """(start, stop) of what a run has left of these rising ids, as places that follow each other."""
+    here = run.ids
+    first = bisect_left(ids, here[0])
+    last = bisect_right(ids, here[-1])
+    start = stop = -1
+    for id_ in ids[first:last]:
+        at = bisect_left(here, id_)
+        if here[at] != id_:
+            continue
+        if at != stop:
+            if stop > start:
+                yield start, stop
+            start = at
+        stop = at + 1
+    if stop > start:
+        yield start, stop
 
 
 def _cut(run: PagedRun, count: int) -> PagedRun:

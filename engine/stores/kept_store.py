@@ -1,0 +1,438 @@
+"""The store of a non-destructive queue: messages in memory, and the places of those that only the journal has.
+
+The two stand in each other's gaps: what only memory has (transient, or changed since) stays there, wherever it is.
+The oldest leave memory as more come than the queue's share; windows of them are read back for consumers.
+Source: address-settings page 3.4, 5.8; queues page F.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from heapq import merge
+from itertools import islice
+from typing import ClassVar
+
+from ..messages.message import Envelope, Message
+from .kept_ready import KeptReady
+from .kept_windows import WINDOW_MESSAGES, Windows
+from .last_value import Key
+from .memory_budget import OVERHEAD
+from .paged_message import body_size
+from .paged_places import Left, PagedPlaces, stretches
+from .paged_run import IN_JOURNAL, Part
+from .store import Dropped, Removed, Scanned, Store
+from .surroundings import Owner
+from .untailed_store import SCANNING, UntailedStore
+
+#: Messages that expire at once before others have their turn.
+EXPIRE_SLICE = 4000
+#: Octets of new messages after which memory is looked at, where the share is large.
+LOOK_OCTETS = 1024 * 1024
+#: Keys of last values that nobody has any more are looked for when there are so many more keys than messages.
+SPARE_KEYS = 1000
+
+
+class KeptStore(UntailedStore):
+    """In order of ids, whatever is put where. `memory_octets`: what the messages in memory take. See `Store`.
+
+    `key_of`: of a last-value queue, a message's key; None: it has none.
+    """
+
+    keeps: ClassVar[bool] = True
+    expires_in_slices: ClassVar[bool] = True
+
+    __slots__ = (
+        "_body_octets",
+        "_by_key",
+        "_here",
+        "_key_of",
+        "_look_at",
+        "_owner",
+        "_storage",
+        "memory_octets",
+        "places",
+        "windows",
+    )
+
+    def __init__(self, owner: Owner, key_of: Callable[[Message], Key | None] | None = None) -> None:
+        super().__init__()
+        self._owner = owner
+        self._storage = owner.storage
+        self._key_of = key_of
+        self.places = PagedPlaces()
+        self.windows = Windows(owner.storage)  # what of these was read back
+        self._start_memory()
+
+    def _start_memory(self) -> None:
+        self._here = KeptReady()
+        self.memory_octets = 0
+        self._look_at = 0  # octets in memory at which they are compared with their share
+        self._body_octets: int | None = None  # of those in memory, from the moment that somebody asks
+        self._by_key: dict[Key, int] = {}  # the newest id of each key
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def __len__(self) -> int:
+        return len(self._here) + len(self.places)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._here)
+
+    @property
+    def at_hand(self) -> int:
+        """See `Store`."""
+        return len(self._here)
+
+    @property
+    def is_deep(self) -> bool:
+        """See `Store`."""
+        return len(self.places) > 0
+
+    @property
+    def body_octets(self) -> int:
+        """See `Store`. O(messages in memory), once."""
+        if self._body_octets is None:
+            self._body_octets = sum(map(body_size, self._here))
+        return self._body_octets + self.places.body_octets
+
+    @property
+    def held_octets(self) -> int:
+        """See `Store`."""
+        return self.memory_octets
+
+    def paged_parts(self) -> list[Part | Message]:
+        """See `Store`."""
+        return self.places.parts()
+
+    @property
+    def first_paged_id(self) -> int | None:
+        """See `Store`."""
+        return self.places.first_id if self.places else None
+
+    def has(self, id_: int) -> bool:
+        """Whether the message with this id is here, in memory or not."""
+        return self._here.has(id_) or id_ in self.places
+
+    def counting_octets(self) -> Store:
+        """See `Store`."""
+        return self
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """See `Store`."""
+        for id_, blob in enumerate(blobs, first_id):
+            self.append(Message(id_, blob, envelope))
+
+    def append(self, message: Message) -> Message | None:
+        """See `Store`. A last-value queue asks `supersede` before that."""
+        self._put(message)
+        self._measure()
+        return None
+
+    def put_first(self, message: Message) -> None:
+        """See `Store`; where its id says."""
+        self._put(message)
+
+    def put_last(self, message: Message) -> None:
+        """See `Store`; where its id says."""
+        self._put(message)
+
+    def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
+        """See `Store`."""
+        for message in messages:
+            self._put(message)
+        return [], 0
+
+    def _put(self, message: Message) -> None:
+        self._here.append(message)
+        self.memory_octets += len(message.blob) + OVERHEAD
+        if self._body_octets is not None:
+            self._body_octets += body_size(message)
+
+    def supersede(self, message: Message) -> Message | Left | None:
+        """A message is the newest of its key from now on; it comes to the end, so that all consumers see it.
+
+        Returns: the one that it took the place of, which is out; None where there is none.
+        """
+        key = None if self._key_of is None else self._key_of(message)
+        if key is None:
+            return None
+        older_id = self._by_key.get(key, 0)
+        self._by_key[key] = message.id
+        older = self.take_id(older_id)
+        if older is None and len(self._by_key) > 2 * len(self) + SPARE_KEYS:
+            self._by_key = {key: id_ for key, id_ in self._by_key.items() if id_ == message.id or self.has(id_)}
+        return older
+
+    def know_contents(self, counts_octets: bool) -> int:
+        """After a restart: read once what only the contents say, where somebody asks for it. Raises: Unreadable.
+
+        Returns: octets of blobs that were read, if they are counted.
+        """
+        if self._key_of is None and not counts_octets:
+            return 0
+        places, windows, last, octets = self.places, self.windows, 0, 0
+        while places and last < places.last_id:
+            windows.fill(None, places, last)
+            for message in windows.all(None):
+                self._know_key(message)
+                if counts_octets:
+                    places.tell_octets(message.id, len(message.blob))
+                    octets += len(message.blob)
+                last = message.id
+        windows.forget(None)
+        for message in self._here:
+            self._know_key(message)
+        return octets
+
+    def _know_key(self, message: Message) -> None:
+        if self._key_of is not None and (key := self._key_of(message)) is not None:
+            self._by_key[key] = max(message.id, self._by_key.get(key, 0))
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    def _measure(self) -> None:
+        """A message came into memory: of more than the share the oldest leave."""
+        if self.memory_octets < self._look_at:
+            return
+        pager, durability = self._storage.pager, self._storage.durability
+        step = LOOK_OCTETS
+        is_behind = durability is not None and durability.is_behind
+        if pager is not None and not is_behind and self._owner.stores(IN_JOURNAL):
+            share = pager.budget() // 2  # the other half is for windows
+            if self.memory_octets > share:
+                self._leave_oldest(share // 2)
+            step = min(step, share // 4)
+        self._look_at = self.memory_octets + max(step, self.memory_octets // 8)
+
+    def _leave_oldest(self, octets: int) -> None:
+        """Until what is in memory takes no more than so many octets, as far as the journal has them as they are."""
+        leaving: list[Message] = []
+        staying: list[Message] = []
+        while self._here and self.memory_octets > octets:
+            message = self._here.popleft()
+            if self._can_leave(message):
+                leaving.append(message)
+                self._count_out(message)
+            else:
+                staying.append(message)
+        self._here.put_before(staying)
+        self.places.add(leaving)
+
+    def _can_leave(self, message: Message) -> bool:
+        pager = self._storage.pager
+        return (
+            pager is not None
+            and not message.deliveries
+            and self._owner.stores(message.envelope)
+            and pager.has(message.id)
+        )
+
+    def _count_out(self, message: Message) -> None:
+        self.memory_octets -= len(message.blob) + OVERHEAD
+        if self._body_octets is not None:
+            self._body_octets -= body_size(message)
+
+    def load_all(self) -> None:
+        """Everything back into memory, which has to have room for it. Raises: Unreadable."""
+        while self.places:
+            self.windows.fill(None, self.places, 0)
+            for message in self.windows.all(None):
+                if (left := self.places.take(message.id)) is not None:
+                    message.expires_ns = left.expires_ns
+                    self._put(message)
+        self.windows.clear()
+
+    # -- the head -----------------------------------------------------------------------------------------------------
+
+    @property
+    def head_is_paged(self) -> bool:
+        """Whether only the journal has the oldest of all."""
+        if not self.places:
+            return False
+        return not self._here or self.places.first_id < self._here[0].id
+
+    @property
+    def next_expiry_ns(self) -> int:
+        """See `Store`: when the oldest of all expires."""
+        if self.head_is_paged:
+            return self.places.first_expires_ns
+        return self._here[0].expires_ns if self._here else 0
+
+    def take_head(self) -> Message | Left:
+        """Take the oldest of all out; there must be one."""
+        if self.head_is_paged:
+            return self.places.take_first()
+        message = self._here.popleft()
+        self._count_out(message)
+        return message
+
+    def read_head(self, id_: int, count: int = WINDOW_MESSAGES) -> Message:
+        """One of the oldest, which only the journal has, at once; with it are read up to `count` in all, for the next.
+
+        Raises: Unreadable.
+        """
+        message = self.windows.find(None, id_)
+        if message is None:
+            self.windows.fill(None, self.places, id_ - 1, count)
+            message = self.windows.find(None, id_)
+            assert message is not None
+        return message
+
+    def first_alive(self, now_ns: int) -> int | None:
+        """The id of the oldest, those not counted at the head that have expired by then."""
+        if not 0 < self.next_expiry_ns <= now_ns:
+            return (self.places.first_id if self.head_is_paged else self._here[0].id) if len(self) else None
+        here = ((message.id, message.expires_ns) for message in self._here)
+        return next((id_ for id_, due_ns in merge(here, self.places.expiries()) if not 0 < due_ns <= now_ns), None)
+
+    def head(self, now_ns: int) -> Message | None:
+        """The oldest that has not expired by then, without taking it: for a get. Raises: Unreadable."""
+        id_ = self.first_alive(now_ns)
+        if id_ is None:
+            return None
+        here = self._here.after(id_ - 1, 1)
+        return here[0] if here and here[0].id == id_ else self.read_head(id_, 1)
+
+    # -- what consumers read ------------------------------------------------------------------------------------------
+
+    def after(self, id_: int, count: int) -> list[Message]:
+        """Up to `count` messages in memory behind `id_`."""
+        return self._here.after(id_, count)
+
+    def between(self, id_: int, count: int, read_back: Callable[[int], Message | None]) -> Iterator[Message]:
+        """Up to `count` messages behind `id_`, wherever they are; ends before one that was not read back."""
+        here = iter(self._here.after(id_, count))
+        message = next(here, None)
+        for paged in self.places.after(id_, count):
+            while message is not None and message.id < paged:
+                yield message
+                message = next(here, None)
+            found = read_back(paged)
+            if found is None:
+                return
+            yield found
+        while message is not None:
+            yield message
+            message = next(here, None)
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def take(self, limit: int, room: int) -> list[Message]:
+        """See `Store`. None where the head is paged out."""
+        taken: list[Message] = []
+        while len(taken) < limit and self._here and not self.head_is_paged and (room > 0 or not taken):
+            message = self._here.popleft()
+            self._count_out(message)
+            taken.append(message)
+            room -= len(message.blob)
+        return taken
+
+    def take_id(self, id_: int) -> Message | Left | None:
+        """Take the message with this id out, as it is; None: it is gone."""
+        message = self._here.take(id_)
+        if message is None:
+            return self.places.take(id_)
+        self._count_out(message)
+        return message
+
+    def head_octets(self, count: int) -> int:
+        """See `Store`."""
+        return sum(len(message.blob) for message in islice(self._here, count))
+
+    def evict_head(self, count: int, *, with_content: bool) -> Removed:
+        """See `Store`."""
+        gone = _Gone()
+        for _ in range(min(count, len(self))):
+            self._remove_head(gone, with_content)
+        return gone.removed()
+
+    def expire(self, now_ns: int, *, with_content: bool, octets_max: int) -> Removed:
+        """See `Store`."""
+        gone = _Gone()
+        while (
+            0 < self.next_expiry_ns <= now_ns
+            and len(gone.messages) + len(gone.unread) < EXPIRE_SLICE
+            and (gone.octets < octets_max or not with_content)
+        ):
+            self._remove_head(gone, with_content)
+        return gone.removed()
+
+    def _remove_head(self, gone: "_Gone", with_content: bool) -> None:
+        message = self.read_head(self.places.first_id) if with_content and self.head_is_paged else None
+        head = self.take_head()
+        if isinstance(head, Message):
+            gone.add(head)
+        elif message is None:
+            gone.unread.append(head)
+        else:
+            found = Message(head.id, message.blob, message.envelope)
+            found.expires_ns = head.expires_ns
+            gone.add(found)
+            gone.recounted += len(found.blob) - head.octets
+
+    def drop_all(self) -> Dropped:
+        """See `Store`."""
+        octets = self.places.blob_octets
+        gone = self.places.take_all()
+        runs = list(stretches(gone))
+        parts: list[Sequence[int]] = [gone] if len(runs) * 4 > len(gone) else [*runs]
+        here = self._here
+        self.windows.clear()
+        self._start_memory()
+        return Dropped(here, [(ids, IN_JOURNAL) for ids in parts if ids], [], octets)
+
+    # -- selection, browsing, replay ----------------------------------------------------------------------------------
+
+    def position_of(self, message: Message) -> int:
+        """See `Store`."""
+        return message.id
+
+    def scan(self, after: int, count: int) -> Scanned:
+        """See `Store`."""
+        missing: list[int] = []
+
+        def read_back(id_: int) -> Message | None:
+            message = self.windows.find(SCANNING, id_)
+            if message is None:
+                missing.append(id_)
+            else:
+                message.expires_ns = self.places.expires_ns(id_)
+            return message
+
+        found = [(message.id, message) for message in islice(self.between(after, count, read_back), count)]
+        return Scanned(found, bool(missing))
+
+    def load_at(self, after: int, count: int) -> None:
+        """See `Store`."""
+        self.windows.fill(SCANNING, self.places, after, count)
+
+    def take_at(self, positions: Sequence[int]) -> Removed:
+        """See `Store`. What is paged out is not read."""
+        gone = _Gone()
+        for id_ in sorted(set(positions)):
+            one = self.take_id(id_)
+            if isinstance(one, Message):
+                gone.messages.append(one)
+            elif one is not None:
+                gone.unread.append(one)
+        return gone.removed()
+
+
+class _Gone:
+    """What is being removed."""
+
+    __slots__ = ("messages", "octets", "recounted", "unread")
+
+    def __init__(self) -> None:
+        self.messages: list[Message] = []
+        self.unread: list[Left] = []
+        self.octets = self.recounted = 0
+
+    def add(self, message: Message) -> None:
+        """It has its content."""
+        self.messages.append(message)
+        self.octets += len(message.blob)
+
+    def removed(self) -> Removed:
+        """That was all."""
+        return Removed(self.messages, self.unread, self.recounted)

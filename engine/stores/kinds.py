@@ -1,0 +1,32 @@
+"""Which kind of store a queue has, by what its rules ask for."""
+
+from .kept_store import KeptStore
+from .last_value import header_value
+from .last_value_store import LastValueStore
+from .leveled_store import LeveledStore
+from .plain_store import PlainStore
+from .store import Store
+from .surroundings import Owner
+
+
+def make_store(
+    owner: Owner,
+    *,
+    keeps: bool = False,
+    last_value_key: str | None = None,
+    level_max: int = 0,
+    counts_octets: bool = False,
+) -> Store:
+    """An empty store.
+
+    `keeps`: acknowledged messages stay. `last_value_key`: the header whose values are keys; None: no last values.
+    `level_max`: the highest level of priority; 0: there is one level. `counts_octets`: of bodies.
+    """
+    key_of = None if last_value_key is None else header_value(last_value_key)
+    if keeps:
+        return KeptStore(owner, key_of)
+    if key_of is not None:
+        return LastValueStore(owner, level_max, key_of)
+    if level_max or counts_octets:
+        return LeveledStore(owner, level_max, counts_octets=counts_octets)
+    return PlainStore(owner)

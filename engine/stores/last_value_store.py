@@ -1,0 +1,74 @@
+"""The store of a last-value queue: only the newest message of a key stays, at the place of the first.
+
+All messages are at hand; contents beyond the queue's share are left to the journal and read back when somebody looks at
+them (`LastValueReady`). Source: address-settings page 3.4, 5.8; queues page F.
+"""
+
+from collections.abc import Callable
+
+from ..messages.message import Envelope, Message
+from .last_value import Key, LastValueReady
+from .leveled_store import LeveledStore
+from .paged_message import PagedMessage
+from .store import Store
+from .surroundings import Owner
+
+
+class LastValueStore(LeveledStore):
+    """`key_of`: a message's key; None: it has none, and is a message like others."""
+
+    __slots__ = ("_key_of",)
+
+    _ready: LastValueReady
+
+    def __init__(self, owner: Owner, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
+        super().__init__(owner, level_max, counts_octets=True, ready=LastValueReady(owner, level_max, key_of))
+        self._key_of = key_of
+        self.may_page = False
+
+    def _empty_ready(self) -> LastValueReady:
+        return LastValueReady(self._owner, self._level_max, self._key_of)
+
+    @property
+    def is_deep(self) -> bool:
+        """See `Store`."""
+        return self._ready.left_count > 0
+
+    def counting_octets(self) -> Store:
+        """See `Store`."""
+        return self
+
+    def allow_paging(self, allowed: bool) -> None:
+        """See `Store`. There is never a tail."""
+
+    def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+        """See `Store`."""
+        if self._storage.pager is None:
+            return Message(id_, blob, envelope)
+        return PagedMessage(id_, blob, envelope, self._ready)
+
+    def append(self, message: Message) -> Message | None:
+        """See `Store`."""
+        older = self._superseded(message)
+        if older is None:
+            self._ready.append(message)
+        return older
+
+    def _superseded(self, message: Message) -> Message | None:
+        older = self._ready.supersede(message)
+        if older is not None and older is not message:
+            self._scanner.unsorted()  # the newer one stands where the older one stood
+        return older
+
+    def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
+        """See `Store`."""
+        gone: list[Message] = []
+        fresh: list[Message] = []
+        for message in messages:
+            older = self._superseded(message)
+            if older is None:
+                fresh.append(message)
+            else:
+                gone.append(older)
+        self._ready.merge(fresh)
+        return gone, 0

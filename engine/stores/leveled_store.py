@@ -1,0 +1,95 @@
+"""The store of a queue with priorities, or of one whose octets count: a deque and a tail for each level.
+
+What is ready in memory is never behind what is paged out: when a higher level has to page messages out, the lower ones
+in memory go to their tails first. Source: behaviour page 3.3, 3.5; queues page F.
+"""
+
+from collections import deque
+from collections.abc import Sequence
+
+from ..messages.message import Envelope, Message
+from .memory_budget import OVERHEAD
+from .paged_message import body_size
+from .ready import LeveledReady
+from .store import LEVEL_STEP, Store
+from .surroundings import Owner
+from .tail import Tail
+from .tailed_store import TailedStore
+
+
+class LeveledStore(TailedStore):
+    """Levels 0 to `level_max`. `counts_octets`: `body_octets` is right also while messages are paged out."""
+
+    __slots__ = ("_counts_octets", "_level_max")
+
+    _ready: LeveledReady
+
+    def __init__(self, owner: Owner, level_max: int, *, counts_octets: bool, ready: LeveledReady | None = None) -> None:
+        super().__init__(owner, LeveledReady(level_max, body_size) if ready is None else ready)
+        self._level_max = level_max
+        self._counts_octets = counts_octets
+
+    def _empty_ready(self) -> LeveledReady:
+        return LeveledReady(self._level_max, body_size)
+
+    def _levels(self) -> Sequence[deque[Message]]:
+        return self._ready.levels
+
+    def _left_levels(self, messages: Sequence[Message]) -> None:
+        self._ready.took(messages)
+
+    def _merge(self, messages: list[Message]) -> int:
+        self._ready.merge(messages)
+        return 0
+
+    def _begin_tail(self) -> Tail:
+        tail = self._tail = Tail(self._level_max)
+        if self._counts_octets:
+            tail.count_octets()
+        return tail
+
+    def _is_within_charge(self, message: Message) -> bool:
+        """No need to look at all of it, as the budget does."""
+        ready = self._ready
+        octets = len(message.blob) + OVERHEAD
+        if ready.octets + OVERHEAD * len(ready) + octets > self._storage.memory.charge_of(self):
+            return False
+        self.allowance = max(self.allowance - octets, 0)
+        return True
+
+    @property
+    def level_max(self) -> int:
+        """See `Store`."""
+        return self._level_max
+
+    @property
+    def body_octets(self) -> int:
+        """See `Store`."""
+        tail = self._tail
+        return self._ready.octets + (0 if tail is None else tail.octets or 0)
+
+    def counting_octets(self) -> Store:
+        """See `Store`."""
+        self._counts_octets = True
+        if self._tail is not None:
+            self._tail.count_octets()
+        return self
+
+    def take_over(self, other: TailedStore) -> None:
+        """Have all that another store of one level has, which is empty afterwards. O(messages at hand)."""
+        self._tail, other._tail = other._tail, None
+        if self._tail is not None and self._counts_octets:
+            self._tail.count_octets()
+        self._ready.extend(other._ready)
+        self._scanner, self.expiring, self.may_page = other._scanner, other.expiring, other.may_page
+        other.drop_all()
+
+    def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """See `Store`."""
+        for id_, blob in enumerate(blobs, first_id):
+            self.append(self.new_message(id_, blob, envelope))
+
+    def position_of(self, message: Message) -> int:
+        """See `Store`."""
+        level = min(message.envelope.facts.priority or 0, self._level_max)
+        return (self._level_max - level) * LEVEL_STEP + message.id

@@ -1,0 +1,132 @@
+"""Paging out and reading back: messages that were in memory become places in a tail, and places become messages.
+
+Those of which only memory knows, and those that have to stay in memory, stand in the tail as they are.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, groupby, pairwise
+
+from ..messages.message import Envelope, Message
+from .memory_budget import OVERHEAD
+from .paged_run import IN_JOURNAL, PagedRun, Place, Run, Taken, messages_of
+from .surroundings import Owner, Storing
+from .tail import Pager, Tail
+
+
+def is_in_journal(owner: Storing, envelope: Envelope) -> bool:
+    """Whether new messages of this kind are: while the disk is full, what dies into a queue is only in memory."""
+    durability = owner.storage.durability
+    return owner.stores(envelope) and (durability is None or not durability.has_failed)
+
+
+# -- out of memory ----------------------------------------------------------------------------------------------------
+
+
+def sink(owner: Storing, tail: Tail, level: int, messages: Sequence[Message]) -> int:
+    """Messages (in order of delivery) go to the head of their level of the tail.
+
+    Returns: how many octets that gave free.
+    """
+    pager = owner.storage.pager
+    assert pager is not None
+    items: list[PagedRun | Message] = []
+    freed = 0
+    for (where, deliveries, uncounted), group in groupby(messages, lambda one: _where(owner, pager, tail, one)):
+        run = list(group)
+        if where is None:
+            items += run
+            continue
+        if where is IN_JOURNAL:
+            items += _runs(run, deliveries, uncounted)
+        else:
+            spooled = _spooled(pager, run, where, deliveries, uncounted)
+            if spooled is None:
+                items += run
+                continue
+            items += spooled
+        freed += sum(len(message.blob) + OVERHEAD for message in run)
+    tail.put_back(level, items)
+    return freed
+
+
+def _where(owner: Storing, pager: Pager, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
+    """Where it could be: the journal, the spool (its own envelope), only memory (None); and how often it was out."""
+    where: Envelope | None = None
+    if not message.stays_in_memory:
+        if owner.stores(message.envelope):
+            where = IN_JOURNAL if pager.has(message.id) else None
+        elif tail.octets is None:
+            where = message.envelope
+    return where, message.deliveries, message.uncounted
+
+
+def _runs(messages: Sequence[Message], deliveries: int, uncounted: int) -> Iterator[PagedRun]:
+    last: PagedRun | None = None
+    for message in messages:
+        size = message.envelope.framing.body_size(message.blob)
+        expires = (message.expires_ns,) if message.expires_ns else None
+        if last is None or not last.goes_on(
+            message.id, 1, expires is not None, None, IN_JOURNAL, deliveries, uncounted
+        ):
+            if last is not None:
+                yield last
+            last = PagedRun(message.id, None, IN_JOURNAL, deliveries, uncounted)
+        last.extend(message.id, (size,), expires)
+    if last is not None:
+        yield last
+
+
+def _spooled(
+    pager: Pager, messages: Sequence[Message], envelope: Envelope, deliveries: int, uncounted: int
+) -> list[PagedRun] | None:
+    place = pager.spool([message.blob for message in messages])
+    if place is None:
+        return None
+    runs: list[PagedRun] = []
+    offset, last_id = place.offset, 0
+    for message in messages:
+        if not runs or message.id < last_id:  # ids rise within a run
+            runs.append(PagedRun(message.id, Place(place.chunk, offset), envelope, deliveries, uncounted))
+        size, last_id = len(message.blob), message.id
+        runs[-1].extend(last_id, (size,), (message.expires_ns,) if message.expires_ns else None)
+        offset += size
+    return runs
+
+
+# -- back -------------------------------------------------------------------------------------------------------------
+
+
+def runs_of(pager: Pager, part: Taken, *, release: bool = True) -> Sequence[Run]:
+    """The contents of a part. `release`: nobody asks the spool for them again. Raises: Unreadable."""
+    if part.place is None:
+        return pager.load(part.ids)
+    size = sum(part.sizes)
+    octets = pager.unspool(part.place, size)
+    if release:
+        pager.release(part.place, size)
+    ends = list(accumulate(part.sizes, initial=0))
+    return [(part.envelope, [octets[start:end] for start, end in pairwise(ends)])]
+
+
+def messages_as_paged(owner: Owner, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
+    """The last messages of a part, `runs` being their contents, as they were before they were paged out.
+
+    The owner was not told that they are back (see `tell_loaded`).
+    """
+    messages = messages_of(ids, runs)
+    if any(envelope.facts.is_marked for envelope, _ in runs):
+        messages = [owner.message_for(one.id, one.blob, one.envelope) for one in messages]
+    if part.deliveries:
+        for message in messages:
+            message.deliveries, message.uncounted = part.deliveries, part.uncounted
+    if part.expires is not None:
+        expires = part.expires[len(part.expires) - len(messages) :]
+        for message, expires_ns in zip(messages, expires):
+            message.expires_ns = expires_ns
+    return messages
+
+
+def tell_loaded(owner: Owner, part: Taken, messages: list[Message]) -> None:
+    """The owner hears that messages of a part are back."""
+    if messages:
+        owner.loaded(messages, part.deliveries - part.uncounted if part.place is None else 0)

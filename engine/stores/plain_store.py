@@ -1,0 +1,58 @@
+"""The store of an ordinary queue: a deque, and behind it the tail. Source: queues page F."""
+
+from collections import deque
+from collections.abc import Sequence
+
+from ..messages.message import Message
+from .leveled_store import LeveledStore
+from .ready import merge_back
+from .surroundings import Owner
+from .tail import Tail
+from .tailed_store import TailedStore
+
+
+class PlainStore(TailedStore):
+    """One level, in order of delivery. See `Store`."""
+
+    __slots__ = ()
+
+    _ready: deque[Message]
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(owner, deque())
+
+    def _empty_ready(self) -> deque[Message]:
+        return deque()
+
+    def _levels(self) -> Sequence[deque[Message]]:
+        return (self._ready,)
+
+    def _left_levels(self, messages: Sequence[Message]) -> None:
+        """A deque counts them by itself."""
+
+    def _merge(self, messages: list[Message]) -> int:
+        return merge_back(self._ready, messages)
+
+    def _begin_tail(self) -> Tail:
+        tail = self._tail = Tail()
+        return tail
+
+    @property
+    def level_max(self) -> int:
+        """See `Store`."""
+        return 0
+
+    @property
+    def body_octets(self) -> int:
+        """See `Store`."""
+        return 0
+
+    def counting_octets(self) -> LeveledStore:
+        """See `Store`."""
+        other = LeveledStore(self._owner, 0, counts_octets=True)
+        other.take_over(self)
+        return other
+
+    def position_of(self, message: Message) -> int:
+        """See `Store`."""
+        return message.id

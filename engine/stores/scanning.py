@@ -1,0 +1,114 @@
+"""Looking through the levels of a store without taking anything, and taking messages out of their middle."""
+
+from bisect import bisect_right
+from collections import deque
+from collections.abc import Iterator, Sequence
+from heapq import merge
+from itertools import chain, islice
+
+from ..messages.message import Message
+from .paging import messages_as_paged, runs_of
+from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
+from .surroundings import Owner
+from .tail import Pager, Tail
+
+#: (id, message if it is in memory)
+Found = tuple[int, Message | None]
+
+
+class Scanner:
+    """Of one store: the window of what was read back for scans, and whether ids rise within its levels."""
+
+    __slots__ = ("_is_sorted", "_window")
+
+    def __init__(self) -> None:
+        self._is_sorted = True
+        self._window: dict[int, Message] = {}
+
+    def unsorted(self) -> None:
+        """Messages may stand elsewhere than their ids say: scans sort what they see, in O(n log n)."""
+        self._is_sorted = False
+
+    def _behind(self, ready: deque[Message], tail: Tail | None, level: int, id_: int) -> Iterator[Found]:
+        """Messages of a level with higher ids, these rising."""
+        paged: Iterator[Found] = iter(()) if tail is None else tail.behind(level, id_)
+        if self._is_sorted:
+            start = bisect_right(ready, id_, key=_id_of) if id_ else 0
+            return merge(((one.id, one) for one in islice(ready, start, None)), paged, key=_first)
+        return iter(sorted(chain(((one.id, one) for one in ready if one.id > id_), paged), key=_first))
+
+    def scan(self, levels: Sequence[deque[Message]], tail: Tail | None, after: int, count: int) -> Scanned:
+        """See `Store`."""
+        found: list[tuple[int, Message]] = []
+        rank, id_ = divmod(after, LEVEL_STEP)
+        for level in range(len(levels) - 1 - rank, -1, -1):
+            base = (len(levels) - 1 - level) * LEVEL_STEP
+            for one, message in islice(self._behind(levels[level], tail, level, id_), count - len(found)):
+                message = message or self._window.get(one)
+                if message is None:
+                    return Scanned(found, True)
+                found.append((base + one, message))
+            id_ = 0
+        return Scanned(found, False)
+
+    def load(
+        self, owner: Owner, pager: Pager, levels: Sequence[deque[Message]], tail: Tail, after: int, count: int
+    ) -> None:
+        """Fill the window with what a scan misses: a window at most, at least one. Raises: Unreadable."""
+        count, octets = min(count, WINDOW_MESSAGES), max(1, min(WINDOW_OCTETS, pager.budget() // 2))
+        self._window = {}
+        rank, id_ = divmod(after, LEVEL_STEP)
+        for level in range(len(levels) - 1 - rank, -1, -1):
+            ids: list[int] = []
+            for one, message in self._behind(levels[level], tail, level, id_):
+                if count <= 0:
+                    break
+                count -= 1
+                if message is None:
+                    ids.append(one)
+            id_ = 0
+            for part in tail.find(level, ids):
+                if octets <= 0:
+                    return
+                fitting = _fitting(part.sizes, octets)
+                octets -= sum(part.sizes[:fitting])
+                if fitting < len(part.sizes):
+                    part = part.first(fitting)
+                for message in messages_as_paged(owner, part, part.ids, runs_of(pager, part, release=False)):
+                    self._window[message.id] = message
+
+    @staticmethod
+    def take(ready: deque[Message], ids: Sequence[int]) -> list[Message]:
+        """Take messages out of a level that is in memory. O(level)."""
+        wanted = frozenset(ids)
+        taken = [one for one in ready if one.id in wanted]
+        if len(taken) == 1:
+            ready.remove(taken[0])
+        elif taken:
+            staying = [one for one in ready if one.id not in wanted]
+            ready.clear()
+            ready.extend(staying)
+        return taken
+
+    def forget(self, messages: Sequence[Message]) -> None:
+        """They are out: pictures of them are not kept."""
+        if self._window:
+            for message in messages:
+                self._window.pop(message.id, None)
+
+
+def _fitting(sizes: Sequence[int], octets: int) -> int:
+    """How many of these fit into so many octets; at least one."""
+    for count, size in enumerate(sizes):
+        if octets <= 0:
+            return count
+        octets -= size
+    return len(sizes)
+
+
+def _first(found: Found) -> int:
+    return found[0]
+
+
+def _id_of(message: Message) -> int:
+    return message.id

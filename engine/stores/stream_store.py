@@ -1,0 +1,436 @@
+"""The store of a stream: a log with offsets and times of arrival, dropped from its head by whole segments.
+
+The newest messages are in memory; of older ones, where a journal has them, only their sizes are, and where their ids
+and times change: 4 octets a message, and 32 a run. Source: behaviour page 3.7; queues page F.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
+from typing import ClassVar, NamedTuple
+
+from ..messages.content import OFFSET
+from ..messages.field_table import Field, integer_of
+from ..messages.message import Envelope, Message
+from .kept_windows import Reader
+from .memory_budget import OVERHEAD
+from .paged_run import IN_JOURNAL, Numbers, Part, messages_of
+from .store import Dropped, Removed, Scanned, Store
+from .surroundings import Owner
+from .untailed_store import SCANNING, UntailedStore
+
+#: RabbitMQ's default; a segment also ends after so many messages.
+SEGMENT_OCTETS_DEFAULT = 500_000_000
+SEGMENT_MESSAGES_MAX = 256_000
+#: What a message that comes back after a restart counts for beside its body: header and offset.
+HEADER_OCTETS = 48
+#: Octets of new messages after which memory is looked at, ...
+LOOK_OCTETS = 1024 * 1024
+#: ... and what a window takes from the journal at once.
+WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
+
+
+class Segment:
+    """A run of the log that goes as one."""
+
+    __slots__ = ("count", "last_ms", "octets")
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.octets = 0
+        self.last_ms = 0  # when its last message came
+
+
+class Window(NamedTuple):
+    """Messages from `offset` on, read back for a reader."""
+
+    offset: int
+    messages: list[Message]
+
+    def read(self, offset: int, count: int) -> list[Message]:
+        """Up to `count` from there on; none when it is outside."""
+        start = offset - self.offset
+        return self.messages[start : start + count] if start >= 0 else []
+
+
+class StreamStore(UntailedStore):
+    """Message number i of the log has the offset `first_offset` + i; times never fall. See `Store`.
+
+    Nothing is taken out but by whole segments (`drop_oldest`) and `drop_all`: `take`, `put_back`, `evict_head`,
+    `expire` and `take_at` find nothing to do. A position is an offset plus one. `_messages` are those from the offset
+    `memory_offset` on.
+    """
+
+    keeps: ClassVar[bool] = True
+    expires_in_slices: ClassVar[bool] = False
+
+    __slots__ = (
+        "_looked_at",
+        "_messages",
+        "_owner",
+        "_run_ids",
+        "_run_offsets",
+        "_segments",
+        "_sizes",
+        "_storage",
+        "_time_of",
+        "_time_offsets",
+        "_times_ms",
+        "_windows",
+        "first_offset",
+        "memory_octets",
+        "memory_offset",
+        "octets",
+        "segment_octets_max",
+    )
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__()
+        self._owner = owner
+        self._storage = owner.storage
+        self.segment_octets_max = SEGMENT_OCTETS_DEFAULT
+        self.start(0)
+
+    def start(self, first_offset: int) -> None:
+        """Empty, from this offset on."""
+        self.first_offset = self.memory_offset = first_offset
+        self.octets = self.memory_octets = 0
+        self._looked_at = 0  # octets in memory when they were last compared with their share
+        self._messages: list[Message] = []
+        self._windows: dict[Reader, Window] = {}
+        self._sizes = array("I")  # octets of body
+        self._run_offsets, self._run_ids = array("q"), array("q")  # ids rise by one from here on
+        self._time_offsets, self._times_ms = array("q"), array("q")  # a new time from here on
+        self._time_of: Callable[[int], int] | None = None  # id -> ms, for what came before the first of these
+        self._segments: deque[Segment] = deque([Segment()])
+
+    def __len__(self) -> int:
+        return len(self._sizes)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._messages)
+
+    @property
+    def at_hand(self) -> int:
+        """See `Store`."""
+        return len(self._messages)
+
+    @property
+    def is_deep(self) -> bool:
+        """See `Store`."""
+        return self.memory_offset > self.first_offset
+
+    @property
+    def first_paged_id(self) -> int | None:
+        """See `Store`: the id of the oldest message that is paged out."""
+        return self.id_at(self.first_offset) if self.is_deep else None
+
+    @property
+    def body_octets(self) -> int:
+        """See `Store`. Nobody asks for it: `octets` bounds a stream."""
+        return 0
+
+    @property
+    def next_expiry_ns(self) -> int:
+        """See `Store`. Messages of a stream do not expire one by one."""
+        return 0
+
+    @property
+    def held_octets(self) -> int:
+        """See `Store`."""
+        return self.memory_octets + OVERHEAD * len(self._messages)
+
+    @property
+    def next_offset(self) -> int:
+        """Of the message that comes next."""
+        return self.first_offset + len(self._sizes)
+
+    def counting_octets(self) -> Store:
+        """See `Store`."""
+        return self
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """See `Store`; `add` says when they came."""
+        for id_, blob in enumerate(blobs, first_id):
+            self.append(Message(id_, blob, envelope))
+
+    def append(self, message: Message) -> Message | None:
+        """See `Store`; `add` says when it came."""
+        self.add(message, 0)
+        self.measure()
+        return None
+
+    def put_first(self, message: Message) -> None:
+        """See `Store`: at the end, where all go."""
+        self.append(message)
+
+    def put_last(self, message: Message) -> None:
+        """See `Store`."""
+        self.append(message)
+
+    def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
+        """See `Store`: they are here all the time."""
+        return [], 0
+
+    def add(self, message: Message, wall_ms: int) -> bool:
+        """At the end; the message tells its offset from now on. True when a segment is full."""
+        offset = self.next_offset
+        times, segment = self._times_ms, self._segments[-1]
+        wall_ms = max(wall_ms, times[-1]) if times else wall_ms
+        if not times or wall_ms > times[-1]:
+            self._time_offsets.append(offset)
+            times.append(wall_ms)
+        self._note_id(offset, message.id)
+        self._sizes.append(message.envelope.framing.body_size(message.blob))
+        tell_offset(message, offset)
+        self._messages.append(message)
+        size = len(message.blob)
+        self.memory_octets += size
+        segment.last_ms = wall_ms
+        return self._grow(segment, 1, size)
+
+    def _note_id(self, offset: int, id_: int) -> None:
+        starts, ids = self._run_offsets, self._run_ids
+        if not ids or ids[-1] + offset - starts[-1] != id_:
+            starts.append(offset)
+            ids.append(id_)
+
+    def _grow(self, segment: Segment, count: int, octets: int) -> bool:
+        segment.count += count
+        segment.octets += octets
+        self.octets += octets
+        if segment.octets < self.segment_octets_max and segment.count < SEGMENT_MESSAGES_MAX:
+            return False
+        self._segments.append(Segment())
+        return True
+
+    def restore(self, first_id: int, sizes: Sequence[int]) -> None:
+        """A run of messages that the journal has, at the end; before anything else comes."""
+        assert not self._messages
+        self._note_id(self.next_offset, first_id)
+        self._sizes.extend(sizes)
+        start = 0
+        while start < len(sizes):
+            segment = self._segments[-1]
+            count = min(SEGMENT_MESSAGES_MAX - segment.count, len(sizes) - start)
+            octets = sum(sizes[start : start + count]) + count * HEADER_OCTETS
+            if segment.octets + octets > self.segment_octets_max:  # it ends among these
+                count, octets = 1, sizes[start] + HEADER_OCTETS
+            self._grow(segment, count, octets)
+            start += count
+        self.memory_offset = self.next_offset
+
+    def restored(self, time_of: Callable[[int], int]) -> None:
+        """That was all; `time_of(id)`: when a message came, in wall ms, which may read a file."""
+        self._time_of = time_of
+        offset = self.first_offset
+        for segment in self._segments:
+            offset += segment.count
+            if segment.count:
+                segment.last_ms = time_of(self.id_at(offset - 1))
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def read(self, offset: int, count: int) -> list[Message]:
+        """Up to `count` messages from `offset` on, which is not below `memory_offset`."""
+        start = offset - self.memory_offset
+        return self._messages[start : start + count]
+
+    def id_at(self, offset: int) -> int:
+        """Of the message there."""
+        at = bisect_right(self._run_offsets, offset) - 1
+        return self._run_ids[at] + offset - self._run_offsets[at]
+
+    def paged(self, offset: int, count: int, octets: int) -> list[range]:
+        """Ids of up to `count` messages and `octets` of body (at least one) that only the journal has."""
+        stop = min(offset + count, self.memory_offset)
+        for at in range(offset - self.first_offset, stop - self.first_offset):
+            octets -= self._sizes[at]
+            if octets <= 0:
+                stop = self.first_offset + at + 1
+                break
+        return [ids for _, ids in self._runs(offset, stop)]
+
+    def paged_parts(self) -> list[Part | Message]:
+        """See `Store`."""
+        found: list[Part | Message] = []
+        for offset, ids in self._runs(self.first_offset, self.memory_offset):
+            start = offset - self.first_offset
+            # A copy, since the array loses its head when a segment goes.
+            sizes = self._sizes[start : start + len(ids)]
+            found.append(Part(ids, Numbers(sizes, 0, len(sizes)), None, None, IN_JOURNAL, 0, 0))
+        return found
+
+    def _runs(self, start: int, stop: int) -> list[tuple[int, range]]:
+        """(offset, ids) of runs whose ids rise by one."""
+        runs: list[tuple[int, range]] = []
+        at = bisect_right(self._run_offsets, start) - 1
+        while start < stop:
+            end = self._run_offsets[at + 1] if at + 1 < len(self._run_offsets) else stop
+            end = min(end, stop)
+            first = self._run_ids[at] + start - self._run_offsets[at]
+            runs.append((start, range(first, first + end - start)))
+            start = end
+            at += 1
+        return runs
+
+    def offset_at(self, wall_ms: int) -> int:
+        """The first message that came at that time or later; `next_offset` when there is none."""
+        known = self._time_offsets[0] if self._time_offsets else self.next_offset
+        if self._time_of is not None and self.first_offset < known:
+            time_of = self._time_of
+            if time_of(self.id_at(known - 1)) >= wall_ms:
+                offsets = range(self.first_offset, known)
+                return offsets[bisect_left(offsets, wall_ms, key=lambda offset: time_of(self.id_at(offset)))]
+        at = bisect_left(self._times_ms, wall_ms)
+        return max(self._time_offsets[at], self.first_offset) if at < len(self._times_ms) else self.next_offset
+
+    # -- what consumers read ------------------------------------------------------------------------------------------
+
+    def read_for(self, reader: Reader, offset: int, count: int) -> list[Message]:
+        """Up to `count` messages from there on, from memory or the reader's window; none where `fill` has to read."""
+        if offset >= self.memory_offset:
+            self._windows.pop(reader, None)
+            return self.read(offset, count)
+        window = self._windows.get(reader)
+        found = window.read(offset, count) if window is not None else []
+        if not found:
+            self._windows.pop(reader, None)
+        return found
+
+    def fill(self, reader: Reader, offset: int) -> None:
+        """Read a window for a reader, from this offset on, unless another has it. Raises: Unreadable."""
+        if offset >= self.memory_offset:
+            return
+        for window in self._windows.values():
+            if window.read(offset, 1):
+                self._windows[reader] = window
+                return
+        pager = self._storage.pager
+        assert pager is not None
+        octets = min(WINDOW_OCTETS, pager.budget() // 2 // (len(self._windows) + 1))
+        messages: list[Message] = []
+        for ids in self.paged(offset, WINDOW_MESSAGES, octets):
+            messages += messages_of(ids, pager.load(ids))
+        for at, message in enumerate(messages):
+            tell_offset(message, offset + at)
+        self._windows[reader] = Window(offset, messages)
+
+    def forget(self, reader: Reader) -> None:
+        """It wants nothing that only the journal has."""
+        self._windows.pop(reader, None)
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def take(self, limit: int, room: int) -> list[Message]:
+        """See `Store`."""
+        return []
+
+    def head_octets(self, count: int) -> int:
+        """See `Store`."""
+        return sum(len(message.blob) for message in islice(self._messages, count))
+
+    def evict_head(self, count: int, *, with_content: bool) -> Removed:
+        """See `Store`."""
+        return Removed([], [])
+
+    def expire(self, now_ns: int, *, with_content: bool, octets_max: int) -> Removed:
+        """See `Store`."""
+        return Removed([], [])
+
+    def drop_all(self) -> Dropped:
+        """See `Store`. Offsets go on."""
+        here = self._messages
+        runs: list[tuple[Sequence[int], Envelope]] = [
+            (ids, IN_JOURNAL) for _, ids in self._runs(self.first_offset, self.memory_offset)
+        ]
+        self.start(self.next_offset)
+        return Dropped(here, runs, [], 0)
+
+    def measure(self) -> None:
+        """Messages came: where they are more than the share, old ones leave memory."""
+        if self.memory_octets - self._looked_at < LOOK_OCTETS:
+            return
+        self._looked_at = self.memory_octets
+        pager, durability = self._storage.pager, self._storage.durability
+        is_behind = durability is not None and durability.is_behind
+        if pager is None or is_behind or not self._owner.stores(IN_JOURNAL):
+            return
+        share = pager.budget() // 2  # the other half is for windows
+        if self.memory_octets > share:
+            self._leave_oldest(share // 2)
+            self._looked_at = self.memory_octets
+
+    def _leave_oldest(self, octets: int) -> None:
+        """Leave old messages to the journal, which has all of them, until so many octets are in memory."""
+        count = 0
+        for message in self._messages:
+            if self.memory_octets <= octets:
+                break
+            self.memory_octets -= len(message.blob)
+            count += 1
+        del self._messages[:count]
+        self.memory_offset += count
+
+    def oldest(self) -> Segment | None:
+        """The segment that is the next to go; None: there is only the one that is written to."""
+        return self._segments[0] if len(self._segments) > 1 else None
+
+    def drop_oldest(self) -> list[range]:
+        """Drop a segment. Returns the ids of its messages."""
+        segment = self._segments.popleft()
+        start, stop = self.first_offset, self.first_offset + segment.count
+        gone = [ids for _, ids in self._runs(start, stop)]
+        self.first_offset = stop
+        self.octets -= segment.octets
+        del self._sizes[: segment.count]
+        in_memory = max(stop - self.memory_offset, 0)
+        self.memory_octets -= sum(len(message.blob) for message in self._messages[:in_memory])
+        del self._messages[:in_memory]
+        self.memory_offset += in_memory
+        self._looked_at = min(self._looked_at, self.memory_octets)
+        for offsets, values in ((self._run_offsets, self._run_ids), (self._time_offsets, self._times_ms)):
+            before = bisect_right(offsets, stop) - 1  # the entry that the first message left belongs to
+            if before > 0:
+                del offsets[:before], values[:before]
+        return gone
+
+    # -- selection, browsing, replay ----------------------------------------------------------------------------------
+
+    def position_of(self, message: Message) -> int:
+        """See `Store`."""
+        offset = integer_of(message.envelope.headers(message.blob), OFFSET)
+        assert offset is not None
+        return offset + 1
+
+    def scan(self, after: int, count: int) -> Scanned:
+        """See `Store`. In order of offsets."""
+        offset = max(after, self.first_offset)
+        found: list[tuple[int, Message]] = []
+        while len(found) < count and offset < self.next_offset:
+            some = self.read_for(SCANNING, offset, count - len(found))
+            if not some:
+                return Scanned(found, True)
+            found += enumerate(some, offset + 1)
+            offset += len(some)
+        return Scanned(found, False)
+
+    def load_at(self, after: int, count: int) -> None:
+        """See `Store`."""
+        offset = max(after, self.first_offset)
+        if not self.read_for(SCANNING, offset, 1):
+            self.fill(SCANNING, offset)
+
+    def take_at(self, positions: Sequence[int]) -> Removed:
+        """See `Store`."""
+        return Removed([], [])
+
+
+def tell_offset(message: Message, offset: int) -> None:
+    """A header says where in the stream a message is."""
+    message.blob = message.envelope.spliced(message.blob, {OFFSET: Field("l", offset)})
+    message.envelope = message.envelope.plain()

@@ -1,0 +1,72 @@
+"""What stores have in common whose messages consumers read without taking them out: nothing is paged to a tail.
+
+They leave their oldest messages to the journal by themselves as they grow, and have no part in the common budget.
+"""
+
+from ..messages.message import Envelope, Message
+from .store import HandOver
+
+
+class UntailedStore:
+    """The verbs of `Store` that have nothing to do here."""
+
+    __slots__ = ("allowance", "expiring", "may_page")
+
+    def __init__(self) -> None:
+        self.allowance = 0
+        self.expiring = False
+        self.may_page = False
+
+    def allow_paging(self, allowed: bool) -> None:
+        """See `Store`."""
+
+    def has_room(self, octets: int, count: int) -> bool:
+        """See `Store`."""
+        return True
+
+    def expect_expiry(self) -> None:
+        """See `Store`."""
+        self.expiring = True
+
+    def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+        """See `Store`."""
+        return Message(id_, blob, envelope)
+
+    def page_out(self, octets: int) -> int:
+        """See `Store`."""
+        return 0
+
+    def settle_allowance(self) -> None:
+        """See `Store`."""
+
+    def is_low(self) -> bool:
+        """See `Store`."""
+        return False
+
+    def wants_more(self, straight: bool, waiting: bool) -> bool:
+        """See `Store`. What consumers want is read into windows of theirs."""
+        return False
+
+    def load(self) -> None:
+        """See `Store`."""
+
+    def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
+        """See `Store`."""
+
+    @property
+    def level_max(self) -> int:
+        """See `Store`."""
+        return 0
+
+
+class Scanning:
+    """A reader of windows that stands for all scans: its window is the first to go."""
+
+    __slots__ = ()
+
+    def credit(self) -> int:
+        """See `Reader`."""
+        return 0
+
+
+SCANNING = Scanning()
