@@ -97,9 +97,9 @@ def caller_costs(body_size: int) -> None:
 def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[int, float]:
     """Part 2 for one mode; returns how many records there were and the caller's CPU for one."""
     journal = Journal.open(directory, RealClock(), JournalOptions(fsync=mode))
-    vhost = journal.define(VHOST, 0, "/")
-    exchange, queue = journal.define(EXCHANGE, vhost, ""), journal.define(QUEUE, vhost, "q")
-    journal.declared(queue, Declared(QUEUE, IS_DURABLE, "", b""))
+    vhost = journal.objects.define(VHOST, 0, "/")
+    exchange, queue = journal.objects.define(EXCHANGE, vhost, ""), journal.objects.define(QUEUE, vhost, "q")
+    journal.objects.declared(queue, Declared(QUEUE, IS_DURABLE, "", b""))
     journal.wait(journal.commit())
     blobs, sizes = [blob_of(body_size)] * 100, [body_size] * 100
     before = journal.statistics()
@@ -109,11 +109,11 @@ def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[
     while time.perf_counter() - start < seconds:
         turn = time.thread_time()
         if ids:
-            journal.happened(EventKind.ACKED, queue, ids)
+            journal.messages.happened(EventKind.ACKED, queue, ids)
         first = journal.next_message_id
         ids = range(first, first + 100)
-        lsn = journal.published(ids, exchange, b"q", blobs, queue_ids=(queue,))
-        journal.enqueued(queue, ids, lsn, sizes)
+        lsn = journal.messages.published(ids, exchange, b"q", blobs, queue_ids=(queue,))
+        journal.messages.enqueued(queue, ids, lsn, sizes)
         end = journal.commit()
         own += time.thread_time() - turn
         if journal.backlog_bytes > BACKLOG_MAX:
@@ -135,8 +135,8 @@ def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[
 def single(directory: str, seconds: float, body_size: int) -> None:
     """Part 3: a message a turn, and a commit each."""
     journal = Journal.open(directory, RealClock())
-    vhost = journal.define(VHOST, 0, "/")
-    exchange, queue = journal.define(EXCHANGE, vhost, ""), journal.define(QUEUE, vhost, "q")
+    vhost = journal.objects.define(VHOST, 0, "/")
+    exchange, queue = journal.objects.define(EXCHANGE, vhost, ""), journal.objects.define(QUEUE, vhost, "q")
     blobs, sizes = [blob_of(body_size)], [body_size]
     journal.wait(journal.commit())
     own = 0.0
@@ -145,9 +145,9 @@ def single(directory: str, seconds: float, body_size: int) -> None:
     while time.perf_counter() - start < seconds:
         began, turn = time.perf_counter(), time.thread_time()
         ids = (journal.next_message_id,)
-        lsn = journal.published(ids, exchange, b"q", blobs, queue_ids=(queue,))
-        journal.enqueued(queue, ids, lsn, sizes)
-        journal.happened(EventKind.ACKED, queue, ids)
+        lsn = journal.messages.published(ids, exchange, b"q", blobs, queue_ids=(queue,))
+        journal.messages.enqueued(queue, ids, lsn, sizes)
+        journal.messages.happened(EventKind.ACKED, queue, ids)
         end = journal.commit()
         own += time.thread_time() - turn
         journal.wait(end)

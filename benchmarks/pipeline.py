@@ -35,13 +35,13 @@ def write_journal(path: Path, events: int, *, seed: int = 1, segment_size: int =
     rng = random.Random(seed)
     clock = ManualClock()
     journal = Journal.open(str(path), clock, JournalOptions(fsync="never", scope="all", segment_size=segment_size))
-    vhost = journal.define(VHOST, 0, "/")
-    exchange = journal.define(EXCHANGE, vhost, "orders")
-    connection = journal.define(CONNECTION, vhost, "127.0.0.1:50000 -> 127.0.0.1:5672")
-    queues = [journal.define(QUEUE, vhost, f"queue-{number}") for number in range(QUEUES)]
-    consumers = [journal.define(CONSUMER, vhost, f"consumer-{number}") for number in range(QUEUES)]
+    vhost = journal.objects.define(VHOST, 0, "/")
+    exchange = journal.objects.define(EXCHANGE, vhost, "orders")
+    connection = journal.objects.define(CONNECTION, vhost, "127.0.0.1:50000 -> 127.0.0.1:5672")
+    queues = [journal.objects.define(QUEUE, vhost, f"queue-{number}") for number in range(QUEUES)]
+    consumers = [journal.objects.define(CONSUMER, vhost, f"consumer-{number}") for number in range(QUEUES)]
     for queue in queues:
-        journal.declared(queue, Declared(QUEUE, 1, "", b""))
+        journal.objects.declared(queue, Declared(QUEUE, 1, "", b""))
     bodies = [rng.randbytes(rng.randrange(100, 400)) for _ in range(64)]
     blobs = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in bodies]
     tally = dict.fromkeys((kind.value for kind in EventKind), 0)
@@ -51,7 +51,7 @@ def write_journal(path: Path, events: int, *, seed: int = 1, segment_size: int =
     def tell(kind: EventKind, queue: int, ids: list[int], **more: int | str | bool) -> None:
         nonlocal count
         if ids:
-            journal.happened(kind, queue, ids, conn_id=connection, **more)  # type: ignore[arg-type]
+            journal.messages.happened(kind, queue, ids, conn_id=connection, **more)  # type: ignore[arg-type]
             tally[kind.value] += len(ids)
             count += len(ids)
 
@@ -61,8 +61,8 @@ def write_journal(path: Path, events: int, *, seed: int = 1, segment_size: int =
         size = rng.randrange(1, 65)
         ids = list(range(next_id, next_id + size))
         next_id += size
-        lsn = journal.published(ids, exchange, b"key", blobs[:size], queue_ids=[queue], conn_id=connection)
-        journal.enqueued(queue, ids, lsn, [len(body) for body in bodies[:size]])
+        lsn = journal.messages.published(ids, exchange, b"key", blobs[:size], queue_ids=[queue], conn_id=connection)
+        journal.messages.enqueued(queue, ids, lsn, [len(body) for body in bodies[:size]])
         tally["published"] += size
         tally["enqueued"] += size
         count += 2 * size
@@ -97,11 +97,13 @@ def write_journal(path: Path, events: int, *, seed: int = 1, segment_size: int =
         journal.commit()
         if journal.backlog_bytes > 8 * 1024 * 1024:
             journal.wait(journal.next_lsn - 200_000, 60)
-    journal.begin_checkpoint()
+    journal.checkpoints.begin()
     for queue, left in open_ids.items():
-        for _ in journal.snapshot(queue, (RecoveredMessage(id_, lsn, octets, 0, FRESH) for id_, lsn, octets in left)):
+        for _ in journal.checkpoints.snapshot(
+            queue, (RecoveredMessage(id_, lsn, octets, 0, FRESH) for id_, lsn, octets in left)
+        ):
             journal.commit()
-    journal.end_checkpoint()
+    journal.checkpoints.end()
     journal.close()
     return {kind: number for kind, number in tally.items() if number}
 

@@ -1,10 +1,11 @@
 """The journal: what happened, on disk, in order. The one truth for recovery, replay, audit and Spark.
 
 Frontends and the pipeline use what is named here. Rooms, each of which imports only those before it: `format` (what
-docs/journal-format.md describes) < `disk` < `recovery` < `reading` < `journal.py` < `recording`, which alone knows the
-engine's queues.
+docs/journal-format.md describes) < `disk` < `recovery` < `reading` < `appending` < `journal.py` < `recording`, which
+alone knows the engine's queues.
 """
 
+from .appending.options import JournalOptions
 from .disk.directory import forget_journal, forget_reader, reader_offsets, register_reader
 from .disk.files import REAL, Files, RealFiles
 from .disk.writer import WriterState
@@ -23,7 +24,7 @@ from .format.errors import (
 from .format.heap import Bound, Content, Declared
 from .format.names import Names
 from .format.record import Record
-from .journal import Journal, JournalOptions, JournalStatistics
+from .journal import Journal, JournalStatistics
 from .reading.content_reader import ContentReader
 from .reading.reader import JournalReader
 from .recovery.recovered import MessageState, RecoveredMessage, RecoveredQueue

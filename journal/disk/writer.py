@@ -9,27 +9,23 @@ the system is out of descriptors or memory the writer goes on running and tries 
 Source: rulings 4 and 21; docs/journal-format.md, "The crash model".
 """
 
-import errno
 import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 
-from ..format.block import HAS_ALL, HEADER, HEADER_SIZE, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
+from ..format.block import HAS_ALL, MODES, Block, BlockBuilder
 from ..format.errors import DirectoryLost, JournalClosed, JournalError, JournalFailed, JournalFull
-from .files import LATER, Files, SyncError, write_all
+from .files import LATER, Files, SyncError
+from .jobs import Hold, Job, Roll, Tick, Unlink
 from .reserve import Reserve
-from .segment import Segment, path_of
+from .segment_file import LOST, NO_ROOM, SegmentFile, as_block
 
 logger = logging.getLogger("leveret.journal")
 
 #: A block is closed when a turn finds it this large; one commit may write several.
 BLOCK_SIZE_MAX = 1024 * 1024
-NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
-#: What was a directory that can be written in is that no more.
-LOST = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM})
 #: How long until what found no descriptor or memory is tried again, ...
 LATER_SECONDS = 0.1
 #: ... and how often while the journal is being closed.
@@ -46,45 +42,6 @@ class WriterState(Enum):
 
 
 RUNNING, FULL, FAILED, CLOSED = WriterState
-
-
-@dataclass(slots=True)
-class Roll:
-    """Seal the segment and begin another with this block."""
-
-    ts_us: int
-    head: BlockBuilder
-    checkpoint: tuple[int, int]
-
-    @property
-    def size(self) -> int:
-        """Octets that wait."""
-        return self.head.size
-
-
-@dataclass(slots=True)
-class Unlink:
-    """Segments to delete."""
-
-    base_lsns: Sequence[int]
-    size: int = 0
-
-
-@dataclass(slots=True)
-class Tick:
-    """An empty block that tells readers the durable LSN."""
-
-    size: int = HEADER_SIZE
-
-
-@dataclass(slots=True)
-class Hold:
-    """The reserve is to be held back, if there is room for it."""
-
-    size: int = 0
-
-
-Job = BlockBuilder | Roll | Unlink | Tick | Hold
 
 
 class Writer:
@@ -109,12 +66,9 @@ class Writer:
         on_durable: Callable[[int], object] = lambda lsn: None,
         on_failure: Callable[[JournalError], object] = lambda error: None,
     ) -> None:
-        self._files = files
         self._directory = directory
         self._mode = mode
-        self._flags = MODES.index(mode) | (HAS_ALL if scope == "all" else 0)
         self._interval_s = interval_ms / 1000
-        self._preallocate_size = preallocate_size
         self._reserve = reserve
         self.on_durable = on_durable
         self.on_failure = on_failure
@@ -133,16 +87,15 @@ class Writer:
         # Below: changed by the thread alone.
         self.state = RUNNING
         self.error: JournalError | None = None
-        self.segment: Segment | None = None
-        self.written_lsn = next_lsn
-        self.durable_lsn = next_lsn
+        self.file = SegmentFile(
+            files,
+            directory,
+            next_lsn,
+            flags=MODES.index(mode) | (HAS_ALL if scope == "all" else 0),
+            preallocate_size=preallocate_size,
+            reserve=reserve,
+        )
         self.commit_count = 0
-        self.sync_count = 0
-        self.written_bytes = 0
-        self._handle = -1
-        self._allocated = 0
-        self._counts_links = True
-        self._synced_at = 0.0
         self._later_count = 0  # tries in a row that found no descriptor or memory
 
     # -- the broker's thread ----------------------------------------------------------------------------------------
@@ -228,7 +181,7 @@ class Writer:
         for job in jobs:
             block = job.head if isinstance(job, Roll) else job
             if isinstance(block, BlockBuilder) and block.base_lsn <= lsn < block.next_lsn:
-                return _as_block(block.encode(self._flags, self.durable_lsn), 0)
+                return as_block(block.encode(self.file.flags, self.durable_lsn), 0)
         return None
 
     @property
@@ -239,7 +192,17 @@ class Writer:
     @property
     def committed_lsn(self) -> int:
         """All records below it are as safe as the mode promises."""
-        return self.durable_lsn if self._mode == "commit" else self.written_lsn
+        return self.file.durable_lsn if self._mode == "commit" else self.file.written_lsn
+
+    @property
+    def durable_lsn(self) -> int:
+        """All records below it are fsynced."""
+        return self.file.durable_lsn
+
+    @property
+    def written_lsn(self) -> int:
+        """All records below it can be read."""
+        return self.file.written_lsn
 
     def retry(self, *, spends_reserve: bool = False) -> None:
         """There may be room now: try again what did not fit. `spends_reserve`: in the room that was held back."""
@@ -318,7 +281,7 @@ class Writer:
     def _until_sync(self) -> float | None:
         if self._mode != "interval" or self.durable_lsn == self.written_lsn or self.state is not RUNNING:
             return None
-        return max(self._synced_at + self._interval_s - time.monotonic(), 0)
+        return max(self.file.synced_at + self._interval_s - time.monotonic(), 0)
 
     def _commit(self) -> bool:
         """Write the jobs that were taken, and sync if the mode says so. What did not fit stays."""
@@ -363,11 +326,11 @@ class Writer:
     def _wants_sync(self) -> bool:
         if self.durable_lsn == self.written_lsn or self._mode == "never":
             return False
-        return self._mode == "commit" or time.monotonic() - self._synced_at >= self._interval_s
+        return self._mode == "commit" or time.monotonic() - self.file.synced_at >= self._interval_s
 
     def _sync_or_none(self) -> JournalFailed | None:
         try:
-            self._sync()
+            self.file.sync()
         except DirectoryLost as error:
             return error
         except OSError as error:
@@ -390,128 +353,29 @@ class Writer:
             self.on_failure(failure)
 
     def _do(self, job: Job) -> None:
+        file = self.file
         if isinstance(job, BlockBuilder):
-            self._write(job.encode(self._flags, self.durable_lsn))
+            file.write(job.encode(file.flags, file.durable_lsn))
         elif isinstance(job, Roll):
-            self._roll(job)
+            file.roll(job.ts_us, job.head, job.checkpoint)
         elif isinstance(job, Tick):
-            if self.segment is not None:
-                lag = self.written_lsn - self.durable_lsn
-                self._write(encode_block(self.written_lsn, self._flags, lag, 0, (), ()))
+            file.tick()
         elif isinstance(job, Hold):
-            self._hold()
+            file.hold_back()
         else:
-            for base_lsn in job.base_lsns:
-                try:
-                    self._files.unlink(path_of(self._directory, base_lsn))
-                except FileNotFoundError:
-                    pass  # taken away before the directory could not be synced
-                except OSError:
-                    break  # it stays, and those after it, so that there is no gap; the next opening may be luckier
-                self._sync_directory()  # of several, a power cut may bring any back
-            self._hold()
-
-    def _hold(self) -> None:
-        if self._reserve is not None:
-            self._reserve.hold()
-
-    def _sync_directory(self) -> None:
-        """Raises: SyncError, or OSError: it could not be opened for want of descriptors or memory, or is gone."""
-        try:
-            self._files.sync_directory(self._directory)
-        except OSError as error:
-            if error.errno in LATER or error.errno in LOST:
-                raise
-            raise SyncError(error.errno, f"fsync: {error.strerror}") from error
-
-    def _write(self, data: bytearray) -> None:
-        segment = self.segment
-        assert segment is not None
-        self._preallocate(segment.size + len(data))
-        write_all(self._files, self._handle, data, segment.size)
-        block = _as_block(data, segment.size)
-        segment.note(block)
-        self.written_bytes += len(data)
-        self.written_lsn = block.end_lsn
-
-    def _preallocate(self, size: int) -> None:
-        """Room ahead of what is written; where the system does not know how, never again."""
-        if not self._preallocate_size or size <= self._allocated:
-            return
-        length = max(self._preallocate_size, size - self._allocated)
-        try:
-            self._files.preallocate(self._handle, self._allocated, length)
-        except OSError as error:
-            if error.errno in NO_ROOM or error.errno in LATER:
-                return  # the write itself will tell, if it does not fit
-            self._preallocate_size = 0
-        else:
-            self._allocated += length
-
-    def _sync(self) -> None:
-        """Raises: SyncError, DirectoryLost."""
-        _sync_file(self._files, self._handle)
-        if self._counts_links and not self._files.is_linked(
-            self._handle
-        ):  # a file without a name is nowhere after a restart
-            raise DirectoryLost(f"{self._directory}: the open segment was deleted")
-        self.sync_count += 1
-        self._synced_at = time.monotonic()
-        self.durable_lsn = self.written_lsn
-
-    def _roll(self, job: Roll) -> None:
-        """Every step can be repeated after a full disk: nothing of ours changes before all have succeeded."""
-        if self.segment is not None:
-            self._seal(job.ts_us)
-        base_lsn = job.head.base_lsn
-        handle = self._files.open(path_of(self._directory, base_lsn), create=True)
-        try:
-            self._files.truncate(handle, 0)
-            data = job.head.encode(self._flags | IS_HEAD, base_lsn)
-            write_all(self._files, handle, data, 0)
-            _sync_file(self._files, handle)
-            self._sync_directory()
-            self._counts_links = self._files.is_linked(handle)  # not every file system does
-        except OSError:
-            self._files.close(handle)
-            raise
-        if self.segment is not None:
-            self._files.close(self._handle)
-        block = _as_block(data, 0)
-        segment = Segment(base_lsn, *job.checkpoint)
-        segment.note(block)
-        self.segment, self._handle, self._allocated = segment, handle, 0
-        self.written_bytes += len(data)
-        self.written_lsn = self.durable_lsn = segment.end_lsn
-        self._hold()
-
-    def _seal(self, ts_us: int) -> None:
-        """Footer and fsync; the records before it are synced first, so that it can say so. Idempotent."""
-        segment = self.segment
-        assert segment is not None
-        if segment.sealed:
-            return
-        self._sync()
-        data = segment.footer(ts_us, self._flags)
-        end = write_all(self._files, self._handle, data, segment.size)
-        self._files.truncate(self._handle, end)
-        _sync_file(self._files, self._handle)
-        block = _as_block(data, segment.size)
-        segment.note(block)
-        segment.sealed = True
-        self.written_lsn = self.durable_lsn = segment.end_lsn
+            file.unlink(job.base_lsns)
 
     def _finish(self) -> None:
         """Seal and let go."""
         failure: JournalError | None = None
         before = self.committed_lsn
-        if self.segment is not None:
+        if self.file.segment is not None:
             try:
                 if self.state is RUNNING and self._taken:
                     failure = JournalFailed(f"{self._directory}: closed before all was written")
                 elif self.state is RUNNING:
-                    self._seal(self.segment.ts_max)
-                self._files.close(self._handle)
+                    self.file.seal(self.file.segment.ts_max)
+                self.file.close()
             except DirectoryLost as error:
                 failure = error
             except OSError as error:
@@ -519,15 +383,3 @@ class Writer:
         self._report(before, failure)
         if self.state is not FAILED:
             self.state = CLOSED
-
-
-def _as_block(data: bytearray, offset: int) -> Block:
-    return Block(offset, Header._make(HEADER.unpack_from(data)), memoryview(data))
-
-
-def _sync_file(files: Files, handle: int) -> None:
-    """Raises: SyncError."""
-    try:
-        files.sync(handle)
-    except OSError as error:
-        raise SyncError(error.errno, f"fsync: {error.strerror}") from error

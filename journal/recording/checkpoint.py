@@ -22,7 +22,7 @@ from .recorder import Recorder
 
 def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator[None]:
     """State everything, a slice for each `next`; commit after each. Ends with the checkpoint's own record."""
-    journal.begin_checkpoint()
+    journal.checkpoints.begin()
     for name, vhost in broker.virtual_hosts.items():
         recorder.state_vhost(name)
         for exchange in vhost.exchanges.values():
@@ -47,7 +47,7 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
         if not queue.deleted:
             yield from _state_messages(broker, journal, recorder, queue)
     recorder.watch(None)
-    journal.end_checkpoint()
+    journal.checkpoints.end()
     _forget_contents(broker, recorder)
 
 
@@ -78,10 +78,12 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
     is_leveled = isinstance(queue.ready, LeveledReady) and queue.ready.level_max > 0
     if tail and (is_leveled or any(part.attempts for part in tail)):
         # Ids of different levels, and of what came back, lie among each other; recovery wants them to rise.
-        for _ in journal.snapshot(queue_id, merge(stated(), *_each(recorder, tail, gone), key=attrgetter("id"))):
+        for _ in journal.checkpoints.snapshot(
+            queue_id, merge(stated(), *_each(recorder, tail, gone), key=attrgetter("id"))
+        ):
             yield
         return
-    for _ in journal.snapshot(queue_id, stated()):
+    for _ in journal.checkpoints.snapshot(queue_id, stated()):
         yield
     for part in tail:
         for start in range(0, len(part.ids), PART_MESSAGES):
@@ -120,7 +122,7 @@ def _state_part(journal: Journal, recorder: Recorder, queue_id: int, part: Part,
         expiries = None if expiries is None else array("q", (expiries[at] for at in kept))
     runs = list(recorder.contents.runs(ids))
     if runs:
-        journal.append([run_record(queue_id, runs, sizes, expiries)])
+        journal.turns.append([run_record(queue_id, runs, sizes, expiries)])
 
 
 def _forget_contents(broker: Broker, recorder: Recorder) -> None:

@@ -46,7 +46,7 @@ class FullRecorder(Recorder):
         """Also says that a broker starts here: transient messages of before are gone."""
         super().begin(objects)
         text = json.dumps({"journal": {"scope": "all"}})
-        self._journal.append([Record(SETTINGS_CHANGED, heap=encode_text(text))])
+        self._journal.turns.append([Record(SETTINGS_CHANGED, heap=encode_text(text))])
 
     # -- messages -----------------------------------------------------------------------------------------------------
 
@@ -60,7 +60,9 @@ class FullRecorder(Recorder):
         key = (event.vhost, event.subject)
         found = self._queue_ids.get(key)
         if found is None:
-            found = self._queue_ids[key] = self._journal.define(QUEUE, self._vhost_id(event.vhost), event.subject)
+            found = self._queue_ids[key] = self._journal.objects.define(
+                QUEUE, self._vhost_id(event.vhost), event.subject
+            )
         return found
 
     def _published(self, event: Event) -> None:
@@ -71,7 +73,7 @@ class FullRecorder(Recorder):
         durable = any(queue.stores(envelope) for queue in queues)
         self._write_published(event, envelope, detail, [self._queue_id(queue) for queue in queues], durable)
         if not queues and not self._is_service(event.vhost, envelope.exchange):
-            self._journal.happened(
+            self._journal.messages.happened(
                 EventKind.UNROUTABLE, 0, event.messages, durable=False, target_id=self._address_id(event, envelope)
             )
 
@@ -92,7 +94,7 @@ class FullRecorder(Recorder):
         if event.kind is EventKind.DELETED and event.subject.startswith(REPLY_PREFIX):
             queue_id = self._queue_ids.pop((event.vhost, event.subject), None)
             if queue_id is not None:
-                self._journal.forget(queue_id)  # nobody says that it is undeclared
+                self._journal.objects.forget(queue_id)  # nobody says that it is undeclared
 
     def _write_all_settled(self, event: Event, detail: dict[str, Any], queue_id: int) -> None:
         reason = str(detail.get("reason", ""))
@@ -111,9 +113,9 @@ class FullRecorder(Recorder):
             ids = [id_ for id_ in part.messages if id_ not in known] if known else part.messages
             more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id, "durable": False}
             if len(ids) > 1 and has_been and (kind is EventKind.DELETED or isinstance(ids, range)):
-                self._journal.settled_range(kind, queue_id, ids, **more)
+                self._journal.messages.settled_range(kind, queue_id, ids, **more)
             else:
-                self._journal.happened(kind, queue_id, ids, kept=bool(detail.get("kept")), **more)
+                self._journal.messages.happened(kind, queue_id, ids, kept=bool(detail.get("kept")), **more)
 
     def _by_holder(self, event: Event) -> Iterator[tuple[Event, int, int]]:
         """(what happened to some of its messages, who had them: ids of consumer and connection)."""
@@ -141,7 +143,7 @@ class FullRecorder(Recorder):
                 (one.deliveries, one.uncounted, can_count and self._survives(one), one.id) for one in event.of or ()
             )
         for (deliveries, uncounted, counted), ids in runs:
-            self._journal.happened(
+            self._journal.messages.happened(
                 event.kind,
                 queue_id,
                 ids,
@@ -171,7 +173,7 @@ class FullRecorder(Recorder):
             for one, due in zip(event.of or (), due_ms)
         )
         for (deliveries, uncounted, durable, due), ids in runs:
-            self._journal.happened(
+            self._journal.messages.happened(
                 event.kind,
                 queue_id,
                 ids,
@@ -186,7 +188,7 @@ class FullRecorder(Recorder):
         return message.envelope.facts.persistent and self._is_counted_so_far(message)
 
     def _due(self, event: Event) -> None:
-        self._journal.happened(event.kind, self._id_of_queue(event), event.messages, durable=False)
+        self._journal.messages.happened(event.kind, self._id_of_queue(event), event.messages, durable=False)
 
     # -- who, and what else -------------------------------------------------------------------------------------------
 
@@ -202,7 +204,7 @@ class FullRecorder(Recorder):
         key = (client.vhost.name, client.name)
         found = self._clients.get(key)
         if found is None:
-            id_ = self._journal.define_another(CONNECTION, self._vhost_id(key[0]), key[1])
+            id_ = self._journal.objects.define_another(CONNECTION, self._vhost_id(key[0]), key[1])
             found = self._clients[key] = (id_, {})
         return found
 
@@ -215,25 +217,27 @@ class FullRecorder(Recorder):
         consumers = self._known(client)[1]
         found = consumers.get(tag)
         if found is None:
-            found = consumers[tag] = self._journal.define_another(CONSUMER, self._vhost_id(client.vhost.name), tag)
+            found = consumers[tag] = self._journal.objects.define_another(
+                CONSUMER, self._vhost_id(client.vhost.name), tag
+            )
         return found
 
     def _connection(self, event: Event) -> None:
         key = (event.vhost, event.subject)
         if event.kind is EventKind.CONNECTION_OPENED:
-            id_ = self._journal.define_another(CONNECTION, self._vhost_id(event.vhost), event.subject)
+            id_ = self._journal.objects.define_another(CONNECTION, self._vhost_id(event.vhost), event.subject)
             self._clients[key] = (id_, {})
         id_, consumers = self._clients.get(key, (0, {}))
-        self._journal.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(event.subject))])
+        self._journal.turns.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(event.subject))])
         if event.kind is EventKind.CONNECTION_CLOSED:
             self._clients.pop(key, None)
             for gone in (id_, *consumers.values()):
-                self._journal.forget(gone)
+                self._journal.objects.forget(gone)
 
     def _consumer(self, event: Event) -> None:
         assert event.detail is not None
         client, tag = event.detail["client"], str(event.detail["tag"])
-        self._journal.append(
+        self._journal.turns.append(
             [
                 Record(
                     CODE_OF[event.kind],
@@ -246,7 +250,7 @@ class FullRecorder(Recorder):
         )
 
     def _settings_changed(self, event: Event) -> None:
-        self._journal.append([Record(SETTINGS_CHANGED, arg=self._vhost_id(event.vhost))])
+        self._journal.turns.append([Record(SETTINGS_CHANGED, arg=self._vhost_id(event.vhost))])
 
     # -- topology -----------------------------------------------------------------------------------------------------
 
@@ -267,17 +271,17 @@ class FullRecorder(Recorder):
             self._durable_ids.discard(id_)
 
     def _transient_gone(self, id_: int, what: int) -> None:
-        self._journal.undeclared(id_, what)
+        self._journal.objects.undeclared(id_, what)
 
     def _bound(self, event: Event) -> None:
         super()._bound(event)
-        self._transient_binding(event, self._journal.bound)
+        self._transient_binding(event, self._journal.objects.bound)
 
     def _unbound(self, event: Event) -> None:
         super()._unbound(event)
         assert event.detail is not None
         if self._knows(event.vhost, event.detail["binding"]):
-            self._transient_binding(event, self._journal.unbound)
+            self._transient_binding(event, self._journal.objects.unbound)
 
     def _transient_binding(self, event: Event, write: Any) -> None:
         assert event.detail is not None

@@ -60,7 +60,7 @@ class MessageRecorder(ObjectRecorder):
         blobs: Sequence[bytes] = detail["blobs"]
         expires_ms = self._expires_ms(envelope)
         framing = envelope.framing
-        self._run_lsn = self._journal.published(
+        self._run_lsn = self._journal.messages.published(
             event.messages,
             self._exchange_id(event.vhost, envelope.exchange),
             envelope.routing_key.encode(),
@@ -95,7 +95,7 @@ class MessageRecorder(ObjectRecorder):
         else:
             envelope = event.of[0].envelope
             expires_ms = self.wall_ms(event.of[0].expires_ns)
-        self._journal.enqueued(
+        self._journal.messages.enqueued(
             queue_id,
             event.messages,
             self._run_lsn + offset,
@@ -131,11 +131,11 @@ class MessageRecorder(ObjectRecorder):
         self._note_gone(event, ids)
         more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id}
         if len(ids) > 1 and (event.kind is EventKind.DELETED or isinstance(ids, range)):
-            self._journal.settled_range(event.kind, queue_id, ids, **more)
+            self._journal.messages.settled_range(event.kind, queue_id, ids, **more)
         elif len(ids) > 1 and reason in REASON_CODES and stand_in_a_row(ids):
-            self._journal.settled_range(event.kind, queue_id, range(ids[0], ids[-1] + 1), **more)
+            self._journal.messages.settled_range(event.kind, queue_id, range(ids[0], ids[-1] + 1), **more)
         else:
-            self._journal.happened(event.kind, queue_id, ids, **more)
+            self._journal.messages.happened(event.kind, queue_id, ids, **more)
         if event.kind in FROM_THE_HEAD:
             vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being taken down
             queue = None if vhost is None else vhost.queues.get(event.subject)
@@ -172,7 +172,7 @@ class MessageRecorder(ObjectRecorder):
             if message.envelope.facts.persistent and self._is_counted_so_far(message)
         ]
         for (deliveries, uncounted, due_ms), like in groupby(states, key=lambda state: state[:3]):
-            self._journal.happened(
+            self._journal.messages.happened(
                 event.kind,
                 queue_id,
                 [state[3] for state in like],
@@ -191,7 +191,7 @@ class MessageRecorder(ObjectRecorder):
             return
         if isinstance(event.of, Envelope):
             if event.of.facts.persistent:
-                self._journal.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
+                self._journal.messages.happened(event.kind, queue_id, event.messages, deliveries=1, flags=COUNTED)
             return
         states = [
             (message.deliveries, message.uncounted, message.id)
@@ -200,7 +200,9 @@ class MessageRecorder(ObjectRecorder):
         ]
         for (deliveries, uncounted), like in groupby(states, key=lambda state: state[:2]):
             ids = [state[2] for state in like]
-            self._journal.happened(event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, flags=COUNTED)
+            self._journal.messages.happened(
+                event.kind, queue_id, ids, deliveries=deliveries, uncounted=uncounted, flags=COUNTED
+            )
 
     def wall_ms(self, monotonic_ns: int) -> int:
         """A time of the running clock as it is recorded; 0: none."""

@@ -45,20 +45,20 @@ class ObjectRecorder:
             self._exchange_id(self._vhost_of(queue_or_exchange), queue_or_exchange.name)
 
     def _vhost_id(self, name: str) -> int:
-        return self._journal.define(VHOST, 0, name)
+        return self._journal.objects.define(VHOST, 0, name)
 
     def _queue_id(self, queue: Queue) -> int:
         key = (queue.vhost.name, queue.name)
         found = self._queue_ids.get(key)
         if found is None:
-            found = self._queue_ids[key] = self._journal.define(QUEUE, self._vhost_id(key[0]), queue.name)
+            found = self._queue_ids[key] = self._journal.objects.define(QUEUE, self._vhost_id(key[0]), queue.name)
         return found
 
     def _exchange_id(self, vhost: str, name: str) -> int:
         key = (vhost, name)
         found = self._exchange_ids.get(key)
         if found is None:
-            found = self._exchange_ids[key] = self._journal.define(EXCHANGE, self._vhost_id(vhost), name)
+            found = self._exchange_ids[key] = self._journal.objects.define(EXCHANGE, self._vhost_id(vhost), name)
         return found
 
     # -- topology -----------------------------------------------------------------------------------------------------
@@ -93,13 +93,13 @@ class ObjectRecorder:
                 arguments[FIRST_OFFSET] = Field("l", subject.first_offset)
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             declared = Declared(QUEUE, properties, "", encode_table(arguments))
-            self._journal.declared(self._queue_id(subject), declared, restated=restated)
+            self._journal.objects.declared(self._queue_id(subject), declared, restated=restated)
         else:
             vhost = self._vhost_of(subject)
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             properties |= IS_INTERNAL if subject.internal else 0
             declared = Declared(EXCHANGE, properties, subject.type, encode_table(subject.arguments))
-            self._journal.declared(self._exchange_id(vhost, subject.name), declared, restated=restated)
+            self._journal.objects.declared(self._exchange_id(vhost, subject.name), declared, restated=restated)
 
     def _vhost_of(self, exchange: Exchange) -> str:
         return next(
@@ -110,7 +110,7 @@ class ObjectRecorder:
         assert event.detail is not None
         if event.detail["what"] == "vhost":
             is_going = bool(event.detail.get("is_going"))  # what is in it still has to go, by names that speak of it
-            self._journal.undeclared(self._vhost_id(event.subject), VHOST, forgets=not is_going)
+            self._journal.objects.undeclared(self._vhost_id(event.subject), VHOST, forgets=not is_going)
             self._has_recorded = True
             if not is_going:
                 for ids in (self._queue_ids, self._exchange_ids):  # it may be made again: with other ids
@@ -130,14 +130,14 @@ class ObjectRecorder:
         if id_ is None:
             return
         if subject.durable:
-            self._journal.undeclared(id_, what)
+            self._journal.objects.undeclared(id_, what)
             self._has_recorded = True
         else:
             self._transient_gone(id_, what)
 
     def _transient_gone(self, id_: int, what: int) -> None:
         """Of what does not survive a restart nothing is written; messages may speak of a transient exchange."""
-        self._journal.retire(id_)
+        self._journal.objects.retire(id_)
 
     def _bound(self, event: Event) -> None:
         assert event.detail is not None
@@ -146,7 +146,7 @@ class ObjectRecorder:
     def state_binding(self, vhost: str, binding: Any, *, restated: bool) -> None:
         source, target = binding.source, binding.destination
         if source.durable and target.durable:
-            self._journal.bound(
+            self._journal.objects.bound(
                 self._exchange_id(vhost, source.name), self._bound_of(vhost, binding), restated=restated
             )
             self._has_recorded |= not restated
@@ -156,7 +156,7 @@ class ObjectRecorder:
         binding: Any = event.detail["binding"]
         if binding.source.durable and binding.destination.durable and self._knows(event.vhost, binding):
             source_id = self._exchange_id(event.vhost, binding.source.name)
-            self._journal.unbound(source_id, self._bound_of(event.vhost, binding))
+            self._journal.objects.unbound(source_id, self._bound_of(event.vhost, binding))
             self._has_recorded = True
 
     def _knows(self, vhost: str, binding: Any) -> bool:
@@ -180,7 +180,7 @@ class ObjectRecorder:
         """A virtual host is there, with these limits."""
         vhost = self._broker.virtual_hosts.get(name)
         limits = limits_octets(vhost.limits) if vhost is not None else b""
-        self._journal.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
+        self._journal.objects.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
         self._has_recorded |= not restated
 
     def state_user(self, user: Any, *, restated: bool) -> None:
@@ -188,8 +188,8 @@ class ObjectRecorder:
         if user.is_configured:
             self._forget(USER, 0, user.name)
             return
-        id_ = self._journal.define(USER, 0, user.name)
-        self._journal.declared(id_, Declared(USER, IS_DURABLE, "", user_octets(user)), restated=restated)
+        id_ = self._journal.objects.define(USER, 0, user.name)
+        self._journal.objects.declared(id_, Declared(USER, IS_DURABLE, "", user_octets(user)), restated=restated)
         self._has_recorded |= not restated
 
     def state_policy(self, policy: Any, *, restated: bool) -> None:
@@ -198,8 +198,8 @@ class ObjectRecorder:
             self._forget_policy(policy)
             return
         what = OPERATOR_POLICY if policy.is_operator else POLICY
-        id_ = self._journal.define(what, self._vhost_id(policy.vhost), policy.name)
-        self._journal.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
+        id_ = self._journal.objects.define(what, self._vhost_id(policy.vhost), policy.name)
+        self._journal.objects.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
         self._has_recorded |= not restated
 
     def _forget_policy(self, policy: Any) -> None:
@@ -209,7 +209,7 @@ class ObjectRecorder:
     def _forget(self, what: int, vhost_id: int, name: str) -> None:
         id_ = self._journal.names.id_of(what, vhost_id, name)
         if id_ is not None:
-            self._journal.undeclared(id_, what)
+            self._journal.objects.undeclared(id_, what)
             self._has_recorded = True
 
 

@@ -144,7 +144,7 @@ class Recorder(MessageRecorder):
         journal = self._journal
         gone = [id_ for id_ in journal.names.ids_of() if id_ not in objects and not self._is_there(id_)]
         for id_ in reversed(gone):  # a virtual host after what is in it
-            journal.retire(id_)
+            journal.objects.retire(id_)
 
     def _is_there(self, id_: int) -> bool:
         """Whether a name is of what every broker has, or is kept for the sake of messages."""
@@ -185,7 +185,7 @@ class Recorder(MessageRecorder):
         if (lsn is not None and id_ not in self._late) or queue_id in self._late.get(id_, ()):
             return
         if lsn is None:
-            lsn = self._journal.published(
+            lsn = self._journal.messages.published(
                 (id_,),
                 self._exchange_id(queue.vhost.name, envelope.exchange),
                 envelope.routing_key.encode(),
@@ -199,7 +199,7 @@ class Recorder(MessageRecorder):
             self.contents.move(id_, lsn)
         self._late.setdefault(id_, set()).add(queue_id)
         size = envelope.framing.body_size(message.blob)
-        self._journal.enqueued(
+        self._journal.messages.enqueued(
             queue_id,
             (id_,),
             lsn,

@@ -233,12 +233,12 @@ class World:
         self.journal.wait(self.journal.next_lsn)
 
     def _reclaim(self) -> None:
-        self.figures["segments reclaimed"] += len(self.journal.reclaim())
+        self.figures["segments reclaimed"] += len(self.journal.old_segments.reclaim())
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None and self.chance.random() < 0.5:
             self.figures["segments emptied"] += 1
             queues_of = whereabouts(self.broker, self.recorder)
-            for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+            for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
             self._make_safe()
 

@@ -172,6 +172,6 @@ def test_whatever_is_damaged_repair_gives_a_journal(damages: list[tuple[str, int
     journal = Journal.open("out", ManualClock(), SMALL, files=files, threaded=False)
     for queue_id, queue in journal.recovered.queues.items():
         for message in queue.messages():
-            body = PLAIN.split(journal.read_content(message.content_lsn))[1]
+            body = PLAIN.split(journal.contents.read(message.content_lsn))[1]
             assert len(body) == message.size, (queue_id, message)
     assert result.records >= 0

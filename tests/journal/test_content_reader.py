@@ -35,7 +35,7 @@ def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[
     """(LSN, exchange id, routing key, blob) of each message; other records stand between the runs."""
     written = []
     for number, turn in enumerate(turns):
-        exchange = journal.define(2, 0, f"exchange {number % 2}")
+        exchange = journal.objects.define(2, 0, f"exchange {number % 2}")
         for key, sizes in turn:
             ids = range(journal.next_message_id, journal.next_message_id + len(sizes))
             bodies = [b"%d" % id_ * size for id_, size in zip(ids, sizes)]
@@ -44,9 +44,9 @@ def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[
                 blobs = [PLAIN.join(header, body) for header, body in zip(headers, bodies)]
             else:
                 blobs = [blob(body) for body in bodies]
-            lsn = journal.published(ids, exchange, key, blobs, queue_ids=[7])
+            lsn = journal.messages.published(ids, exchange, key, blobs, queue_ids=[7])
             written += [(lsn + at, exchange, key, one) for at, one in enumerate(blobs)]
-            journal.enqueued(7, ids, lsn, sizes)
+            journal.messages.enqueued(7, ids, lsn, sizes)
         journal.wait(journal.commit())
     return written
 
@@ -74,7 +74,7 @@ def test_runs_are_what_stands_there(turns: list[list[tuple[bytes, list[int]]]]) 
     )
     written = write(journal, turns)
     assert in_runs(journal, written) == written
-    assert [(lsn, journal.read_content(lsn)) for lsn, _, _, _ in written] == [(row[0], row[3]) for row in written]
+    assert [(lsn, journal.contents.read(lsn)) for lsn, _, _, _ in written] == [(row[0], row[3]) for row in written]
     with pytest.raises(NotInJournal, match="no content"):
         list(journal.contents.runs(written[0][0], 4000))
     journal.close()

@@ -34,7 +34,7 @@ class Recording(Driver):
 
         def waiting(lsn: int, timeout_s: float | None = None) -> bool:
             done = wait(lsn, timeout_s)
-            segment = journal.writer.segment
+            segment = journal.writer.file.segment
             assert segment is not None
             self.states.append((segment.size, copy_of(self)))
             return done
@@ -266,10 +266,10 @@ def test_a_transaction_is_there_whole_or_not_at_all() -> None:
     driver.declare("a")
     driver.journal.wait(driver.journal.commit())
     before = len(files.content(f"{PATH}/{1:020d}.log"))
-    driver.journal.transaction(opens=True)
+    driver.journal.messages.transaction(opens=True)
     for _ in range(300):
         driver.publish([b"x" * 5000], "a")
-    driver.journal.transaction(opens=False)
+    driver.journal.messages.transaction(opens=False)
     driver.journal.wait(driver.journal.commit())
     data = files.content(f"{PATH}/{1:020d}.log")
     for cut in (before + 1, (before + len(data)) // 2, len(data) - 1):
@@ -284,5 +284,5 @@ def test_content_that_is_not_there_is_said_so() -> None:
     journal.wait(1)
     for lsn in (0, 1, 10**9):
         with pytest.raises(NotInJournal):
-            journal.read_content(lsn)
+            journal.contents.read(lsn)
     assert blob(b"x").endswith(b"x")

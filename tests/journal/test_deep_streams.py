@@ -103,7 +103,7 @@ class World:
         for _ in checkpoint(self.broker, self.journal, self.recorder):
             self.journal.commit()
         self.end_turn()
-        self.journal.reclaim()
+        self.journal.old_segments.reclaim()
 
     def read(self, start: Field) -> list[tuple[int, bytes]]:
         """All that a consumer gets which begins there."""

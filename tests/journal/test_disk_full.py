@@ -171,7 +171,7 @@ def has_room(desk: DurableDesk) -> None:
         desk.journal.commit()
     desk.settle()
     desk.recorder.all_is_stated()
-    desk.journal.reclaim()
+    desk.journal.old_segments.reclaim()
     desk.settle()
 
 

@@ -200,11 +200,11 @@ class JournalMachine(RuleBasedStateMachine):
             self.journal.commit()
         self.journal.commit()
         self.make_safe()
-        self.journal.reclaim()
+        self.journal.old_segments.reclaim()
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None:
             queues_of = whereabouts(self.broker, self.recorder)
-            for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+            for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
             self.journal.commit()
 

@@ -107,7 +107,7 @@ def test_errors_after_which_nothing_is_trusted(operation: str, error: int) -> No
         driver.publish([b"third"], "a")
     driver.journal.retry()
     assert not driver.journal.wait(end) and told == confirmed
-    assert driver.journal.read_content(driver.lsns[1])
+    assert driver.journal.contents.read(driver.lsns[1])
     with pytest.raises(JournalFailed):
         driver.journal.close()
     again = opened(files)

@@ -98,7 +98,7 @@ def test_settled_segments_go_and_few_old_messages_do_not_hold_the_rest() -> None
     assert len(segments_in(files, PATH)) > 5
     driver.checkpoint()
     driver.journal.wait(driver.journal.commit())
-    assert driver.journal.reclaim() == []
+    assert driver.journal.old_segments.reclaim() == []
     gone = driver.reclaim()
     assert len(gone) > 5
     driver.journal.wait(driver.journal.commit())
@@ -109,8 +109,8 @@ def test_settled_segments_go_and_few_old_messages_do_not_hold_the_rest() -> None
     again = opened(files)
     assert model_of(again.recovered, again) == driver.model
     assert sum(row.live for row in again.ledger.rows) == 2
-    again.happened(EventKind.ACKED, driver.queue_ids["a"], [1])
-    again.happened(EventKind.ACKED, driver.queue_ids["b"], [1])
+    again.messages.happened(EventKind.ACKED, driver.queue_ids["a"], [1])
+    again.messages.happened(EventKind.ACKED, driver.queue_ids["b"], [1])
     assert sum(row.live for row in again.ledger.rows) == 0
 
 
@@ -125,19 +125,19 @@ def test_readers_and_retention_hold_segments() -> None:
         driver.journal.wait(driver.journal.commit())
     driver.checkpoint()
     driver.journal.wait(driver.journal.commit())
-    assert driver.journal.reclaim() == []
+    assert driver.journal.old_segments.reclaim() == []
     clock.advance_ns(61 * 10**9)
     register_reader(PATH, "spark", 1, files)
-    assert driver.journal.reclaim() == []
+    assert driver.journal.old_segments.reclaim() == []
     second = segments_in(files, PATH)[1]
     register_reader(PATH, "spark", second, files)
-    assert driver.journal.reclaim() == [1]
+    assert driver.journal.old_segments.reclaim() == [1]
     files.put(f"{PATH}/readers/odd.json", b"[]")
     with pytest.raises(JournalError, match="odd"):
-        driver.journal.reclaim()
+        driver.journal.old_segments.reclaim()
     files.unlink(f"{PATH}/readers/odd.json")
     forget_reader(PATH, "spark", files)
-    assert driver.journal.reclaim()
+    assert driver.journal.old_segments.reclaim()
 
 
 def test_only_one_process_may_write() -> None:
@@ -228,7 +228,7 @@ def test_the_thread(tmp_path: object, mode: str) -> None:
     assert done.wait(60)
     assert told == sorted(told) and told[-1] <= end
     for id_ in range(1, 5001, 97):
-        assert PLAIN.split(journal.read_content(driver.lsns[id_]))[1] == driver.model["a"][id_][0]
+        assert PLAIN.split(journal.contents.read(driver.lsns[id_]))[1] == driver.model["a"][id_][0]
     journal.close()
     again = Journal.open(str(tmp_path), ManualClock())
     assert model_of(again.recovered, again) == driver.model
@@ -241,17 +241,17 @@ def test_states_and_contents_come_back() -> None:
     driver = Driver(opened(files))
     driver.declare("a")
     journal, queue = driver.journal, driver.queue_ids["a"]
-    lsn = journal.published(
+    lsn = journal.messages.published(
         [1, 2], driver.exchange, b"some.key", [blob(b"x"), blob(b"yy")], queue_ids=[queue], priority=5
     )
-    journal.enqueued(queue, [1, 2], lsn, [1, 2], expires_ms=77, priority=5)
-    journal.happened(EventKind.SCHEDULED, queue, [1], due_ms=1234, deliveries=2, uncounted=1)
-    journal.happened(EventKind.DELIVERED, queue, [2], deliveries=1, flags=COUNTED)
-    lsn = journal.published([3], driver.exchange, b"k", [blob(b"t")], durable=False)
-    journal.enqueued(queue, [3], lsn, [1], durable=False)
-    journal.happened(EventKind.REQUEUED, queue, [1], reason="a word of somebody's", deliveries=3, uncounted=1)
-    journal.happened(EventKind.ACKED, queue, [2], kept=True)
-    journal.settings_changed(0, '{"a": 1}')
+    journal.messages.enqueued(queue, [1, 2], lsn, [1, 2], expires_ms=77, priority=5)
+    journal.messages.happened(EventKind.SCHEDULED, queue, [1], due_ms=1234, deliveries=2, uncounted=1)
+    journal.messages.happened(EventKind.DELIVERED, queue, [2], deliveries=1, flags=COUNTED)
+    lsn = journal.messages.published([3], driver.exchange, b"k", [blob(b"t")], durable=False)
+    journal.messages.enqueued(queue, [3], lsn, [1], durable=False)
+    journal.messages.happened(EventKind.REQUEUED, queue, [1], reason="a word of somebody's", deliveries=3, uncounted=1)
+    journal.messages.happened(EventKind.ACKED, queue, [2], kept=True)
+    journal.objects.settings_changed(0, '{"a": 1}')
     journal.close()
     again = opened(files)
     found = list(again.contents.messages(again.recovered.queues[queue]))

@@ -59,7 +59,7 @@ class Life:
     def roll(self) -> None:
         """Another segment."""
         self.settle()
-        self.journal._roll()
+        self.journal.turns.roll()
 
     def checkpoint(self, *, rolls: bool = False) -> None:
         """`rolls`: a segment ends behind its first slice."""
@@ -67,9 +67,9 @@ class Life:
         for at, _ in enumerate(checkpoint(self.broker, self.journal, self.recorder)):
             self.journal.commit()
             if rolls and not at:
-                self.journal._roll()
+                self.journal.turns.roll()
         self.settle()
-        self.journal.reclaim()
+        self.journal.old_segments.reclaim()
         self.settle()
 
     def add(self) -> None:
@@ -137,7 +137,9 @@ def test_a_message_knows_its_exchange_when_that_is_gone(recorder: type[Recorder]
         life.checkpoint()
         life.roll()
     assert life.exchanges_of("q") == ["x", "x"]
-    moving = life.journal.move_forward(1, whereabouts(life.broker, life.recorder), life.recorder.contents.move)
+    moving = life.journal.old_segments.move_forward(
+        1, whereabouts(life.broker, life.recorder), life.recorder.contents.move
+    )
     assert sum(moving) == 1
     life.settle()
     life.checkpoint()
@@ -212,7 +214,7 @@ def test_segments_that_a_power_cut_brings_back_leave_no_hole() -> None:
         for _ in checkpoint(life.broker, life.journal, life.recorder):
             life.journal.commit()
         life.settle()
-        assert len(life.journal.reclaim()) == 4
+        assert len(life.journal.old_segments.reclaim()) == 4
         life.files.fault = fault
         try:
             while life.journal.writer.run_once():

@@ -72,16 +72,16 @@ def test_it_is_spent_when_that_pays() -> None:
     files = SimulatedFiles()
     driver = filled(files)
     journal = driver.journal
-    assert not journal.can_make_room(0)
+    assert not journal.old_segments.can_make_room(0)
     journal.ledger.settled(list(driver.model["a"]))
-    assert journal.can_make_room(0)
-    assert not journal.can_make_room(SIZE)  # what would have to be stated does not fit
+    assert journal.old_segments.can_make_room(0)
+    assert not journal.old_segments.can_make_room(SIZE)  # what would have to be stated does not fit
     journal.spend_reserve()
     assert journal.wait(journal.next_lsn) and journal.has_spent_reserve
     driver.model["a"].clear()
     driver.checkpoint()
     assert journal.wait(journal.commit())
-    assert len(journal.reclaim()) > 4
+    assert len(journal.old_segments.reclaim()) > 4
     journal.wait(journal.next_lsn)
     journal.writer.run_once()
     assert not journal.has_spent_reserve and len(files.content(FILE)) == SIZE
@@ -97,7 +97,7 @@ def test_readers_that_need_the_segments() -> None:
     driver.journal.ledger.settled(list(driver.model["a"]))
     files.capacity = None
     register_reader(PATH, "spark", 1, files)
-    assert not driver.journal.can_make_room(0)
+    assert not driver.journal.old_segments.can_make_room(0)
 
 
 def test_a_start_on_a_full_disk() -> None:

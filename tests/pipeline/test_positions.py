@@ -193,10 +193,10 @@ def test_what_retention_took_is_an_error(tmp_path: Path) -> None:
         one.publish("q", 20)
         one.get("q", 20)
     one.checkpoint()
-    assert one.journal.reclaim() == [] and plan.readers() == {"audit": 0}
+    assert one.journal.old_segments.reclaim() == [] and plan.readers() == {"audit": 0}
     middle = plan.end()
     plan.files.register(plan.directory, "audit", middle.lsn)
-    assert one.journal.reclaim()
+    assert one.journal.old_segments.reclaim()
     one.journal.wait(one.journal.next_lsn)
     while one.journal.writer.run_once():
         pass

@@ -149,11 +149,11 @@ class DepthWorld:
             self.journal.commit()
         self.journal.commit()
         self.journal.wait(self.journal.next_lsn)
-        self.journal.reclaim()
+        self.journal.old_segments.reclaim()
         base_lsn = self.journal.ledger.to_empty()
         if base_lsn is not None:
             queues_of = whereabouts(self.broker, self.recorder)
-            for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+            for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
                 self.journal.commit()
 
     def bodies(self, tag: str) -> list[bytes]:

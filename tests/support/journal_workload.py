@@ -36,12 +36,12 @@ class Driver:
     def declare(self, *names: str) -> None:
         """Queues, with a binding each from an exchange."""
         journal = self.journal
-        vhost = journal.define(VHOST, 0, "/")
-        exchange = journal.define(EXCHANGE, vhost, "amq.direct")
+        vhost = journal.objects.define(VHOST, 0, "/")
+        exchange = journal.objects.define(EXCHANGE, vhost, "amq.direct")
         for name in names:
-            id_ = self.queue_ids[name] = journal.define(QUEUE, vhost, name)
-            journal.declared(id_, Declared(QUEUE, IS_DURABLE, "", b"\0\0\0\0"))
-            journal.bound(exchange, Bound(QUEUE, id_, name.encode(), b""))
+            id_ = self.queue_ids[name] = journal.objects.define(QUEUE, vhost, name)
+            journal.objects.declared(id_, Declared(QUEUE, IS_DURABLE, "", b"\0\0\0\0"))
+            journal.objects.bound(exchange, Bound(QUEUE, id_, name.encode(), b""))
             self.model[name] = {}
         self.exchange = exchange
 
@@ -51,18 +51,20 @@ class Driver:
         first = journal.next_message_id
         ids = list(range(first, first + len(bodies)))
         targets = [self.queue_ids[name] for name in names]
-        lsn = journal.published(
+        lsn = journal.messages.published(
             ids, self.exchange, b"key", [blob(body) for body in bodies], queue_ids=targets, expires_ms=expires_ms
         )
         for name in names:
-            journal.enqueued(self.queue_ids[name], ids, lsn, [len(body) for body in bodies], expires_ms=expires_ms)
+            journal.messages.enqueued(
+                self.queue_ids[name], ids, lsn, [len(body) for body in bodies], expires_ms=expires_ms
+            )
             self.model[name].update({id_: (body, FRESH) for id_, body in zip(ids, bodies)})
         self.lsns.update(zip(ids, range(lsn, lsn + len(ids))))
         return ids
 
     def settle(self, name: str, ids: list[int], kind: EventKind = EventKind.ACKED) -> None:
         """Messages leave a queue."""
-        self.journal.happened(kind, self.queue_ids[name], ids)
+        self.journal.messages.happened(kind, self.queue_ids[name], ids)
         for id_ in ids:
             del self.model[name][id_]
 
@@ -70,12 +72,12 @@ class Driver:
         """All leave."""
         ids = sorted(self.model[name])
         if ids:
-            self.journal.settled_range(EventKind.PURGED, self.queue_ids[name], ids)
+            self.journal.messages.settled_range(EventKind.PURGED, self.queue_ids[name], ids)
         self.model[name] = {}
 
     def requeue(self, name: str, id_: int, deliveries: int, due_ms: int = 0) -> None:
         """A message comes back."""
-        self.journal.happened(
+        self.journal.messages.happened(
             EventKind.REQUEUED, self.queue_ids[name], [id_], reason="nack", deliveries=deliveries, due_ms=due_ms
         )
         body, _ = self.model[name][id_]
@@ -85,8 +87,8 @@ class Driver:
         """The queue goes, with what is in it."""
         ids = sorted(self.model.pop(name))
         if ids:
-            self.journal.settled_range(EventKind.DELETED, self.queue_ids[name], ids)
-        self.journal.undeclared(self.queue_ids.pop(name), QUEUE)
+            self.journal.messages.settled_range(EventKind.DELETED, self.queue_ids[name], ids)
+        self.journal.objects.undeclared(self.queue_ids.pop(name), QUEUE)
 
     def messages(self, name: str) -> list[RecoveredMessage]:
         """What a broker would say is in the queue."""
@@ -98,25 +100,25 @@ class Driver:
     def checkpoint(self) -> None:
         """All in one turn."""
         journal = self.journal
-        journal.begin_checkpoint()
+        journal.checkpoints.begin()
         for name, id_ in self.queue_ids.items():
-            journal.declared(id_, Declared(QUEUE, IS_DURABLE, "", b"\0\0\0\0"), restated=True)
-            journal.bound(self.exchange, Bound(QUEUE, id_, name.encode(), b""), restated=True)
-            for _ in journal.snapshot(id_, iter(self.messages(name))):
+            journal.objects.declared(id_, Declared(QUEUE, IS_DURABLE, "", b"\0\0\0\0"), restated=True)
+            journal.objects.bound(self.exchange, Bound(QUEUE, id_, name.encode(), b""), restated=True)
+            for _ in journal.checkpoints.snapshot(id_, iter(self.messages(name))):
                 pass
-        journal.end_checkpoint()
+        journal.checkpoints.end()
 
     def reclaim(self) -> list[int]:
         """Empty what pays, then delete what may go."""
         base = self.journal.ledger.to_empty()
         if base is not None:
             holders = lambda id_: [self.queue_ids[name] for name in self.model if id_ in self.model[name]]  # noqa: E731
-            for _ in self.journal.move_forward(base, holders, self.lsns.__setitem__):
+            for _ in self.journal.old_segments.move_forward(base, holders, self.lsns.__setitem__):
                 pass
             self.journal.wait(self.journal.commit())
             self.checkpoint()
             self.journal.wait(self.journal.commit())
-        return self.journal.reclaim()
+        return self.journal.old_segments.reclaim()
 
 
 def model_of(recovered: Recovered, journal: Journal) -> Model:
@@ -126,7 +128,7 @@ def model_of(recovered: Recovered, journal: Journal) -> Model:
         assert declared.what == QUEUE
         queue = recovered.queue(id_)
         found[recovered.names.text(id_)] = {
-            message.id: (PLAIN.split(journal.read_content(message.content_lsn))[1], message.state)
+            message.id: (PLAIN.split(journal.contents.read(message.content_lsn))[1], message.state)
             for message in queue.messages()
         }
     return found

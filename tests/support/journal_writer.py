@@ -57,9 +57,9 @@ def main(directory: str, seed: int) -> None:
         say(done)
 
     journal.set_callbacks(durable, lambda error: sys.exit(1))
-    vhost = journal.define(VHOST, 0, "/")
-    exchange, queue = journal.define(EXCHANGE, vhost, ""), journal.define(QUEUE, vhost, "q")
-    journal.declared(queue, Declared(QUEUE, IS_DURABLE, "", b""))
+    vhost = journal.objects.define(VHOST, 0, "/")
+    exchange, queue = journal.objects.define(EXCHANGE, vhost, ""), journal.objects.define(QUEUE, vhost, "q")
+    journal.objects.declared(queue, Declared(QUEUE, IS_DURABLE, "", b""))
     if found := journal.recovered.queues.get(queue):
         alive = {message.id: (message.content_lsn, message.size) for message in found.messages()}
     while True:
@@ -71,11 +71,11 @@ def main(directory: str, seed: int) -> None:
         blobs = [PLAIN.join(encode_header(len(body_of(id_))), body_of(id_)) for id_ in ids]
         acks = chance.sample(sorted(alive), min(len(alive), chance.randrange(0, 22)))
         say([f"p {id_}" for id_ in ids] + [f"a {id_}" for id_ in acks])
-        lsn = journal.published(ids, exchange, b"q", blobs, queue_ids=[queue])
+        lsn = journal.messages.published(ids, exchange, b"q", blobs, queue_ids=[queue])
         sizes = [len(body_of(id_)) for id_ in ids]
-        journal.enqueued(queue, ids, lsn, sizes)
+        journal.messages.enqueued(queue, ids, lsn, sizes)
         alive.update({id_: (lsn + at, sizes[at]) for at, id_ in enumerate(ids)})
-        journal.happened(EventKind.ACKED, queue, acks)
+        journal.messages.happened(EventKind.ACKED, queue, acks)
         for id_ in acks:
             del alive[id_]
         asked = [f"P {id_}" for id_ in ids] + [f"A {id_}" for id_ in acks]
@@ -85,13 +85,13 @@ def main(directory: str, seed: int) -> None:
         journal.commit()
         if chance.random() < 0.05:
             rows = [RecoveredMessage(id_, *at, 0, FRESH) for id_, at in sorted(alive.items())]
-            journal.begin_checkpoint()
-            journal.declared(queue, Declared(QUEUE, IS_DURABLE, "", b""), restated=True)
-            for _ in journal.snapshot(queue, iter(rows)):
+            journal.checkpoints.begin()
+            journal.objects.declared(queue, Declared(QUEUE, IS_DURABLE, "", b""), restated=True)
+            for _ in journal.checkpoints.snapshot(queue, iter(rows)):
                 journal.commit()
-            journal.end_checkpoint()
+            journal.checkpoints.end()
             journal.commit()
-            journal.reclaim()
+            journal.old_segments.reclaim()
         if journal.backlog_bytes > 100_000:
             journal.wait(journal.next_lsn, 30)
 

@@ -80,6 +80,6 @@ class RecordedBroker:
 
     def kill(self) -> None:
         """As SIGKILL does: nothing is written any more, and the directory is free."""
-        os.close(self.journal.writer._handle)
+        os.close(self.journal.writer.file._handle)
         self.journal.contents.close()
         self.journal._directory.close()

@@ -140,7 +140,7 @@ class Keeper:
     def commit(self) -> None:
         """The turn is over: what it recorded is written."""
         self._end_turn()
-        if self._checkpoint is None and self.journal.checkpoint_due:
+        if self._checkpoint is None and self.journal.checkpoints.is_due:
             self._checkpoint = checkpoint(self.broker, self.journal, self.recorder)
             self._wake.set()
 
@@ -269,7 +269,7 @@ class Keeper:
 
     def _can_make_room(self) -> bool:
         try:
-            return self.journal.can_make_room(self.recorder.late_octets)
+            return self.journal.old_segments.can_make_room(self.recorder.late_octets)
         except (JournalError, OSError) as error:
             logger.error("reclaiming: %s", error)
             return False
@@ -319,7 +319,7 @@ class Keeper:
         while self.broker.is_unfinished:
             await trio.lowlevel.checkpoint()  # what dead letters were made of may be in segments that nobody else needs
         try:
-            gone = self.journal.reclaim()
+            gone = self.journal.old_segments.reclaim()
             base_lsn = self.journal.ledger.to_empty()
             if base_lsn is not None:
                 await self._empty(base_lsn)
@@ -337,7 +337,7 @@ class Keeper:
         def queues_of(id_: int) -> tuple[int, ...]:
             return find(id_)
 
-        for _ in self.journal.move_forward(base_lsn, queues_of, self.recorder.contents.move):
+        for _ in self.journal.old_segments.move_forward(base_lsn, queues_of, self.recorder.contents.move):
             self._end_turn()
             await trio.lowlevel.checkpoint()
             find = whereabouts(self.broker, self.recorder)

@@ -1,0 +1,178 @@
+"""Records of messages: published with their contents, enqueued, and whatever else happens to them."""
+
+from collections.abc import Sequence
+
+from ...engine.events import EventKind
+from ...engine.messages.content import PLAIN, Framing
+from ..format.heap import content_prefix, encode_runs, encode_text
+from ..format.record import (
+    ATTEMPT_MAX,
+    CODE_OF,
+    DURABLE,
+    KEPT,
+    OTHER_REASON,
+    RANGE,
+    REASON_CODES,
+    TERMINAL_CODES,
+    TRANSACTION,
+    Record,
+)
+from .turns import Turns
+
+
+class MessageRecords:
+    """Each method appends to the turn under way."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def published(
+        self,
+        ids: Sequence[int],
+        exchange_id: int,
+        routing_key: bytes,
+        blobs: Sequence[bytes],
+        *,
+        framing: Framing = PLAIN,
+        queue_ids: Sequence[int] = (),
+        expires_ms: int = 0,
+        cause_id: int = 0,
+        priority: int = 0,
+        conn_id: int = 0,
+        durable: bool = True,
+    ) -> int:
+        """A run of new messages with their contents, which share the rest. O(messages).
+
+        ids: rising. expires_ms: wall time by the message's own TTL, 0 never. cause_id: what it is a copy of.
+        Returns: LSN of the first, the next has the next: where their contents are.
+        Raises: JournalFailed, JournalClosed, BadRecord (key over 255 octets).
+        """
+        turns = self._turns
+        block = turns.block or turns.begin()
+        turns.next_message_id = max(turns.next_message_id, ids[-1] + 1)
+        if durable:
+            turns.ledger.published(ids)
+        return block.published(
+            ids,
+            content_prefix(routing_key, queue_ids, expires_ms, cause_id),
+            blobs,
+            framing,
+            arg=expires_ms,
+            flags=DURABLE if durable else 0,
+            priority=priority,
+            address_id=exchange_id,
+            conn_id=conn_id,
+        )
+
+    def enqueued(
+        self,
+        queue_id: int,
+        ids: Sequence[int],
+        content_lsn: int,
+        sizes: Sequence[int],
+        *,
+        expires_ms: int = 0,
+        priority: int = 0,
+        durable: bool = True,
+    ) -> int:
+        """Messages into a queue. `content_lsn`: what `published` returned for the first of them.
+
+        sizes: octets of body of each. expires_ms: wall time in this queue (its own TTL or the message's), 0 never.
+        durable: a persistent message in a durable queue: it is restored.
+        """
+        turns = self._turns
+        block = turns.block or turns.begin()
+        if durable:
+            turns.ledger.enqueued(ids, content_lsn)
+        return block.enqueued(
+            queue_id, ids, content_lsn, sizes, arg=expires_ms, flags=DURABLE if durable else 0, priority=priority
+        )
+
+    def happened(
+        self,
+        kind: EventKind,
+        queue_id: int,
+        ids: Sequence[int],
+        *,
+        durable: bool = True,
+        kept: bool = False,
+        reason: str = "",
+        target_id: int = 0,
+        deliveries: int = 0,
+        uncounted: int = 0,
+        due_ms: int = 0,
+        consumer_id: int = 0,
+        conn_id: int = 0,
+        flags: int = 0,
+    ) -> int:
+        """Any other event of messages in a queue: one record each, alike. Returns the LSN of the first.
+
+        reason: a word of `REASONS` (another is written as text, a record each). target_id: exchange of a dead letter.
+        deliveries, uncounted, due_ms: of `requeued`, `scheduled`, `delivered`: absolute, not differences.
+        """
+        turns = self._turns
+        block = turns.block or turns.begin()
+        code = CODE_OF[kind]
+        flags |= (DURABLE if durable else 0) | (KEPT if kept else 0)
+        if code in TERMINAL_CODES and durable and not kept:
+            turns.ledger.settled(ids)
+        reason_code = REASON_CODES.get(reason, OTHER_REASON)
+        if reason_code == OTHER_REASON:
+            heap, lsn = encode_text(reason), block.next_lsn
+            for id_ in ids:
+                other = Record(
+                    code, 0, id_, due_ms, flags, 0, OTHER_REASON, target_id, queue_id, consumer_id, conn_id,
+                    min(deliveries, ATTEMPT_MAX), 0, uncounted, heap,
+                )  # fmt: skip
+                block.add(other)
+            return lsn
+        return block.run(
+            code,
+            queue_id,
+            ids,
+            arg=due_ms,
+            flags=flags,
+            reason=reason_code,
+            address_id=target_id,
+            consumer_id=consumer_id,
+            conn_id=conn_id,
+            attempt=min(deliveries, ATTEMPT_MAX),
+            link=uncounted,
+        )
+
+    def settled_range(
+        self,
+        kind: EventKind,
+        queue_id: int,
+        ids: Sequence[int],
+        *,
+        durable: bool = True,
+        reason: str = "",
+        consumer_id: int = 0,
+        conn_id: int = 0,
+    ) -> int:
+        """A terminal event of many messages as one record: purge, delete. Returns its LSN.
+
+        ids: of durable messages (or of transient ones), rising; no other of the queue's has an id between first and
+        last.
+        """
+        assert CODE_OF[kind] in TERMINAL_CODES
+        turns = self._turns
+        block = turns.block or turns.begin()
+        if durable:
+            turns.ledger.settled(ids)
+        reason_code = REASON_CODES.get(reason, 0)
+        first, last = ids[0], ids[-1]
+        flags = (DURABLE if durable else 0) | RANGE
+        heap = b"" if last - first + 1 == len(ids) else encode_runs(ids)
+        return block.add(
+            Record(
+                CODE_OF[kind], 0, first, last, flags, 0, reason_code, 0, queue_id, consumer_id, conn_id,
+                size=len(ids), heap=heap,
+            )
+        )  # fmt: skip
+
+    def transaction(self, *, opens: bool) -> None:
+        """A bracket around what one transaction did. A turn is in one block, so it is durable whole or not at all."""
+        turns = self._turns
+        (turns.block or turns.begin()).add(Record(TRANSACTION, arg=int(opens)))

@@ -1,0 +1,91 @@
+"""Records of names and of what there is: queues, exchanges, bindings, virtual hosts, settings."""
+
+from ..format.heap import Bound, Declared, encode_bound, encode_declared, encode_text
+from ..format.record import (
+    BOUND,
+    DECLARED,
+    DURABLE,
+    EXCHANGE,
+    QUEUE,
+    RESTATED,
+    SETTINGS_CHANGED,
+    UNBOUND,
+    UNDECLARED,
+    Record,
+)
+from .turns import Turns
+
+
+class ObjectRecords:
+    """Each method appends to the turn under way."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+
+    def _add(self, record: Record) -> int:
+        turns = self._turns
+        return (turns.block or turns.begin()).add(record)
+
+    def define(self, what: int, vhost_id: int, name: str) -> int:
+        """The id of a name (`VHOST`, `EXCHANGE`, `QUEUE`, `CONSUMER`, ... of record.py), new or as it is."""
+        id_ = self._turns.names.id_of(what, vhost_id, name)
+        return self.define_another(what, vhost_id, name) if id_ is None else id_
+
+    def define_another(self, what: int, vhost_id: int, name: str) -> int:
+        """A new id for a name that may have one: of connections and consumers, several can be called alike."""
+        id_, record = self._turns.names.new(what, vhost_id, name)
+        self._add(record)
+        return id_
+
+    def forget(self, id_: int) -> None:
+        """A connection or consumer is gone: later segments don't define it."""
+        self._turns.names.forget(id_)
+
+    def retire(self, id_: int) -> None:
+        """An exchange is gone of which no `undeclared` has to tell: later messages don't speak of it."""
+        self._turns.names.retire(id_, self._turns.next_lsn)
+
+    def declared(self, id_: int, declared: Declared, *, restated: bool = False) -> int:
+        """A queue, exchange, virtual host, ... is there; restored if its properties say durable. Returns the LSN."""
+        return self._object(DECLARED, id_, declared, restated)
+
+    def undeclared(self, id_: int, what: int, *, forgets: bool = True) -> int:
+        """It is gone, with its bindings; the id means nothing any more but what an exchange was called, to messages.
+
+        Messages in it: `deleted` before this.
+
+        A virtual host is gone with all that is in it. `forgets=False`: records that speak of that are still to come.
+        """
+        lsn = self._object(UNDECLARED, id_, Declared(what, 0, "", b""), False)
+        if forgets:
+            self._turns.names.retire(id_, lsn)
+        return lsn
+
+    def _object(self, kind: int, id_: int, declared: Declared, restated: bool) -> int:
+        what = declared.what
+        record = Record(
+            kind,
+            flags=(DURABLE if declared.properties & 1 else 0) | (RESTATED if restated else 0),
+            arg=0 if what in (QUEUE, EXCHANGE) else id_,
+            queue_id=id_ if what == QUEUE else 0,
+            address_id=id_ if what == EXCHANGE else 0,
+            heap=encode_declared(declared),
+        )
+        return self._add(record)
+
+    def bound(self, source_id: int, bound: Bound, *, durable: bool = True, restated: bool = False) -> int:
+        """A binding from an exchange. Returns the LSN."""
+        return self._binding(BOUND, source_id, bound, (DURABLE if durable else 0) | (RESTATED if restated else 0))
+
+    def unbound(self, source_id: int, bound: Bound, *, durable: bool = True) -> int:
+        """The binding is gone. Returns the LSN."""
+        return self._binding(UNBOUND, source_id, bound, DURABLE if durable else 0)
+
+    def _binding(self, kind: int, source_id: int, bound: Bound, flags: int) -> int:
+        queue_id = bound.target_id if bound.what == QUEUE else 0
+        record = Record(kind, flags=flags, address_id=source_id, queue_id=queue_id, heap=encode_bound(bound))
+        return self._add(record)
+
+    def settings_changed(self, key: int, text: str) -> int:
+        """Settings of something (`key`: an id, 0 for the broker) are these now (JSON). Returns the LSN."""
+        return self._add(Record(SETTINGS_CHANGED, arg=key, flags=DURABLE, heap=encode_text(text)))

@@ -1,0 +1,96 @@
+"""Old segments: those that nobody needs are deleted, and what keeps an old one alive is moved out of it."""
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ...engine.clock import Clock
+from ..disk.directory import reader_offsets
+from ..disk.files import Files
+from ..disk.reserve import Reserve
+from ..reading.content_reader import ContentReader
+from ..reading.moving import contents_of, moved_record
+from .turns import Turns
+
+#: What a checkpoint takes at most, for each message, for each name, and beside these.
+SNAPSHOT_OCTETS, NAMED_OCTETS, HEAD_OCTETS = 64, 512, 64 * 1024
+
+
+class OldSegments:
+    """Which can go, and what it takes to make one of them go."""
+
+    def __init__(
+        self, turns: Turns, files: Files, path: str, clock: Clock, reserve: Reserve, contents: ContentReader
+    ) -> None:
+        self._turns = turns
+        self._files = files
+        self._path = path
+        self._clock = clock
+        self._reserve = reserve
+        self._contents = contents
+
+    def reclaim(self) -> list[int]:
+        """Between turns: delete the segments that nobody needs (in the writer's thread). Returns their base LSNs.
+
+        Raises: JournalError when a reader's file cannot be understood (nothing is deleted).
+        """
+        turns = self._turns
+        begin, end = turns.checkpoint
+        if not begin or turns.writer.durable_lsn < end:
+            return []
+        keep, keep_us = self._kept()
+        gone = turns.ledger.removable(begin, keep, keep_us)
+        if gone:
+            turns.ledger.remove(gone)
+            for base_lsn in gone:
+                self._contents.forget(base_lsn)
+            turns.writer.unlink(gone)
+        return gone
+
+    def move_forward(
+        self,
+        base_lsn: int,
+        queues_of: Callable[[int], Sequence[int]],
+        moved: Callable[[int, int], object],
+        *,
+        slice_messages: int = 256,
+    ) -> Iterator[int]:
+        """Copy what is alive in an old segment (`ledger.to_empty()`) forward, a slice a turn; yields how many.
+
+        queues_of(message id): ids of the durable queues it is in now. moved(message id, new content LSN). The segment
+        can be reclaimed after the next checkpoint. Raises: NotInJournal, Damaged, OSError.
+        """
+        turns, count = self._turns, 0
+        for lsn, record in contents_of(self._files, self._path, base_lsn):
+            if turns.ledger.holds(record.msg_id, base_lsn) and (queue_ids := tuple(queues_of(record.msg_id))):
+                block = turns.block or turns.begin()
+                turns.ledger.moved(record.msg_id, len(queue_ids))
+                moved_lsn = block.add(moved_record(lsn, record, queue_ids))
+                if turns.names.is_retired(record.address_id):
+                    turns.names.retire(record.address_id, moved_lsn + 1)
+                moved(record.msg_id, moved_lsn)
+                count += 1
+                if count == slice_messages:
+                    yield count
+                    count = 0
+        yield count
+
+    def can_make_room(self, unrecorded: int) -> bool:
+        """Whether a checkpoint would give more room back than it takes, which must be in the reserve if it is held.
+
+        `unrecorded`: octets of what it has to state with its content. O(segments), reads the readers' files.
+        Raises: JournalError, OSError.
+        """
+        turns = self._turns
+        if self._reserve.is_held or self._reserve.is_spent:
+            keep, keep_us = self._kept()
+            live = sum(row.live for row in turns.ledger.rows)
+            need = live * SNAPSHOT_OCTETS + len(turns.names) * NAMED_OCTETS + HEAD_OCTETS + unrecorded
+            need += turns.writer.backlog_bytes
+            fits = self._reserve.is_spent or need <= self._reserve.size
+            return fits and turns.ledger.dead_size(turns.segment_bytes, keep, keep_us) > need
+        return False
+
+    def _kept(self) -> tuple[int | None, int | None]:
+        """From which LSN on a reader needs segments, and from which time on (wall us) they are retained; None: none."""
+        keep = min(reader_offsets(self._path, self._files).values(), default=None)
+        retain_ms = self._turns.options.retain_ms
+        return keep, None if retain_ms is None else (self._clock.wall_ms() - retain_ms) * 1000

@@ -1,0 +1,111 @@
+"""Turns: between two of them the journal is whole. Their blocks, and the segments that these are in."""
+
+from collections.abc import Iterable
+
+from ...engine.clock import Clock
+from ..disk.writer import Writer
+from ..format.block import BlockBuilder
+from ..format.heap import Head, encode_head
+from ..format.names import Names
+from ..format.record import HEAD, Record
+from ..recovery.reclaim import Ledger
+from ..recovery.replay import Recovered
+from .options import JournalOptions
+
+PROGRAM = "leveret"
+
+
+class Turns:
+    """Fills the writer's blocks. `block`: the one of the turn under way, None between turns.
+
+    Whoever appends takes `turns.block or turns.begin()`.
+    """
+
+    def __init__(
+        self, writer: Writer, clock: Clock, options: JournalOptions, journal_id: bytes, recovered: Recovered
+    ) -> None:
+        self.writer = writer
+        self.options = options
+        self.names: Names = recovered.names
+        self.ledger = _ledger_of(recovered)
+        self.next_message_id = recovered.next_message_id
+        self.checkpoint = (recovered.checkpoint_begin, recovered.checkpoint_end)  # the last one that is whole
+        self.uncovered_bytes = 0  # appended since it
+        self.segment_bytes = 0  # in the open segment
+        self.block: BlockBuilder | None = None
+        self._clock = clock
+        self._journal_id = journal_id
+        self._segment_began_ms = 0
+        self._size_at_turn = 0
+
+    def begin(self) -> BlockBuilder:
+        """The block of a new turn, in a new segment where the last is full or old.
+
+        Raises: JournalFailed, JournalClosed.
+        """
+        now_ms = self._clock.wall_ms()
+        options = self.options
+        if self.segment_bytes >= options.segment_size or now_ms - self._segment_began_ms >= options.segment_age_ms:
+            self.roll()
+        block = self.block = self.writer.begin_turn(now_ms * 1000)
+        self._size_at_turn = block.size
+        return block
+
+    def commit(self) -> int:
+        """End the turn: what was appended is written as soon as the commit under way has ended.
+
+        Returns the LSN behind it: safe when `committed_lsn`, or what `on_durable` says, has reached it.
+        """
+        block = self.block
+        if block is None:
+            return self.writer.next_lsn
+        grown = block.size - self._size_at_turn
+        self.segment_bytes += grown
+        self.uncovered_bytes += grown
+        self.block = None
+        return self.writer.end_turn()
+
+    def roll(self) -> None:
+        """Between turns: a new segment. Its head makes it whole: names, ids, where the last checkpoint is."""
+        assert self.block is None
+        now_ms = self._clock.wall_ms()
+        self.names.drop_retired(self.ledger.first_live_lsn(self.writer.next_lsn))
+
+        def fill(head: BlockBuilder) -> None:
+            begin, end = self.checkpoint
+            heap = encode_head(Head(self._journal_id, begin, end, PROGRAM))
+            head.add(Record(HEAD, arg=self.names.next_id, msg_id=self.next_message_id, heap=heap))
+            for record in self.names.records():
+                head.add(record)
+
+        base_lsn = self.writer.roll(now_ms * 1000, self.checkpoint, fill)
+        self.ledger.begin(base_lsn, now_ms * 1000, self.segment_bytes)
+        self.segment_bytes = 0
+        self._segment_began_ms = now_ms
+
+    def append(self, records: Iterable[Record]) -> int:
+        """Any records, as they are; returns the LSN of the first. They count for no segment's life."""
+        block = self.block or self.begin()
+        lsn = block.next_lsn
+        for record in records:
+            block.add(record)
+        return lsn
+
+    @property
+    def next_lsn(self) -> int:
+        """LSN of the next record."""
+        return self.block.next_lsn if self.block is not None else self.writer.next_lsn
+
+
+def _ledger_of(recovered: Recovered) -> Ledger:
+    """What of the recovered messages is in which segment."""
+    ledger = Ledger()
+    for segment in recovered.segments:
+        ledger.begin(segment.base_lsn, segment.ts_max, 0)
+    for row, segment in zip(ledger.rows, recovered.segments):
+        row.size, row.ended_us = segment.size, segment.ts_max or 1
+    ledger.set_first_ids([segment.first_id for segment in recovered.segments])
+    if ledger.rows:
+        for queue in recovered.queues.values():
+            ledger.recovered(recovered.next_message_id - 1, queue)
+    return ledger

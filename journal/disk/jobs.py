@@ -1,0 +1,45 @@
+"""What the broker's thread asks of the writer's, in the order in which it is done. `size`: octets that wait."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..format.block import HEADER_SIZE, BlockBuilder
+
+
+@dataclass(slots=True)
+class Roll:
+    """Seal the segment and begin another with this block."""
+
+    ts_us: int
+    head: BlockBuilder
+    checkpoint: tuple[int, int]
+
+    @property
+    def size(self) -> int:
+        """Of the head."""
+        return self.head.size
+
+
+@dataclass(slots=True)
+class Unlink:
+    """Segments to delete."""
+
+    base_lsns: Sequence[int]
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Tick:
+    """An empty block that tells readers the durable LSN."""
+
+    size: int = HEADER_SIZE
+
+
+@dataclass(slots=True)
+class Hold:
+    """The reserve is to be held back, if there is room for it."""
+
+    size: int = 0
+
+
+Job = BlockBuilder | Roll | Unlink | Tick | Hold
