@@ -60,7 +60,7 @@ def shown(value: object, read: object = None) -> str:
 
 def _acts(row: Key | Field) -> str:
     """When a changed value acts; what no broker heeds yet is *later*."""
-    return row.acts.value if row.is_heeded else "*later*"
+    return row.acts.value if row.is_supported else "*later*"
 
 
 def _tables(rows: list[tuple[str, str, str]]) -> list[str]:

@@ -2,7 +2,7 @@
 
 Rooms, each of which imports only those before it: `patterns` < `addresses` < `policies` < `declared` < `files`. Beside
 them: `explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `printable` and `help`, which
-know nothing.
+import no room.
 """
 
 from .addresses.matching import MatchFault, Wildcards

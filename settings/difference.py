@@ -19,15 +19,15 @@ from .policies.policies import Policy
 
 _T = TypeVar("_T")
 
-#: The user that is there while the configuration declares none.
+#: The user that exists while the configuration declares none.
 GUEST = "guest"
 
 
 @dataclass(slots=True, frozen=True)
 class Change:
-    """One change. `what`: "queue 'q'", "match 'a.#'" ...; `how`: what it was and will be.
+    """One change. `what`: "queue 'q'", "match 'a.#'" ...; `how`: old and new value.
 
-    `acts`: when it does; None where `how` says so, or that nothing comes of it.
+    `acts`: when it takes effect; None where `how` says when, or it has no effect.
     """
 
     what: str
@@ -75,9 +75,9 @@ def _of_matches(old: Configuration, new: Configuration) -> Iterator[Change]:
     for key in sorted(before.keys() | after.keys()):
         what = f"match {key[1]!r}" + (f" in vhost {key[0]!r}" if key[0] else "")
         if key not in after:
-            yield Change(what, f"removed: {_said(before[key])}", None)
+            yield Change(what, f"removed: {_fields_of(before[key])}", None)
         elif key not in before:
-            yield Change(what, f"added: {_said(after[key])}", None)
+            yield Change(what, f"added: {_fields_of(after[key])}", None)
         else:
             for field in FIELDS:
                 one, other = (getattr(entry.settings, field.attribute) for entry in (before[key], after[key]))
@@ -102,7 +102,7 @@ def _of_queues(old: Configuration, new: Configuration) -> Iterator[Change]:
 
 
 def _gone(what: str, fate: str, setting: str, value: str, acts: Lifetime = LIVE) -> Change:
-    """What is no longer declared goes or stays by a setting of its address."""
+    """An object that is no longer declared is deleted or not, by a setting of its address."""
     if value == "FORCE":
         return Change(what, f"no longer declared: {fate}", acts)
     return Change(what, f"no longer declared: stays, with {setting} OFF", None)
@@ -257,7 +257,7 @@ def _rule(policy: Policy) -> str:
 def _pairs(
     before: Iterable[_T], after: Iterable[_T], key: Callable[[_T], str]
 ) -> Iterator[tuple[str, _T | None, _T | None]]:
-    """What has one name in both; None where it is missing. By name."""
+    """Objects by name, from both; None where one is missing. Sorted by name."""
     old, new = ({key(one): one for one in declared} for declared in (before, after))
     for name in sorted(old.keys() | new.keys()):
         yield name, old.get(name), new.get(name)
@@ -267,12 +267,12 @@ def _in(vhost: str) -> str:
     return f" in vhost {vhost!r}" if vhost != "/" else ""
 
 
-def _said(one: Entry) -> str:
-    said = one.settings.said()
+def _fields_of(one: Entry) -> str:
+    explicit = one.settings.explicit()
     return ", ".join(
-        f"{field.name} {_text(said[field.attribute])} ({field.acts.value})"
+        f"{field.name} {_text(explicit[field.attribute])} ({field.acts.value})"
         for field in FIELDS
-        if field.attribute in said
+        if field.attribute in explicit
     )
 
 

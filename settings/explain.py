@@ -1,13 +1,13 @@
-"""Why an address or queue has the settings that it has: each value with the rule that gave it."""
+"""Why an address or queue has its settings: each value with the rule that gave it."""
 
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .addresses.fields import FIELDS
-from .addresses.queue_arguments import NOTHING_OWN, QUEUE_ARGUMENTS, OwnSettings, plain_value, settings_of_arguments
+from .addresses.queue_arguments import NO_OWN_SETTINGS, QUEUE_ARGUMENTS, OwnSettings, plain_value, settings_of_arguments
 from .addresses.repository import Entry, SettingsRepository
-from .addresses.resolved import ResolvedSettings, rules_redelivery
+from .addresses.resolved import ResolvedSettings, sets_redelivery
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
 from .policies.policies import NO_LAYER, NO_POLICIES, EffectivePolicy, Policies, PolicyLayer, policy_layer
@@ -30,11 +30,6 @@ class Row:
     value: object
     rule: str
 
-    @property
-    def is_default(self) -> bool:
-        """Whether nobody said it."""
-        return self.rule.startswith("default")
-
 
 @dataclass(slots=True, frozen=True)
 class Explanation:
@@ -51,7 +46,7 @@ class Explanation:
 
 
 def explain(configuration: Configuration, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Every declared queue called `name`, else the address of that name, in one virtual host or each that matters.
+    """Every declared queue called `name`, else the address of that name, in one virtual host or in all that differ.
 
     An address is explained in "/", and in every other virtual host that has entries or policies of its own for it.
     """
@@ -59,14 +54,14 @@ def explain(configuration: Configuration, name: str, vhost: str | None = None) -
     queues = [queue for queue in configuration.queues if queue.name == name and vhost in (None, queue.vhost)]
     if queues:
         return [explain_queue(repository, policies, queue) for queue in queues]
-    places = places_that_matter(repository, policies, name, configuration.vhosts) if vhost is None else [vhost]
+    places = vhosts_to_explain(repository, policies, name, configuration.vhosts) if vhost is None else [vhost]
     return [explain_address(repository, name, place, policies) for place in places]
 
 
-def places_that_matter(
+def vhosts_to_explain(
     repository: SettingsRepository, policies: Policies, name: str, vhosts: Iterable[str]
 ) -> list[str]:
-    """ "/", and each other virtual host where something is said of an address that is not said everywhere."""
+    """ "/", and each other virtual host that has entries or policies of its own for an address."""
     common = repository.matches(name, None)
     others = dict.fromkeys([*repository.vhosts, *vhosts])
     return ["/"] + [
@@ -77,7 +72,7 @@ def places_that_matter(
 
 
 def _of_new_queue(policies: Policies, name: str, vhost: str) -> EffectivePolicy:
-    """What would hold for a classic queue of that name."""
+    """The policy that a classic queue of that name would have."""
     return policies.of_queue(name, CLASSIC, vhost)
 
 
@@ -99,12 +94,12 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
 
 
 def titles_of(policy: EffectivePolicy) -> tuple[str, ...]:
-    """The policy and operator policy that hold, for people."""
+    """The policy and operator policy that apply, as text."""
     return tuple(one.title for one in policy.policies)
 
 
 def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Row]:
-    """Arguments that are no settings of ours, as they hold: RabbitMQ's, and what nobody knows."""
+    """The effective arguments that are not settings of ours: RabbitMQ's and unknown ones."""
     rows: list[Row] = []
     for key in dict.fromkeys([*declared, *layer.arguments]):
         if key in QUEUE_ARGUMENTS:
@@ -120,7 +115,7 @@ def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], 
 
 
 def rules_of_declaration(queue: QueueDeclaration) -> dict[str, str]:
-    """Argument -> where the declaration says it."""
+    """Argument -> where it is declared."""
     return {argument: f"{queue.origin_of(argument)}: queue {shown(queue.name)}" for argument in queue.arguments}
 
 
@@ -139,17 +134,17 @@ def explain_rows(
     repository: SettingsRepository,
     address: str,
     vhost: str,
-    own: OwnSettings = NOTHING_OWN,
+    own: OwnSettings = NO_OWN_SETTINGS,
     own_rules: Mapping[str, str] | None = None,
     layer: PolicyLayer = NO_LAYER,
 ) -> list[Row]:
-    """Each setting of a queue on `address` with its rule; `own_rules` says of each of its arguments where it stands."""
+    """Each setting of a queue on `address` with its rule; `own_rules`: argument -> where it is declared."""
     resolved = repository.resolve_queue(address, vhost, own.settings, layer.settings)
     sources = repository.sources(address, vhost)
     rows: list[Row] = []
     for field in FIELDS:
         attribute = field.attribute
-        if _is_policys(attribute, own, layer, resolved):
+        if _is_of_policy(attribute, own, layer, resolved):
             argument, policy = layer.giver_of(attribute)
             rule = f"{policy.title} ({argument.removeprefix('x-')})"
         elif attribute in own.given_by:
@@ -167,31 +162,31 @@ def explain_rows(
     return rows
 
 
-def _is_policys(attribute: str, own: OwnSettings, layer: PolicyLayer, resolved: ResolvedSettings) -> bool:
-    """Whether a setting is as the policy has it: the queue says nothing of it, or allows more attempts."""
-    said = getattr(layer.settings, attribute)
-    if said is None:
+def _is_of_policy(attribute: str, own: OwnSettings, layer: PolicyLayer, resolved: ResolvedSettings) -> bool:
+    """Whether a setting comes from the policy: the queue does not set it, or allows more attempts."""
+    given = getattr(layer.settings, attribute)
+    if given is None:
         return False
     return attribute not in own.given_by or (
-        said == getattr(resolved, attribute) and said != getattr(own.settings, attribute)
+        given == getattr(resolved, attribute) and given != getattr(own.settings, attribute)
     )
 
 
 def rule_of(one: Entry, attribute: str) -> str:
-    """FILE:LINE and match of the entry that says a field."""
+    """FILE:LINE and match of the entry that sets a field."""
     where = f" in vhost {shown(one.vhost)}" if one.vhost is not None else ""
     return f"{one.origin_of(attribute)}: match {shown(one.match.text)}{where}"
 
 
 def value_text(value: object) -> str:
-    """A value as TOML would have it."""
+    """A value in TOML's notation."""
     return json.dumps(value, ensure_ascii=False)
 
 
 def _attempts_rule(repository: SettingsRepository, address: str, vhost: str) -> str:
     if repository.attempts is not None:
         return "default: [broker] default-max-delivery-attempts"
-    if rules_redelivery(repository.merged(address, vhost)):
+    if sets_redelivery(repository.merged(address, vhost)):
         return "default where a match rules redelivery or dead letters"
     return "default: unlimited, no match rules redelivery or dead letters"
 

@@ -20,7 +20,7 @@ class Fault:
 
 @dataclass(slots=True, frozen=True, order=True)
 class Origin:
-    """Where something was said."""
+    """Where something is configured."""
 
     file: str
     line: int

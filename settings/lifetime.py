@@ -4,21 +4,21 @@ from enum import Enum
 
 
 class Lifetime(Enum):
-    """In the words of `leveret diff` and of docs/configuration.md."""
+    """The values are the texts of `leveret diff` and docs/configuration.md."""
 
     LIVE = "at once"
-    #: Refused, changed, timed or sent elsewhere as they arrive: what is in a queue already stays as it is.
+    #: Applied to messages as they arrive; messages already in a queue stay as they are.
     ARRIVAL = "messages that come from now on"
     AT_CREATION = "new queues only"
     AT_BINDING = "new bindings only"
-    #: Told to a client, or settled for it, when it connects.
+    #: Sent to a client, or fixed for it, when it connects.
     AT_CONNECTION = "new connections only"
-    #: Of the profile: what clients are told when they connect, and everything else.
+    #: Of the profile: some of it is fixed when a client connects.
     MIXED = "at once; product-version, message-size and channel.flow: new connections only"
     RESTART = "when the broker starts anew"
-    #: Of a queue that is declared in the configuration and exists.
+    #: For an existing queue of the configuration.
     NEVER = "not on a queue that exists: delete it first"
-    #: Accepted for what is to come.
+    #: Accepted for a later version.
     NOT_YET = "never: it means nothing in this version"
 
 

@@ -20,7 +20,7 @@ Reader = Callable[[object], Any]
 
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """A type of value: `read` takes what TOML gives; `parse` makes that out of the text of XML and properties."""
+    """A type of value: `read` takes what TOML gives; `parse` converts the text of XML and properties to that."""
 
     read: Reader
     parse: Callable[[str], object] = str.strip
@@ -138,7 +138,7 @@ def address_text(value: object) -> str:
 
 
 def texts(value: object) -> tuple[str, ...]:
-    """A list of texts; one text alone will do."""
+    """A list of texts, or a single text."""
     if isinstance(value, str):
         return (value,)
     if isinstance(value, list) and all(isinstance(item, str) for item in value):
@@ -147,7 +147,7 @@ def texts(value: object) -> tuple[str, ...]:
 
 
 def networks(value: object) -> tuple[IPv4Network | IPv6Network, ...]:
-    """A list of networks and single addresses; one alone will do."""
+    """A list of networks and single addresses, or one of them."""
     try:
         return tuple(ip_network(item) for item in texts(value))
     except ValueError:
@@ -196,7 +196,7 @@ def word(*words: str) -> Reader:
 
 
 def word_any_case(*words: str) -> Reader:
-    """One of some words in any case; read as it is written here."""
+    """One of some words in any case; the result is spelled as here."""
     known = {word_.lower(): word_ for word_ in words}
 
     def read(value: object) -> str:
@@ -208,7 +208,7 @@ def word_any_case(*words: str) -> Reader:
 
 
 def shown(value: object) -> str:
-    """A value as it stands in a message: short, whatever was written."""
+    """A value as messages show it, cut to 80 characters."""
     try:
         content = repr(value)
     except (ValueError, RecursionError):  # an integer of thousands of digits

@@ -93,7 +93,7 @@ def _is_duplicate(vhost: Host, rules: ArrivalRules, headers: FieldTable) -> bool
     """A duplicate is counted and dropped; its publisher hears that all is well."""
     if not rules.id_cache_size:
         return False
-    asked_for = DEDUPLICATION_ID in headers and vhost.broker.settings.asks_for_ids(rules.address, vhost.name)
+    asked_for = DEDUPLICATION_ID in headers and vhost.broker.settings.sets_id_cache_size(rules.address, vhost.name)
     id_ = duplicate_id(headers, asked_for=asked_for)
     if id_ is None:
         return False

@@ -1,1 +1,1 @@
-"""What an address may be set to: fields, values of queue arguments, which entries match an address, what they give."""
+"""Settings of addresses: their fields, queue arguments for them, which entries match an address, the merged result."""

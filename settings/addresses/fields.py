@@ -1,4 +1,4 @@
-"""The table of address-setting fields: name in files, how it is read, whether this broker heeds it, when it acts.
+"""The table of address-setting fields: name in files, how it is read, whether it is supported, when it takes effect.
 
 Source: address-settings page 3, 3.8, 6.2, 6.3.
 """
@@ -30,23 +30,23 @@ from .resolved import DEFAULTS
 
 @dataclass(slots=True, frozen=True)
 class Field:
-    """One row: `name` as XML and TOML write it, `bean` as broker-properties do."""
+    """One row: `name` in XML and TOML, `beans` in broker-properties."""
 
     name: str
     attribute: str
     kind: Kind
-    is_heeded: bool = True
+    is_supported: bool = True
     lifetime: Lifetime = LIVE
     beans: tuple[str, ...] = ()
 
     @property
     def acts(self) -> Lifetime:
         """When a changed value takes effect."""
-        return self.lifetime if self.is_heeded else NOT_YET
+        return self.lifetime if self.is_supported else NOT_YET
 
     @property
     def default(self) -> Any:
-        """What holds when nobody says anything."""
+        """The value when nothing is configured."""
         return getattr(DEFAULTS, self.attribute)
 
 
@@ -188,7 +188,7 @@ FIELDS: tuple[Field, ...] = (
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}
 BY_ATTRIBUTE: dict[str, Field] = {field.attribute: field for field in FIELDS}
 
-#: Names of older systems -> ours.
+#: Names in older systems -> ours.
 OLD_NAMES = {"last-value-queue": "default-last-value-queue"}
 
 

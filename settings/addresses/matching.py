@@ -39,7 +39,7 @@ DEFAULT_WILDCARDS = Wildcards()
 
 
 class MatchKind(Enum):
-    """How a match is looked up; in this order for one address."""
+    """How a match is looked up, in order of precedence."""
 
     EXACT = "exact"
     LITERAL = "literal"
@@ -53,7 +53,7 @@ _LITERAL_WORD, _SINGLE_WORD, _END = 0, 1, 2
 
 @dataclass(slots=True, frozen=True)
 class Match:
-    """A match text, understood. `address`: the one address of an exact or literal match."""
+    """A parsed match text. `address`: the one address of an exact or literal match."""
 
     text: str
     kind: MatchKind
@@ -70,7 +70,7 @@ class Match:
 
 
 def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
-    """Understand a match. Raises: MatchFault."""
+    """Parse a match. Raises: MatchFault."""
     if not text:
         raise MatchFault("an empty match covers nothing, expected a name, a pattern or " + repr(wildcards.any_words))
     markers = wildcards.literal_markers
@@ -108,7 +108,7 @@ def parse_match(text: str, wildcards: Wildcards = DEFAULT_WILDCARDS) -> Match:
 
 
 def example_address(match: Match, wildcards: Wildcards) -> str:
-    """An address that the match covers, made of words that nobody else names."""
+    """An address that the match covers, with words that occur nowhere else."""
     if match.kind is not WILDCARD:
         return match.address
     words = ["\0any" if word is None else word for word in match.words] + (["\0any"] if match.has_any_words else [])

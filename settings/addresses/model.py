@@ -1,7 +1,7 @@
-"""Address-settings: what may be said of an address, and what holds when all is said.
+"""Address-settings: one layer of settings for an address, and how layers are merged.
 
-`AddressSettings` is one layer: None means "not said here". `ResolvedSettings` is what an engine works with: no None,
--1 for "no limit" or "off", empty text for "no such address or key".
+`AddressSettings` is one layer: None means "not set here". `ResolvedSettings` is what the engine works with: no None, -1
+for "no limit" or "off", empty text for "no such address or key".
 Source: address-settings page 2.4 and 3.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 @dataclass(slots=True, frozen=True)
 class AddressSettings:
-    """What one entry, or several merged, say of the addresses they match. One line a field; rows in fields.py."""
+    """The settings of one entry, or of several merged. Each field has a row in fields.py."""
 
     # redelivery and dead letters
     max_delivery_attempts: int | None = None
@@ -102,34 +102,34 @@ class AddressSettings:
     queue_prefetch: int | None = None
 
     def over(self, wider: "AddressSettings") -> "AddressSettings":
-        """This layer above a wider one: each field from here when it is said here, else from there."""
-        return AddressSettings(**{**wider.said(), **self.said()})
+        """This layer merged with a wider one: each field from this one if it is set here, else from the wider one."""
+        return AddressSettings(**{**wider.explicit(), **self.explicit()})
 
-    def said(self) -> dict[str, Any]:
-        """Attribute -> value of the fields that are said."""
+    def explicit(self) -> dict[str, Any]:
+        """Attribute -> value of the fields that are set."""
         return {name: value for name in ATTRIBUTES if (value := getattr(self, name)) is not None}
 
 
 #: Every field by its attribute, in the order of the page.
 ATTRIBUTES: tuple[str, ...] = tuple(field.name for field in fields(AddressSettings))
 
-#: Nothing is said.
-UNSAID = AddressSettings()
+#: The empty layer.
+NOTHING_SET = AddressSettings()
 
 
 def merge(most_specific_first: Iterable[AddressSettings]) -> AddressSettings:
     """All layers in one: a fold from the widest to the nearest (address-settings page 2.4)."""
     widest_first = reversed(list(most_specific_first))
-    return reduce(lambda wide, near: near.over(wide), widest_first, UNSAID)
+    return reduce(lambda wide, near: near.over(wide), widest_first, NOTHING_SET)
 
 
 def with_fewer_attempts(near: AddressSettings, wide: AddressSettings) -> AddressSettings:
-    """`near` over `wide`; where both limit the attempts, the smaller limit holds."""
+    """`near` over `wide`; where both limit the attempts, the smaller limit wins."""
     merged = near.over(wide)
     limits = [one for one in (near.max_delivery_attempts, wide.max_delivery_attempts) if one is not None]
     if len(limits) < 2:
         return merged
-    return AddressSettings(**{**merged.said(), "max_delivery_attempts": _least(limits)})
+    return AddressSettings(**{**merged.explicit(), "max_delivery_attempts": _least(limits)})
 
 
 def _least(limits: list[int]) -> int:

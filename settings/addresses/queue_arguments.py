@@ -1,7 +1,7 @@
-"""Queue arguments that stand over address-settings, in queue.declare and in configured queues alike: one table.
+"""Queue arguments that override address-settings, in queue.declare and in configured queues: one table.
 
 `settings_of_arguments` makes a layer out of them, which `SettingsRepository.resolve_queue` puts above the merged
-entries. Arguments that are not in the table are other people's and are left alone.
+entries. Arguments that are not in the table are ignored.
 Source: address-settings page 6.6 and 6.7; rulings 11, 14.
 """
 
@@ -25,7 +25,7 @@ from .fields import (
     MULTIPLIER,
     TEXT,
 )
-from .model import UNSAID, AddressSettings
+from .model import NOTHING_SET, AddressSettings
 
 
 class ArgumentFault(ValueError):
@@ -74,12 +74,12 @@ QUEUE_ARGUMENTS: dict[str, QueueArgument] = {
     "x-single-active-consumer": QueueArgument("default_exclusive_queue", BOOLEAN),
 }
 
-#: Arguments whose change acts on queues that exist; others make the queue again (address-settings page 3.8, 4.3).
+#: Arguments that can change on an existing queue; others need a new queue (address-settings page 3.8, 4.3).
 LIVE_ARGUMENTS = frozenset(
     key for key, argument in QUEUE_ARGUMENTS.items() if BY_ATTRIBUTE[argument.attribute].lifetime is LIVE
 ) | {"x-ring-size"}
 
-#: Two arguments that rule one thing in different ways.
+#: Pairs of arguments that contradict each other.
 CONFLICTS: tuple[tuple[str, str], ...] = (
     ("x-ring-size", "x-max-length"),
     ("x-dead-letter-address", "x-dead-letter-exchange"),
@@ -94,22 +94,22 @@ CONFLICTS: tuple[tuple[str, str], ...] = (
 
 @dataclass(slots=True, frozen=True)
 class OwnSettings:
-    """What a queue's arguments say. `given_by`: attribute -> the argument that says it."""
+    """The layer made of a queue's arguments. `given_by`: attribute -> the argument that sets it."""
 
-    settings: AddressSettings = UNSAID
+    settings: AddressSettings = NOTHING_SET
     given_by: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
 
 
-NOTHING_OWN = OwnSettings()
+NO_OWN_SETTINGS = OwnSettings()
 
 
 def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
-    """The layer that a queue's arguments make. Values are plain Python: int, bool, float, str.
+    """The layer made of a queue's arguments. Values are plain Python: int, bool, float, str.
 
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
     check_conflicts(arguments)
-    said: dict[str, Any] = {}
+    given: dict[str, Any] = {}
     given_by: dict[str, str] = {}
     for key in arguments:
         argument = QUEUE_ARGUMENTS.get(key)
@@ -121,22 +121,22 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
             raise ArgumentFault(key, f"{shown(arguments[key])} is not right, expected {error}") from None
         if key == "x-delivery-limit":
             value = -1 if value < 0 else min(value + 1, INT_MAX)
-        said[argument.attribute] = value
+        given[argument.attribute] = value
         given_by[argument.attribute] = key
     for key, overruled in (
         ("x-max-length", {"default_ring_size": -1}),  # a limit of the queue's own beats an inherited ring
-        ("x-dead-letter-exchange", {"dead_letter_address": "", "expiry_address": ""}),  # it takes all its dead
+        ("x-dead-letter-exchange", {"dead_letter_address": "", "expiry_address": ""}),  # it gets all dead letters
     ):
         if key in arguments:
-            said |= overruled
+            given |= overruled
             given_by |= dict.fromkeys(overruled, key)
-    return OwnSettings(AddressSettings(**said), MappingProxyType(given_by)) if said else NOTHING_OWN
+    return OwnSettings(AddressSettings(**given), MappingProxyType(given_by)) if given else NO_OWN_SETTINGS
 
 
 def plain_value(key: str, value: object) -> object:
-    """What an argument in a configuration stands for: "5s" of a delay is 5000.
+    """The value of an argument in a configuration: for a delay, "5s" is 5000.
 
-    Arguments that are not in the table stay as they are, and so do whole numbers where any number may stand.
+    Arguments that are not in the table stay as they are, and so do integers where any number is allowed.
     Raises: ValueError with what is expected.
     """
     argument = QUEUE_ARGUMENTS.get(key)

@@ -1,6 +1,6 @@
-"""The repository of address-settings: entries by match, looked up by address, merged, resolved and remembered.
+"""The repository of address-settings: entries by match, looked up by address, merged, resolved and cached.
 
-Nothing in it changes; a new configuration is a new repository. Lookups are cached per address, in a bounded cache.
+It is immutable; a new configuration is a new repository. Lookups are cached per address, in a bounded cache.
 Source: address-settings page 1.2, 2.2, 2.4; rulings 9, 12.
 """
 
@@ -11,10 +11,10 @@ from typing import Any
 
 from ..faults import Origin
 from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, parse_match
-from .model import UNSAID, AddressSettings, merge, with_fewer_attempts
-from .resolved import ResolvedSettings, attempts_when_unsaid, resolve
+from .model import NOTHING_SET, AddressSettings, merge, with_fewer_attempts
+from .resolved import ResolvedSettings, default_attempts, resolve
 
-#: Addresses whose settings are remembered; beyond it the oldest is forgotten.
+#: Addresses whose settings are cached; beyond it the oldest is dropped.
 CACHE_MAX = 4096
 
 #: Server-named queues are looked up under the uuid-namespace, if there is one.
@@ -23,7 +23,7 @@ SERVER_NAMED = "amq.gen-"
 
 @dataclass(slots=True, frozen=True)
 class Entry:
-    """One address-setting. `vhost` None: for every virtual host, beneath those of the virtual host itself."""
+    """One address-setting. `vhost` None: for every virtual host, with lower precedence than the virtual host's own."""
 
     match: Match
     settings: AddressSettings
@@ -32,17 +32,17 @@ class Entry:
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))  # attribute -> where
 
     def origin_of(self, attribute: str) -> Origin:
-        """Where a field was said."""
+        """Where a field is set."""
         return self.origins.get(attribute, self.origin)
 
 
-def entry(text: str, vhost: str | None = None, wildcards: Wildcards = DEFAULT_WILDCARDS, **said: Any) -> Entry:
+def entry(text: str, vhost: str | None = None, wildcards: Wildcards = DEFAULT_WILDCARDS, **fields: Any) -> Entry:
     """An entry made in code: `entry("ring.#", default_ring_size=3)`. Raises: MatchFault."""
-    return Entry(parse_match(text, wildcards), AddressSettings(**said), vhost)
+    return Entry(parse_match(text, wildcards), AddressSettings(**fields), vhost)
 
 
 class DuplicateMatch(ValueError):
-    """Two entries have one match text in one virtual host: which one was meant?"""
+    """Two entries have the same match text in one virtual host."""
 
 
 class SettingsRepository:
@@ -87,7 +87,7 @@ class SettingsRepository:
         return sorted(vhost for vhost in self._layers if vhost is not None)
 
     def lookup_name(self, address: str) -> str:
-        """The name by which an address is looked up: server-named ones live in the uuid-namespace."""
+        """The name by which an address is looked up: for server-named queues, within the uuid-namespace."""
         if self.uuid_namespace and address.startswith(SERVER_NAMED):
             return f"{self.uuid_namespace}{self.wildcards.delimiter}{address}"
         return address
@@ -106,7 +106,7 @@ class SettingsRepository:
         return tuple(found)
 
     def merged(self, address: str, vhost: str | None = "/") -> AddressSettings:
-        """What the matching entries say together; None where none says anything."""
+        """The matching entries merged; None where none sets a field."""
         return merge(one.settings for one in self.matches(address, vhost))
 
     def resolve(self, address: str, vhost: str | None = "/") -> ResolvedSettings:
@@ -118,22 +118,21 @@ class SettingsRepository:
             group = tuple(id(one) for one in found)
             resolved = self._resolved.get(group)
             if resolved is None:
-                resolved = self._finish(merge(one.settings for one in found), UNSAID)
+                resolved = self._finish(merge(one.settings for one in found), NOTHING_SET)
                 _remember(self._resolved, group, resolved)
             _remember(self._cache, key, resolved)
         return resolved
 
-    def asks_for_ids(self, address: str, vhost: str | None = "/") -> bool:
-        """Whether somebody says an id-cache-size for an address: its settings, or the broker's."""
+    def sets_id_cache_size(self, address: str, vhost: str | None = "/") -> bool:
+        """Whether an id-cache-size is configured for an address: in its settings, or for the broker."""
         return self.id_cache_size is not None or self.merged(address, vhost).id_cache_size is not None
 
     def resolve_queue(
-        self, address: str, vhost: str | None, own: AddressSettings, policy: AddressSettings = UNSAID
+        self, address: str, vhost: str | None, own: AddressSettings, policy: AddressSettings = NOTHING_SET
     ) -> ResolvedSettings:
-        """The settings of a queue: its own (see `settings_of_arguments`), over its policy's (see `policy_layer`), over
-        those of its address."""
-        if policy is UNSAID:
-            if own == UNSAID:
+        """The settings of a queue: its own (see `settings_of_arguments`) over its policy's over those of its address."""
+        if policy is NOTHING_SET:
+            if own == NOTHING_SET:
                 return self.resolve(address, vhost)
             return self._finish(self.merged(address, vhost), own)
         found = self.matches(address, vhost)
@@ -146,14 +145,14 @@ class SettingsRepository:
         return resolved
 
     def _finish(self, merged: AddressSettings, own: AddressSettings) -> ResolvedSettings:
-        attempts = attempts_when_unsaid(merged, self.attempts)
+        attempts = default_attempts(merged, self.attempts)
         return resolve(own.over(merged), attempts=attempts, id_cache_size=self.id_cache_size)
 
     def sources(self, address: str, vhost: str | None = "/") -> dict[str, Entry]:
-        """Attribute -> the entry that gives its value; attributes that no entry says are absent."""
+        """Attribute -> the entry that gives its value; attributes that no entry sets are absent."""
         given: dict[str, Entry] = {}
         for one in self.matches(address, vhost):
-            for attribute in one.settings.said():
+            for attribute in one.settings.explicit():
                 given.setdefault(attribute, one)
         return given
 
@@ -171,7 +170,7 @@ class _Layer:
 
     def add(self, one: Entry) -> None:
         if one.match.text in self.texts:
-            raise DuplicateMatch(f"match {one.match.text!r} stands twice")
+            raise DuplicateMatch(f"match {one.match.text!r} is declared twice")
         self.texts.add(one.match.text)
         if one.match.kind is WILDCARD:
             self.root.add(one)
@@ -186,7 +185,7 @@ class _Layer:
 
 
 class _Node:
-    """Wildcard entries by their words: a lookup costs the words of the address, not the number of entries."""
+    """Wildcard entries as a tree of words: a lookup costs O(words of the address), whatever the number of entries."""
 
     __slots__ = ("any_words", "end", "next")
 
@@ -226,5 +225,5 @@ def _remember(cache: dict[Any, ResolvedSettings], key: object, resolved: Resolve
     cache[key] = resolved
 
 
-#: Nothing is configured: built-in defaults for every address.
+#: Without any configuration: built-in defaults for every address.
 NO_SETTINGS = SettingsRepository()

@@ -1,4 +1,4 @@
-"""What holds for an address when all layers are merged: every field with a value, derived defaults computed.
+"""The settings of an address after all layers are merged: every field has a value, derived defaults are computed.
 
 Source: address-settings page 2.4, 3 and 3.8; ruling 9.
 """
@@ -9,11 +9,11 @@ from typing import Any
 from ..values import LONG_MAX
 from .model import AddressSettings
 
-#: Artemis' built-in max-delivery-attempts, once an entry rules redelivery or dead letters at all.
+#: Artemis' built-in max-delivery-attempts, used if an entry sets any redelivery or dead-letter field.
 ARTEMIS_ATTEMPTS = 10
 UNLIMITED = -1
 
-#: An entry that says one of these rules redelivery or dead letters (address-settings page 3.1).
+#: The redelivery and dead-letter fields (address-settings page 3.1).
 REDELIVERY_FIELDS = (
     "max_delivery_attempts",
     "redelivery_delay_ms",
@@ -37,7 +37,7 @@ class ResolvedSettings:
     redelivery_delay_ms: int = 0
     redelivery_delay_multiplier: float = 1.0
     redelivery_collision_avoidance_factor: float = 0.0
-    max_redelivery_delay_ms: int = 0  # unsaid: ten times the redelivery delay
+    max_redelivery_delay_ms: int = 0  # default: ten times the redelivery delay
     dead_letter_address: str = ""
     auto_create_dead_letter_resources: bool = False
     dead_letter_queue_prefix: str = "DLQ."
@@ -63,9 +63,9 @@ class ResolvedSettings:
     page_full_policy: str = ""
     disk_full_policy: str = "BLOCK"
     max_read_page_messages: int = -1
-    max_read_page_bytes: int = 20 * 1024**2  # unsaid: twice the page size
-    prefetch_page_messages: int = -1  # unsaid: max-read-page-messages
-    prefetch_page_bytes: int = 20 * 1024**2  # unsaid: max-read-page-bytes
+    max_read_page_bytes: int = 20 * 1024**2  # default: twice the page size
+    prefetch_page_messages: int = -1  # default: max-read-page-messages
+    prefetch_page_bytes: int = 20 * 1024**2  # default: max-read-page-bytes
     page_max_cache_size: int = 5
     # queue defaults, copied at creation
     default_ring_size: int = -1
@@ -122,20 +122,20 @@ class ResolvedSettings:
 DEFAULTS = ResolvedSettings()
 
 
-def rules_redelivery(settings: AddressSettings) -> bool:
-    """Whether a redelivery or dead-letter field is said."""
+def sets_redelivery(settings: AddressSettings) -> bool:
+    """Whether a redelivery or dead-letter field is set."""
     return any(getattr(settings, attribute) is not None for attribute in REDELIVERY_FIELDS)
 
 
-def attempts_when_unsaid(entries: AddressSettings, broker_default: int | None) -> int:
-    """The max-delivery-attempts of a queue for which nobody says one.
+def default_attempts(entries: AddressSettings, broker_default: int | None) -> int:
+    """The max-delivery-attempts of a queue for which none is configured.
 
     Args: entries: the merged entries that match, without the queue's own arguments.
           broker_default: `default-max-delivery-attempts`; None when it is not configured.
     """
     if broker_default is not None:
         return broker_default if broker_default > 0 else UNLIMITED
-    return ARTEMIS_ATTEMPTS if rules_redelivery(entries) else UNLIMITED
+    return ARTEMIS_ATTEMPTS if sets_redelivery(entries) else UNLIMITED
 
 
 def resolve(
@@ -144,11 +144,11 @@ def resolve(
     """Give every field a value.
 
     Args: merged: all layers in one, the queue's own included.
-          attempts: `attempts_when_unsaid`.
-          id_cache_size: the broker's, for addresses that say nothing of it.
+          attempts: the default, of `default_attempts`.
+          id_cache_size: the broker's, for addresses that do not set it.
     """
-    said = merged.said()
-    values: dict[str, Any] = {"max_delivery_attempts": attempts, **said}
+    explicit = merged.explicit()
+    values: dict[str, Any] = {"max_delivery_attempts": attempts, **explicit}
     if id_cache_size is not None:
         values.setdefault("id_cache_size", id_cache_size)
     if values["max_delivery_attempts"] <= 0:

@@ -1,1 +1,1 @@
-"""What a configuration says: keys of the broker, profiles, addresses, queues, diverts, users, limits."""
+"""The contents of a configuration: keys of the broker, profiles, addresses, queues, diverts, users, limits."""

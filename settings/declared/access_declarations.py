@@ -1,4 +1,4 @@
-"""Users, their permissions, and virtual hosts' limits, as a configuration says them. Frozen.
+"""Users, their permissions, and limits of virtual hosts, as a configuration declares them. Frozen.
 
 Source: interfaces page, "Configuration keys"; behaviour page 3.13 to 3.15.
 """
@@ -22,7 +22,7 @@ class TopicPermissionDeclaration:
 
 @dataclass(slots=True, frozen=True)
 class PermissionDeclaration:
-    """`[[user.permission]]`: patterns on names. One that is not said allows nothing."""
+    """`[[user.permission]]`: patterns on names. An empty one allows nothing."""
 
     vhost: str
     configure: str = ""
@@ -48,7 +48,7 @@ class UserDeclaration:
     password_origin: Origin = field(default=Origin("", 0), compare=False)
 
     def __str__(self) -> str:
-        """For people: what may be read by everybody."""
+        """Text for people, without secrets."""
         grants = ", ".join(
             f"{one.vhost}: {one.configure!r} {one.write!r} {one.read!r}" for one in sorted(self.permissions, key=str)
         )
@@ -57,7 +57,7 @@ class UserDeclaration:
 
 @dataclass(slots=True, frozen=True)
 class LimitsDeclaration:
-    """`[[vhost]]` limits, and the type of queues that say none; None: not said, no limit."""
+    """`[[vhost]]` limits, and the default type of queues; None: not set, no limit."""
 
     max_connections: int | None = None
     max_queues: int | None = None

@@ -1,7 +1,7 @@
-"""The configuration of a broker: the table of its keys, and what all files together say.
+"""The configuration of a broker: the table of its keys, and the contents of all files together.
 
-A key whose feature this version does not have yet is accepted with a warning. Source: interfaces page, "Configuration
-keys"; address-settings page 6.1 for those that Artemis and HornetQ have.
+A key for a feature that this version does not have yet is accepted with a warning. Source: interfaces page,
+"Configuration keys"; address-settings page 6.1 for those that Artemis and HornetQ have.
 """
 
 from collections.abc import Mapping
@@ -34,15 +34,15 @@ from .profiles import PROFILES, Profile
 
 @dataclass(slots=True, frozen=True)
 class Key:
-    """How a key is read, what it is when unsaid, and when another value takes effect after a reload."""
+    """How a key is read, its default, and when a changed value takes effect after a reload."""
 
     read: Reader
     default: Any
     acts: Lifetime
 
     @property
-    def is_heeded(self) -> bool:
-        """Whether it means anything in this version."""
+    def is_supported(self) -> bool:
+        """Whether it has an effect in this version."""
         return self.acts is not NOT_YET
 
 
@@ -128,7 +128,7 @@ KEYS: dict[str, dict[str, Key]] = {
     },
 }
 
-#: Keys that say nothing by default -> what the profile calls it.
+#: Keys whose default depends on the profile -> its attribute.
 BY_PROFILE: dict[tuple[str, str], str] = {
     ("broker", "nack-counts"): "nack_counts",
     ("broker", "product-version"): "version",
@@ -138,25 +138,25 @@ BY_PROFILE: dict[tuple[str, str], str] = {
 
 @dataclass(slots=True, frozen=True)
 class Configuration:
-    """What all files together say; `value` gives defaults for what they don't."""
+    """The contents of all files; `explicit` has the keys that they set, `value` also gives defaults."""
 
-    said: Mapping[tuple[str, str], Any] = field(default_factory=lambda: MappingProxyType({}))
+    explicit: Mapping[tuple[str, str], Any] = field(default_factory=lambda: MappingProxyType({}))
     warnings: tuple[str, ...] = field(default=())
     repository: SettingsRepository = field(default=NO_SETTINGS)
     queues: tuple[QueueDeclaration, ...] = field(default=())
     exchanges: tuple[ExchangeDeclaration, ...] = field(default=())
     diverts: tuple[Divert, ...] = field(default=())
-    vhosts: tuple[str, ...] = field(default=())  # that are declared, or that something declared is in
-    origins: Mapping[tuple[str, str], Origin] = field(default_factory=lambda: MappingProxyType({}))  # of what is said
+    vhosts: tuple[str, ...] = field(default=())  # declared, or named by something declared
+    origins: Mapping[tuple[str, str], Origin] = field(default_factory=lambda: MappingProxyType({}))  # of `explicit`
     limits: Mapping[str, LimitsDeclaration] = field(default_factory=lambda: MappingProxyType({}))  # by virtual host
     users: tuple[UserDeclaration, ...] = field(default=())
     policies: tuple[Policy, ...] = field(default=())
 
     def value(self, table: str, key: str) -> Any:
-        """The value of `[table] key`, or its default, or what the profile has where that decides."""
-        said = self.said.get((table, key), KEYS[table][key].default)
-        attribute = BY_PROFILE.get((table, key)) if said is None else None
-        return said if attribute is None else getattr(self.profile, attribute)
+        """The value of `[table] key`, or its default, which may depend on the profile."""
+        value = self.explicit.get((table, key), KEYS[table][key].default)
+        attribute = BY_PROFILE.get((table, key)) if value is None else None
+        return value if attribute is None else getattr(self.profile, attribute)
 
     @property
     def profile(self) -> Profile:

@@ -1,4 +1,4 @@
-"""What a configuration declares beside settings: queues, exchanges, diverts, virtual hosts. Frozen.
+"""Objects that a configuration declares beside settings: queues, exchanges, diverts. Frozen.
 
 Source: address-settings page 1.3, 3.7, 6.1.
 """
@@ -12,7 +12,7 @@ from ..faults import Origin
 
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
-#: Attributes of a configured queue whose argument is not simply `x-` and the name.
+#: Attributes of a configured queue whose argument is not `x-` and the name.
 ARGUMENT_OF = {"exclusive": "x-single-active-consumer"}
 
 #: Every attribute of a configured queue that becomes an argument: name -> argument.
@@ -24,7 +24,7 @@ QUEUE_ATTRIBUTES: dict[str, str] = {
 
 @dataclass(slots=True, frozen=True)
 class QueueDeclaration:
-    """A queue that is there from the start. `arguments` are those of queue.declare, x-address included."""
+    """A queue that exists from the start. `arguments` are those of queue.declare, x-address included."""
 
     name: str
     address: str
@@ -37,7 +37,7 @@ class QueueDeclaration:
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}), compare=False)  # by argument
 
     def origin_of(self, argument: str) -> Origin:
-        """Where an argument was said."""
+        """Where an argument is set."""
         return self.origins.get(argument, self.origin)
 
     @property
@@ -58,7 +58,7 @@ class ExchangeDeclaration:
 
 @dataclass(slots=True, frozen=True)
 class Divert:
-    """Messages to `address` (an exchange, or a key of the default one) go to other addresses, too or instead."""
+    """Messages to `address` (an exchange, or a key of the default one) go to other addresses as well, or instead."""
 
     name: str
     address: str

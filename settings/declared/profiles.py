@@ -1,4 +1,4 @@
-"""Compatibility profiles: what changed between versions of RabbitMQ, and which of it a broker follows.
+"""Compatibility profiles: what changed between versions of RabbitMQ, and which version a broker follows.
 
 docs/profiles.md shows the same as a table, each cell of which is tested.
 Source: behaviour page 9; rulings 8, 10, 14, 15.
@@ -11,14 +11,14 @@ MIB = 1024**2
 
 @dataclass(slots=True, frozen=True)
 class Profile:
-    """The defaults are our own profile's. What the configuration says by a key of its own goes before.
+    """The defaults are our own profile's. A key of the configuration overrides its profile.
 
-    `version`: what clients are told. `nack_counts`: nack(requeue=true) is an attempt. `quorum_delivery_limit`: of
-    quorum queues that say none. `continues_deaths`: x-death that a client publishes goes on counting.
+    `version`: shown to clients. `nack_counts`: nack(requeue=true) is an attempt. `quorum_delivery_limit`: of quorum
+    queues that declare none. `continues_deaths`: counting continues in an x-death that a client publishes.
     `tells_last_death`: dead letters have x-last-death-*. `has_transient_queues`: queues may be neither durable nor
-    exclusive. `has_shared_prefetch`: qos(global=true) is for all consumers of the channel together.
-    `honours_flow`: channel.flow(active=false) stops deliveries. `classic_tells_attempts`: x-delivery-count on classic
-    queues that limit or delay attempts. `delays_everywhere`: x-delay means something on every exchange.
+    exclusive. `has_shared_prefetch`: qos(global=true) is for all consumers of the channel together. `honours_flow`:
+    channel.flow(active=false) stops deliveries. `classic_tells_attempts`: x-delivery-count on classic queues that limit
+    or delay attempts. `delays_everywhere`: x-delay works on every exchange.
     """
 
     version: str = "3.10.8"

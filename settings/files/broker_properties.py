@@ -183,8 +183,8 @@ class _Loader:
                 self.draft.wrong(where, key, value, error)
         if name != address:
             arguments["x-address"] = address
-        frozen, said_at = MappingProxyType(arguments), MappingProxyType(origins)
-        queue = replace(queue, address=address, arguments=frozen, origins=said_at)
+        frozen, origins_of_arguments = MappingProxyType(arguments), MappingProxyType(origins)
+        queue = replace(queue, address=address, arguments=frozen, origins=origins_of_arguments)
         self.draft.add_queue(queue, {argument: bean for bean, argument in _QUEUE_BEANS.items()})
 
     def declare_divert(self, name: str, attributes: dict[str, tuple[str, Origin]]) -> None:

@@ -1,6 +1,6 @@
-"""Names that a configuration refers to and nowhere declares, although a name that is declared is spelled almost alike.
+"""Names that a configuration refers to but does not declare, although it declares a name that is spelled almost alike.
 
-What is declared nowhere is no fault: applications declare it while the broker runs. Only a near miss is a doubt.
+An undeclared name is no fault: applications may declare it while the broker runs. Only a near miss gives a warning.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,7 +20,7 @@ MECHANISMS = ("PLAIN", "AMQPLAIN", "EXTERNAL", "ANONYMOUS")
 
 @dataclass(slots=True, frozen=True)
 class Reference:
-    """A name that somebody is meant by. `vhost` None: of any virtual host. `queues`, `exchanges`: what it may name."""
+    """A name that refers to an object. `vhost` None: in any virtual host. `queues`, `exchanges`: what it may name."""
 
     origin: Origin
     key: str
@@ -34,7 +34,7 @@ def doubtful_names(configuration: Configuration) -> Iterator[str]:
     """One line for each, as FILE:LINE: KEY: which name, and which one may have been meant."""
     yield from _vhosts(configuration)
     yield from _logins(configuration)
-    if len(configuration.queues) <= NAMES_MAX:  # beyond that there is nothing to find
+    if len(configuration.queues) <= NAMES_MAX:  # beyond that `near` finds nothing
         yield from _addresses(configuration)
         yield from _matches(configuration)
 
@@ -43,14 +43,14 @@ def doubtful_names(configuration: Configuration) -> Iterator[str]:
 
 
 def _addresses(configuration: Configuration) -> Iterator[str]:
-    """By virtual host and by what may be meant."""
+    """Grouped by virtual host and by what the name may refer to."""
     groups: dict[tuple[str | None, bool, bool], list[Reference]] = {}
     for one in references(configuration):
         groups.setdefault((one.vhost, one.queues, one.exchanges), []).append(one)
     for (vhost, queues, exchanges), those in groups.items():
         known = _known(configuration, vhost, queues=queues, exchanges=exchanges)
-        said = _exact(configuration, vhost)  # who says settings of an address means it
-        unknown = [one for one in those if one.name not in known and one.name not in said]
+        with_settings = _exact(configuration, vhost)  # an entry for exactly this name is no slip
+        unknown = [one for one in those if one.name not in known and one.name not in with_settings]
         meant = near((one.name for one in unknown), known)
         for one in unknown:
             if one.name in meant:
@@ -80,18 +80,18 @@ def references(configuration: Configuration) -> Iterator[Reference]:
 
 
 def _of_table(
-    origins: Mapping[str, Origin], said: Mapping[str, object], prefix: str, vhost: str
+    origins: Mapping[str, Origin], table: Mapping[str, object], prefix: str, vhost: str
 ) -> Iterator[Reference]:
     """Of a queue's arguments, or a policy's definition."""
     for key in ("dead-letter-address", "expiry-address"):
         argument = f"{prefix}{key}"
-        if argument in said:
-            yield from _of_address(origins[argument], argument, said[argument], vhost)
+        if argument in table:
+            yield from _of_address(origins[argument], argument, table[argument], vhost)
     exchange, key = f"{prefix}dead-letter-exchange", f"{prefix}dead-letter-routing-key"
-    if said.get(exchange) == "" and isinstance(name := said.get(key), str):
+    if table.get(exchange) == "" and isinstance(name := table.get(key), str):
         yield Reference(origins[key], key, name, vhost, exchanges=False)
-    elif exchange in said:
-        yield from _exchange(origins[exchange], exchange, said[exchange], vhost)
+    elif exchange in table:
+        yield from _exchange(origins[exchange], exchange, table[exchange], vhost)
 
 
 def _exchange(origin: Origin, key: str, name: object, vhost: str) -> Iterator[Reference]:
@@ -136,7 +136,7 @@ def _exact(configuration: Configuration, vhost: str | None) -> set[str]:
 
 
 def _matches(configuration: Configuration) -> Iterator[str]:
-    """Matches of address-settings that cover nothing that is declared, or referred to."""
+    """Matches of address-settings that cover no name that is declared or referred to."""
     repository = configuration.repository
     delimiter = repository.wildcards.delimiter
     names = _known(configuration, None, queues=True, exchanges=True)
@@ -167,7 +167,7 @@ def _heads(name: str, delimiter: str) -> Iterator[str]:
 
 
 def _literal(entry: Entry, wildcards: Wildcards) -> str:
-    """The words of a match in front of its first wildcard; all of them where there is none."""
+    """The words of a match before its first wildcard; all of them if there is none."""
     if entry.match.kind is not WILDCARD:
         return entry.match.address
     words: list[str] = []
@@ -182,8 +182,8 @@ def _literal(entry: Entry, wildcards: Wildcards) -> str:
 
 
 def _vhosts(configuration: Configuration) -> Iterator[str]:
-    """One that is only named in passing, beside one that is declared or has something in it."""
-    declared = {"/", *configuration.limits}  # every [[vhost]] has limits, be it none
+    """Virtual hosts that are only mentioned, with a name near one that is declared or has objects in it."""
+    declared = {"/", *configuration.limits}  # every [[vhost]] has an entry in limits
     filled: list[QueueDeclaration | ExchangeDeclaration | Divert] = [
         *configuration.queues,
         *configuration.exchanges,
@@ -205,11 +205,11 @@ def _vhosts(configuration: Configuration) -> Iterator[str]:
         (named, declared),
         ({name: origin for name, origin in in_passing.items() if name not in named}, declared | named.keys()),
     ]
-    told: set[str] = set()
+    reported: set[str] = set()
     for those, known in doubted:
         meant = near(those.keys() - known, known)
-        for name in sorted(meant.keys() - told):
-            told.add(name)
+        for name in sorted(meant.keys() - reported):
+            reported.add(name)
             yield _line(those[name], "vhost", name, meant[name])
 
 

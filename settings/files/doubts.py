@@ -1,21 +1,21 @@
-"""What is odd about a configuration as a whole: settings that lose messages, or wait otherwise than it seems."""
+"""Warnings about a configuration as a whole: settings that lose messages, or delays that are not what they seem."""
 
 from collections.abc import Iterator
 
 from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
 from ..addresses.repository import Entry, SettingsRepository
-from ..addresses.resolved import rules_redelivery
+from ..addresses.resolved import sets_redelivery
 from ..declared.configuration import Configuration
 from ..values import shown
 from .doubtful_names import doubtful_names
 
 PAGE_KEPT = "address-full-policy is PAGE: until the journal pages, messages beyond the limit stay in memory"
-UNREACHABLE = "clients cannot declare, bind or delete it: line ends are taken out of the names that they say there"
+UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed from the names that they send"
 
 
 def doubts_of(configuration: Configuration) -> list[str]:
-    """One line for each, as FILE:LINE: WHAT: why. An entry is judged by an address that it alone is sure to cover."""
+    """One line for each, as FILE:LINE: WHAT: why. An entry is checked with an address that only it is sure to cover."""
     repository = configuration.repository
     doubts: list[str] = []
     for one in repository.entries:
@@ -44,7 +44,7 @@ def _doubts_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str
     where = f"match {shown(one.match.text)}"
     attempts = resolved.max_delivery_attempts
     has_no_target = repository.merged(address, one.vhost).dead_letter_address is None
-    if rules_redelivery(one.settings) and attempts > 0 and has_no_target:
+    if sets_redelivery(one.settings) and attempts > 0 and has_no_target:
         yield f"{one.origin}: {where}: {_removed_after(attempts)}"
     cap, delay = resolved.max_redelivery_delay_ms, resolved.redelivery_delay_ms
     says_either = one.settings.max_redelivery_delay_ms is not None or one.settings.redelivery_delay_ms is not None

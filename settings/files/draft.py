@@ -32,22 +32,22 @@ WILDCARD_KEYS = {
 
 @dataclass(slots=True)
 class RawEntry:
-    """An address-setting as it was read."""
+    """An address-setting as read from a file."""
 
     match: str
     vhost: str | None
     origin: Origin
     values: dict[str, Any] = field(default_factory=dict)  # attribute -> value
     origins: dict[str, Origin] = field(default_factory=dict)
-    written: str = ""  # the match as the file has it, where that is something else
+    written: str = ""  # the match as the file has it, where that differs
 
 
 class Draft:
-    """Collects what files say. One for all files of a configuration."""
+    """Collects the contents of files. One for all files of a configuration."""
 
     def __init__(self) -> None:
-        self.said: dict[tuple[str, str], Any] = {}
-        self.said_at: dict[tuple[str, str], Origin] = {}
+        self.explicit: dict[tuple[str, str], Any] = {}
+        self.explicit_at: dict[tuple[str, str], Origin] = {}
         self.faults: list[Fault] = []
         self.warnings: list[str] = []
         self.entries: dict[tuple[str | None, str], RawEntry] = {}
@@ -65,23 +65,23 @@ class Draft:
     # -- for loaders --------------------------------------------------------------------------------------------------
 
     def fault(self, origin: Origin, key: str, problem: str) -> None:
-        """Something is wrong."""
+        """Add a fault."""
         self.faults.append(Fault(origin.file, origin.line, shorten(key), problem))
 
     def unknown(self, origin: Origin, key: str, where: str, known: Iterable[str]) -> None:
-        """Nobody knows this key."""
+        """An unknown key."""
         self.fault(origin, key, f"unknown key in {where}{nearest(key, known)}")
 
     def wrong(self, origin: Origin, key: str, value: object, error: object) -> None:
-        """A known key has a value that cannot be."""
+        """A known key with an invalid value."""
         self.fault(origin, key, f"{shown(value)} is not right, expected {error}")
 
     def warn(self, origin: Origin, key: str, problem: str) -> None:
-        """Something is odd, but usable."""
+        """Add a warning."""
         self.warnings.append(f"{origin}: {shorten(key)}: {problem}")
 
     def no_effect(self, origin: Origin, key: str) -> None:
-        """A known key that this version does not heed: one warning for each name."""
+        """A known key without an effect in this version: one warning for each name."""
         if key not in self._warned:
             self._warned.add(key)
             self.warn(origin, key, "accepted, but without effect in this version")
@@ -90,12 +90,12 @@ class Draft:
         """`[table] key`, known to KEYS."""
         row = KEYS[table][key]
         try:
-            self.said[table, key] = row.read(value)
-            self.said_at[table, key] = origin
+            self.explicit[table, key] = row.read(value)
+            self.explicit_at[table, key] = origin
         except ValueError as error:
             self.wrong(origin, key, value, error)
             return
-        if not row.is_heeded:
+        if not row.is_supported:
             self.no_effect(origin, key)
 
     def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
@@ -138,7 +138,7 @@ class Draft:
             return
         raw.values[row.attribute] = read
         raw.origins[row.attribute] = origin
-        if not row.is_heeded:
+        if not row.is_supported:
             self.no_effect(origin, key)
         elif row.attribute == "max_delivery_attempts" and read == 0:
             self.warn(origin, key, "0 means unlimited, as -1 does")
@@ -146,7 +146,7 @@ class Draft:
             self.warn(origin, key, f"{read:g} makes each wait shorter than the one before")
 
     def add_queue(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
-        """A declared queue; its arguments are looked at here. `written`: argument -> the key that the file has."""
+        """A declared queue; its arguments are checked here. `written`: argument -> the key in the file."""
         earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
         if earlier is not queue:
             self.fault(queue.origin, "queue", f"{shown(queue.name)} stands already at {earlier.origin}")
@@ -160,7 +160,7 @@ class Draft:
             self.add_exchange(ExchangeDeclaration(queue.address, queue.vhost, origin=queue.origin))
 
     def add_exchange(self, exchange: ExchangeDeclaration) -> None:
-        """The fanout exchange of a multicast address; saying it again is saying the same."""
+        """The fanout exchange of a multicast address; it may be declared several times."""
         self.add_vhost(exchange.vhost)
         self.exchanges.setdefault((exchange.vhost, exchange.name), exchange)
 
@@ -172,12 +172,12 @@ class Draft:
         self.add_vhost(divert.vhost)
 
     def add_vhost(self, name: str) -> None:
-        """A virtual host that there must be."""
+        """A virtual host that must exist."""
         if name != "/" and name not in self.vhosts:
             self.vhosts.append(name)
 
     def limit_vhost(self, origin: Origin, name: str, limits: LimitsDeclaration) -> None:
-        """The limits of a virtual host; saying them again is saying the same."""
+        """The limits of a virtual host; a repeated declaration must be equal."""
         if self.limits.setdefault(name, limits) != limits:
             self.fault(origin, "vhost", f"{shown(name)} stands already somewhere else, with other limits")
 
@@ -213,14 +213,14 @@ class Draft:
         """The configuration and all faults, in order of file and line; with faults it must not be used."""
         repository = self._repository()
         configuration = Configuration(
-            MappingProxyType(self.said),
+            MappingProxyType(self.explicit),
             (),
             repository,
             tuple(self.queues.values()),
             tuple(self.exchanges.values()),
             tuple(self.diverts.values()),
             tuple(self.vhosts),
-            MappingProxyType(self.said_at),
+            MappingProxyType(self.explicit_at),
             MappingProxyType(self.limits),
             tuple(self.users.values()),
             tuple(self.policies.values()),
@@ -241,13 +241,13 @@ class Draft:
             if match is not None:
                 settings = AddressSettings(**raw.values)
                 entries.append(Entry(match, settings, raw.vhost, raw.origin, MappingProxyType(raw.origins)))
-        said = self.said
+        explicit = self.explicit
         return SettingsRepository(
             entries,
             wildcards,
-            default_max_delivery_attempts=said.get(("broker", "default-max-delivery-attempts")),
-            uuid_namespace=said.get(("broker", "uuid-namespace"), ""),
-            id_cache_size=said.get(("broker", "id-cache-size")),
+            default_max_delivery_attempts=explicit.get(("broker", "default-max-delivery-attempts")),
+            uuid_namespace=explicit.get(("broker", "uuid-namespace"), ""),
+            id_cache_size=explicit.get(("broker", "id-cache-size")),
         )
 
     def _parse(self, raw: RawEntry, wildcards: Wildcards) -> Match | None:
@@ -259,6 +259,6 @@ class Draft:
 
 
 def shorten(key: str) -> str:
-    """A key as it stands in a message: one line, not too long."""
+    """A key as messages show it: one line, at most 80 characters."""
     plain = "".join(character if character.isprintable() else "?" for character in key)
     return plain if len(plain) <= 80 else plain[:77] + "..."

@@ -1,4 +1,4 @@
-"""From files to a configuration: each file's form is recognised by its content, all faults come in one go."""
+"""From files to a configuration: each file's format is recognised by its content, all faults are reported together."""
 
 from collections.abc import Iterable
 
@@ -8,15 +8,15 @@ from .broker_properties import is_properties, load_properties
 from .draft import Draft
 from .toml_loader import load_toml
 
-#: No configuration is longer; what is, is something else by mistake or by malice.
+#: No configuration is longer; a longer file is a mistake or an attack.
 SIZE_MAX = 16 * 1024**2
 
 
 def load_configuration(files: Iterable[tuple[str, str]]) -> tuple[Configuration, list[Fault]]:
     """Read (name, text) of files in order: TOML, XML of Artemis or HornetQ, broker-properties.
 
-    Later files go over earlier ones key by key; an address-setting's match may stand in one file only, except that
-    broker-properties are put over everything else, as in Artemis.
+    Later files override earlier ones key by key; an address-setting's match may be in one file only, except that
+    broker-properties override everything else, as in Artemis.
     Returns: the configuration and all faults, in order of file and line; with faults it must not be used.
     """
     draft = Draft()
@@ -27,7 +27,7 @@ def load_configuration(files: Iterable[tuple[str, str]]) -> tuple[Configuration,
         if len(content) > SIZE_MAX:
             draft.fault(Origin(name, 1), "FILE", f"is longer than {SIZE_MAX} characters")
         elif start == "<":
-            from .artemis_xml import load_xml  # a seventh of the start-up of who has no XML
+            from .artemis_xml import load_xml  # a seventh of the start-up time without XML
 
             load_xml(draft, name, content)
         elif start == "{":

@@ -1,4 +1,4 @@
-"""Whether one name may be a slip of the pen for another, and which known names are near unknown ones.
+"""Whether one name may be a typing error for another, and which known names are near unknown ones.
 
 Made for names that applications may also declare while the broker runs: better no hint than a wrong one. Names that
 differ in digits (`eu-1`, `eu-2`), in short words (`orders.eu`, `orders.us`) or by their first or last letter
@@ -8,15 +8,15 @@ differ in digits (`eu-1`, `eu-2`), in short words (`orders.eu`, `orders.us`) or 
 from collections.abc import Collection, Iterable
 from itertools import pairwise
 
-#: Letters of a word that a slip is looked for in.
+#: Shorter words are not checked.
 WORD_MIN = 4
-#: More names than this are a program's, which does not slip; and a reload has to come to its end.
+#: More names than this are written by a program, without typing errors; and a reload must not take too long.
 NAMES_MAX = 2_000
 _SEPARATORS = dict.fromkeys(map(ord, " ./:_-"))
 
 
 def looks_like(name: str, other: str) -> bool:
-    """Whether one letter is too many, missing or another, or two are exchanged; or only case and separators differ."""
+    """Whether one letter is added, missing or different, or two are exchanged; or only case and separators differ."""
     if name == other:
         return False
     one, two = name.casefold(), other.casefold()
@@ -59,13 +59,13 @@ def near(names: Iterable[str], known: Collection[str]) -> dict[str, str]:
 
 
 def _variants(name: str) -> set[str]:
-    """Names that are one letter apart share one of these."""
+    """Two names that differ in one letter share one of these."""
     plain = name.casefold().translate(_SEPARATORS)
     return {plain, *(plain[:place] + plain[place + 1 :] for place in range(len(plain)))}
 
 
 def _common(one: str, two: str) -> int:
-    """How many letters both begin with."""
+    """The length of the common beginning."""
     count = 0
     for left, right in zip(one, two):
         if left != right:
@@ -79,6 +79,6 @@ def _is_first(text: str, place: int) -> bool:
 
 
 def _word_length(text: str, place: int) -> int:
-    """Of the word that the letter, or the end, at `place` is in."""
+    """The length of the word that contains the letter, or the end, at `place`."""
     breaks = [-1, *(index for index, letter in enumerate(text) if ord(letter) in _SEPARATORS), len(text)]
     return max(after - before - 1 for before, after in pairwise(breaks) if before < place <= after)

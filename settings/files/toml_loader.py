@@ -204,8 +204,8 @@ class Loader(TomlSource):
     def divert(self, path: Path, item: dict[str, Any]) -> None:
         name = self.required(path, item, "name")
         address = self.required(path, item, "address")
-        said = self.optional(path, item, "forwarding-address", texts, ())
-        targets = tuple(filter(None, (part.strip() for text in said for part in text.split(","))))
+        addresses = self.optional(path, item, "forwarding-address", texts, ())
+        targets = tuple(filter(None, (part.strip() for text in addresses for part in text.split(","))))
         known = ("name", "address", "forwarding-address", "vhost", "exclusive", "routing-name", "routing-type")
         for key in item:
             if key in ("filter", "transformer-class-name"):

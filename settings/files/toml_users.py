@@ -34,7 +34,7 @@ _LIMIT = integer(-1, INT_MAX)
 
 def user_tags(value: object) -> frozenset[str]:
     """A list of tags, or one text with commas or spaces between them."""
-    words = [one for said in texts(value) for one in said.replace(",", " ").split()]
+    words = [one for part in texts(value) for one in part.replace(",", " ").split()]
     if any(one not in USER_TAGS for one in words):
         raise ValueError(f"a list of {', '.join(USER_TAGS)}")
     return frozenset(words)
@@ -42,12 +42,12 @@ def user_tags(value: object) -> frozenset[str]:
 
 def pattern_text(value: object) -> str:
     """A permission pattern; empty text matches no name."""
-    said = text(value)
+    pattern = text(value)
     try:
-        permission_pattern(said)
+        permission_pattern(pattern)
     except PatternFault as fault:
         raise ValueError(f"a regular expression; this one {fault}") from None
-    return said
+    return pattern
 
 
 def read_user(source: TomlSource, path: Path, item: dict[str, Any]) -> None:

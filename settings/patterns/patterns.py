@@ -1,9 +1,9 @@
-"""Patterns that operators write and clients' names meet, searched in time linear in the name.
+"""Patterns of operators that are searched in clients' names, in time linear in the name.
 
 The pattern becomes a graph whose nodes are numbered; a name is read from its end, and after each character the set of
-nodes from which the rest matches is known (one int, a bit a node). Sets that were met before are remembered, so that a
-usual name costs a dict hit a character; the memory is bounded and starts anew when it is full. There is no
-backtracking, whatever the pattern. Source: ruling 19; R. Cox, "Regular Expression Matching Can Be Simple And Fast".
+nodes from which the rest matches is known (one int, one bit per node). Known sets are cached, so that a usual name
+costs one dict access per character; the cache is bounded and cleared when it is full. There is no backtracking,
+whatever the pattern. Source: ruling 19; R. Cox, "Regular Expression Matching Can Be Simple And Fast".
 """
 
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ _NOTHING, _WORD, _OTHER = 0, 1, 2
 class Pattern:
     """A compiled pattern. `search` finds it anywhere in a name, unless it is anchored.
 
-    Args: `literals` stands for what is put, letter for letter, where the pattern names it in braces.
+    Args: literals: name -> text that replaces `{name}` in the pattern, taken literally.
     Raises: PatternFault.
     """
 
@@ -36,7 +36,7 @@ class Pattern:
         self._known: dict[_Key, int] = {}
 
     def search(self, name: str) -> bool:
-        """Whether the pattern is found. O(length of the name), names met before or not."""
+        """Whether the pattern is found. O(length of the name), cached or not."""
         known, start = self._known, self._graph.start
         after = 0
         for position in range(len(name), -1, -1):
@@ -58,12 +58,12 @@ class Pattern:
 
 
 def permission_pattern(text: str, literals: dict[str, str] | None = None) -> Pattern:
-    """As permissions have it: empty text matches the empty name alone. Raises: PatternFault."""
+    """A pattern of a permission: empty text matches only the empty name. Raises: PatternFault."""
     return Pattern(text or "^$", literals)
 
 
 def _filled(text: str, literals: dict[str, str]) -> str:
-    """`{username}` and the like replaced by quoted text: what a client is called is no pattern."""
+    """`{username}` and the like replaced by quoted text: a client's name must not act as a pattern."""
     for name, value in literals.items():
         quoted = "".join(c if c.isalnum() or ord(c) > 127 or c == "_" else f"\\x{{{ord(c):x}}}" for c in value)
         text = text.replace("{" + name + "}", f"(?-i:{quoted})")
@@ -80,7 +80,7 @@ class _Graph:
     def __init__(self, tree: Node) -> None:
         self._chars: list[tuple[int, Chars, int]] = []  # bit, characters, follower's bit
         self._empty: dict[int, tuple[str, int, int]] = {}  # node: (what, node, node): either, a place, ahead
-        self._strata: list[Iterable[int]] = []  # look-ahead first, so that "not ahead" is asked when it is settled
+        self._strata: list[Iterable[int]] = []  # look-ahead first, so that "not ahead" is evaluated after it
         self._count = 1
         self._steps = 0
         self._matches = 1  # bits of the ends: of the whole, and of each look-ahead
@@ -102,7 +102,7 @@ class _Graph:
             raise PatternFault(f"is too large: more than {NODES_MAX} elements once its repetitions are written out")
 
     def _compile(self, tree: Node, follower: int) -> int:
-        """The node where `tree`, and `follower` behind it, begins."""
+        """The node where `tree`, followed by `follower`, begins."""
         self._steps += 1
         self._check_size(self._steps <= STEPS_MAX)
         if isinstance(tree, Chars):

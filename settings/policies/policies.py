@@ -1,7 +1,7 @@
 """Policies and operator policies: rules that operators set for queues and exchanges by patterns on their names.
 
-One policy and one operator policy hold for an object: of those that match the one of the highest priority, and of equal
-ones the first by name. What both say, and what the queue itself has declared, is brought together here.
+One policy and one operator policy apply to an object: of those that match, the one of the highest priority, and of
+equal ones the first by name. Both are combined here with what the queue itself declares.
 Source: behaviour page 3.12; address-settings page 6.7; rulings 10, 11, 19.
 """
 
@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-from ..addresses.model import UNSAID, AddressSettings, with_fewer_attempts
+from ..addresses.model import NOTHING_SET, AddressSettings, with_fewer_attempts
 from ..addresses.queue_arguments import (
     CONFLICTS,
     QUEUE_ARGUMENTS,
@@ -26,7 +26,7 @@ from ..patterns.patterns import Pattern
 from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, fault_of_definition
 
-#: apply-to -> what it takes in.
+#: apply-to -> the kinds of objects it includes.
 APPLY_TO: dict[str, frozenset[str]] = {
     "all": frozenset({"classic", "quorum", "stream", EXCHANGE}),
     "queues": frozenset({"classic", "quorum", "stream"}),
@@ -36,14 +36,14 @@ APPLY_TO: dict[str, frozenset[str]] = {
     "streams": frozenset({"stream"}),
 }
 NAME_OCTETS_MAX = 255
-#: Ways of being declared for which is remembered what a policy does to them.
+#: Different declarations for which a policy's layer is cached.
 LAYERS_MAX = 100
-#: How arguments begin where policies have the bare name.
+#: The prefix of arguments that policy keys do not have.
 _X = re.compile(r"\bx-")
 
 
 class PolicyFault(ValueError):
-    """A policy that cannot be; the text is RabbitMQ's where it has one."""
+    """An invalid policy; the text is RabbitMQ's where it has one."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -61,7 +61,7 @@ class Policy:
 
     @property
     def identity(self) -> tuple[str, bool, str]:
-        """There is one of these: virtual host, is it an operator's, name."""
+        """The key that is unique: virtual host, whether it is an operator policy, name."""
         return self.vhost, self.is_operator, self.name
 
     @property
@@ -82,7 +82,7 @@ def make_policy(
     is_operator: bool = False,
     origin: Origin | None = None,
 ) -> Policy:
-    """A policy whose parts are looked at. Raises: PolicyFault."""
+    """A checked policy. Raises: PolicyFault."""
     if not name or len(name.encode()) > NAME_OCTETS_MAX:
         raise PolicyFault("the name must be text of 1 to 255 octets")
     if isinstance(priority, bool) or not isinstance(priority, int) or not -LONG_MAX <= priority <= LONG_MAX:
@@ -110,7 +110,7 @@ def make_policy(
 
 @dataclass(slots=True, frozen=True)
 class EffectivePolicy:
-    """What holds for one queue or exchange: at most one policy and one operator policy. `definition`: both merged."""
+    """The policies of one queue or exchange: at most one policy and one operator policy. `definition`: both merged."""
 
     policy: Policy | None = None
     operator: Policy | None = None
@@ -118,13 +118,13 @@ class EffectivePolicy:
     _layers: dict[Any, "PolicyLayer"] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def layer(self, declared: Mapping[str, object]) -> "PolicyLayer":
-        """See `policy_layer`. Remembered: many queues are declared alike."""
+        """See `policy_layer`. Cached, since many queues are declared alike."""
         if not self.definition:
             return NO_LAYER
         try:
             key = frozenset((name, type(value), value) for name, value in declared.items())
             found = self._layers.get(key)
-        except TypeError:  # a table or an array, of somebody's own argument
+        except TypeError:  # a table or an array in an unknown argument
             return policy_layer(self, declared)
         if found is None:
             if len(self._layers) >= LAYERS_MAX:
@@ -134,7 +134,7 @@ class EffectivePolicy:
 
     @property
     def policies(self) -> tuple[Policy, ...]:
-        """Those that hold."""
+        """Those that apply."""
         return tuple(one for one in (self.policy, self.operator) if one is not None)
 
     def giver(self, key: str) -> Policy:
@@ -150,18 +150,18 @@ NO_POLICY = EffectivePolicy()
 
 @dataclass(slots=True, frozen=True)
 class PolicyLayer:
-    """What a policy does to one queue.
+    """The effect of a policy on one queue.
 
-    `arguments`: queue arguments that it gives, or makes smaller, as plain values. `settings`: the layer beneath the
-    queue's own and above its address's. `given_by`: argument -> the policy, for those that reading them shows.
+    `arguments`: queue arguments that it sets or lowers, as plain values. `settings`: the layer between the queue's own
+    and its address's. `given_by`: argument -> the policy that sets it.
     """
 
     arguments: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
-    settings: AddressSettings = UNSAID
+    settings: AddressSettings = NOTHING_SET
     given_by: Mapping[str, Policy] = field(default_factory=lambda: MappingProxyType({}))
 
     def giver_of(self, attribute: str) -> tuple[str, Policy]:
-        """The argument, and the policy, that say an attribute of `settings`. Raises: KeyError."""
+        """The argument, and the policy, that set an attribute of `settings`. Raises: KeyError."""
         value = getattr(self.settings, attribute)
         for argument, policy in self.given_by.items():
             own = settings_of_arguments({argument: self.arguments[argument]})
@@ -174,10 +174,10 @@ NO_LAYER = PolicyLayer()
 
 
 def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> PolicyLayer:
-    """What a policy does to a queue that was declared with these arguments (plain values).
+    """The effect of a policy on a queue that was declared with these arguments (plain values).
 
-    The declaration wins, but where a minimum is natural the smaller of the two holds; a cap of the operator's holds
-    also beside an argument of ours that rules the same.
+    The declaration wins, except for limits, where the smaller value wins. An operator's cap also applies beside an
+    argument of ours for the same limit.
     """
     if effective is NO_POLICY or not effective.definition:
         return NO_LAYER
@@ -206,8 +206,8 @@ def policy_layer(effective: EffectivePolicy, declared: Mapping[str, object]) -> 
 
 
 def _settings(given: Mapping[str, object]) -> AddressSettings:
-    """A cap of the operator's may stand beside a policy's argument that rules the same in another way: one by one."""
-    settings = UNSAID
+    """One by one, since an operator's cap may contradict a policy's argument for the same limit."""
+    settings = NOTHING_SET
     for argument, value in given.items():
         settings = with_fewer_attempts(settings_of_arguments({argument: value}).settings, settings)
     return settings
@@ -223,7 +223,7 @@ def _smaller(key: str, value: object, declared: object) -> object | None:
 
 
 def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
-    """Whether the declaration says, in another way, what this argument rules."""
+    """Whether the declaration sets the same by another argument."""
     pairs = (*CONFLICTS, ("x-overflow", "x-ring-size"))
     return any(
         (argument == one and other in declared) or (argument == other and one in declared) for one, other in pairs
@@ -231,7 +231,7 @@ def _contradicts(argument: str, declared: Mapping[str, object]) -> bool:
 
 
 class Policies:
-    """All policies of a broker. Nothing in it changes; another set is another object that shares what stays."""
+    """All policies of a broker. Immutable; a changed set is a new object that shares compiled patterns."""
 
     __slots__ = ("_by_identity", "_ordered", "_pairs", "_patterns")
 
@@ -247,33 +247,33 @@ class Policies:
             self._ordered.setdefault((one.vhost, one.is_operator), []).append(one)
 
     def __iter__(self) -> Iterator[Policy]:
-        """By virtual host; of each the most important first."""
+        """By virtual host; in each by descending priority."""
         return (one for key in sorted(self._ordered) for one in self._ordered[key])
 
     def __len__(self) -> int:
         return len(self._by_identity)
 
     def find(self, vhost: str, name: str, *, is_operator: bool = False) -> Policy | None:
-        """One of them."""
+        """The policy of that name, or None."""
         return self._by_identity.get((vhost, is_operator, name))
 
     def with_these(self, policies: Iterable[Policy]) -> "Policies":
-        """These too, in place of those of the same identity."""
+        """With these policies added, replacing those of the same identity."""
         added = {policy.identity: policy for policy in policies}
         return Policies({**self._by_identity, **added}.values(), self)
 
     def without(self, identities: Iterable[tuple[str, bool, str]]) -> "Policies":
-        """All but these."""
+        """Without these policies."""
         gone = set(identities)
         return Policies([one for one in self._by_identity.values() if one.identity not in gone], self)
 
     def changed_since(self, before: "Policies") -> list[Policy]:
-        """Those that are new, other, or (as they were) gone."""
+        """Policies that are new, changed, or (in their old form) removed."""
         new = [one for one in self._by_identity.values() if before._by_identity.get(one.identity) != one]
         return new + [one for identity, one in before._by_identity.items() if identity not in self._by_identity]
 
     def may_concern(self, name: str, queue_type: str, held: EffectivePolicy, changed: Iterable[Policy]) -> bool:
-        """Whether anything may be other for a queue for which `held` held, since these changed. O(changed)."""
+        """Whether these changes may concern a queue whose policy was `held`. O(changed)."""
         for one in changed:
             if any(other.identity == one.identity for other in held.policies):
                 return True
@@ -283,11 +283,11 @@ class Policies:
         return False
 
     def of_queue(self, name: str, queue_type: str, vhost: str) -> EffectivePolicy:
-        """What holds for a queue. O(policies of the virtual host)."""
+        """The policy of a queue. O(policies of the virtual host)."""
         return self._effective(name, queue_type, vhost)
 
     def of_exchange(self, name: str, vhost: str) -> EffectivePolicy:
-        """What holds for an exchange. O(policies of the virtual host)."""
+        """The policy of an exchange. O(policies of the virtual host)."""
         return self._effective(name, EXCHANGE, vhost)
 
     def _effective(self, name: str, what: str, vhost: str) -> EffectivePolicy:
@@ -296,7 +296,7 @@ class Policies:
             return NO_POLICY
         pair = (policy and policy.identity, operator and operator.identity)
         found = self._pairs.get(pair)
-        if found is None:  # at most one for each two policies that meet
+        if found is None:  # at most one for each pair of policies
             found = EffectivePolicy(policy, operator, _merged(policy, operator))
             self._pairs[pair] = found
         return found
@@ -312,7 +312,7 @@ NO_POLICIES = Policies()
 
 
 def _applies(policy: Policy, what: str) -> bool:
-    """Whether the whole policy can be for such an object: no key of it is foreign to the queue's type."""
+    """Whether the whole policy can apply to such an object: the queue's type has all of its keys."""
     if what not in APPLY_TO[policy.apply_to]:
         return False
     return what == EXCHANGE or all(

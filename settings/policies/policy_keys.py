@@ -1,4 +1,4 @@
-"""The keys of policies: which values they take, on what they act, and which queue argument each stands for.
+"""The keys of policies: their values, the objects they apply to, and the queue argument for each.
 
 The refusals are RabbitMQ's, word for word. Source: behaviour page 3.12, probed on RabbitMQ 3.10.8.
 """
@@ -11,7 +11,7 @@ from ..addresses.queue_arguments import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
 from ..values import Kind
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
-#: What a policy acts on beside the three types of queues.
+#: Beside the three types of queues, policies apply to exchanges.
 EXCHANGE = "exchange"
 SEGMENT_OCTETS_MAX = 3_000_000_000
 
@@ -20,8 +20,8 @@ SEGMENT_OCTETS_MAX = 3_000_000_000
 class PolicyKey:
     """One key. `on`: queue types, or exchanges; a policy with a key that a queue's type lacks does not apply to it.
 
-    `refusal`: what RabbitMQ says behind a value that is none. `argument`: the queue argument that it stands for; empty
-    for those that mean nothing here. `by_minimum`: where declaration and policies differ, the smaller one holds.
+    `refusal`: RabbitMQ's text after an invalid value. `argument`: the queue argument that it sets; empty for keys
+    without an effect here. `by_minimum`: where declaration and policies differ, the smaller value wins.
     """
 
     on: frozenset[str]
@@ -107,7 +107,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "stream-max-segment-size-bytes": PolicyKey(
         _S, _integer(0, SEGMENT_OCTETS_MAX), "is not a valid segment size", "x-stream-max-segment-size-bytes"
     ),
-    # Those below mean nothing to one node that keeps every queue in one way.
+    # Those below have no effect on one node with one kind of queue storage.
     "queue-mode": PolicyKey(_C, _word("default", "lazy"), "is not a valid queue-mode value"),
     "queue-version": PolicyKey(_C, _word(1, 2), "is not a valid queue-version value", is_for_operators=True),
     "queue-master-locator": PolicyKey(
@@ -132,7 +132,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "federation-upstream": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream"),
     "federation-upstream-set": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream set"),
     "federation-upstream-pattern": PolicyKey(_C | _Q | {EXCHANGE}, _text, "is not a valid federation upstream pattern"),
-    # RabbitMQ 4.3's, there on quorum queues alone.
+    # RabbitMQ 4.3's, which has them on quorum queues only.
     "delayed-retry-type": PolicyKey(
         _C | _Q,
         _word("disabled", "failed", "returned", "all"),
@@ -142,7 +142,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
     "delayed-retry-min": PolicyKey(_C | _Q, _COUNT, "is not a valid delayed retry time", "x-delayed-retry-min"),
     "delayed-retry-max": PolicyKey(_C | _Q, _COUNT, "is not a valid delayed retry time", "x-delayed-retry-max"),
 }
-# Ours: what a queue's arguments say of the settings of its address, as far as that acts on queues that exist.
+# Ours: queue arguments for settings that can change on an existing queue.
 POLICY_KEYS |= {
     argument.removeprefix("x-"): PolicyKey(
         _C | _Q, _of_kind(QUEUE_ARGUMENTS[argument].kind), f"is not a valid {argument.removeprefix('x-')}", argument
@@ -155,7 +155,7 @@ _HA = ("ha-params", "ha-sync-mode", "ha-promote-on-shutdown", "ha-promote-on-fai
 
 
 def fault_of_definition(definition: Mapping[str, object], *, is_operator: bool) -> str:
-    """What RabbitMQ says against a definition; empty when nothing is."""
+    """RabbitMQ's refusal of a definition; empty when it is right."""
     if not definition:
         return "no policy provided"
     unknown = {

@@ -125,7 +125,7 @@ def _serve(options: argparse.Namespace) -> int:
     configuration, faults = load()
     tls = load_tls(configuration)
     listen, problems = _addresses(options.listen or configuration.value("broker", "listen"), configuration)
-    where = "leveret: --listen" if options.listen else f"{_said_at(configuration, 'listen')}: listen:"
+    where = "leveret: --listen" if options.listen else f"{_configured_at(configuration, 'listen')}: listen:"
     faults += [*tls.faults, *(f"{where} {problem}" for problem in problems)]
     definitions, more = (None, []) if faults else _load_definitions(configuration)
     faults += more
@@ -151,7 +151,7 @@ def _addresses(texts: Sequence[str], configuration: Configuration) -> tuple[list
     return listen, problems
 
 
-def _said_at(configuration: Configuration, key: str) -> str:
+def _configured_at(configuration: Configuration, key: str) -> str:
     """FILE:LINE of a key of `[broker]`."""
     origin = configuration.origins.get(("broker", key))
     return str(origin) if origin is not None else "leveret"
@@ -161,10 +161,10 @@ def _with_profile(configuration: Configuration, profile: str) -> tuple[Configura
     from .settings.declared.configuration import KEYS
 
     try:
-        said = {**configuration.said, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
+        explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
     except ValueError as error:
         return configuration, [f"leveret: --profile {profile}: expected {error}"]
-    return replace(configuration, said=said), []
+    return replace(configuration, explicit=explicit), []
 
 
 def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
@@ -216,7 +216,7 @@ def _check(options: argparse.Namespace) -> int:
     configuration, faults = _load(options.files)
     tls = load_tls(configuration)
     _, problems = _addresses(configuration.value("broker", "listen"), configuration)
-    where = _said_at(configuration, "listen")
+    where = _configured_at(configuration, "listen")
     faults += [*tls.faults, *(f"{where}: listen: {problem}" for problem in problems)]
     if not faults:
         faults += _load_definitions(configuration)[1]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from leveret.settings import AddressSettings, ResolvedSettings, SettingsRepository, Wildcards, entry
 from leveret.settings.addresses.fields import FIELDS
-from leveret.settings.addresses.model import ATTRIBUTES, UNSAID, merge
+from leveret.settings.addresses.model import ATTRIBUTES, NOTHING_SET, merge
 from leveret.settings.addresses.repository import CACHE_MAX
 
 
@@ -246,7 +246,7 @@ MATCHES = st.sampled_from(["#", "a.#", "a.b.#", "a.*", "*.b", "a.b", "a", "*", "
 @given(st.lists(LAYERS, max_size=5))
 def test_merging_is_a_fold_from_the_widest(layers: list[AddressSettings]) -> None:
     """Per field: the first value in order of precedence."""
-    assert merge(layers) == reduce(lambda wide, near: near.over(wide), reversed(layers), UNSAID)
+    assert merge(layers) == reduce(lambda wide, near: near.over(wide), reversed(layers), NOTHING_SET)
     for attribute in ATTRIBUTES:
         said = [getattr(layer, attribute) for layer in layers if getattr(layer, attribute) is not None]
         assert getattr(merge(layers), attribute) == (said[0] if said else None)
@@ -258,7 +258,7 @@ def test_layers_can_be_merged_in_any_grouping(
 ) -> None:
     """`over` is associative, and nothing said changes nothing."""
     assert one.over(two).over(three) == one.over(two.over(three))
-    assert one.over(UNSAID) == UNSAID.over(one) == one
+    assert one.over(NOTHING_SET) == NOTHING_SET.over(one) == one
 
 
 @given(
@@ -269,9 +269,9 @@ def test_the_source_of_a_value_is_the_entry_that_gave_it(
     said: dict[tuple[str | None, str], AddressSettings], address: str
 ) -> None:
     """Provenance is the truth: the named entry matches, says the value, and none before it says the field."""
-    settings = SettingsRepository([entry(match, vhost, **layer.said()) for (vhost, match), layer in said.items()])
+    settings = SettingsRepository([entry(match, vhost, **layer.explicit()) for (vhost, match), layer in said.items()])
     merged, sources = settings.merged(address), settings.sources(address)
-    assert set(sources) == set(merged.said())
+    assert set(sources) == set(merged.explicit())
     order = settings.matches(address)
     for attribute, source in sources.items():
         assert getattr(source.settings, attribute) == getattr(merged, attribute)
@@ -283,5 +283,5 @@ def test_the_source_of_a_value_is_the_entry_that_gave_it(
 def test_an_exact_match_beats_every_wildcard(said: dict[str, AddressSettings], address: str) -> None:
     """What the exact entry says, holds."""
     said[address] = AddressSettings(default_ring_size=77)
-    settings = SettingsRepository([entry(match, **layer.said()) for match, layer in said.items()])
+    settings = SettingsRepository([entry(match, **layer.explicit()) for match, layer in said.items()])
     assert settings.resolve(address).default_ring_size == 77

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import QUEUE_ARGUMENTS, ArgumentFault, SettingsRepository, entry, settings_of_arguments
-from leveret.settings.addresses.model import ATTRIBUTES, UNSAID
+from leveret.settings.addresses.model import ATTRIBUTES, NOTHING_SET
 
 RULED = SettingsRepository(
     [
@@ -88,7 +88,7 @@ def test_values_and_pairs_that_are_refused(arguments: dict[str, object], key: st
 def test_nothing_own_is_the_settings_of_the_address_themselves() -> None:
     """No arguments, no object of its own."""
     own = settings_of_arguments({"x-max-priority": 5})
-    assert own.settings == UNSAID
+    assert own.settings == NOTHING_SET
     assert RULED.resolve_queue("q", "/", own.settings) is RULED.resolve("q")
 
 
@@ -108,4 +108,4 @@ def test_any_values_are_read_or_refused(arguments: dict[str, object]) -> None:
         own = settings_of_arguments(arguments)
     except ArgumentFault:
         return
-    assert set(own.given_by) == set(own.settings.said())
+    assert set(own.given_by) == set(own.settings.explicit())

@@ -156,8 +156,8 @@ def test_a_whole_broker_xml() -> None:
     assert (archive.durable, archive.exchange) == (False, "news")
     assert sorted(exchange.name for exchange in configuration.exchanges) == ["empty", "news"]
     assert configuration.diverts[0].forwarding_addresses == ("a", "b")
-    waiting = {field.name for field in FIELDS if not field.is_heeded} | {"last-value-queue"}  # an older name
-    waiting |= {key for keys in KEYS.values() for key, row in keys.items() if not row.is_heeded}
+    waiting = {field.name for field in FIELDS if not field.is_supported} | {"last-value-queue"}  # an older name
+    waiting |= {key for keys in KEYS.values() for key, row in keys.items() if not row.is_supported}
     keys = [warning.split(": ")[1] for warning in configuration.warnings]
     assert [key for key in keys if key not in waiting] == [
         "name", "persistence-enabled", "acceptors", "routing-enabled",

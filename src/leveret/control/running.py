@@ -18,10 +18,10 @@ from ..settings.explain import (
     explain_address,
     explain_rows,
     matches_of,
-    places_that_matter,
     rules_of_declaration,
     titles_of,
     value_text,
+    vhosts_to_explain,
 )
 
 
@@ -43,7 +43,7 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
     ]
     repository, policies = broker.settings, broker.policies
     if vhost is None:
-        places = [place for place in places_that_matter(repository, policies, name, places) if place in places]
+        places = [place for place in vhosts_to_explain(repository, policies, name, places) if place in places]
     found = [explain_address(repository, name, place, policies) for place in places]
     return [_with_exchange(one, exchanges, broker) for one in found] if exchanges else found
 

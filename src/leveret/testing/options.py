@@ -58,8 +58,8 @@ def read_options(
     if profile is not None:
         if profile not in PROFILES:
             raise BrokerOptionsError(f"profile: {profile!r} is not right, expected one of {', '.join(PROFILES)}")
-        said = {**configuration.said, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
-        configuration = replace(configuration, said=said)
+        explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
+        configuration = replace(configuration, explicit=explicit)
     start_ms = None
     if clock_start is not None:
         start = clock_start if clock_start.tzinfo is not None else clock_start.replace(tzinfo=UTC)
