@@ -59,7 +59,7 @@ def shown(value: object, read: object = None) -> str:
 
 
 def _acts(row: Key | Field) -> str:
-    """When a changed value acts; what no broker heeds yet is *later*."""
+    """When a changed value takes effect; *later* for keys without an effect yet."""
     return row.acts.value if row.is_supported else "*later*"
 
 
@@ -70,7 +70,23 @@ def _tables(rows: list[tuple[str, str, str]]) -> list[str]:
 
 def page() -> str:
     """The whole page."""
-    lines = [
+    sections = (
+        _introduction(),
+        _broker_tables(),
+        _wildcards(),
+        _address_settings(),
+        _addresses(),
+        _diverts(),
+        _vhosts(),
+        _policies(),
+        _users(),
+    )
+    return "\n".join(line for section in sections for line in section)
+
+
+def _introduction() -> list[str]:
+    """The title, the commands, when a change takes effect."""
+    return [
         "# Configuration",
         "",
         "Drawn from the tables in `settings/` by `docs/draw_configuration.py`; do not edit it by hand.",
@@ -96,12 +112,22 @@ def page() -> str:
         "",
         *(f"- *{one.value}*: {MEANINGS[one]}" for one in MEANINGS),
     ]
+
+
+def _broker_tables() -> list[str]:
+    """`[broker]`, `[journal]`, `[limits]`, `[tls]`."""
+    lines: list[str] = []
     for table, keys in KEYS.items():
         lines += ["", f"## [{table}]", "", "| key | default | acts | what it does |", "|---|---|---|---|"]
         for name, key in keys.items():
             default = "by [profile](profiles.md)" if (table, name) in BY_PROFILE else shown(key.default, key.read)
             lines.append(f"| `{name}` | {default} | {_acts(key)} | {KEY_HELP[table][name]} |")
-    lines += [
+    return lines
+
+
+def _wildcards() -> list[str]:
+    """`[wildcard-addresses]`."""
+    return [
         "",
         "## [wildcard-addresses]",
         "",
@@ -113,12 +139,18 @@ def page() -> str:
                 ("literal-match-markers", "unset", "Two characters: a match between them is taken literally."),
             ]
         ),
+    ]
+
+
+def _address_settings() -> list[str]:
+    """`[[address-setting]]`."""
+    lines = [
         "",
         "## [[address-setting]]",
         "",
-        "`match` is an address or a pattern; `vhost` is optional (without it the entry holds in every virtual",
-        "host, below the entries of that virtual host). All matching entries are merged field by field: the exact",
-        "match first, then a literal one, then patterns without `#` (the left-most literal word decides), then",
+        "`match` is an address or a pattern; `vhost` is optional (without it the entry applies to every virtual",
+        "host, with lower precedence than its own entries). All matching entries are merged field by field: the exact",
+        "match first, then a literal one, then patterns without `#` (the left-most literal word wins), then",
         "patterns with `#` (the longer text first). A field that no entry sets has its default. `-1` means no",
         'limit or off, `""` means no such address.',
         "",
@@ -128,7 +160,12 @@ def page() -> str:
     for field in FIELDS:
         default = DERIVED.get(field.name) or shown(field.default, field.kind.read)
         lines.append(f"| `{field.name}` | {default} | {_acts(field)} | {FIELD_HELP[field.name]} |")
-    lines += [
+    return lines
+
+
+def _addresses() -> list[str]:
+    """`[[address]]` and its queues."""
+    return [
         "",
         "## [[address]] and [[address.queue]]",
         "",
@@ -153,23 +190,29 @@ def page() -> str:
             [
                 ("name", "required", "Name of the queue."),
                 ("routing-type", "the address's", "`anycast` or `multicast`."),
-                ("durable", "`true`", "Whether the queue outlives a restart."),
+                ("durable", "`true`", "Whether the queue survives a restart."),
                 ("enabled", "`true`", "Whether the queue accepts new messages."),
                 ("arguments", "none", "Other arguments, as a client would pass them."),
                 *((name, "", ATTRIBUTE_HELP[name]) for name in QUEUE_ATTRIBUTES),
             ]
         ),
         "",
-        "After a reload, queues that are new in the file are created. Those that vanished from it are deleted,",
+        "After a reload, queues that are new in the file are created. Those that were removed from it are deleted,",
         "with their messages, if the address-setting `config-delete-queues` (for the exchange:",
         "`config-delete-addresses`) is FORCE; otherwise they stay. For an existing queue these change at once:",
         ", ".join(f"`{name}`" for name, argument in QUEUE_ATTRIBUTES.items() if argument in LIVE_ARGUMENTS) + ",",
-        "`enabled` and `routing-type`. The others change when the queue is next created. An attribute that is",
-        "removed from the file goes back to the address-setting's value. A queue that a client declared with other",
-        "arguments is kept as it is, with a warning.",
+        "`enabled` and `routing-type`. The others change when the queue is created again. An attribute that is",
+        "removed from the file returns to the address-setting's value. A queue that a client declared with other",
+        "arguments is not changed, with a warning.",
         "",
         "Clients use these queues like any others. A client that declares one must pass the same arguments,",
         "`x-address` included (its address, if that is not its name), or declare it passively.",
+    ]
+
+
+def _diverts() -> list[str]:
+    """`[[divert]]`."""
+    return [
         "",
         "## [[divert]]",
         "",
@@ -186,10 +229,16 @@ def page() -> str:
                 ("vhost", '`"/"`', "Its virtual host."),
             ]
         ),
+    ]
+
+
+def _vhosts() -> list[str]:
+    """`[[vhost]]`."""
+    return [
         "",
         "## [[vhost]]",
         "",
-        "A virtual host that exists from the start. One that something else is declared in needs no entry of its own.",
+        "A virtual host that exists from the start. One in which something is declared needs no entry of its own.",
         "",
         *_tables(
             [
@@ -203,6 +252,12 @@ def page() -> str:
                 ),
             ]
         ),
+    ]
+
+
+def _policies() -> list[str]:
+    """`[[policy]]` and `[[operator-policy]]`."""
+    return [
         "",
         "## [[policy]] and [[operator-policy]]",
         "",
@@ -218,6 +273,12 @@ def page() -> str:
                 ("definition", "required", "A table of what the policy sets."),
             ]
         ),
+    ]
+
+
+def _users() -> list[str]:
+    """`[[user]]` and its permissions."""
+    return [
         "",
         "## [[user]]",
         "",
@@ -269,7 +330,6 @@ def page() -> str:
             ]
         ),
     ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -130,7 +130,7 @@ class SettingsRepository:
     def resolve_queue(
         self, address: str, vhost: str | None, own: AddressSettings, policy: AddressSettings = NOTHING_SET
     ) -> ResolvedSettings:
-        """The settings of a queue: its own (see `settings_of_arguments`) over its policy's over those of its address."""
+        """The settings of a queue: its own (`settings_of_arguments`) over its policy's over those of its address."""
         if policy is NOTHING_SET:
             if own == NOTHING_SET:
                 return self.resolve(address, vhost)

@@ -22,7 +22,7 @@ _WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
 
 _WRITTEN = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.items()}
 
-#: What a `<queue>` may have as attributes or, most of them, as children.
+#: What a `<queue>` may have as attributes or, mostly, as children.
 _QUEUE_OTHERS = ("name", "enabled", "durable", "filter", "user", "address")
 
 
@@ -62,7 +62,7 @@ class _Loader:
     def known(self) -> Iterable[str]:
         return (*self.structures, *GLOBALS, *WITHOUT_EFFECT)
 
-    # -- the frame ----------------------------------------------------------------------------------------------------
+    # -- the root ----------------------------------------------------------------------------------------------------
 
     def root(self, element: Element) -> None:
         if not self.broker_element(element):
@@ -72,7 +72,7 @@ class _Loader:
             )
 
     def broker_element(self, element: Element) -> bool:
-        """Read an element that stands for itself; False when nobody knows it."""
+        """Read a top-level element; False when it is unknown."""
         name = element.name
         if (read := self.structures.get(name)) is not None:
             read(element)
@@ -89,7 +89,7 @@ class _Loader:
         return True
 
     def container(self, element: Element) -> None:
-        """<configuration> or <core>: what is in it, each once."""
+        """The children of <configuration> or <core>, each once."""
         self.attributes(element, (), ignore=("schemaLocation", "version"))
         for child in self.each_once(
             element, ("queue", "topic", "connection-factory", "address-setting", "core", "include")
@@ -302,7 +302,7 @@ class _Loader:
     # -- leaves -------------------------------------------------------------------------------------------------------
 
     def each_once(self, element: Element, repeatable: Iterable[str] = ()) -> list[Element]:
-        """The children; a second one of a name that may stand once is a fault, and left out."""
+        """The children; a repeated one of a name that is allowed once is a fault, and skipped."""
         seen: set[str] = set()
         children: list[Element] = []
         for child in element.children:
@@ -314,7 +314,7 @@ class _Loader:
         return children
 
     def attributes(self, element: Element, known: tuple[str, ...], ignore: tuple[str, ...] = ()) -> None:
-        """Attributes that nobody knows are faults."""
+        """Unknown attributes are faults."""
         for key in element.attributes:
             if key not in known and key not in ignore:
                 self.draft.unknown(self.at(element), key, f"<{element.name}>", known)
@@ -329,7 +329,7 @@ class _Loader:
         return without_jms_prefix(name)
 
     def value(self, key: str, text: str, kind: Kind, origin: Origin, default: Any) -> Any:
-        """A value of some kind; the default, with a fault, when it is none."""
+        """A value of some kind; the default, with a fault, when it is invalid."""
         try:
             return kind.read_text(text)
         except ValueError as error:

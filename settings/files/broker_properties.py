@@ -1,4 +1,4 @@
-"""Artemis' broker-properties: key=value lines whose keys are paths of bean names, put over what other files say.
+"""Artemis' broker-properties: key=value lines whose keys are paths of bean names; they override all other files.
 
 Source: address-settings page 6.2. Values are checked as everywhere else, which Artemis does not do.
 """
@@ -31,7 +31,7 @@ _SIGNIFICANT = re.compile(r"^[ \t]*([^\s#!].*)$", re.MULTILINE)
 
 
 def is_properties(content: str) -> bool:
-    """Whether the first line that says something starts with a bean name rather than with a table's."""
+    """Whether the first significant line starts with a bean name and not with a table's."""
     first = _SIGNIFICANT.search(content)
     if first is None or first[1].startswith("["):
         return False
@@ -45,7 +45,7 @@ def is_properties(content: str) -> bool:
 
 
 def load_properties(draft: Draft, file: str, content: str) -> None:
-    """Read one file into the draft; other forms must have been read before."""
+    """Read one file into the draft; files of other formats must have been read before."""
     _Loader(draft, file).read(content)
 
 

@@ -10,7 +10,7 @@ _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 
 def logical_lines(content: str) -> Iterator[tuple[int, str, str]]:
-    """(line, key, value) of each entry; a backslash at the end of a line goes on with the next."""
+    """(line, key, value) of each entry; a backslash at the end of a line continues it on the next."""
     lines = content.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     position = 0
     while position < len(lines):

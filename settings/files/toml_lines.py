@@ -1,4 +1,4 @@
-"""On which line each key of a TOML document stands: tomllib does not say.
+"""The line of each key of a TOML document, which tomllib does not give.
 
 Works on documents that tomllib has accepted, so it only looks for keys, brackets and strings.
 """
@@ -43,7 +43,7 @@ class _Scanner:
             if self.text[self.at] == "[":
                 table = self._header()
             elif not self._pair(table):
-                self.at += 1  # cannot be in a valid document
+                self.at += 1  # does not occur in a valid document
 
     def _header(self) -> Path:
         line = self._here()

@@ -38,7 +38,7 @@ def load_toml(draft: Draft, file: str, content: str) -> None:
         message = str(error)
         where = re.search(r"\(at line ([0-9]+), column [0-9]+\)", message)
         draft.fault(Origin(file, int(where[1]) if where else 1), "TOML", message)
-    except ValueError:  # an integer of thousands of digits, a date that is none
+    except ValueError:  # an integer of thousands of digits, an invalid date
         draft.fault(Origin(file, 1), "TOML", "holds a number or date that cannot be read")
     except RecursionError:
         draft.fault(Origin(file, 1), "TOML", "nested too deep")
@@ -184,7 +184,7 @@ class Loader(TomlSource):
         self.draft.add_queue(queue, written)
 
     def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:
-        """`arguments = { x-max-length = 5 }`: as a client would say them."""
+        """`arguments = { x-max-length = 5 }`: as a client would pass them."""
         if not isinstance(given, dict):
             self.draft.wrong(self.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
             return

@@ -1,4 +1,4 @@
-"""One native configuration file while it is read: where its keys stand, and names and values out of its tables."""
+"""One native configuration file while it is read: the lines of its keys, names and values of its tables."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +10,7 @@ from .toml_lines import Path
 
 
 class TomlSource:
-    """A file, the lines of its keys, and the draft that faults and declarations go to."""
+    """A file, the lines of its keys, and the draft that collects faults and declarations."""
 
     def __init__(self, draft: Draft, file: str, lines: Mapping[Path, int]) -> None:
         self.draft = draft
@@ -18,13 +18,13 @@ class TomlSource:
         self.lines = lines
 
     def at(self, *path: str | int) -> Origin:
-        """The line of a key, or of the nearest thing around it."""
+        """The line of a key, or of the nearest table around it."""
         while path and path not in self.lines:
             path = path[:-1]
         return Origin(self.file, self.lines.get(path, 1))
 
     def required(self, path: Path, item: dict[str, Any], key: str) -> str | None:
-        """A name that must be there; None, with a fault, when it is not."""
+        """A required name; None, with a fault, when it is missing."""
         if key not in item:
             self.draft.fault(self.at(*path), key, f"is missing in [[{path[-2]}]]")
             return None
@@ -35,7 +35,7 @@ class TomlSource:
         return self.optional(path, item, key, name_text, None) or None
 
     def optional(self, path: Path, item: dict[str, Any], key: str, read: Reader, default: Any) -> Any:
-        """A value that may be there."""
+        """An optional value."""
         if key not in item:
             return default
         try:

@@ -1,4 +1,4 @@
-"""XML as a small tree that knows its lines. Document types and entities are refused, and so is whatever is too big.
+"""XML as a small tree with line numbers. Document types and entities are refused, and so is anything too big.
 
 The parser is the standard library's expat; it expands nothing here, because nothing may be declared.
 """
@@ -22,7 +22,7 @@ class XmlFault(ValueError):
 
 @dataclass(slots=True)
 class Element:
-    """One element. `name` and attribute names are without namespace; attributes of other namespaces are left out."""
+    """One element. `name` and attribute names are without namespace; attributes of other namespaces are dropped."""
 
     name: str
     namespace: str

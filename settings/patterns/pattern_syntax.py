@@ -16,19 +16,19 @@ _TOP = 0x10FFFF
 
 
 class PatternFault(ValueError):
-    """A pattern that is none, or that is not taken here; the text says why."""
+    """A pattern that is invalid or not supported; the text says why."""
 
 
 @dataclass(slots=True, frozen=True)
 class Chars:
-    """One character out of ranges of code points, or (`negated`) none of them."""
+    """One character in ranges of code points, or (`negated`) in none of them."""
 
     ranges: tuple[tuple[int, int], ...]
     negated: bool = False
     folded: bool = False  # the case does not matter
 
     def has(self, character: str) -> bool:
-        """Whether it is one of them."""
+        """Whether the character matches."""
         forms = {character, character.lower(), character.upper()} if self.folded else {character}
         codes = [ord(form) for form in forms if len(form) == 1]
         return any(low <= code <= high for code in codes for low, high in self.ranges) != self.negated
@@ -43,14 +43,14 @@ class Cat:
 
 @dataclass(slots=True, frozen=True)
 class Alt:
-    """Any of them."""
+    """Alternatives."""
 
     parts: tuple["Node", ...]
 
 
 @dataclass(slots=True, frozen=True)
 class Repeat:
-    """`low` to `high` times; None: as often as it likes."""
+    """`low` to `high` times; None: without a limit."""
 
     part: "Node"
     low: int
@@ -66,7 +66,7 @@ class At:
 
 @dataclass(slots=True, frozen=True)
 class Ahead:
-    """What follows matches, or (`negated`) does not; nothing is taken."""
+    """What follows matches, or (`negated`) does not; nothing is consumed."""
 
     part: "Node"
     negated: bool
@@ -127,7 +127,7 @@ def parse_pattern(text: str) -> Node:
 
 
 class _Parser:
-    """Recursive descent; `position` is the next character to look at."""
+    """Recursive descent; `position` is the next character."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -137,29 +137,29 @@ class _Parser:
         self.dot_takes_all = False
 
     def fault(self, problem: str) -> PatternFault:
-        """A fault at the present position."""
+        """A fault at the current position."""
         return PatternFault(f"{problem} at character {self.position + 1}")
 
     def peek(self, expected: str) -> bool:
-        """Whether this comes next; it is not taken."""
+        """Whether this comes next; it is not consumed."""
         return self.text.startswith(expected, self.position)
 
     def take(self, expected: str) -> bool:
-        """Whether this came next; it is taken then."""
+        """Consume this if it comes next; whether it did."""
         if self.peek(expected):
             self.position += len(expected)
             return True
         return False
 
     def next(self) -> str:
-        """One character, taken."""
+        """Consume one character."""
         if self.position >= len(self.text):
             raise self.fault("ends too early")
         self.position += 1
         return self.text[self.position - 1]
 
     def alternatives(self) -> Node:
-        """Until the end or an unmatched `)`. Flags set inside hold until there."""
+        """Until the end or an unmatched `)`. Flags set inside apply until there."""
         flags = self.folded, self.dot_takes_all
         parts = [self.sequence()]
         while self.take("|"):
@@ -184,14 +184,14 @@ class _Parser:
         return Chars(((ord(character), ord(character)),), folded=self.folded)
 
     def repeated(self, part: Node) -> Node:
-        """The quantifiers behind an atom."""
+        """The quantifiers after an atom."""
         while True:
             bounds = self.quantifier()
             if bounds is None:
                 return part
             if self.take("+"):
                 raise self.fault("a possessive repetition is not taken here")
-            self.take("?")  # lazy: another order of trying, the same answer
+            self.take("?")  # lazy: tried in another order, with the same result
             if isinstance(part, At | Ahead):  # once or never: more often is the same
                 part = part if bounds[0] else Cat(())
             else:
@@ -234,7 +234,7 @@ class _Parser:
         return self.literal(character)
 
     def group(self) -> Node:
-        """Behind the opening bracket."""
+        """After the opening bracket."""
         self.depth += 1
         if self.depth > DEPTH_MAX:
             raise self.fault(f"more than {DEPTH_MAX} groups in each other")
@@ -279,7 +279,7 @@ class _Parser:
         return node
 
     def escaped(self) -> Node:
-        """Behind a backslash, outside of classes."""
+        """After a backslash, outside of classes."""
         character = self.next()
         if character in _PLACES:
             return At(_PLACES[character])
@@ -313,7 +313,7 @@ class _Parser:
         return ord(character)
 
     def char_class(self) -> Chars:
-        """Behind the opening square bracket."""
+        """After the opening square bracket."""
         negated = self.take("^")
         ranges: list[tuple[int, int]] = []
         is_first = True
@@ -334,7 +334,7 @@ class _Parser:
         return Chars(tuple(ranges), negated, self.folded)
 
     def class_item(self, ranges: list[tuple[int, int]]) -> int | None:
-        """One character of a class, or None when it was a class itself, which is in `ranges` then."""
+        """One character of a class, or None when it was a class itself, which was added to `ranges`."""
         posix = re.compile(r"\[:(\^?)([a-z]{1,8}):\]").match(self.text, self.position)
         if posix is not None:
             if posix[2] not in _POSIX:
