@@ -31,13 +31,13 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     if method.queue == REPLY_TO:
         _consume_replies(session, channel, method)
         return
-    channel.session.check_tag(method.consumer_tag or "")
+    channel.session.subscriptions.check_tag(method.consumer_tag or "")
     queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     limit = session.options.consumers_per_channel_max
     if limit and len(channel.session.consumers) >= limit:
         raise errors.LimitReached(what="consumers per channel", limit=limit)
-    channel.session.check_access(queue)
+    channel.session.subscriptions.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
     tag = method.consumer_tag or session.make_name("amq.ctag-")
     session.broker.dispatch_now(queue)  # what came back before is for those who are there already

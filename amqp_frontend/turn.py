@@ -230,7 +230,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     assert client is not None
     route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
     if event.facts.is_marked:
-        channel.session.check_reply_to(channel.framing, event.blobs[0])
+        channel.session.subscriptions.check_reply_to(channel.framing, event.blobs[0])
     user_id = event.facts.user_id
     if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
         raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)

@@ -24,8 +24,8 @@ from .messages.message import Envelope, Message
 from .options import BrokerOptions, MessageAddress, VirtualHostLimits
 from .peers.client import Client, Effect
 from .peers.commit import Commit
-from .peers.effects import ConsumerCancelled, Delivered
-from .peers.session import Session, SessionFailed
+from .peers.effects import ConsumerCancelled, Delivered, SessionFailed
+from .peers.session import Session
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .queues.queue import Queue, QueueStatistics

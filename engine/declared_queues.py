@@ -276,7 +276,7 @@ class DeclaredQueues:
             queue.owner.exclusive_queues.pop(queue, None)
         consumers = sorted(queue.consumers, key=lambda one: one.tag)  # RabbitMQ's order
         for consumer in consumers:
-            consumer.session.consumer_cancelled(consumer)
+            consumer.session.subscriptions.forget(consumer)
         queue.remove_consumers(consumers)
         for consumer in consumers:
             consumer.client.put(ConsumerCancelled(consumer), 0)

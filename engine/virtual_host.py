@@ -19,10 +19,12 @@ from .messages.message import Envelope
 from .options import NO_LIMITS
 from .peers.client import Client
 from .publishing.firehose import Firehose
+from .publishing.route import Route
 from .publishing.router import Router
 from .publishing.topology import Topology
 from .queues.reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue
 from .rules.diverts import Diverts
+from .users.access import User
 
 if TYPE_CHECKING:
     from .broker import Broker
@@ -69,7 +71,6 @@ class VirtualHost:
         "reply_queues",
         "resolve_address",
         "restore_queue",
-        "route",
         "route_of",
         "routes_changed",
         "unbind_exchange",
@@ -100,7 +101,6 @@ class VirtualHost:
         self.is_delaying = topology.is_delaying
         self.resolve_address = topology.resolve_address
 
-        self.route = router.route
         self.route_of = router.route_of
         self.arrival_rules = router.arrival_rules
         self.reach = router.reach
@@ -140,6 +140,10 @@ class VirtualHost:
         """Other policies hold from now on; the broker sees to the queues. O(exchanges, times policies; routes)."""
         self._declared_exchanges.policies_changed()
         self.routes_changed()
+
+    def route(self, exchange_name: str, routing_key: str, user: User) -> Route:
+        """The way for messages published by a user: `Router.route`."""
+        return self._router.route(exchange_name, routing_key, user)
 
     # -- direct replies -----------------------------------------------------------------------------------------------
 

@@ -52,7 +52,10 @@ class WatchedSession(Protocol):
     """A session, as far as the watch looks at it. `unacked`: by tag, in order of delivery."""
 
     next_tag: int
-    unacked: dict[int, Message]
+
+    @property
+    def unacked(self) -> dict[int, Message]:
+        """What is out."""
 
     def fail(self, error: EngineError) -> None:
         """End it."""

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from ..errors import EngineError, UserChannelsMaxReached
 from ..messages.field_table import FieldTable
 from ..users.access import User
-from .effects import ConsumerCancelled, Delivered
+from .effects import ConsumerCancelled, Delivered, SessionFailed
 from .host import PeerHost
-from .session import Session, SessionFailed
+from .session import Session
 
 if TYPE_CHECKING:
     from ..queues.queue import Queue
@@ -127,7 +127,7 @@ class Client:
             self.paused = False
             first = None
             for session in self.sessions:
-                if session.mark_queues() and first is None:
+                if session.subscriptions.mark_queues() and first is None:
                     first = session
             if first is not None:  # its turn is now: next time it comes last
                 del self.sessions[first]

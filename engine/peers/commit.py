@@ -14,6 +14,7 @@ from ..messages.message import Envelope, Message
 from ..publishing import arrival
 from ..publishing.choosing import chosen_route
 from ..publishing.publish import nowhere_to_go
+from .settling import give_back, settle
 from .transaction import RUN_COST, Publication, Transaction
 
 if TYPE_CHECKING:
@@ -88,13 +89,13 @@ class Commit:
                 return False
             settled = acked[self._settled : self._settled + budget]
             self._settled += len(settled)
-            session.settle(settled)
+            settle(settled)
             budget -= len(settled)
         while rejected:
             if budget <= 0:
                 return False
             messages, requeue, why = rejected.popleft()
-            session.give_back(messages, requeue=requeue, why=why)
+            give_back(messages, requeue=requeue, why=why, options=session.client.broker.options)
             budget -= len(messages)
         return True
 

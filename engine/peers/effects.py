@@ -1,9 +1,14 @@
 """Effects: what a client's frontend is to tell its peer, as values in the client's outbox."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer
+from ..errors import EngineError
 from ..messages.message import Envelope
+
+if TYPE_CHECKING:
+    from .session import Session
 
 
 class Delivered:
@@ -31,3 +36,13 @@ class ConsumerCancelled:
 
     def __init__(self, consumer: Consumer) -> None:
         self.consumer = consumer
+
+
+class SessionFailed:
+    """An effect: the broker ended a session; what it held is given back."""
+
+    __slots__ = ("error", "session")
+
+    def __init__(self, session: "Session", error: EngineError) -> None:
+        self.session = session
+        self.error = error

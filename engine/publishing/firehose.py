@@ -57,12 +57,20 @@ class Traced(Protocol):
         """Whose session it is."""
 
     @property
-    def is_transactional(self) -> bool:
-        """Whether what it publishes waits for a commit."""
+    def transaction(self) -> object | None:
+        """What keeps its publishes until a commit, if something does."""
+
+    @property
+    def subscriptions(self) -> "Replies":
+        """What it consumes."""
+
+
+class Replies(Protocol):
+    """The direct replies that a session consumes."""
 
     @property
     def reply_address(self) -> str | None:
-        """Where direct replies to it go."""
+        """Where they go."""
 
 
 class Firehose:
@@ -113,13 +121,13 @@ class Firehose:
         self._publisher = None
         if isinstance(route.exchange, ServiceExchange):
             return  # what is asked of the broker itself, passwords and all
-        if not session.is_transactional:
+        if session.transaction is None:
             self._publisher, self._expected = session, (envelope.exchange, envelope.routing_key, len(blobs))
             return
         for blob in blobs:
             one, content = envelope, blob
             if envelope.facts.is_marked:
-                one, content = prepared(envelope, blob, session.reply_address)
+                one, content = prepared(envelope, blob, session.subscriptions.reply_address)
             for names, _ in choose(route, one, (content,), session.client.vhost):
                 self._published(session, one, content, names)
 

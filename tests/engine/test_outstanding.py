@@ -260,4 +260,4 @@ def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> N
             subscribe(number)
         world.end_turn()
         for queue in world.vhost.queues.values():
-            assert all(queue in one.queues for one in queue.sessions)
+            assert all(queue in one.subscriptions.queues for one in queue.sessions)

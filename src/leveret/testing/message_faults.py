@@ -167,7 +167,7 @@ class CancelConsumers(Fault):
                 if not self.aim.takes():
                     break
                 self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
-                consumer.session.consumer_cancelled(consumer)
+                consumer.session.subscriptions.forget(consumer)
                 queue.remove_consumers((consumer,))
                 consumer.client.put(ConsumerCancelled(consumer), 0)
         edge.end_turn()

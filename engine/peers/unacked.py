@@ -1,0 +1,44 @@
+"""Deliveries of a session that are out, by tag."""
+
+from itertools import islice, takewhile
+
+from ..errors import UnknownDeliveryTag
+from ..messages.message import Message
+
+
+class Unacked(dict[int, Message]):
+    """Tag -> message. Tags rise, so it is in order of delivery."""
+
+    __slots__ = ()
+
+    def take(self, tag: int, *, multiple: bool, withheld: dict[int, Message] | None) -> list[Message]:
+        """The messages that a tag names; they are out no more. O(those), and no loop in Python.
+
+        `withheld` gets them with their tags. Raises: UnknownDeliveryTag.
+        """
+        if multiple and tag == 0:
+            tags = list(self)
+        elif tag not in self:
+            raise UnknownDeliveryTag(tag=tag)
+        elif multiple:
+            tags = list(islice(self, tag - next(iter(self)) + 1))
+            if tags[-1] != tag:  # some between them are settled
+                tags = list(takewhile(tag.__ge__, self))
+        else:
+            tags = [tag]
+        taken = list(map(self.pop, tags))
+        if withheld is not None:
+            withheld.update(zip(tags, taken))
+        return taken
+
+    def take_all(self) -> list[Message]:
+        """All of them; they are out no more."""
+        taken = list(self.values())
+        self.clear()
+        return taken
+
+    def put_back(self, withheld: dict[int, Message]) -> None:
+        """These are out again, in their places."""
+        tags = sorted([*self.items(), *withheld.items()])
+        self.clear()
+        self.update(tags)
