@@ -4,10 +4,9 @@ import gc
 import logging
 import os
 import random
-import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +26,7 @@ from .allocator import give_back
 from .descriptors import descriptor_limits
 from .file_watch import FileWatch, marks_of
 from .log_budget import set_budget
+from .process_signals import RELOADS, STOPS, SignalQueue, ignore, open_signal_queue
 from .runtime import Runtime, SystemClock
 from .tls_files import NO_TLS, TlsFiles, load_tls
 
@@ -144,8 +144,7 @@ def serve(options: ServeOptions) -> int:
     except FrontendMissing as error:
         print(printable(f"leveret: {error}"), file=sys.stderr)
         return 1
-    for number in _reloads():
-        signal.signal(number, signal.SIG_IGN)  # the configuration has just been read, and the journal may take a while
+    ignore(RELOADS)  # the configuration has just been read, and the journal may take a while
     listeners: list[socket.socket] = []
     try:
         for address in options.listen:
@@ -168,8 +167,7 @@ def serve(options: ServeOptions) -> int:
     except* Unreadable as group:
         errors += leaves(group)
         logger.critical("%s; the broker stops. `leveret journal verify` tells what is wrong", errors[-1])
-    for number in _signals():  # nothing is left to end; the interpreter would give them their defaults back
-        signal.signal(number, signal.SIG_IGN)
+    ignore((*STOPS, *RELOADS))  # nothing is left to end
     for listener in listeners if errors else ():
         listener.close()
     for text in {str(error): None for error in errors}:
@@ -247,18 +245,16 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
         lost.append(await _tend(keeper, path))
         ended.set()
 
-    async def heed(signals: AsyncIterator[int]) -> None:
+    async def heed(signals: SignalQueue) -> None:
         async for number in signals:
-            if signal.Signals(number).name != "SIGHUP":
-                logger.info("stopping: %s", signal.Signals(number).name)
+            if number in STOPS:
+                logger.info("stopping: %s", number.name)
                 break
-            reload_now("SIGHUP")
+            reload_now(number.name)
         ended.set()
 
-    for number in (signal.SIGINT, signal.SIGTERM):  # for what comes when it is stopping anyway: that it should stop
-        signal.signal(number, lambda *_: ended.set())
     async with trio.open_nursery() as nursery:
-        with trio.open_signal_receiver(*_signals()) as signals:
+        with open_signal_queue((*STOPS, *RELOADS)) as signals:
             nursery.start_soon(runtime.run)
             nursery.start_soon(give_back)
             if keeper is not None and options.data is not None:
@@ -283,8 +279,8 @@ async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[sock
                 options.ready(f"leveret ready {url_of(address, listener)}")
             nursery.start_soon(heed, signals)
             await ended.wait()
-            stopping.set()
-            await serving.wait()
+        stopping.set()
+        await serving.wait()
         nursery.cancel_scope.cancel()
     if keeper is not None:
         keeper.close()
@@ -337,16 +333,6 @@ class _Current:
     def frontend_options(self) -> FrontendOptions:
         """For the next connection."""
         return self._frontend_options
-
-
-def _signals() -> list[signal.Signals]:
-    """What ends the broker, and where there is one, what makes it read its configuration again."""
-    return [signal.SIGINT, signal.SIGTERM, *_reloads()]
-
-
-def _reloads() -> list[signal.Signals]:
-    """What makes the broker read its configuration again; Windows has none."""
-    return [signal.SIGHUP] if hasattr(signal, "SIGHUP") else []
 
 
 async def _watch_files(watch: FileWatch, current: _Current, reload_now: Callable[[str], None]) -> None:

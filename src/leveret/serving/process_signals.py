@@ -1,0 +1,86 @@
+"""The signals that a broker process obeys, as values that a task waits for.
+
+No handler here is written in Python. Such a handler runs between two instructions of whatever the process does just
+now, another call of the same handler included: signals that come faster than it returns (an impatient supervisor)
+nest until the stack is full, and the error comes out of any line of the program.
+"""
+
+import signal
+import socket
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+import trio
+
+if TYPE_CHECKING:
+    from sys import UnraisableHookArgs
+
+#: What asks the broker to stop.
+STOPS = (signal.SIGINT, signal.SIGTERM)
+#: What makes the broker read its configuration again; Windows has none.
+RELOADS = (signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()
+
+
+class SignalQueue:
+    """Signals that arrived and were not asked for yet; each number once, however often it came."""
+
+    def __init__(self, wakeups: trio.socket.SocketType) -> None:
+        self._wakeups = wakeups
+        self._arrived: dict[int, FrameType | None] = {}
+        #: To be called with what a signal handler is called with. A method of a dict: it is written in C.
+        self.handler = self._arrived.setdefault
+
+    def __aiter__(self) -> "SignalQueue":
+        return self
+
+    async def __anext__(self) -> signal.Signals:
+        while not self._arrived:
+            if self._wakeups.fileno() < 0:
+                raise StopAsyncIteration
+            try:
+                await self._wakeups.recv(4096)
+            except trio.ClosedResourceError:
+                raise StopAsyncIteration from None
+        number = next(iter(self._arrived))
+        del self._arrived[number]
+        return signal.Signals(number)
+
+
+@contextmanager
+def open_signal_queue(numbers: Iterable[signal.Signals]) -> Iterator[SignalQueue]:
+    """Receive these signals; after the block they are ignored for as long as the process lives.
+
+    In Python's main thread, within `trio.run`. Whoever iterates over the queue comes to its end after the block.
+    """
+    writer, reader = socket.socketpair()
+    reader.setblocking(False)
+    writer.setblocking(False)
+    wakeups = trio.socket.from_stdlib_socket(reader)
+    queue = SignalQueue(wakeups)
+    # A full buffer is no fault: whoever empties it looks at all that arrived.
+    previous = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    try:
+        for number in numbers:
+            signal.signal(number, queue.handler)
+        yield queue
+    finally:
+        ignore(numbers)
+        signal.set_wakeup_fd(previous)
+        wakeups.close()
+        writer.close()
+
+
+def ignore(numbers: Iterable[signal.Signals]) -> None:
+    """These signals do nothing any more, also while the interpreter ends, which resets handlers to the default."""
+    sys.unraisablehook = _without_late_signals
+    for number in numbers:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _without_late_signals(unraisable: "UnraisableHookArgs") -> None:
+    """Python reports a signal that came while its handler was replaced by SIG_IGN. Nobody needs to know."""
+    if not (isinstance(unraisable.exc_value, OSError) and "ignored due to race condition" in str(unraisable.exc_value)):
+        sys.__unraisablehook__(unraisable)
