@@ -25,7 +25,7 @@ from leveret.amqp_frontend.session import AmqpSession
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.engine import Broker
 from leveret.engine.messages.field_table import Field
-from leveret.serving.app import default_users
+from leveret.serving.composition import default_users
 from leveret.serving.keeper import Keeper
 from leveret.serving.runtime import SystemClock
 from leveret.settings import load_configuration
@@ -44,7 +44,7 @@ class Stage:
         self.keeper: Keeper | None = None
         if directory is not None:
             configuration, _ = load_configuration([])
-            self.keeper = Keeper.open(str(directory), clock, self.broker, configuration)
+            self.keeper = Keeper.open(str(directory), self.broker, configuration)
             self.keeper.journal.set_callbacks(lambda lsn: None, lambda error: None)
         self.turns: list[float] = []
 

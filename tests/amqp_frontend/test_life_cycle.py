@@ -225,7 +225,7 @@ def test_guest_logs_in_from_loopback_only() -> None:
     """A peer from elsewhere gets the same 403 as a wrong password."""
     from leveret.amqp_frontend.sasl import MECHANISMS
     from leveret.engine.errors import LoginRefused
-    from leveret.serving.app import default_users
+    from leveret.serving.composition import default_users
 
     plain = MECHANISMS["PLAIN"]
     assert plain(b"\0guest\0guest", default_users(), Peer("x", True), "guest").is_administrator

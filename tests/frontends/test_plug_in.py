@@ -10,7 +10,8 @@ import trio
 from leveret.amqp_frontend.server import serve as serve_amqp
 from leveret.engine import Broker
 from leveret.engine.messages.content import PLAIN
-from leveret.serving.app import FrontendMissing, default_users, find_frontend
+from leveret.serving.app import FrontendMissing, find_frontend
+from leveret.serving.composition import default_users
 from leveret.serving.runtime import Runtime, SystemClock
 
 

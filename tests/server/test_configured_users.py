@@ -12,7 +12,7 @@ from configured_broker import load
 
 from leveret.configured.configured import ConfiguredObjects, Report, faults_of
 from leveret.engine import Broker, ManualClock, User, Users
-from leveret.serving.app import default_users
+from leveret.serving.composition import default_users
 from leveret.settings import load_configuration
 
 SECRET = "correct-horse-battery-staple"

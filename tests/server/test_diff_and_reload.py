@@ -17,9 +17,7 @@ from broker_process import leveret_serve
 from rawclient import Client, Eof
 
 from leveret.cli.control_client import request
-from leveret.configured.configured import broker_options
-from leveret.serving.app import frontend_options
-from leveret.serving.keeper import journal_options
+from leveret.configured.options import broker_options, frontend_options, journal_options
 from leveret.serving.tls_files import load_tls
 from leveret.settings import Configuration, load_configuration
 from leveret.settings.declared.configuration import KEYS

@@ -19,7 +19,8 @@ from typing import Any
 from pair import Pair, Peer, method, publish
 from pamqp import commands
 
-from leveret.configured.configured import ConfiguredObjects, broker_options
+from leveret.configured.configured import ConfiguredObjects
+from leveret.configured.options import broker_options
 from leveret.control.control import ControlTable
 from leveret.engine import VirtualHost
 from leveret.settings import Configuration, load_configuration

@@ -15,7 +15,8 @@ import trio
 
 from leveret.amqp_frontend.options import FrontendOptions
 from leveret.amqp_frontend.server import serve
-from leveret.configured.configured import ConfiguredObjects, broker_options
+from leveret.configured.configured import ConfiguredObjects
+from leveret.configured.options import broker_options
 from leveret.control.control import ControlTable
 from leveret.engine import Broker, ManualClock, User, Users, hash_password
 from leveret.serving.runtime import Runtime

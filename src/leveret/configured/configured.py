@@ -8,11 +8,9 @@ Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 """
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..amqp_frontend.replies import reply_for
-from ..engine import Broker, BrokerOptions, ManualClock, MessageAddress, Queue, VirtualHost
-from ..engine.delivery.consumer import UNLIMITED
+from ..engine import Broker, ManualClock, Queue, VirtualHost
 from ..engine.errors import EngineError
 from ..engine.exchanges.exchange import PREDECLARED, Exchange
 from ..engine.messages.field_table import Field, FieldTable
@@ -24,6 +22,7 @@ from ..settings.explain import value_text
 from ..settings.values import shown
 from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
+from .options import broker_options
 from .typed_arguments import fields_of, plain_of
 
 RING = "x-ring-size"
@@ -282,42 +281,6 @@ class ConfiguredObjects:
                 del self._exchanges[key]
                 vhost.delete_exchange(exchange.name)
                 self._done.append(f"{what} is no longer declared: deleted, as config-delete-addresses is FORCE")
-
-
-def broker_options(configuration: Configuration) -> BrokerOptions:
-    """What the engine does in general, by the [broker] table and the profile."""
-
-    def broker(key: str) -> Any:
-        return configuration.value("broker", key)
-
-    profile = configuration.profile
-
-    def limit(key: str) -> Any:
-        return configuration.value("limits", key)
-
-    scan_ms = broker("address-queue-scan-period")
-    return BrokerOptions(
-        nack_counts=broker("nack-counts"),
-        reject_counts=broker("reject-counts"),
-        delay_on_connection_loss=broker("delay-on-connection-loss"),
-        message_address=MessageAddress(broker("message-address")),
-        legacy_hornetq_headers=broker("legacy-hornetq-headers"),
-        address_queue_scan_period_ms=scan_ms if scan_ms > 0 else None,
-        consumer_timeout_ms=timeout_ms if (timeout_ms := broker("consumer-timeout")) > 0 else None,
-        has_shared_prefetch=profile.has_shared_prefetch,
-        quorum_delivery_limit=profile.quorum_delivery_limit,
-        continues_deaths=profile.continues_deaths,
-        tells_last_death=profile.tells_last_death,
-        has_transient_queues=profile.has_transient_queues,
-        classic_tells_attempts=profile.classic_tells_attempts,
-        delays_everywhere=profile.delays_everywhere,
-        queues_max=limit("queues"),
-        bindings_max=limit("bindings"),
-        headers_conditions_max=limit("headers-conditions"),
-        topic_states_max=limit("topic-states"),
-        transaction_size_max=limit("transaction-size"),
-        unacked_per_session_max=limit("unacked-per-channel") or UNLIMITED,
-    )
 
 
 def faults_of(configuration: Configuration) -> list[str]:

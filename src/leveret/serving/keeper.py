@@ -10,8 +10,8 @@ from dataclasses import replace
 
 import trio
 
+from ..configured.options import journal_options, recording_options
 from ..engine import Broker
-from ..engine.clock import Clock
 from ..engine.stores.tail import Unreadable
 from ..journal import DirectoryLost, Journal, JournalError, JournalFailed, JournalFull, JournalOptions, WriterState
 from ..journal.disk.spare_files import SpareFiles
@@ -32,23 +32,6 @@ RETRY_SECONDS = 1.0
 WRITER_SPARES, READER_SPARES = 4, 1
 #: An idle broker tells readers of the journal after so long that what it wrote last is durable.
 TICK_SECONDS = 0.25
-
-
-def journal_options(configuration: Configuration) -> JournalOptions:
-    """As the [journal] table says."""
-
-    def value(key: str) -> object:
-        return configuration.value("journal", key)
-
-    return JournalOptions(
-        fsync=str(value("fsync")),
-        fsync_interval_ms=int(str(value("fsync-interval"))),
-        segment_size=int(str(value("segment-size"))),
-        scope=str(value("scope")),
-        segment_age_ms=int(str(value("segment-age"))),
-        reserve_size=int(str(value("reserve"))),
-        retain_ms=None if value("retain") is None else int(str(value("retain"))),
-    )
 
 
 def why_unusable(path: str, error: JournalError | OSError) -> str:
@@ -90,15 +73,13 @@ class Keeper:
             self._begin_low()
 
     @classmethod
-    def open(
-        cls, path: str, clock: Clock, broker: Broker, configuration: Configuration, *, holds_reserve: bool = True
-    ) -> "Keeper":
+    def open(cls, path: str, broker: Broker, configuration: Configuration, *, holds_reserve: bool = True) -> "Keeper":
         """Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError."""
         spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
         try:
             options = journal_options(configuration)
             options = options if holds_reserve else replace(options, reserve_size=0)
-            return cls._open(path, clock, broker, configuration, options, spares)
+            return cls._open(path, broker, configuration, options, spares)
         except BaseException:
             for files in spares:
                 files.give_back()
@@ -108,23 +89,21 @@ class Keeper:
     def _open(
         cls,
         path: str,
-        clock: Clock,
         broker: Broker,
         configuration: Configuration,
         options: JournalOptions,
         spares: tuple[SpareFiles, SpareFiles],
     ) -> "Keeper":
-        journal = Journal.open(path, clock, options, files=spares[0], content_files=spares[1])
-        has_all = configuration.value("journal", "scope") == "all"
-        recorder = (FullRecorder if has_all else Recorder)(
+        journal = Journal.open(path, broker.clock, options, files=spares[0], content_files=spares[1])
+        recording = recording_options(configuration)
+        recorder = (FullRecorder if options.scope == "all" else Recorder)(
             broker,
             journal,
-            persists_deliveries=configuration.value("broker", "persist-delivery-count-before-delivery"),
-            counts_max=configuration.value("broker", "max-redelivery-records"),
+            persists_deliveries=recording.persists_deliveries,
+            counts_max=recording.counts_max,
         )
-        memory = configuration.value("limits", "memory")
         broker.pager = pager = JournalPager(
-            broker, journal, recorder, memory, path, descriptor_max=descriptor_limits().spool
+            broker, journal, recorder, recording.memory_size, path, descriptor_max=descriptor_limits().spool
         )
         found = journal.recovered
         try:

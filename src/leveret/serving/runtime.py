@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import trio
 
-from ..engine import Broker
+from ..engine import Broker, Clock, Deadlines
 
 
 class SystemClock:
@@ -24,15 +24,62 @@ class SystemClock:
         return time.time_ns() // 1_000_000
 
 
-class Runtime:
-    """Runs a broker inside trio; frontends call `end_turn`. `commit`: hands what a turn recorded to the journal."""
+class Alarm:
+    """Wakes up for the first of a heap of deadlines, and does what is due. `done`: called after each look."""
 
-    def __init__(self, broker: Broker, commit: Callable[[], None] | None = None) -> None:
+    def __init__(self, clock: Clock, deadlines: Deadlines | None, done: Callable[[], object]) -> None:
+        self._done = done
+        self._wake = trio.Event()
+        self._sleeping_until_ns: int | None = None
+        self.watch(clock, deadlines)
+
+    def watch(self, clock: Clock, deadlines: Deadlines | None) -> None:
+        """From now on look after these, by this clock; None: after none, as time only moves by hand."""
+        self._clock = clock
+        self._deadlines = deadlines
+        if deadlines is not None:
+            deadlines.on_earlier = self._moved
+        self._wake.set()
+
+    def _moved(self) -> None:
+        """The first deadline is a new one: wake up only if it is before the one that is slept for."""
+        deadlines = self._deadlines
+        due_ns = None if deadlines is None else deadlines.next_ns()
+        if self._sleeping_until_ns is None or (due_ns is not None and due_ns < self._sleeping_until_ns):
+            self._wake.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            deadlines, clock = self._deadlines, self._clock
+            self._sleeping_until_ns = due_ns = None if deadlines is None else deadlines.next_ns()
+            self._wake = trio.Event()
+            delay_s = float("inf") if due_ns is None else max(0.0, (due_ns - clock.monotonic_ns()) / 1e9)
+            with trio.move_on_after(delay_s):
+                await self._wake.wait()
+            if deadlines is not None and deadlines is self._deadlines:
+                deadlines.advance(clock.monotonic_ns())
+                self._done()
+
+
+class Runtime:
+    """Runs a broker inside trio; frontends call `end_turn`.
+
+    `commit`: hands what a turn recorded to the journal. `sleeps`: deadlines are waited for; else time only moves by
+    hand.
+    """
+
+    def __init__(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
         self.broker = broker
         self._commit = commit
         self._more = trio.Event()
-        self._earlier = trio.Event()
-        self._sleeping_until_ns: int | None = None
+        self._alarm = Alarm(broker.clock, broker.deadlines if sleeps else None, self.end_turn)
+
+    def replace_broker(self, broker: Broker, commit: Callable[[], None] | None = None, *, sleeps: bool = True) -> None:
+        """From now on run this one."""
+        self.broker = broker
+        self._commit = commit
+        self._alarm.watch(broker.clock, broker.deadlines if sleeps else None)
 
     def end_turn(self) -> None:
         """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
@@ -50,9 +97,8 @@ class Runtime:
 
     async def run(self) -> None:
         """Do what is due, and what turns left over, until cancelled."""
-        self.broker.deadlines.on_earlier = self._deadline_moved
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._keep_deadlines)
+            nursery.start_soon(self._alarm.run)
             nursery.start_soon(self._do_leftovers)
 
     async def _do_leftovers(self) -> None:
@@ -61,21 +107,3 @@ class Runtime:
             self._more = trio.Event()
             while self._turn_ends(feeds=True):
                 await trio.lowlevel.checkpoint()  # other connections' turns come between
-
-    async def _keep_deadlines(self) -> None:
-        broker = self.broker
-        while True:
-            due_ns = broker.next_deadline_ns()
-            self._sleeping_until_ns = due_ns
-            self._earlier = trio.Event()
-            delay_s = float("inf") if due_ns is None else max(0.0, (due_ns - broker.clock.monotonic_ns()) / 1e9)
-            with trio.move_on_after(delay_s):
-                await self._earlier.wait()
-            broker.advance()
-            self.end_turn()
-
-    def _deadline_moved(self) -> None:
-        """The first deadline is a new one: wake up only if it is before the one that is slept for."""
-        due_ns = self.broker.next_deadline_ns()
-        if self._sleeping_until_ns is None or (due_ns is not None and due_ns < self._sleeping_until_ns):
-            self._earlier.set()

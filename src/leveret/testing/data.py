@@ -3,17 +3,11 @@
 Wall time is part of it, so that delays and expiries of a virtual clock go on where they were.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import trio
 
-from ..engine import Broker
 from ..journal import JournalError, ended_us, forget_journal
 from ..serving.keeper import Keeper, why_unusable
-from ..settings import Configuration
 from .options import BrokerOptionsError
-from .virtual_clock import EngineClock
 
 
 class DataDirectory:
@@ -26,13 +20,14 @@ class DataDirectory:
 
     def ended_ms(self) -> int | None:
         """The wall time at which the last broker stopped using it; None: none did. Raises: BrokerOptionsError."""
-        with self._usable():
+        try:
             return ended_us(self.path) // 1000 or None
+        except (JournalError, OSError) as error:
+            raise BrokerOptionsError(f"data: {why_unusable(self.path, error)}") from error
 
-    def open(self, clock: EngineClock, broker: Broker, configuration: Configuration) -> None:
-        """Give a new broker what was there; it is recorded from now on. Raises: BrokerOptionsError."""
-        with self._usable():
-            self._keeper = Keeper.open(self.path, clock, broker, configuration, holds_reserve=False)
+    def begin(self, keeper: Keeper | None) -> None:
+        """A new broker has it, with this keeper of its journal."""
+        self._keeper = keeper
         self._tending = trio.CancelScope()
 
     async def tend(self) -> None:
@@ -58,10 +53,3 @@ class DataDirectory:
         """Close, and delete what is there."""
         self.close()
         forget_journal(self.path)
-
-    @contextmanager
-    def _usable(self) -> Iterator[None]:
-        try:
-            yield
-        except (JournalError, OSError) as error:
-            raise BrokerOptionsError(f"data: {why_unusable(self.path, error)}") from error

@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..amqp_frontend.options import FrontendOptions
-from ..configured.configured import ConfiguredObjects, broker_options
-from ..control.control import EXCHANGE, ControlTable
-from ..engine import Broker, Clock, Consumer, Deadlines, Session
+from ..configured.configured import Report
+from ..configured.options import frontend_options
+from ..engine import Consumer, Deadlines, Session
 from ..serving.addresses import Address, bind
-from ..serving.app import default_users, frontend_options
-from ..serving.runtime import SystemClock
+from ..serving.composition import BuiltBroker, Data, DataUnusable, build_broker, default_users
+from ..serving.descriptors import descriptor_limits
+from ..serving.runtime import Alarm, Runtime, SystemClock
 from .fault import FaultTable
-from .options import EdgeOptions
+from .options import BrokerOptionsError, EdgeOptions
 from .server import Tap, WatchedEndpoint, WatchedServer
 from .virtual_clock import ClockMode, EngineClock
 
@@ -39,49 +40,18 @@ LATE_ROUNDS_MAX = 10
 REACTION_FACTOR = 20
 
 
-class Alarm:
-    """Wakes up for the first of a heap of deadlines, by its clock's real time."""
-
-    def __init__(self, clock: Clock, deadlines: Deadlines, due: Callable[[Deadlines], None]) -> None:
-        self._due = due
-        self._changed = trio.Event()
-        self.watch(clock, deadlines)
-
-    def watch(self, clock: Clock, deadlines: Deadlines | None) -> None:
-        """From now on look after these; None: after none."""
-        self._clock = clock
-        self._deadlines = deadlines
-        if deadlines is not None:
-            deadlines.on_earlier = self._changed_now
-        self._changed_now()
-
-    def _changed_now(self) -> None:
-        self._changed.set()
-
-    async def run(self) -> None:
-        """Until cancelled."""
-        while True:
-            self._changed = trio.Event()
-            deadlines = self._deadlines
-            due_ns = None if deadlines is None else deadlines.next_ns()
-            delay_s = float("inf") if due_ns is None else max(0.0, (due_ns - self._clock.monotonic_ns()) / 1e9)
-            with trio.move_on_after(delay_s):
-                await self._changed.wait()
-            if deadlines is not None and deadlines is self._deadlines:
-                deadlines.advance(self._clock.monotonic_ns())
-                self._due(deadlines)
-
-
-class Edge:
+class Edge(Runtime):
     """Everything that lives in the broker's loop. `reset` makes a new engine; the listener stays.
 
-    It is the `Runtime` of the frontend's server.
+    It is the runtime of the frontend's server, and counts what happens.
     """
 
     def __init__(self, options: EdgeOptions, watch: Callable[["Edge", bool], None]) -> None:
         self.options = options
         self._watch = watch  # called with each new engine in place, to listen to it; whether time began anew with it
-        self.frontend_options: FrontendOptions = frontend_options(options.configuration)
+        self.frontend_options: FrontendOptions = frontend_options(
+            options.configuration, descriptor_max=descriptor_limits().connections
+        )
         self.users = default_users()
         self.faults = FaultTable()
         self.tap: Tap | None = None
@@ -90,14 +60,14 @@ class Edge:
         self._happened = trio.Event()
         self._is_awaited = False
         self._given_up: dict[Session, int] = {}  # the first delivery tag that is worth waiting for
-        self._more = trio.Event()
         self.edge_clock = SystemClock()
         self.edge_deadlines = Deadlines()
         self._data = _directory_of(options)
-        self._edge_alarm = Alarm(self.edge_clock, self.edge_deadlines, self._edge_due)
-        self.make_engine(options.clock)
-        self._alarm = Alarm(self.clock, Deadlines(), self._engine_due)
-        self._watch_engine()
+        self._edge_alarm = Alarm(self.edge_clock, self.edge_deadlines, self.end_turn)
+        self.clock = self._new_clock(options.clock)
+        self._built = self._build()
+        super().__init__(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
+        self._watch(self, True)
         self.listener = bind(Address("127.0.0.1", 0), BACKLOG)
         self.port: int = self.listener.getsockname()[1]
         self.nursery: trio.Nursery
@@ -105,42 +75,33 @@ class Edge:
 
     # -- the engine -------------------------------------------------------------------------------------------------
 
-    def make_engine(self, mode: ClockMode) -> None:
-        """A new broker, as the configuration wants it: empty, or with what is in its directory."""
+    def _new_clock(self, mode: ClockMode) -> EngineClock:
         start_ms = self.options.clock_start_ms
         if self._data is not None and start_ms is None and mode == "virtual":
             start_ms = self._data.ended_ms()
-        self.clock = EngineClock(mode, start_ms)
-        self._make_broker()
-        self._watch(self, True)
+        return EngineClock(mode, start_ms)
 
-    def _make_broker(self) -> None:
-        configuration = self.options.configuration
+    def _build(self) -> BuiltBroker:
+        """A new broker, as the configuration wants it: empty, or with what is in its directory."""
         seed = self.options.seed
         chance = random.random if seed is None else random.Random(seed).random
-        control = ControlTable()
-        self.broker = Broker(
-            self.clock,
-            self.users,
-            services={EXCHANGE: control.handle},
-            settings=configuration.repository,
-            options=broker_options(configuration),
-            chance=chance,
-            unsent_max=configuration.value("limits", "unsent-per-connection"),
-        )
+        data = None if self._data is None else Data(self._data.path, holds_reserve=False)
+        try:
+            built = build_broker(self.options.configuration, self.clock, chance, data, users=self.users)
+        except DataUnusable as error:
+            raise BrokerOptionsError(f"data: {error}") from error
         if self._data is not None:
-            self._data.open(self.clock, self.broker, configuration)
-        self._objects = ConfiguredObjects(self.broker, configuration)
-        control.attach(self.broker, self._objects)
-        self.apply_configuration()
+            self._data.begin(built.keeper)
+        _log(built.report)
+        return built
+
+    @property
+    def _commit_of_data(self) -> Callable[[], None] | None:
+        return None if self._data is None else self._data.commit
 
     def apply_configuration(self) -> None:
         """Make what it declares, where it is not there."""
-        for warning in self._objects.apply(self.options.configuration).warnings:
-            logger.warning("%s", warning)
-
-    def _watch_engine(self) -> None:
-        self._alarm.watch(self.clock, None if self.clock.is_virtual else self.broker.deadlines)
+        _log(self._built.objects.apply(self.options.configuration))
 
     def reset(self, mode: ClockMode) -> None:
         """As new: all connections are gone, and all that was declared. O(connections)."""
@@ -148,7 +109,10 @@ class Edge:
         self.server.drop_all()
         if self._data is not None:
             self._data.forget()
-        self.make_engine(mode)
+        self.clock = self._new_clock(mode)
+        self._built = self._build()
+        self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
+        self._watch(self, True)
         self._go_on()
 
     @property
@@ -169,15 +133,15 @@ class Edge:
             self._data.forget()
         self.broker.listeners.clear()
         vhosts = list(self.broker.virtual_hosts)
-        self._make_broker()
+        self._built = self._build()
         for name in vhosts:  # a test's own is there whatever was lost
-            self.broker.create_virtual_host(name)
+            self._built.broker.create_virtual_host(name)
+        self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, False)
         self._go_on()
 
     def _go_on(self) -> None:
         """With the new engine."""
-        self._watch_engine()
         if self._data is not None:
             self.nursery.start_soon(self._data.tend)
         self.end_turn()
@@ -196,15 +160,12 @@ class Edge:
         self.listener.listen(BACKLOG)
         self.server.listen(self.listener)
 
-    # -- what frontends call ----------------------------------------------------------------------------------------
+    # -- what happens -----------------------------------------------------------------------------------------------
 
-    def end_turn(self) -> None:
-        """See `amqp_frontend.server.Runtime`."""
+    def _turn_ends(self, *, feeds: bool) -> bool:
+        """See `Runtime`; that it ends is something that happens."""
         self.note_activity()
-        if self.broker.end_turn() or self.broker.hungry:
-            self._more.set()
-        if self._data is not None:
-            self._data.commit()
+        return super()._turn_ends(feeds=feeds)
 
     def note_activity(self) -> None:
         """Something happened: it is not quiet."""
@@ -226,15 +187,14 @@ class Edge:
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    async def run(self, started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
+    async def serve(self, started: Callable[[trio.Nursery], None], stopping: trio.Event) -> None:
         """The main function of the broker's thread."""
         try:
             async with trio.open_nursery() as nursery:
                 self.nursery = nursery
                 self.server = WatchedServer(self, lambda: self.frontend_options, nursery)
-                nursery.start_soon(self._alarm.run)
+                nursery.start_soon(self.run)
                 nursery.start_soon(self._edge_alarm.run)
-                nursery.start_soon(self._do_leftovers)
                 if self._data is not None:
                     nursery.start_soon(self._data.tend)
                 self.server.listen(self.listener)
@@ -248,25 +208,6 @@ class Edge:
                 self._data.close()
             self.broker.listeners.clear()
             self.listener.close()
-
-    async def _do_leftovers(self) -> None:
-        while True:
-            await self._more.wait()
-            self._more = trio.Event()
-            while self.broker.end_turn() or self.broker.feed() or self.broker.hungry:
-                self.note_activity()
-                if self._data is not None:
-                    self._data.commit()
-                await trio.lowlevel.checkpoint()  # other connections' turns come between
-            if self._data is not None:
-                self._data.commit()
-
-    def _engine_due(self, deadlines: Deadlines) -> None:
-        if deadlines is self.broker.deadlines:
-            self.end_turn()
-
-    def _edge_due(self, deadlines: Deadlines) -> None:
-        self.end_turn()
 
     # -- quiet ------------------------------------------------------------------------------------------------------
 
@@ -334,6 +275,12 @@ class Edge:
             for endpoint in self.server.endpoints
             if endpoint.client is not None and (vhost is None or endpoint.client.vhost.name == vhost)
         ]
+
+
+def _log(report: Report) -> None:
+    """Only what could not be done as it was configured: the rest a test knows."""
+    for warning in report.warnings:
+        logger.warning("%s", warning)
 
 
 def _directory_of(options: EdgeOptions) -> "DataDirectory | None":

@@ -35,7 +35,7 @@ class Host:
 
         self.edge = Edge(self._options, self._listen_to)
         self.clock = TestClock(self.thread, self.edge)
-        await self.edge.run(started, stopping)
+        await self.edge.serve(started, stopping)
 
     def _listen_to(self, edge: "Edge", is_anew: bool) -> None:
         if is_anew:

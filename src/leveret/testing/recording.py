@@ -143,7 +143,7 @@ class Replayed(AmqpSession):
         self.channel_max = line["channel_max"]
         self.capabilities = frozenset(line["capabilities"])
         user = User(line["user"], tags=frozenset({"administrator"}))
-        edge.broker.create_virtual_host(vhost)
+        self.vhost = edge.broker.create_virtual_host(vhost)
         self.client: Client | None = edge.broker.connect(vhost, user, name=self.peer.name, flush=self.drain)
 
     def make_name(self, prefix: str) -> str:

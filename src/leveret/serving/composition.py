@@ -1,0 +1,96 @@
+"""The composition root: a broker as its configuration wants it, for `leveret serve` and for test brokers alike."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from ..configured.configured import ConfiguredObjects, Report
+from ..configured.configured_users import DEFAULT_GUEST
+from ..configured.options import broker_options, unsent_max
+from ..control.control import EXCHANGE, ControlTable
+from ..engine import Broker, Clock, Users
+from ..settings import Configuration
+
+if TYPE_CHECKING:
+    from .keeper import Keeper
+
+
+class DataUnusable(Exception):
+    """The data directory is locked, foreign or damaged; the message is for the operator."""
+
+
+@dataclass(slots=True, frozen=True)
+class Data:
+    """Where what is durable is kept: the directory of a journal.
+
+    `holds_reserve`: room is held back for what makes room on a full disk.
+    """
+
+    path: str
+    holds_reserve: bool = True
+
+
+@dataclass(slots=True, frozen=True)
+class BuiltBroker:
+    """A broker that is ready to be served. `keeper`: of its journal; None: everything is in memory.
+
+    `report`: what came of what the configuration declares.
+    """
+
+    broker: Broker
+    control: ControlTable
+    objects: ConfiguredObjects
+    keeper: "Keeper | None"
+    report: Report
+
+
+def default_users() -> Users:
+    """guest / guest: administrator, from loopback only."""
+    return Users([DEFAULT_GUEST])
+
+
+def build_broker(
+    configuration: Configuration,
+    clock: Clock,
+    chance: Callable[[], float],
+    data: Data | None = None,
+    *,
+    users: Users | None = None,
+    reload: Callable[[], Report] | None = None,
+    edge_status: Callable[[], dict[str, Any]] | None = None,
+) -> BuiltBroker:
+    """A broker as the configuration wants it: with what is in its directory, and what the configuration declares.
+
+    Args:
+        chance: a number in [0, 1), see `Broker`.
+        data: None: everything in memory.
+        users: who is there from the start; None: whom the journal has, and guest if nobody is configured or restored.
+        reload, edge_status: see `ControlTable`.
+    Raises: DataUnusable.
+    """
+    control = ControlTable(reload=reload, edge_status=edge_status)
+    broker = Broker(
+        clock,
+        Users() if users is None else users,
+        services={EXCHANGE: control.handle},
+        settings=configuration.repository,
+        options=broker_options(configuration),
+        chance=chance,
+        unsent_max=unsent_max(configuration),
+    )
+    keeper = None if data is None else _open_journal(data, broker, configuration)
+    if users is None and not configuration.users and not any(broker.users):
+        broker.replace_user(DEFAULT_GUEST)
+    objects = ConfiguredObjects(broker, configuration)
+    control.attach(broker, objects)
+    return BuiltBroker(broker, control, objects, keeper, objects.apply(configuration))
+
+
+def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "Keeper":
+    from ..journal import JournalError  # 15 ms that a broker which keeps everything in memory does without
+    from .keeper import Keeper, why_unusable
+
+    try:
+        return Keeper.open(data.path, broker, configuration, holds_reserve=data.holds_reserve)
+    except (JournalError, OSError) as error:
+        raise DataUnusable(why_unusable(data.path, error)) from error

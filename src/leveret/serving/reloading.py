@@ -1,0 +1,120 @@
+"""Reloading: the configuration's files and the certificates are read again, on request or when they have changed."""
+
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import trio
+
+from ..amqp_frontend.options import FrontendOptions
+from ..configured.configured import ConfiguredObjects, Report
+from ..configured.options import frontend_options, log_lines_per_second, refresh_period_ms
+from ..control.command_arguments import CommandError
+from ..control.control import ControlTable
+from ..settings import Configuration
+from .descriptors import descriptor_limits
+from .file_watch import FileWatch, marks_of
+from .log_budget import set_budget
+from .tls_files import TlsFiles, load_tls
+
+logger = logging.getLogger("leveret")
+
+#: The configuration files are not looked at more often than this, whatever the period.
+PERIOD_MIN_MS = 50
+#: A file that is being written is looked at again after this time at most.
+SETTLING_S = 0.25
+
+#: Reads the configuration files again: (configuration, faults).
+Load = Callable[[], tuple[Configuration, list[str]]]
+
+
+class CurrentConfiguration:
+    """The configuration in force: what a reload replaces, and new connections look at."""
+
+    def __init__(self, configuration: Configuration, tls: TlsFiles) -> None:
+        self.replaced = trio.Event()
+        self.replace(configuration, tls)
+
+    def replace(self, configuration: Configuration, tls: TlsFiles) -> None:
+        """From now on this one counts."""
+        self.configuration = configuration
+        self.tls = tls
+        self.certificates = FileWatch(tls.marks)
+        self._frontend_options = frontend_options(
+            configuration, tls=tls.context, descriptor_max=descriptor_limits().connections
+        )
+        set_budget("leveret.amqp", log_lines_per_second(configuration))
+        self.replaced.set()
+        self.replaced = trio.Event()
+
+    def frontend_options(self) -> FrontendOptions:
+        """For the next connection."""
+        return self._frontend_options
+
+
+def reload(
+    load: Load,
+    watch: FileWatch | None,
+    current: CurrentConfiguration,
+    objects: ConfiguredObjects,
+    *,
+    needs_tls: bool,
+) -> Report:
+    """Read the files, and put into force what they say if there is no fault. The caller ends the broker's turn.
+
+    Args:
+        watch: knows the files as they were before.
+        needs_tls: there are listeners with TLS, so a configuration without a certificate is refused.
+    """
+    if watch is not None:
+        watch.note_loaded(marks_of(watch.files))
+    loaded, faults = load()
+    tls = load_tls(loaded)
+    faults += tls.faults
+    if needs_tls and tls.context is None and not faults:
+        faults.append("leveret: [tls] certificate is gone, but there are listeners with TLS")
+    if faults:
+        return Report(faults=tuple(faults))
+    known = (*current.configuration.warnings, *current.tls.warnings)
+    current.replace(loaded, tls)
+    report = objects.apply(loaded)
+    news = tuple(warning for warning in (*loaded.warnings, *tls.warnings) if warning not in known)
+    report = replace(report, warnings=(*news, *report.warnings))
+    log_report(report)
+    return report
+
+
+async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_now: Callable[[str], None]) -> None:
+    """Reload when a configuration file, or a certificate, has changed (`configuration-file-refresh-period`)."""
+    is_settling = False
+    while True:
+        period_ms = refresh_period_ms(current.configuration)
+        pause_s = max(period_ms, PERIOD_MIN_MS) / 1000 if period_ms >= 0 else float("inf")
+        with trio.move_on_after(min(pause_s, SETTLING_S) if is_settling else pause_s):
+            await current.replaced.wait()  # reloaded by hand: the period may be another one
+            continue
+        findings = [one.look(marks_of(one.files)) for one in (watch, current.certificates)]
+        is_settling = any(finding.is_settling for finding in findings)
+        for name in (name for finding in findings for name in finding.missing):
+            logger.error("%s: FILE: is gone or cannot be looked at; the configuration stays as it is", name)
+        if changed := [name for finding in findings for name in finding.changed]:
+            reload_now(f"{', '.join(changed)} changed")
+
+
+def run_reload(control: ControlTable, why: str) -> None:
+    """Reload, whatever comes of it: the broker goes on."""
+    try:
+        control.run("reload")
+        logger.info("configuration reloaded: %s", why)
+    except CommandError as error:
+        logger.error("%s: %s", why, error)
+    except Exception:
+        logger.exception("%s: the configuration could not be reloaded", why)
+
+
+def log_report(report: Report) -> None:
+    """What was done, and what could not be done as it was configured."""
+    for line in report.done:
+        logger.info("%s", line)
+    for line in report.warnings:
+        logger.warning("%s", line)
