@@ -1,7 +1,7 @@
 """`python -m leveret.pipeline JOB ...`: what `leveret pipeline` runs as a process of its own.
 
-Progress is lines of JSON on stderr, the result one line of JSON on stdout. Exit 0: done; 1: it could not be done, with
-a sentence on stderr; 2: done, and the audit found a fault; 130: interrupted. However it ends, Spark's Java ends, too.
+Progress is lines of JSON on stderr, the result one line of JSON on stdout. Exit 0: done; 1: failed, with a sentence on
+stderr; 2: done, and the audit found a fault; 130: interrupted. Spark's Java ends with it in every case.
 """
 
 import argparse
@@ -25,9 +25,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run one job; returns its exit code."""
     try:
         options = parser().parse_args(arguments)
-        if getattr(options, "message", "") == []:  # what argparse makes of a second "--"
+        if getattr(options, "message", "") == []:  # argparse makes an empty list of a second "--"
             parser().error("MESSAGE is missing: '--' is none")
-    except SystemExit as end:  # 2 is what argparse says of a faulty command line; here that is an audit's word
+    except SystemExit as end:  # argparse exits with 2, which here means that an audit found a fault
         return EXIT_FAILED if end.code else EXIT_OK
     _end_with_parent()
     signal.signal(signal.SIGTERM, _interrupt)
@@ -40,25 +40,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    found = argparse.ArgumentParser(prog="leveret pipeline", description="The journal on Spark.")
+    found = argparse.ArgumentParser(prog="leveret pipeline", description="Read the journal with Spark.")
     jobs = found.add_subparsers(required=True, metavar="JOB", dest="job")
-    one = jobs.add_parser("ingest", help="bring a lake of Parquet tables up to where the journal is")
+    one = jobs.add_parser("ingest", help="bring a lake of Parquet tables up to date with the journal")
     one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory; or URI")
-    one.add_argument("--lake", "--out", required=True, metavar="DIR", help="where the tables are; or URI")
-    one.add_argument("--payloads", action="store_true", help="also the messages' contents")
-    one.add_argument("--max-bytes", type=_positive, default=None, metavar="N", help="octets of journal a micro-batch")
+    one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
+    one.add_argument("--payloads", action="store_true", help="also store the contents of messages")
+    one.add_argument("--max-bytes", type=_positive, default=None, metavar="N", help="octets of journal per micro-batch")
     add_spark_options(one)
     one.set_defaults(run=_ingest)
     one = jobs.add_parser(
-        "forget", help="of a lake that is no longer wanted: its journal keeps nothing for it any more"
+        "forget", help="release a lake that is no longer wanted: the journal keeps nothing more for it"
     )
     one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
-    one.add_argument("--lake", required=True, metavar="DIR", help="the lake, there or not; or URI")
+    one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which need not exist any more; or URI")
     one.set_defaults(run=None, conf=[])
     for name, text in JOBS.items():
         one = jobs.add_parser(name, help=text)
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
-        one.add_argument("--out", metavar="PATH", help="write all of it there (Parquet; of a report the HTML file)")
+        one.add_argument("--out", metavar="PATH", help="write the whole result there (Parquet; a report: HTML)")
         one.add_argument("--rows", type=_count, default=20, metavar="N", help="rows to print (20)")
         one.add_argument("--window", type=_positive, default=60, metavar="SECONDS", help="of tables by time (60)")
         if name == "trace":
@@ -68,7 +68,7 @@ def parser() -> argparse.ArgumentParser:
                 "--poison-attempts", type=_positive, default=5, metavar="N", help="attempts of a poison message"
             )
         if name == "whatif":
-            one.add_argument("--settings", required=True, metavar="FILE", help="TOML, as of serve --config")
+            one.add_argument("--settings", required=True, metavar="FILE", help="TOML, as for serve --config")
         if name == "replay":
             _add_replay_options(one)
         add_spark_options(one)
@@ -76,18 +76,18 @@ def parser() -> argparse.ArgumentParser:
     return found
 
 
-#: Jobs on a lake, and what they answer.
+#: Jobs on a lake, with their help.
 JOBS = {
     "audit": "was anything lost, duplicated, reordered? exit code 2 if so",
-    "latency": "how long messages waited and were worked on",
+    "latency": "how long messages waited and were processed",
     "depth": "how much was waiting, over time",
     "redelivery": "which messages keep failing",
-    "loss": "what rings, expiry and limits threw away",
-    "fairness": "which consumer got how much",
+    "loss": "what rings, expiry and limits discarded",
+    "fairness": "how many messages each consumer got",
     "trace": "one message's whole story",
     "deadletters": "why messages died, and where they went",
     "whatif": "what another configuration would have done with the same arrivals",
-    "replay": "publish chosen messages again; says what it would do unless --go",
+    "replay": "publish chosen messages again; a dry run without --go",
     "report": "one HTML page with plots",
 }
 
@@ -115,15 +115,15 @@ def _number(text: str, kind: Callable[[str], N], least: int) -> N:
 
 
 def _add_replay_options(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--where", required=True, metavar="SQL", help="which: over the columns of events and payloads")
-    one.add_argument("--go", action="store_true", help="do it; else only say what would be sent")
+    one.add_argument("--where", required=True, metavar="SQL", help="SQL over the columns of events and payloads")
+    one.add_argument("--go", action="store_true", help="send; without it only show what would be sent")
     one.add_argument("--url", metavar="URL", help="the broker: amqp://USER:PASSWORD@HOST:PORT/VHOST")
     one.add_argument(
-        "--rate", type=_rate, default=100.0, metavar="N", help="messages a second (100); 0: as fast as it goes"
+        "--rate", type=_rate, default=100.0, metavar="N", help="messages per second (100); 0: as fast as possible"
     )
-    one.add_argument("--id", metavar="ID", help="of a replay to go on with: what it has sent is not sent again")
+    one.add_argument("--id", metavar="ID", help="continue the replay with this id: what it has sent is not sent again")
     one.add_argument(
-        "--replays-max", type=_positive, default=3, metavar="N", help="leave out what was replayed so often (3)"
+        "--replays-max", type=_positive, default=3, metavar="N", help="skip messages that were replayed this often (3)"
     )
 
 
@@ -134,7 +134,7 @@ def _job(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
 
 def _check(options: argparse.Namespace) -> None:
-    """What can be said at once need not wait for Spark. Raises: ValueError, JournalError, OSError."""
+    """Checks that need not wait for Spark. Raises: ValueError, JournalError, OSError."""
     from .lake.lake import CHECKPOINTS
     from .reading.positions import JournalPlan
 
@@ -153,14 +153,14 @@ def _check(options: argparse.Namespace) -> None:
 
 
 def add_spark_options(one: argparse.ArgumentParser) -> None:
-    """What every job takes."""
+    """The options of every job."""
     one.add_argument("--master", default="local[*]", metavar="URL", help="local[N], spark://HOST:PORT, yarn, ...")
-    one.add_argument("--driver-memory", default="4g", metavar="SIZE", help="of Spark's Java on this machine")
-    one.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark's own")
+    one.add_argument("--driver-memory", default="4g", metavar="SIZE", help="heap of Spark's Java on this machine")
+    one.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
 
 
 def _forget(options: argparse.Namespace) -> int:
-    """Needs no Spark."""
+    """Run `forget`, which needs no Spark."""
     from ..journal import JournalError, forget_reader, reader_offsets
     from ..journal.disk.directory import find_journal, read_identity
     from .lake.lake import reader_prefix
@@ -196,7 +196,7 @@ def _run(options: argparse.Namespace) -> int:
         master=options.master,
         name=f"leveret {options.job}",
         driver_memory=options.driver_memory,
-        log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # its last words are ours to say
+        log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # its error is reported below
         more=dict(setting.split("=", 1) for setting in options.conf),
     )
     spark: Any = None
@@ -210,7 +210,7 @@ def _run(options: argparse.Namespace) -> int:
         return _fail(options.job, str(error))
     except OSError as error:
         return _fail(options.job, f"{error.filename}: {error.strerror}" if error.filename else str(error))
-    except Exception as error:  # whatever Spark's Java or a task raised: its last words, not its hundred lines
+    except Exception as error:  # for anything that Spark's Java or a task raised, print one line, not a hundred
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
         return _fail(options.job, _last_words(error))
@@ -228,7 +228,7 @@ def _ingest(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], in
 
 
 def _last_words(error: Exception) -> str:
-    """The sentence of ours within Spark's report, or its first line."""
+    """Our own message within Spark's report, or its first line."""
     text = str(error)
     for line in text.splitlines():
         words = line.strip()
@@ -251,7 +251,7 @@ def _interrupt(*_: Any) -> None:
 
 
 def _end_with_parent() -> None:
-    """Under `leveret` stdin is a pipe that says nothing: when it ends, the parent was killed, and this ends, too."""
+    """Under `leveret` stdin is an empty pipe: when it ends, the parent was killed, and this process ends, too."""
     if os.environ.get("LEVERET_PIPELINE_CHILD") != "1":
         return
 

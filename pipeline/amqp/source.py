@@ -1,10 +1,10 @@
-"""`spark.readStream.format("amqp")`: a stream queue by offset, replayable, of RabbitMQ or Leveret.
+"""`spark.readStream.format("amqp")`: reads a stream queue of RabbitMQ or Leveret by offset, replayable.
 
-Offsets are the stream's own, so a micro-batch that is done again reads the same messages: with a checkpoint and a sink
-that replays do not double (files), each message comes once, whatever is killed when. Nothing is taken from the stream.
-A message that retention took before it was read fails the query: nothing is skipped. So does a stream in which a client
-of RabbitMQ's own stream protocol stored its offset, as that takes an offset away from messages; and one that is found
-to end before what was read, as it was deleted and made anew.
+Offsets are the stream's own, so a repeated micro-batch reads the same messages: with a checkpoint and a sink that does
+not duplicate replays (files), each message is read once, even after a kill. Nothing is removed from the stream. A
+message that retention deleted before it was read fails the query: nothing is skipped. So does a stream in which a
+client of RabbitMQ's own stream protocol stored its offset, since that uses up an offset; and one that ends before the
+last offset read, since it was deleted and created again.
 Source: behaviour page 3.7.
 """
 
@@ -29,21 +29,21 @@ from .rows import COLUMNS, row_of
 SCHEMA = f"offset bigint, {COLUMNS}"
 OFFSET = "x-stream-offset"
 OPTIONS = ("url", "queue", "prefetch", "maxoffsetspertrigger", "timeout")
-#: A look for the newest message ends when nothing comes for so long, or after all that.
+#: The search for the newest message ends after this time without a message, or after the second in total.
 QUIET_SECONDS, LOOK_SECONDS = 0.02, 0.2
-#: How long a stream that is empty, as the broker says, is given to show a message.
+#: How long to wait for a message of a stream that the broker reports as empty.
 EMPTY_SECONDS = 0.1
 Row = tuple[Any, ...]
 
 
 class StreamFailed(Exception):
-    """A message is gone, or does not come."""
+    """A message was deleted, or does not arrive."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """`prefetch`: messages on their way at a time; `per_trigger`: messages a micro-batch; `timeout`: seconds that the
-    next message may take."""
+    """`prefetch`: unacknowledged messages; `per_trigger`: messages per micro-batch; `timeout`: seconds to wait for the
+    next message."""
 
     url: str
     queue: str
@@ -68,7 +68,7 @@ class SourceOptions:
 
 
 class OffsetRange(InputPartition):
-    """Offsets `begin` to `end`, which is not in it."""
+    """Offsets from `begin` to before `end`."""
 
     def __init__(self, begin: int, end: int) -> None:
         super().__init__(begin)
@@ -77,22 +77,22 @@ class OffsetRange(InputPartition):
 
 
 class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One task a micro-batch, so that the stream's order is kept."""
+    """One task per micro-batch, to preserve the stream's order."""
 
     def __init__(self, options: Any) -> None:
         self._options = SourceOptions.read(options)
         self._target: int | None = None
 
     def initialOffset(self) -> dict[str, int]:
-        """Of the oldest message there is."""
+        """The offset of the oldest message."""
         return {"offset": asyncio.run(oldest(self._options)) or 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """So many messages."""
+        """A number of messages."""
         return ReadMaxRows(self._options.per_trigger)
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """Behind the last message there is now, or so many on."""
+        """After the newest message, or `limit` messages further on."""
         begin = start["offset"]
         end = self._target if self._target is not None else self._end(begin)
         if isinstance(limit, ReadAllAvailable):
@@ -101,16 +101,16 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"offset": max(begin, min(end, begin + most))}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Everything that is there now, and no more."""
+        """Read up to the present end only."""
         self._target = self._end(0)
 
     def _end(self, begin: int) -> int:
-        """Behind the newest message. Raises: StreamFailed (that is before what was already read)."""
+        """The offset after the newest message. Raises: StreamFailed (if it is before the last offset read)."""
         deadline = time.monotonic() + self._options.timeout
         while (last := asyncio.run(newest(self._options))) is not None:
             if last + 1 >= begin:
                 return last + 1
-            if time.monotonic() > deadline:  # not merely a replica that is behind
+            if time.monotonic() > deadline:  # and not only a replica that lags
                 raise StreamFailed(
                     f"amqp: {self._options.queue}: its newest offset is {last}, but {begin - 1} was read:"
                     " this is another stream of the same name"
@@ -135,17 +135,16 @@ class AmqpStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 async def oldest(options: SourceOptions) -> int | None:
-    """Offset of the oldest message; None of an empty stream."""
+    """Offset of the oldest message; None for an empty stream."""
     async with _channel(options, prefetch=1) as (channel, inbox):
         message = await _edge(channel, options, "first", inbox)
         return None if message is None else _offset_of(message)
 
 
 async def newest(options: SourceOptions) -> int | None:
-    """Offset of the newest message, or one that was it a moment ago; None of an empty stream.
+    """Offset of the newest message, or of a recent one; None for an empty stream.
 
-    By a look, as RabbitMQ's count of messages is up to five seconds old: at the last chunk, and as far as there is more
-    at once.
+    It consumes the last chunk and what follows at once, since RabbitMQ's count of messages is up to five seconds old.
     """
     async with _channel(options, prefetch=options.prefetch) as (channel, inbox):
         message = await _edge(channel, options, "last", inbox)
@@ -161,7 +160,7 @@ async def newest(options: SourceOptions) -> int | None:
 
 
 async def _edge(channel: Any, options: SourceOptions, which: str, inbox: "asyncio.Queue[Any]") -> Any:
-    """The first message from "first" or "last" on; None when there is none."""
+    """The first message from "first" or "last" on, or None."""
     await _begin(channel, options, which, inbox)
     declared = await channel.declare_queue(options.queue, passive=True)
     if declared.declaration_result.message_count:
@@ -192,24 +191,24 @@ async def consumed(options: SourceOptions, begin: int, end: int) -> AsyncGenerat
                 at = _offset_of(message)
                 if at > due:
                     raise StreamFailed(f"amqp: {options.queue}: offsets {due} to {at - 1} are gone")
-                if at == due:  # else RabbitMQ began with the chunk that the offset is in
+                if at == due:  # otherwise RabbitMQ started with the chunk that contains the offset
                     rows.append((at, *row_of(message, without=OFFSET)))
                     due += 1
                 if due == end:
                     break
-            await message.ack(multiple=True)  # makes room for more; takes nothing
+            await message.ack(multiple=True)  # renews the credit; removes nothing
             yield rows
 
 
 @asynccontextmanager
 async def _channel(options: SourceOptions, prefetch: int) -> AsyncIterator[tuple[Any, "asyncio.Queue[Any]"]]:
-    """A channel, and what comes to it: messages, or why no more will come."""
+    """A channel, and what it receives: messages, or the reason why there are no more."""
     connection = await aio_pika.connect(options.url)
     async with connection:
         channel = await connection.channel()
         inbox: asyncio.Queue[Any] = asyncio.Queue()
         channel.close_callbacks.add(lambda _, why: inbox.put_nowait(why or ConnectionError("closed")))
-        await channel.set_qos(prefetch_count=prefetch)  # a stream is not consumed without
+        await channel.set_qos(prefetch_count=prefetch)  # required for streams
         yield channel, inbox
 
 

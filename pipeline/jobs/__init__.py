@@ -1,4 +1,4 @@
-"""What is asked of a lake: each job is DataFrames in, a DataFrame of its schema out; `commands` is their command line.
+"""Jobs on a lake: each takes DataFrames and returns a DataFrame of its schema; `commands` is their command line.
 
-`lives` is the one row a (message, queue) that most of them start from.
+Most of them start from `lives`: one row per (message, queue).
 """

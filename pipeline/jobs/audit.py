@@ -1,8 +1,9 @@
 """Conservation: was anything lost or duplicated, or is anything out of order?
 
 For every (message, queue) one `enqueued`, at most one terminal event, in this order; messages enter a queue in the
-order of their ids; and what is open must be what the broker itself found in its durable queues at each checkpoint. A
-message that came or went while a checkpoint was being written may or may not be in it. Source: rulings, "Events"; 22.
+order of their ids; and the open messages must be those that the broker recorded in its durable queues at each
+checkpoint. A message enqueued or removed while a checkpoint was being written may or may not be in it. Source: rulings,
+"Events"; 22.
 """
 
 from typing import Any
@@ -27,7 +28,7 @@ def fates(frames: Frames, lives: Any) -> Any:
 
 
 def audit(frames: Frames, lives: Any) -> Any:
-    """`FAULTS`: a row each; none when all is well. Raises: nothing of its own."""
+    """`FAULTS`: one row per fault."""
     faults = _of_lives(frames, lives).unionByName(_of_order(frames))
     for more in _of_snapshots(frames, lives):
         faults = faults.unionByName(more)
@@ -35,13 +36,13 @@ def audit(frames: Frames, lives: Any) -> Any:
 
 
 def _starts(frames: Frames) -> int:
-    """LSN of the last start of a broker with scope "all": transient messages of before are gone."""
+    """LSN of the last start of a broker with scope "all": earlier transient messages ended there."""
     found = frames.events.where("kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''")
     return int(found.agg({"lsn": "max"}).first()[0] or 0)
 
 
 def _of_lives(frames: Frames, lives: Any) -> Any:
-    """What one message's own events tell. Messages published before the lake begins may lack their enqueued."""
+    """Faults in one message's own events. Messages published before the lake begins may lack their `enqueued`."""
     published = frames.events.where("kind = 'published'").agg({"msg_id": "min"}).first()[0]
     known = 0 if frames.first_lsn() <= 1 else int(published if published is not None else (1 << 62))
     checks = (
@@ -95,7 +96,7 @@ def _of_lives(frames: Frames, lives: Any) -> Any:
 
 
 def _of_order(frames: Frames) -> Any:
-    """Messages that entered a queue behind a younger one. Only a queue's own past is compared, as Spark sorts it."""
+    """Messages that entered a queue after a younger one, compared within each queue."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -116,7 +117,7 @@ def _of_order(frames: Frames) -> Any:
 
 
 def _of_snapshots(frames: Frames, lives: Any) -> list[Any]:
-    """Open ones against the journal's own snapshots."""
+    """Open messages compared with the journal's snapshots."""
     checkpoints = sorted((int(row[0]), int(row[1])) for row in frames.checkpoints.collect())
     if not checkpoints:
         return []

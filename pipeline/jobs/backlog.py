@@ -1,4 +1,4 @@
-"""depth and loss: how much was waiting, and what left unread."""
+"""depth and loss: how much was waiting, and what was removed unread."""
 
 from typing import Any
 
@@ -9,9 +9,9 @@ CAUSES = ("evicted", "replaced", "expired", "dropped", "killed")
 
 
 def depth(lives: Any, window_s: int = 60) -> Any:
-    """`DEPTH`: a row a queue and second-aligned window in which anything came or went.
+    """`DEPTH`: one row per queue and window (aligned to seconds) in which messages were enqueued or removed.
 
-    What was there before the lake began isn't counted. depth_min and depth_max are of whole seconds.
+    Messages from before the lake are not counted. depth_min and depth_max are of whole seconds.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F

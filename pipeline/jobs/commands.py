@@ -1,4 +1,4 @@
-"""The jobs on the command line: arguments in, (what to print, exit code) out."""
+"""The jobs on the command line: from arguments to (output, exit code)."""
 
 import argparse
 import json
@@ -20,13 +20,13 @@ from .timing import fairness, latency
 from .whatif import whatif
 
 EXIT_OK, EXIT_FAULT = 0, 2
-#: Messages that are sent before it is written down: what a replay that is killed may send again.
+#: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000
 Told = tuple[dict[str, Any], int]
 
 
 def run(spark: Any, options: argparse.Namespace) -> Told:
-    """Raises: ValueError (NotRecorded is one), and what Spark raises."""
+    """Run one job. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
     frames = Frames.of_lake(spark, options.lake)
     progress = Progress(options.job)
     progress.say("begin", lake=options.lake)
@@ -34,7 +34,7 @@ def run(spark: Any, options: argparse.Namespace) -> Told:
 
 
 def kept(frame: Any) -> Any:
-    """Computed once, whatever its size: what has no room in memory is on disk."""
+    """Computed once; what does not fit into memory is on disk."""
     from pyspark import StorageLevel
 
     return frame.persist(StorageLevel.MEMORY_AND_DISK)
@@ -77,12 +77,12 @@ def _table(make: Callable[[Frames, argparse.Namespace], Any]) -> Callable[..., T
 def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
     said = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
     path = f"{absolute(options.lake).rstrip('/')}/replay_log"
-    rows = chosen(frames, said, _log(spark, path)).localCheckpoint()  # the log grows; what was chosen stays
+    rows = chosen(frames, said, _log(spark, path)).localCheckpoint()  # the log grows; the chosen messages stay
     count = rows.count()
     told = {"job": "replay", "replay_id": said.replay_id, "chosen": count, "sent": 0, "dry": not options.go}
     told["table"] = _rows(rows.select("msg_id", "source_lsn", "vhost", "exchange", "routing_key"), options.rows)
     if options.go and count:
-        log_of(rows, said, 0).write.mode("append").parquet(path)  # what is about to be sent, should this be killed
+        log_of(rows, said, 0).write.mode("append").parquet(path)  # about to be sent, in case this is killed
         for batch in batches(rows, REPLAY_BATCH):
             send(batch, said, options.url)
             log_of(batch, said, 1).write.mode("append").parquet(path)

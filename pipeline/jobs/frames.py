@@ -1,4 +1,4 @@
-"""The tables that jobs read, as one value; and what the journal's scope lets them say."""
+"""The tables that jobs read, as one value; and checks of what the journal recorded."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -10,12 +10,12 @@ MS_BETWEEN = "(unix_micros({end}) - unix_micros({begin})) / 1000.0"
 
 
 class NotRecorded(ValueError):
-    """What a job needs is not in this journal; never to be told as zero."""
+    """The journal does not record what a job needs; this must not be reported as zero."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frames:
-    """DataFrames of the lake's tables (schemas.py), however they came to be."""
+    """DataFrames of the lake's tables (schemas.py)."""
 
     events: Any
     payloads: Any
@@ -25,7 +25,7 @@ class Frames:
 
     @classmethod
     def of_lake(cls, spark: Any, lake: str) -> "Frames":
-        """Of a lake that ingest filled. Raises: ValueError (there is nothing)."""
+        """The tables of a lake. Raises: ValueError (it is empty)."""
         frames = cls(
             *(read_table(spark, lake, name) for name in ("events", "payloads", "snapshots", "checkpoints", "segments"))
         )
@@ -34,15 +34,15 @@ class Frames:
         return frames
 
     def scopes(self) -> set[str]:
-        """durable, all, or both, when the setting was changed."""
+        """durable, all, or both if the setting was changed."""
         return {row[0] for row in self.segments.select("scope").distinct().collect()}
 
     def first_lsn(self) -> int:
-        """Of the oldest segment: 1 unless retention had taken some before the first ingest."""
+        """The first LSN of the oldest segment: 1 unless retention deleted segments before the first ingest."""
         return int(self.segments.agg({"base_lsn": "min"}).first()[0] or 1)
 
     def with_deliveries(self, job: str) -> "Frames":
-        """Only what was recorded with scope "all". Raises: NotRecorded."""
+        """Only the part recorded with scope "all". Raises: NotRecorded."""
         scopes = self.scopes()
         if "all" not in scopes:
             raise NotRecorded(

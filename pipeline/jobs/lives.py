@@ -1,7 +1,7 @@
-"""One row a (message, queue): what its events say, folded. The one shuffle that audit, latency, depth and loss share.
+"""One row per (message, queue): its events, folded. Audit, latency, depth and loss share this one shuffle.
 
 All aggregates are numbers of fixed width, so Spark folds them in place (hash aggregation) and nothing is collected;
-what has a name is packed with its LSN in one long: `lsn * 64 + code`, whose minimum is the earliest.
+names are packed with their LSN in one long: `lsn * 64 + code`, whose minimum is the earliest.
 """
 
 from typing import Any

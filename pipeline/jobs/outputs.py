@@ -1,10 +1,10 @@
-"""What is in each job's table, column by column. Source: Spark page 3."""
+"""The columns of each job's table. Source: Spark page 3."""
 
 from typing import Any
 
 from ..schemas import Columns, columns
 
-#: `fate`: a terminal event's word; `open`: in the queue; `ended`: transient, and the broker was started anew since.
+#: `fate`: the kind of the terminal event; `open`: in the queue; `ended`: transient, and the broker was restarted since.
 MESSAGE_FATE = columns(
     "msg_id bigint, vhost string, queue string, enqueued_ts timestamp?, first_delivered_ts timestamp?",
     "finished_ts timestamp?, fate string, attempts smallint, enqueues bigint, terminals bigint",
@@ -24,12 +24,12 @@ DEPTH = columns(
     "vhost string, queue string, window_start timestamp, window_s int, depth_end bigint, depth_min bigint",
     "depth_max bigint, in_per_s double, out_per_s double, bytes_end bigint",
 )
-#: A row a message that came back or died. `poison`: it died of its attempts, or had as many as were asked for.
+#: One row per message that was redelivered or died. `poison`: its attempts were used up, or reached the given number.
 REDELIVERY = columns(
     "vhost string, queue string, msg_id bigint, attempts smallint, requeues bigint, dead boolean",
     "poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?, last_ts timestamp",
 )
-#: What left unread. `cause`: evicted, replaced, expired, dropped, killed. `age_ms`: since it was enqueued.
+#: Messages removed unread. `cause`: evicted, replaced, expired, dropped, killed. `age_ms`: since it was enqueued.
 LOSS = columns(
     "vhost string, queue string, window_start timestamp, cause string, n bigint, bytes bigint",
     "age_ms_p50 double?, age_ms_p99 double?, age_ms_max double?",
@@ -44,7 +44,7 @@ TRACE = columns(
     "lsn bigint, ts timestamp, msg_id bigint, cause_id bigint?, kind string, vhost string, address string",
     "queue string, consumer string?, attempt smallint, reason string?, arg_ms bigint?",
 )
-#: `target`: where the copies went, "" nowhere. `samples`: up to five message ids.
+#: `target`: of the copies, "" if there are none. `samples`: up to five message ids.
 DEADLETTERS = columns(
     "vhost string, queue string, kind string, reason string?, target string, n bigint, first_ts timestamp",
     "last_ts timestamp, attempts_max smallint, last_consumer string?, samples array<bigint>",
@@ -53,7 +53,7 @@ DEADLETTERS = columns(
 REPLAY_LOG = columns(
     "replay_id string, msg_id bigint, source_lsn bigint, address string, ts timestamp, sent int",
 )
-#: What the engine would have done with the same arrivals, beside what the journal says was done.
+#: What the engine would have done with the same arrivals, beside what the journal recorded.
 WHATIF = columns(
     "vhost string, queue string, what string, was bigint, would_be bigint",
 )

@@ -1,11 +1,11 @@
-"""redelivery: which messages keep failing, with whom, and how long they were held back. Needs scope "all"."""
+"""redelivery: which messages keep failing, at which consumers, and how long they were delayed. Needs scope "all"."""
 
 from typing import Any
 
 from .frames import Frames
 from .outputs import REDELIVERY, conform
 
-#: Attempts from which a message counts as poison, beside those that died of theirs.
+#: Number of attempts from which a message counts as poison, even if it did not die.
 POISON_ATTEMPTS = 5
 DEAD = "kind IN ('dead_lettered', 'killed')"
 

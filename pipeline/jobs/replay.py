@@ -1,8 +1,8 @@
-"""replay: messages that SQL chooses, published again as they were: dry unless told otherwise, and not in a loop.
+"""replay: publishes messages chosen by SQL again: a dry run by default, with a guard against loops.
 
-At least once, and resumable: what a run of the same id has sent, by the lake's `replay_log`, is not sent again; the log
-is written every thousand messages, and a run that is killed may send the last thousand again. A copy
-that was dead-lettered is replayed as the message that it is a copy of, to that one's exchange and routing key.
+At least once, and resumable: what a run with the same id has sent, by the lake's `replay_log`, is not sent again; the
+log is written every thousand messages, so a run that is killed may send the last thousand again. A dead-lettered copy
+is replayed as its original message, to that one's exchange and routing key.
 """
 
 import json
@@ -16,7 +16,7 @@ from .outputs import REPLAY_LOG, conform
 
 ID_HEADER, COUNT_HEADER = "x-replay-id", "x-replay-count"
 GENERATIONS_MAX = 16
-#: Headers that tell of a former life; a broker would count on.
+#: Headers of earlier deaths; a broker would continue their counts.
 OF_BEFORE = ("x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason", "x-delivery-count")
 
 
@@ -31,7 +31,7 @@ class ReplayOptions:
 
 
 def chosen(frames: Frames, options: ReplayOptions, log: Any = None) -> Any:
-    """What would be sent: msg_id, source_lsn, vhost, and the sink's columns. Raises: NotRecorded."""
+    """The messages to send: msg_id, source_lsn, vhost, and the sink's columns. Raises: NotRecorded."""
     from pyspark.sql import functions as F
 
     payloads = frames.with_payloads("replay").payloads.dropDuplicates(["msg_id"])
@@ -67,7 +67,7 @@ def chosen(frames: Frames, options: ReplayOptions, log: Any = None) -> Any:
 
 
 def marked(headers_json: str, replay_id: str) -> str:
-    """Headers of the message that is sent."""
+    """The headers of the message to send."""
     headers = {name: value for name, value in json.loads(headers_json or "{}").items() if name not in OF_BEFORE}
     headers[COUNT_HEADER] = int(headers.get(COUNT_HEADER, 0)) + 1
     headers[ID_HEADER] = replay_id
@@ -75,7 +75,7 @@ def marked(headers_json: str, replay_id: str) -> str:
 
 
 def batches(rows: Any, size: int) -> Iterator[Any]:
-    """Chosen rows in their order, `size` at a time."""
+    """The chosen rows in order, `size` at a time."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
@@ -87,7 +87,7 @@ def batches(rows: Any, size: int) -> Iterator[Any]:
 
 
 def send(rows: Any, options: ReplayOptions, url: str) -> None:
-    """Through the sink, by one task, so that order and rate are kept."""
+    """Send through the sink, by one task, to keep order and rate."""
     columns = rows.select("body", "exchange", "routing_key", "headers_json", "properties_json").coalesce(1)
     columns.write.format(NAME).option("url", url).option("rate", str(options.rate)).mode("append").save()
 

@@ -1,7 +1,7 @@
-"""report: one HTML page that needs nothing but itself.
+"""report: one self-contained HTML page.
 
 The plots are SVG drawn here: five simple kinds need no plotting library (matplotlib's SVG is some 50 times larger and
-brings 60 MB of packages). What Spark hands over is bounded: POINTS_MAX windows of QUEUES_MAX queues.
+brings 60 MB of packages). The data from Spark are bounded: POINTS_MAX windows of QUEUES_MAX queues.
 """
 
 from collections.abc import Sequence
@@ -46,10 +46,10 @@ def write_report(frames: Frames, path: str, window_s: int, progress: Progress) -
         except NotRecorded as error:
             parts.append(_section(title, f"<p>{escape(str(error))}</p>"))
         progress.say(title.split()[0].lower())
-    parts.append(_section("Losses by cause (messages a window)", _losses(folded, window_s)))
+    parts.append(_section("Losses by cause (messages per window)", _losses(folded, window_s)))
     progress.say("loss")
     page = f"<!doctype html><html lang=en><meta charset=utf-8><title>Leveret: report</title><style>{STYLE}</style>"
-    Path(path).write_text(f"{page}<h1>What the journal tells</h1>{''.join(parts)}</html>\n", encoding="utf-8")
+    Path(path).write_text(f"{page}<h1>Report of the journal</h1>{''.join(parts)}</html>\n", encoding="utf-8")
     folded.unpersist()
 
 
@@ -167,7 +167,7 @@ def heat(cells: Sequence[Any]) -> str:
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """An HTML table; whatever a queue is called, it is text."""
+    """An HTML table; names are escaped."""
     if not rows:
         return "<p>None.</p>"
     head = "".join(f"<th>{escape(name)}" for name in columns)

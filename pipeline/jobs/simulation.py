@@ -1,8 +1,8 @@
-"""What a queue would have done: the same arrivals and consumers through the real engine, in virtual time.
+"""A queue with other settings: the recorded arrivals and consumers, through the real engine in virtual time.
 
-The model of consumers, by the journal: at each recorded delivery there was room for one message; room that finds the
-queue empty stays until one comes. A message takes as long as it did when it was last delivered, and comes back as often
-as it did then. So consumers that were away are away again; ones that would have been faster are not invented.
+The model of consumers: each recorded delivery was credit for one message; unused credit remains until a message
+arrives. A message takes as long as its last recorded delivery did, and fails as often. So consumers that were absent
+are absent again, and none are assumed to be faster than they were.
 """
 
 import heapq
@@ -21,7 +21,7 @@ WHAT = ("enqueued", "acknowledged", "requeued", "expired", "killed", "replaced",
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message: when (milliseconds), and what it is like. `failures`: times that it came back."""
+    """A message: its time (milliseconds) and properties. `failures`: how often it was requeued."""
 
     ms: int
     size_bytes: int = 0
@@ -32,7 +32,7 @@ class Arrival:
 
 
 def simulate(queue_name: str, arrivals: Iterable[Arrival], offers_ms: Iterable[int], settings: str) -> dict[str, int]:
-    """Counters of the queue, and `open`: what is in it at the end.
+    """Counters of the queue, and `open`: the messages in it at the end.
 
     `settings`: TOML as `leveret serve --config` reads it. Raises: ValueError (faulty settings).
     """
@@ -49,7 +49,7 @@ def simulate(queue_name: str, arrivals: Iterable[Arrival], offers_ms: Iterable[i
     route = vhost.route("", queue_name, guest)
     known: dict[int, Arrival] = {}
     tries: dict[int, int] = {}
-    plan: list[tuple[int, int, int, Arrival | None]] = []  # (ms, order, delivery tag, arrival); tag -1: room for one
+    plan: list[tuple[int, int, int, Arrival | None]] = []  # (ms, order, delivery tag, arrival); tag -1: credit for one
     for order, arrival in enumerate(arrivals):
         plan.append((arrival.ms, order, 0, arrival))
     base = len(plan)
@@ -89,7 +89,7 @@ def simulate(queue_name: str, arrivals: Iterable[Arrival], offers_ms: Iterable[i
 
 
 def _advance(broker: Broker, clock: ManualClock, until_ns: int) -> None:
-    """Deadline by deadline."""
+    """Advance deadline by deadline."""
     while (due := broker.next_deadline_ns()) is not None and due <= until_ns:
         clock.advance_ns(max(0, due - clock.monotonic_ns()))
         broker.advance()

@@ -1,17 +1,17 @@
-"""trace and deadletters: one message's whole story; and why messages died."""
+"""trace and deadletters: the events of one message; and why messages died."""
 
 from typing import Any
 
 from .frames import Frames
 from .outputs import DEADLETTERS, TRACE, conform
 
-#: Copies of copies: a loop of dead letters ends somewhere, a trace of it too.
+#: Limit on copies of copies, for loops of dead letters.
 GENERATIONS_MAX = 100
 DEAD = "kind IN ('dead_lettered', 'killed', 'expired')"
 
 
 def ids_of(frames: Frames, message: str) -> list[int]:
-    """Messages of an id (digits), a header (NAME=VALUE), or a correlation or message id. Raises: NotRecorded."""
+    """Messages with an id (digits), a header (NAME=VALUE), or a correlation or message id. Raises: NotRecorded."""
     from pyspark.sql import functions as F
 
     if message.isdecimal() and len(message) < 19:
@@ -27,7 +27,7 @@ def ids_of(frames: Frames, message: str) -> list[int]:
 
 
 def family(frames: Frames, ids: list[int]) -> dict[int, int]:
-    """With the messages that these are copies of, and their copies: id -> cause (0 none)."""
+    """These messages, their originals and their copies: id -> cause (0 none)."""
     known = dict.fromkeys(ids, 0)
     new = list(ids)
     for _ in range(GENERATIONS_MAX):
@@ -46,7 +46,7 @@ def family(frames: Frames, ids: list[int]) -> dict[int, int]:
 
 
 def trace(frames: Frames, message: str) -> Any:
-    """`TRACE`, in order; empty when there is no such message. Raises: NotRecorded."""
+    """`TRACE`, in order; empty without such a message. Raises: NotRecorded."""
     causes = family(frames, ids_of(frames, message))
     if not causes:
         return conform(frames.events.where("false").selectExpr("*", "0L AS cause_id"), TRACE)
@@ -57,7 +57,7 @@ def trace(frames: Frames, message: str) -> Any:
 
 
 def deadletters(frames: Frames) -> Any:
-    """`DEADLETTERS`: by queue, reason and target, most first. Works without deliveries; then nobody had it last."""
+    """`DEADLETTERS`: by queue, reason and target, most first. Without recorded deliveries last_consumer is null."""
     from pyspark.sql import functions as F
 
     dead = frames.events.where(f"msg_id > 0 AND {DEAD}").select(

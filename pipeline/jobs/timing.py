@@ -1,4 +1,4 @@
-"""latency and fairness: how long messages waited and were worked on, and who got them. Need scope "all"."""
+"""latency and fairness: how long messages waited and were processed, by which consumers. Need scope "all"."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ ACCURACY = 1000
 
 
 def latency(lives: Any, window_s: int = 60) -> Any:
-    """`LATENCY`; percentiles are good to a thousandth of rank. `lives`: of a journal with deliveries."""
+    """`LATENCY`; percentiles are exact to a thousandth of rank. `lives`: of a journal with deliveries."""
     from pyspark.sql import functions as F
 
     measures = {

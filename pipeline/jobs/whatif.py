@@ -1,7 +1,7 @@
-"""whatif: each queue's arrivals through another configuration (simulation.py), beside what the journal says happened.
+"""whatif: each queue's arrivals with another configuration (simulation.py), beside what the journal recorded.
 
-A queue is simulated by one task and must fit its memory (some 200 octets a message). Needs scope "all": without
-deliveries nobody knows when there was a consumer.
+A queue is simulated by one task and must fit into its memory (some 200 octets per message). Needs scope "all": only
+deliveries show when there was a consumer.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ def whatif(frames: Frames, settings: str) -> Any:
     """`WHATIF`. `settings`: TOML. Raises: NotRecorded, ValueError (faulty settings)."""
     from .simulation import simulate
 
-    simulate("q", (), (), settings)  # what is wrong with them is said before any work
+    simulate("q", (), (), settings)  # faults are reported before any work
     events = frames.with_deliveries("whatif").events
     service = MS_BETWEEN.format(begin="last_delivered_ts", end="finished_ts")
     key = ["msg_id", "vhost", "queue"]
@@ -65,7 +65,7 @@ def whatif(frames: Frames, settings: str) -> Any:
 
 
 def _one_queue(rows: Any, settings: str) -> Any:
-    """On an executor: pandas in, pandas out."""
+    """Runs on an executor, with pandas."""
     import pandas
 
     from .simulation import Arrival, simulate

@@ -1,1 +1,1 @@
-"""The lake of Parquet tables, and the ingest that brings what is new in the journal into it."""
+"""The lake of Parquet tables, and the ingest that adds new records of the journal to it."""

@@ -1,7 +1,7 @@
-"""Ingest: what is new in the journal goes into the lake, once. Everything else reads the lake.
+"""Ingest: adds the new records of the journal to the lake, exactly once. Everything else reads the lake.
 
-A streaming query a table with the trigger "available now", so that each row is there exactly once whatever is killed
-when; all tables end at the same place in the journal, `events` first, so a snapshot never tells of events that are not
+One streaming query per table with the trigger "available now", so that each row is added exactly once, even after
+kills. All tables end at the same place in the journal, `events` first, so that the events of each snapshot are always
 there. Work is by partition (a segment); nothing is shuffled or collected. Source: Spark page 3.
 """
 
@@ -16,16 +16,16 @@ from ..schemas import BY_DATE
 from .lake import absolute, checkpoint_path, has_begun, locked, reader_name, sweep, table_path
 
 ALWAYS = ("events", "snapshots", "checkpoints", "segments")
-#: Of journal, a micro-batch: each is a round of planning and committing, and what a kill makes it do again.
+#: Octets of journal per micro-batch: each costs planning and a commit, and a kill repeats one.
 MAX_BYTES = 4 * 1024**3
-#: Spark's words when a Python worker was not there within its ten seconds.
+#: Spark's message when a Python worker did not start within ten seconds.
 SLOW_WORKER = "Python worker failed to connect back"
 ATTEMPTS = 4
 
 
 @dataclass(slots=True, frozen=True)
 class IngestOptions:
-    """`journal`, `lake`: paths or URIs. `payloads`: contents too."""
+    """`journal`, `lake`: paths or URIs. `payloads`: also store contents."""
 
     journal: str
     lake: str
@@ -34,9 +34,9 @@ class IngestOptions:
 
 
 def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, Any]:
-    """Bring the lake up to where the journal is now. Returns what there is to tell: rows by table, the place.
+    """Bring the lake up to date with the journal. Returns the result: rows by table, the position.
 
-    Raises: LakeBusy, JournalError (gone, damaged, another journal), OSError, and what Spark raises.
+    Raises: LakeBusy, JournalError (deleted, damaged, another journal), OSError, and Spark's exceptions.
     """
     plan = JournalPlan(options.journal)
     lake = absolute(options.lake)
@@ -49,7 +49,7 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
         reached = plan.readers()
         for table in tables:
             if reached[reader_name(lake, table)] == target.lsn and has_begun(spark, lake, table):
-                rows[table] = 0  # nothing came: no query is worth its start
+                rows[table] = 0  # nothing new: saves the start of a query
                 continue
             swept = sweep(lake, table)
             if swept:
@@ -60,7 +60,7 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
 
 
 def _register_new(plan: JournalPlan, lake: str, tables: tuple[str, ...]) -> None:
-    """All at once, before anything is read: what one table waits for must not go while another is filled."""
+    """All tables at once, before anything is read: segments must not be deleted while another table is filled."""
     known = plan.readers()
     for table in tables:
         name = reader_name(lake, table)
@@ -71,8 +71,8 @@ def _register_new(plan: JournalPlan, lake: str, tables: tuple[str, ...]) -> None
 def _run_patiently(
     spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress
 ) -> int:
-    """On a machine with much else to do Spark gives a Python worker too little time to start: that is tried again.
-    What was written stays, and counts once."""
+    """Retries when a Python worker did not start in time, as on a busy machine. What was written stays, and counts
+    once."""
     for attempt in range(1, ATTEMPTS):
         try:
             return _run(spark, options, lake, table, target, progress)
@@ -84,7 +84,7 @@ def _run_patiently(
 
 
 def _run(spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress) -> int:
-    """One table up to the target. Returns the rows that came."""
+    """Fill one table up to the target. Returns the number of new rows."""
     stream = (
         spark.readStream.format(NAME)
         .option("table", table)

@@ -1,10 +1,10 @@
-"""The lake: a directory (or URI) of Parquet tables, with the place in the journal that each has come to.
+"""The lake: a directory (or URI) of Parquet tables, with the position in the journal that each has reached.
 
     LAKE/events/date=2026-11-21/part-*.parquet      and payloads, snapshots (by date), checkpoints, segments
     LAKE/_checkpoints/TABLE                         Spark's: how far, exactly once
 
-`read_table` is how jobs read: a table that nobody has filled is empty, not an error, and files of an ingest that was
-killed count for nothing.
+Jobs read with `read_table`: a table that was never filled is empty, not an error, and files of an ingest that was
+killed are ignored.
 """
 
 import json
@@ -23,7 +23,7 @@ SINK_LOG = "_spark_metadata"
 
 
 class LakeBusy(Exception):
-    """Another ingest is at work on this lake."""
+    """Another ingest is running on this lake."""
 
 
 def table_path(lake: str, table: str) -> str:
@@ -32,22 +32,22 @@ def table_path(lake: str, table: str) -> str:
 
 
 def checkpoint_path(lake: str, table: str) -> str:
-    """Where Spark keeps how far it is."""
+    """Where Spark stores its position."""
     return f"{lake.rstrip('/')}/{CHECKPOINTS}/{table}"
 
 
 def reader_name(lake: str, table: str) -> str:
-    """By what name the ingest of a table is known to the journal: it keeps what is still to be read."""
+    """The name under which the ingest of a table registers with the journal, which keeps what is still to be read."""
     return f"{reader_prefix(lake)}{table}"
 
 
 def reader_prefix(lake: str) -> str:
-    """How the names of all of a lake's readers begin."""
+    """The prefix of the names of a lake's readers."""
     return f"lake-{sha256(absolute(lake).encode()).hexdigest()[:12]}-"
 
 
 def absolute(lake: str) -> str:
-    """The same lake by the same name, wherever the program was started."""
+    """The same name for a lake from every working directory."""
     return lake if "://" in lake else os.path.abspath(lake)
 
 
@@ -57,18 +57,18 @@ def read_table(spark: Any, lake: str, table: str) -> Any:
         raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
     columns = ddl(TABLES[table]).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
     path = table_path(absolute(lake), table)
-    if not exists(spark, f"{path}/{SINK_LOG}"):  # no ingest has committed anything there
+    if not exists(spark, f"{path}/{SINK_LOG}"):  # no ingest has committed anything yet
         return spark.createDataFrame([], columns)
     return spark.read.schema(columns).parquet(path)
 
 
 def has_begun(spark: Any, lake: str, table: str) -> bool:
-    """Whether the lake knows how far the table is."""
+    """Whether the lake has a position for the table."""
     return exists(spark, f"{checkpoint_path(lake, table)}/offsets")
 
 
 def exists(spark: Any, path: str) -> bool:
-    """Whether there is such a file, on whatever file system."""
+    """Whether a file exists, on any file system."""
     hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
     system = hadoop.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
     return bool(system.exists(hadoop))
@@ -76,7 +76,7 @@ def exists(spark: Any, path: str) -> bool:
 
 @contextmanager
 def locked(lake: str) -> Iterator[None]:
-    """For one ingest at a time; of a lake elsewhere Spark's own checkpoint tells. Raises: LakeBusy."""
+    """Allows one ingest at a time; for remote lakes Spark's own checkpoint does. Raises: LakeBusy."""
     if "://" in lake or os.name == "nt":
         yield
         return
@@ -92,8 +92,8 @@ def locked(lake: str) -> Iterator[None]:
 
 
 def sweep(lake: str, table: str) -> int:
-    """Delete files that an ingest wrote and did not live to commit, for readers that do not know Spark's log of what
-    counts. Local lakes alone; with the lock held. Returns how many."""
+    """Delete uncommitted files of a killed ingest, for readers that do not use Spark's log. Only for local lakes, and
+    with the lock held. Returns how many."""
     root = Path(table_path(lake, table))
     log = root / SINK_LOG
     if "://" in lake or not root.is_dir():

@@ -19,7 +19,7 @@ from .settings.printable import printable, printable_lines
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
 
-#: Options that may be said more than once, or not at all.
+#: Options that may be given more than once, or not at all.
 REPEATED = frozenset({"arguments", "config", "files", "listen"})
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
@@ -29,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     arguments = sys.argv[1:] if arguments is None else arguments
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a name that the terminal's encoding lacks is no traceback
-    if arguments[:1] == ["pipeline"]:  # whose arguments are its own
+            stream.reconfigure(errors="backslashreplace")  # no traceback for names that the terminal's encoding lacks
+    if arguments[:1] == ["pipeline"]:  # it parses its own arguments
         from .cli.pipeline_command import run
 
         return run(arguments[1:])
@@ -47,7 +47,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Lines of the log steer nobody's terminal, whatever names are in them."""
+    """Makes lines of the log safe for terminals, whatever names they contain."""
 
     def format(self, record: logging.LogRecord) -> str:
         """See `logging.Formatter`."""
@@ -55,7 +55,7 @@ class PrintableFormatter(logging.Formatter):
 
 
 def refuse_empty(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """argparse makes an empty list of a second "--" that stands where one word is expected."""
+    """Refuse a second "--" in place of a word, of which argparse makes an empty list."""
     for name, value in vars(options).items():
         if value == [] and name not in REPEATED:
             parser.error(f"{name.upper()} is missing: '--' is none")
@@ -78,25 +78,25 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         help="HOST:PORT, amqps://HOST:PORT or unix:PATH; repeatable",
     )
     where = serve.add_mutually_exclusive_group()
-    where.add_argument("--data", metavar="DIR", help="keep durable things here (default: ./leveret-data)")
+    where.add_argument("--data", metavar="DIR", help="directory of the journal (default: ./leveret-data)")
     where.add_argument("--memory", action="store_true", help="keep everything in memory")
-    serve.add_argument("--profile", metavar="NAME", help="whose semantics to follow (default: leveret)")
+    serve.add_argument("--profile", metavar="NAME", help="RabbitMQ version to follow (default: leveret)")
     serve.add_argument("--log-level", choices=LOG_LEVELS, default="info")
     serve.set_defaults(run=_serve)
 
-    check = verbs.add_parser("check", help="look at configuration files as serve would")
+    check = verbs.add_parser("check", help="check configuration files as serve would")
     check.add_argument("files", nargs="+", metavar="FILE")
     check.set_defaults(run=_check)
 
     add_commands(verbs, _load)
-    if "journal" in arguments[:1]:  # a fifth of the start-up of every other command
+    if "journal" in arguments[:1]:  # saves a fifth of the start-up time of every other command
         from .cli.journal_commands import add_commands as add_journal_commands
 
         add_journal_commands(verbs)
     else:
-        verbs.add_parser("journal", help="look at a journal, save what can be saved")
+        verbs.add_parser("journal", help="check, repair or print a journal")
 
-    verbs.add_parser("pipeline", help="the journal on Spark: ingest, audits, reports")
+    verbs.add_parser("pipeline", help="read the journal with Spark: ingest, audits, reports")
 
     add_ctl(verbs)
     return parser
@@ -137,7 +137,7 @@ def _serve(options: argparse.Namespace) -> int:
 
 
 def _addresses(texts: Sequence[str], configuration: Configuration) -> tuple[list[Address], list[str]]:
-    """What to listen on, and what is wrong with it."""
+    """The addresses to listen on, and what is wrong with them."""
     listen: list[Address] = []
     problems: list[str] = []
     for text in texts:
@@ -168,7 +168,7 @@ def _with_profile(configuration: Configuration, profile: str) -> tuple[Configura
 
 
 def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
-    """The configuration of some files, and every fault as a line: also those that only a broker finds."""
+    """The configuration of some files, and every fault as a line, including those that only a broker finds."""
     from .configured.configured import faults_of
     from .configured.configured_users import open_secrets
 
@@ -179,7 +179,7 @@ def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
         try:
             with open(name, encoding="utf-8") as file:
                 texts.append((name, file.read()))
-                # Where there are no such modes, nothing is known against the file.
+                # Without POSIX modes a file is assumed to be private.
                 is_private[name] = os.name != "posix" or not os.fstat(file.fileno()).st_mode & 0o077
         except OSError as error:
             unreadable.append(f"{name}: cannot be read: {error.strerror}")
@@ -191,7 +191,7 @@ def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
 
 
 def _load_definitions(configuration: Configuration) -> tuple[object, list[str]]:
-    """The document that `definitions` names, and what is wrong with it; None when there is no such key."""
+    """The document that `definitions` names, and its faults; None without that key."""
     from .control.definitions import faults_of_definitions
 
     name = configuration.value("broker", "definitions")

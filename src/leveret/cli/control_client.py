@@ -21,21 +21,21 @@ from ..engine.messages.content import REPLY_TO_ME, encode_header
 from ..engine.messages.field_table import Field
 
 DEFAULT_URL = "amqp://guest:guest@127.0.0.1:5672/"
-#: A request is given up when it takes longer, s; where a command has to go through everything, the second.
+#: Time limit of a request in seconds; the second for commands on the whole broker.
 TIMEOUT_S, LONG_TIMEOUT_S = 30.0, 600.0
 LONG_COMMANDS = frozenset({"definitions"})
-#: An answer may have so many octets: a million queues take about half of them.
+#: Size limit of an answer in octets: a million queues take about half of it.
 REPLY_SIZE_MAX = 256 << 20
 _FRAME_MAX = 131072
 _PORTS = {"amqp": 5672, "amqps": 5671}
 
 
 class ControlFailed(Exception):
-    """No answer, or an answer that says no; the message is for the operator."""
+    """No answer, or a refusal; the message is for the operator."""
 
 
 def tls_context(ca: str | None, certificate: str | None, key: str | None) -> ssl.SSLContext:
-    """What amqps:// connects with: whom to believe (this machine's authorities by default), and who we are.
+    """The context for amqps://: trusted authorities (this machine's by default), and the client's certificate.
 
     Raises: ControlFailed.
     """
@@ -43,7 +43,7 @@ def tls_context(ca: str | None, certificate: str | None, key: str | None) -> ssl
         context = ssl.create_default_context(cafile=ca)
         if certificate is not None:
             context.load_cert_chain(certificate, key)
-    except OSError as error:  # ssl's are some as well
+    except OSError as error:  # includes SSLError
         raise ControlFailed(f"--ca, --certificate, --key: {error.strerror or error}") from None
     return context
 
@@ -58,7 +58,7 @@ def request(
 ) -> Any:
     """The result of one command of the broker at `url`.
 
-    timeout_s: for all of it, whatever the broker sends meanwhile; None: as the command needs. Raises: ControlFailed.
+    timeout_s: for the whole request, whatever the broker sends meanwhile; None: by command. Raises: ControlFailed.
     """
     where = _target_of(url)
     if timeout_s is None:
@@ -83,7 +83,7 @@ def request(
 
 @dataclass(slots=True, frozen=True)
 class _Target:
-    """What a URL says."""
+    """The parts of a URL."""
 
     host: str
     port: int
@@ -97,7 +97,7 @@ class _Target:
 
 
 def _target_of(url: str) -> _Target:
-    """Raises: ControlFailed; the URL, which may hold a password, is told only as far as it holds none."""
+    """Raises: ControlFailed; its text leaves out the part of the URL that may hold a password."""
     try:
         parts = urlsplit(url)
         target = _Target(
@@ -108,8 +108,8 @@ def _target_of(url: str) -> _Target:
             unquote(parts.password or "guest"),
             unquote(parts.path.removeprefix("/")) or "/",
         )
-        said = (target.host, target.user, target.password, target.vhost)
-        is_right = parts.scheme in _PORTS and all(0 < len(text.encode()) <= 255 for text in said)
+        texts = (target.host, target.user, target.password, target.vhost)
+        is_right = parts.scheme in _PORTS and all(0 < len(text.encode()) <= 255 for text in texts)
     except ValueError:
         is_right = False
     if not is_right:
@@ -140,7 +140,7 @@ class _Exchange:
     def run(self, command: str, arguments: dict[str, Any]) -> Any:
         try:
             return self._run(command, arguments)
-        except (PeerError, ValueError, RecursionError):  # octets that are no AMQP, or an answer that is no JSON
+        except (PeerError, ValueError, RecursionError):  # octets that are not AMQP, or an answer that is not JSON
             raise ControlFailed(f"{self._target} does not speak AMQP 0-9-1 as a broker does") from None
         except _Refused as refusal:
             raise ControlFailed(refusal.text) from None
@@ -162,7 +162,7 @@ class _Exchange:
         self._expect(commands.Connection.OpenOk)
         self._send(1, commands.Channel.Open, "")
         self._expect(commands.Channel.OpenOk)
-        # Direct reply-to: no queue of ours stands among those that are listed.
+        # Direct reply-to, so that lists of queues do not contain one of ours.
         self._send(1, commands.Basic.Consume, 0, REPLY_TO_ME.decode(), "", False, True, False, False, {})
         self._expect(commands.Basic.ConsumeOk)
         body = json.dumps({"command": command, "arguments": arguments}).encode()
@@ -182,7 +182,7 @@ class _Exchange:
         return answer.get("result")
 
     def _why_not(self, refusal: "_Refused") -> str:
-        """What it means that the request was not taken."""
+        """The likely reason why the request was refused."""
         target = self._target
         if refusal.code == 404:
             return f"{target} is no Leveret ({self._product}): it has no exchange {EXCHANGE}"
@@ -235,7 +235,7 @@ class _Exchange:
         self._socket.sendall(data)
 
     def _look_at_the_time(self) -> None:
-        """What is left is how long the next step may take. Raises: TimeoutError."""
+        """Give the next step the remaining time. Raises: TimeoutError."""
         left_s = self._deadline - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
@@ -254,5 +254,5 @@ class _Exchange:
 
 
 def _product_of(properties: dict[str, Field]) -> str:
-    said = (properties.get(name) for name in ("product", "version"))
-    return " ".join(field.text for field in said if field is not None and isinstance(field.value, bytes)) or "?"
+    fields = (properties.get(name) for name in ("product", "version"))
+    return " ".join(field.text for field in fields if field is not None and isinstance(field.value, bytes)) or "?"

@@ -1,4 +1,4 @@
-"""`leveret ctl`: a person's words to a running broker, and its answers as text. Source: interfaces page; ruling 24."""
+"""`leveret ctl`: commands to a running broker, and its answers as text. Source: interfaces page; ruling 24."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ from .explain import explanation_of, explanation_text
 
 EXIT_OK, EXIT_FAILED = 0, 1
 
-#: Words that fingers know from rabbitmqctl -> command and action.
+#: Names from rabbitmqctl -> command and action.
 RABBITMQCTL = {
     "set_policy": ("policies", "set"),
     "clear_policy": ("policies", "clear"),
@@ -30,7 +30,7 @@ RABBITMQCTL = {
     "trace_on": ("trace-on",),
     "trace_off": ("trace-off",),
 }
-#: What stands before "=" in NAME=VALUE.
+#: NAME in NAME=VALUE.
 ARGUMENT_NAME = re.compile(r"[a-z][a-z-]*")
 
 
@@ -38,27 +38,27 @@ def add_command(verbs: Any) -> None:
     """Add `ctl` to a parser."""
     ctl = verbs.add_parser(
         "ctl",
-        help="rule a running broker",
+        help="manage a running broker",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_help(),
         add_help=False,
     )
-    ctl.add_argument("-h", "--help", action="store_true", help="show this, or what one COMMAND takes")
+    ctl.add_argument("-h", "--help", action="store_true", help="show this, or the help of one COMMAND")
     ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
-    ctl.add_argument("--ca", metavar="FILE", help="with amqps: whose certificates to believe, not this machine's")
-    ctl.add_argument("--certificate", metavar="FILE", help="with amqps: our own, if the broker wants one")
+    ctl.add_argument("--ca", metavar="FILE", help="with amqps: trusted authorities, instead of this machine's")
+    ctl.add_argument("--certificate", metavar="FILE", help="with amqps: the client's own, if the broker asks for one")
     ctl.add_argument("--key", metavar="FILE", help="of that certificate, unless it is in the same file")
     ctl.add_argument(
         "--timeout",
         type=_seconds,
         default=None,
         metavar="SECONDS",
-        help="give up when all of it takes longer (30; 600 for definitions)",
+        help="time limit of the whole request (30; 600 for definitions)",
     )
     ctl.add_argument("--json", action="store_true", help="print JSON")
-    ctl.add_argument("--vhost", default=None, help="the virtual host that the command is about (vhost=...)")
+    ctl.add_argument("--vhost", default=None, help="the virtual host that the command is for (vhost=...)")
     ctl.add_argument("command", nargs="?", metavar="COMMAND", help="one of those below")
-    ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="as below, or all of them as NAME=VALUE")
+    ctl.add_argument("arguments", nargs="*", metavar="ARGUMENT", help="as below, or as NAME=VALUE")
     ctl.set_defaults(run=lambda options: _run(options, ctl))
 
 
@@ -75,7 +75,7 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         result = request(options.url or DEFAULT_URL, name, arguments, timeout_s=options.timeout, context=context)
         try:
             text = json.dumps(result) if options.json else as_text(result, name)
-        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # of no broker of this version
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError):  # from a broker of another version
             raise ControlFailed(f"the answer to {name!r} is not one that this program understands") from None
     except (CommandError, ControlFailed) as error:
         print(f"leveret ctl: {printable_lines(str(error))}", file=sys.stderr)
@@ -95,7 +95,7 @@ def _seconds(text: str) -> float:
     return seconds
 
 
-# -- what is asked --------------------------------------------------------------------------------------------------
+# -- requests --------------------------------------------------------------------------------------------------
 
 
 def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict[str, Any]]:
@@ -128,12 +128,12 @@ def _read(word: str, items: Sequence[str], vhost: str | None) -> tuple[str, dict
             first.remove(key)
         given[typed.get(key, key)] = value
     command.read({key: value for key, value in given.items() if key != "action"})
-    _read_what_is_not_said(command, given)
+    _read_from_elsewhere(command, given)
     return name, given
 
 
-def _read_what_is_not_said(command: Command, arguments: dict[str, Any]) -> None:
-    """A password from the terminal or standard input: the command line is for everybody to see. A file by its name."""
+def _read_from_elsewhere(command: Command, arguments: dict[str, Any]) -> None:
+    """A password from the terminal or standard input, since everybody can see command lines; the contents of a file."""
     from getpass import getpass
 
     from .control_client import ControlFailed
@@ -156,7 +156,7 @@ def _read_what_is_not_said(command: Command, arguments: dict[str, Any]) -> None:
 def _help() -> str:
     """Every command with its arguments."""
     commands = [command for actions in COMMANDS.values() for command in actions.values()]
-    lines = ["commands (`leveret ctl COMMAND --help` tells more of one):"]
+    lines = ["commands (`leveret ctl COMMAND --help` explains one):"]
     for command in commands:
         lines += [f"  {command.usage}", f"      {command.help}"]
     return "\n".join(lines)
@@ -174,11 +174,11 @@ def _lines_of(command: Command) -> Iterator[str]:
         yield f"    {argument.typed or argument.name:{width}}  {argument.help}"
 
 
-# -- what is answered -----------------------------------------------------------------------------------------------
+# -- answers -----------------------------------------------------------------------------------------------
 
 
 def as_text(result: Any, command: str) -> str:
-    """An answer for people: nothing in it steers their terminal."""
+    """An answer as text that is safe for terminals."""
     if command == "definitions" and "imported" not in result:
         return json.dumps(result, indent=2)
     if command == "explain":
@@ -191,7 +191,7 @@ def as_text(result: Any, command: str) -> str:
 
 
 def _as_table(rows: list[Any]) -> str:
-    """A line a row under the names of the columns that say anything."""
+    """One line per row, under the names of the columns that are not empty."""
     if not all(isinstance(row, dict) for row in rows):
         return "\n".join(printable(str(row)) for row in rows)
     names = list(dict.fromkeys(name for row in rows for name in row if name != "counters" and _cell(row[name])))
@@ -207,7 +207,7 @@ def _cell(value: Any) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """A list, of lines for people, stands below its name, and so does a table of numbers."""
+    """Lists of lines and tables of numbers are printed below their name."""
     if isinstance(value, dict):
         return "".join(f"\n  {printable(key)}: {printable(str(one))}" for key, one in value.items())
     if isinstance(value, list):

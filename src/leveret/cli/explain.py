@@ -22,7 +22,7 @@ def add_commands(verbs: Any, load: Load) -> None:
     why = verbs.add_parser("explain", help="every setting of a queue or address, and which rule gave it")
     why.add_argument("file", metavar="FILE")
     why.add_argument("name", metavar="NAME")
-    why.add_argument("--vhost", default=None, help="in this virtual host alone")
+    why.add_argument("--vhost", default=None, help="only in this virtual host")
     why.add_argument("--json", action="store_true", help="print JSON")
     why.set_defaults(run=lambda options: _explain(options, load))
 
@@ -46,7 +46,7 @@ def _explain(options: argparse.Namespace, load: Load) -> int:
 
 
 def explanation_of(answer: dict[str, Any]) -> Explanation:
-    """An explanation out of the JSON that a running broker answers with."""
+    """An explanation from the JSON of a running broker's answer."""
     rows = tuple(Row(**row) for row in answer["rows"])
     return Explanation(
         **{**answer, "matches": tuple(answer["matches"]), "policies": tuple(answer["policies"]), "rows": rows}
@@ -54,7 +54,7 @@ def explanation_of(answer: dict[str, Any]) -> Explanation:
 
 
 def explanation_text(one: Explanation) -> str:
-    """For people: the object, the matches, then each setting with its rule."""
+    """As text: the object, the matches, then each setting with its rule."""
     declared = f", declared at {one.declared_at}" if one.declared_at else ""
     lines = [f"{one.kind} {one.name} (address {one.address}, vhost {one.vhost}){declared}"]
     lines.append("matches, most specific first: " + (", ".join(one.matches) or "none"))

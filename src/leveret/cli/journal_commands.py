@@ -1,4 +1,4 @@
-"""`leveret journal verify`, `repair` and `cat`: looking at a journal without a broker. Source: interfaces page."""
+"""`leveret journal verify`, `repair` and `cat`: commands for a journal without a broker. Source: interfaces page."""
 
 import argparse
 import base64
@@ -32,26 +32,26 @@ EXIT_SOUND, EXIT_TORN, EXIT_DAMAGED = 0, 1, 2
 
 def add_commands(verbs: Any) -> None:
     """Add `journal` with its three verbs to a parser."""
-    journal = verbs.add_parser("journal", help="look at a journal, save what can be saved")
+    journal = verbs.add_parser("journal", help="check, repair or print a journal")
     actions = journal.add_subparsers(required=True, metavar="ACTION")
     check = actions.add_parser("verify", help="check every segment; exit 0 sound, 1 torn tail only, 2 damaged")
     check.add_argument("directory", metavar="DIR")
     check.add_argument("--json", action="store_true", help="print JSON")
     check.set_defaults(run=_guarded(_verify))
-    save = actions.add_parser("repair", help="copy what is whole to a new journal; exit 0 it is made, 2 it is not")
+    save = actions.add_parser("repair", help="copy whole blocks to a new journal; exit 0 written, 2 failed")
     save.add_argument("directory", metavar="DIR")
-    save.add_argument("--out", required=True, metavar="DIR", help="where to; must be empty or not there")
+    save.add_argument("--out", required=True, metavar="DIR", help="directory of the new journal, empty or absent")
     save.set_defaults(run=_guarded(_repair))
     cat = actions.add_parser("cat", help="print records as JSON lines")
     cat.add_argument("directory", metavar="DIR")
     cat.add_argument("--from", dest="from_lsn", type=int, default=0, metavar="LSN", help="begin with this record")
-    cat.add_argument("--all", action="store_true", help="also what is not yet proved durable")
+    cat.add_argument("--all", action="store_true", help="also records that are not known to be durable")
     cat.add_argument("--bodies", action="store_true", help="with properties and bodies")
     cat.set_defaults(run=_guarded(_cat))
 
 
 def _guarded(command: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
-    """Whatever is wrong with the directory is a sentence on stderr and exit 2."""
+    """Faults of the directory are reported in one sentence on stderr, with exit code 2."""
 
     def run(options: argparse.Namespace) -> int:
         try:
@@ -134,7 +134,7 @@ def _cat(options: argparse.Namespace) -> int:
 
 
 def record_fields(lsn: int, record: Record, names: Names, bodies: bool = False) -> dict[str, object]:
-    """A record as JSON can say it: fields that are nothing are left out, ids come with their names."""
+    """A record as JSON: empty fields are omitted, ids have their names beside them."""
     fields: dict[str, object] = {"lsn": lsn, "kind": record.name, "ts_us": record.ts_us}
     for name in ("msg_id", "arg", "priority", "attempt", "size", "link", "consumer_id", "conn_id"):
         if value := getattr(record, name):

@@ -1,1 +1,1 @@
-"""What a running broker can be asked and told: the control table's commands, definitions in RabbitMQ's JSON."""
+"""Managing a running broker: the commands of the control table, definitions in RabbitMQ's JSON."""

@@ -1,6 +1,6 @@
-"""What a control command takes: its arguments by name and kind, read from JSON or from the command line's text.
+"""The arguments of control commands by name and kind, read from JSON or from text of the command line.
 
-Usage lines, help and refusals come from here, whoever asks. Source: ruling 24.
+Usage lines, help and refusals are made here for both. Source: ruling 24.
 """
 
 import json
@@ -16,16 +16,16 @@ OCTETS_MAX = 255
 
 
 class CommandError(Exception):
-    """The command cannot be done; the message is for the operator."""
+    """The command failed; the message is for the operator."""
 
 
 class _NotOfItsKind(ValueError):
-    """There is no other word for it than what was expected."""
+    """A value of another kind; the message is the expected kind alone."""
 
 
 @dataclass(slots=True, frozen=True)
 class Kind:
-    """`word`: what usage lines call it. `read(name, value)`: the value; raises ValueError with the whole fault."""
+    """`word`: its name in usage lines. `read(name, value)`: the value; raises ValueError with the whole fault."""
 
     word: str
     read: Callable[[str, object], Any]
@@ -66,7 +66,7 @@ def _read_ring_size(name: str, value: object) -> int:
 
 
 def _read_json(name: str, value: object) -> object:
-    """JSON out of the command line's text; anything else as it is."""
+    """Text of the command line parsed as JSON; anything else unchanged."""
     if not isinstance(value, str):
         return value
     try:
@@ -94,7 +94,7 @@ LIMIT = Kind("NUMBER", _read_limit)
 JSON = Kind("JSON", _read_json)
 RING_SIZE = Kind("NUMBER", _read_ring_size)
 QUEUE_TYPE = Kind("TYPE", _read_queue_type)
-#: Looked at by the command itself, which knows better words.
+#: Checked by the command itself, with messages of its own.
 WORDS = Kind("WORD,WORD", _read_anything)
 ANY_PATTERN = Kind("PATTERN", _read_anything)
 DOCUMENT = Kind("FILE", _read_anything)
@@ -102,8 +102,8 @@ DOCUMENT = Kind("FILE", _read_anything)
 
 @dataclass(slots=True, frozen=True)
 class Argument:
-    """`is_first`: on the command line it may stand without its name, in the order of the table. `typed`: what it is
-    called there, when that is another name."""
+    """`is_first`: on the command line it may be given without its name, in the order of the table. `typed`: its name
+    there, if it differs."""
 
     name: str
     kind: Kind
@@ -114,14 +114,14 @@ class Argument:
 
     @property
     def usage(self) -> str:
-        """As usage lines write it."""
+        """Its form in usage lines."""
         word = (self.typed or self.name).upper() if self.is_first else f"{self.typed or self.name}={self.kind.word}"
         return word if self.is_required else f"[{word}]"
 
 
 @dataclass(slots=True, frozen=True)
 class Command:
-    """One thing to ask for. `words`: the command, and its action if it has any."""
+    """One command. `words`: its name, and its action if it has any."""
 
     words: str
     help: str
@@ -133,7 +133,7 @@ class Command:
         return " ".join((self.words, *(argument.usage for argument in self.arguments)))
 
     def read(self, given: dict[str, Any]) -> dict[str, Any]:
-        """The arguments that were given, each as its kind reads it. Raises: CommandError."""
+        """The given arguments, each read by its kind. Raises: CommandError."""
         known = {argument.name: argument for argument in self.arguments}
         for name in given:
             if name not in known:
@@ -155,5 +155,5 @@ class Command:
         return values
 
     def error(self, text: str, *, with_usage: bool = False) -> CommandError:
-        """What is wrong, and with what command."""
+        """A fault, with the command's name."""
         return CommandError(f"{self.words}: {text}" + (f"\nusage: {self.usage}" if with_usage else ""))

@@ -1,6 +1,6 @@
-"""All that can be asked of a running broker: commands, their actions and arguments, as data.
+"""The commands for a running broker, with their actions and arguments, as data.
 
-`control.ControlTable` does them; `leveret ctl` reads its arguments, help and refusals from here. A test compares both.
+`control.ControlTable` runs them; `leveret ctl` takes its arguments, help and refusals from here. A test compares both.
 Source: ruling 24; interfaces page.
 """
 
@@ -26,26 +26,26 @@ from .command_arguments import (
     CommandError,
 )
 
-#: What a client is told when the operator gives no reason: the words of RabbitMQ's management.
+#: The reason for the client when the operator gives none: the text of RabbitMQ's management plugin.
 CLOSED_BY_HAND = "Closed via management plugin"
-#: What clients are told that publish while the operator's alarm is on: the words of RabbitMQ's memory alarm.
+#: The reason for blocked clients when the operator gives none: the text of RabbitMQ's memory alarm.
 ALARM_BY_HAND = "low on memory"
 
 
-def _vhost(text: str = 'the virtual host that it is in (default "/")') -> Argument:
+def _vhost(text: str = 'its virtual host (default "/")') -> Argument:
     return Argument("vhost", NAME, text)
 
 
 _IN_VHOST = _vhost()
-_OF_VHOST = _vhost("of this virtual host alone")
+_OF_VHOST = _vhost("only in this virtual host")
 _QUEUE = Argument("queue", NAME, "the queue's name", is_required=True, is_first=True)
-_ID = Argument("id", NUMBER, "the message, as `scheduled list` names it", is_required=True, is_first=True)
+_ID = Argument("id", NUMBER, "the message's id in `scheduled list`", is_required=True, is_first=True)
 _USER = Argument("user", NAME, "the user's name", is_required=True, is_first=True)
-_OF_USER = Argument("user", NAME, "of this user alone")
+_OF_USER = Argument("user", NAME, "only of this user")
 _PASSWORD = (
-    Argument("password", TEXT, "in clear; not said here: it is read from the terminal or standard input"),
-    Argument("password-hash", TEXT, "or salt and hash, base64, as RabbitMQ keeps it"),
-    Argument("hashing-algorithm", TEXT, "how it was hashed (default rabbit_password_hashing_sha256)"),
+    Argument("password", TEXT, "in clear text; without it, it is read from the terminal or standard input"),
+    Argument("password-hash", TEXT, "or salt and hash in base64, as in RabbitMQ's definitions"),
+    Argument("hashing-algorithm", TEXT, "of the hash (default rabbit_password_hashing_sha256)"),
 )
 
 
@@ -59,26 +59,26 @@ def _pattern(name: str, text: str) -> Argument:
 
 def _policies(command: str, title: str) -> tuple[Command, ...]:
     return (
-        Command(f"{command} list", f"{title}, the most important first", (_OF_VHOST,)),
+        Command(f"{command} list", f"{title}, the highest priority first", (_OF_VHOST,)),
         Command(
             f"{command} set",
             "add one, or replace the one of that name",
             (
                 _named("of the policy"),
-                Argument("pattern", ANY_PATTERN, "whose names match, it concerns", is_required=True, is_first=True),
+                Argument("pattern", ANY_PATTERN, "of the names it applies to", is_required=True, is_first=True),
                 Argument("definition", JSON, 'like {"max-length": 10}', is_required=True, is_first=True),
                 Argument("apply-to", TEXT, "all (the default), queues, exchanges, classic_queues, ..."),
-                Argument("priority", JSON, "of those that match the highest counts (default 0)"),
+                Argument("priority", JSON, "of those that match the highest wins (default 0)"),
                 _IN_VHOST,
             ),
         ),
-        Command(f"{command} clear", "take one away", (_named("of the policy"), _IN_VHOST)),
+        Command(f"{command} clear", "delete one", (_named("of the policy"), _IN_VHOST)),
     )
 
 
 _COMMANDS = (
-    Command("status", "what the broker holds now, and what has happened since it started"),
-    Command("queues", "all queues with what is in them", (_OF_VHOST,)),
+    Command("status", "what the broker has now, and counters since it started"),
+    Command("queues", "all queues with their messages", (_OF_VHOST,)),
     Command(
         "explain",
         "every setting of a queue or address, and which rule gave it",
@@ -93,12 +93,12 @@ _COMMANDS = (
             _IN_VHOST,
         ),
     ),
-    Command("scheduled list", "messages that wait for their time, soonest first", (_QUEUE, _IN_VHOST)),
-    Command("scheduled fire", "let one come now", (_QUEUE, _ID, _IN_VHOST)),
-    Command("scheduled cancel", "take one out", (_QUEUE, _ID, _IN_VHOST)),
+    Command("scheduled list", "messages that are scheduled, soonest first", (_QUEUE, _IN_VHOST)),
+    Command("scheduled fire", "make one ready now", (_QUEUE, _ID, _IN_VHOST)),
+    Command("scheduled cancel", "delete one", (_QUEUE, _ID, _IN_VHOST)),
     Command(
         "scheduled reschedule",
-        "let one come later, or sooner",
+        "make one due later, or sooner",
         (
             _QUEUE,
             _ID,
@@ -114,48 +114,48 @@ _COMMANDS = (
     Command("channels", "all channels: unacknowledged deliveries, prefetch, mode", (_OF_VHOST,)),
     Command(
         "consumers",
-        "all subscriptions: unacknowledged deliveries, and since when the oldest is out",
-        (_OF_VHOST, Argument("queue", NAME, "of this queue alone")),
+        "all subscriptions: unacknowledged deliveries, and the age of the oldest",
+        (_OF_VHOST, Argument("queue", NAME, "only of this queue")),
     ),
     Command(
         "close-connection",
-        "send a client away: connection.close 320, CONNECTION_FORCED",
+        "close a connection: connection.close 320, CONNECTION_FORCED",
         (
             Argument(
                 "name",
                 NAME,
-                "as `connections` shows it, or the name that clients gave: then all of that name",
+                "as `connections` shows it, or the name that clients gave: then all with that name",
                 is_required=True,
                 is_first=True,
             ),
-            Argument("reason", TEXT, f"what the client is told (default: {CLOSED_BY_HAND})", is_first=True),
+            Argument("reason", TEXT, f"sent to the client (default: {CLOSED_BY_HAND})", is_first=True),
         ),
     ),
     Command(
         "block",
         "an alarm by hand: clients that publish are blocked, until `unblock` or a restart",
-        (Argument("reason", NAME, f"what they are told (default: {ALARM_BY_HAND})", is_first=True),),
+        (Argument("reason", NAME, f"sent to them (default: {ALARM_BY_HAND})", is_first=True),),
     ),
-    Command("unblock", "the end of the alarm"),
+    Command("unblock", "end the alarm"),
     Command(
         "trace-on",
-        "copies of what clients publish and get go to the exchange amq.rabbitmq.trace, until a restart",
+        "copy published and delivered messages to the exchange amq.rabbitmq.trace, until a restart",
         (Argument("vhost", NAME, 'of this virtual host (default "/")', is_first=True),),
     ),
-    Command("trace-off", "no copies any more", (Argument("vhost", NAME, '(default "/")', is_first=True),)),
+    Command("trace-off", "stop the copies", (Argument("vhost", NAME, '(default "/")', is_first=True),)),
     Command("reload", "read the configuration files again"),
     Command("users list", "all users"),
     Command(
         "users add",
-        "a user, who may do nothing yet",
+        "a user, without permissions yet",
         (_named("of the user"), *_PASSWORD, Argument("tags", WORDS, "administrator, monitoring, ...")),
     ),
-    Command("users delete", "forget a user, and close its connections", (_named("of the user"),)),
-    Command("users passwd", "another password from the next login on", (_named("of the user"), *_PASSWORD)),
+    Command("users delete", "delete a user, and close its connections", (_named("of the user"),)),
+    Command("users passwd", "a new password, from the next login on", (_named("of the user"), *_PASSWORD)),
     Command(
         "users tags",
-        "all tags that a user has from now on",
-        (_named("of the user"), Argument("tags", WORDS, "none when it is not said", is_first=True)),
+        "replace the tags of a user",
+        (_named("of the user"), Argument("tags", WORDS, "without it: none", is_first=True)),
     ),
     Command(
         "users limits",
@@ -178,7 +178,7 @@ _COMMANDS = (
             _IN_VHOST,
         ),
     ),
-    Command("permissions clear", "nothing is allowed there any more", (_USER, _IN_VHOST)),
+    Command("permissions clear", "allow nothing there any more", (_USER, _IN_VHOST)),
     Command("topic-permissions list", "who may use which routing keys", (_OF_USER, _OF_VHOST)),
     Command(
         "topic-permissions set",
@@ -199,10 +199,10 @@ _COMMANDS = (
     Command("vhosts list", "all virtual hosts"),
     Command(
         "vhosts add",
-        "a virtual host; one that is there stays as it is",
+        "a virtual host; an existing one is not changed",
         (
             _named("of the virtual host"),
-            Argument("default-queue-type", QUEUE_TYPE, "of queues whose declaration says none"),
+            Argument("default-queue-type", QUEUE_TYPE, "of queues declared without a type"),
         ),
     ),
     Command(
@@ -221,18 +221,18 @@ _COMMANDS = (
     ),
     Command(
         "vhosts default-queue-type",
-        "of which type queues are whose declaration says none; those that are there stay as they are",
+        "type of queues declared without one; existing queues are not changed",
         (
             _named("of the virtual host"),
-            Argument("type", QUEUE_TYPE, "classic, quorum or stream; not said: no default any more", is_first=True),
+            Argument("type", QUEUE_TYPE, "classic, quorum or stream; without it: no default any more", is_first=True),
         ),
     ),
     *_policies("policies", "policies"),
     *_policies("operator-policies", "operator policies"),
-    Command("definitions export", "everything that was declared and set, as RabbitMQ's JSON"),
+    Command("definitions export", "everything that is declared and set, as RabbitMQ's JSON"),
     Command(
         "definitions import",
-        "add and replace what a file of RabbitMQ's JSON says",
+        "add and replace the contents of a file of RabbitMQ's JSON",
         (Argument("definitions", DOCUMENT, "the file", is_required=True, is_first=True, typed="file"),),
     ),
 )
@@ -246,12 +246,12 @@ def _by_command(commands: Iterable[Command]) -> dict[str, dict[str, Command]]:
     return found
 
 
-#: Command -> action ("" where it has none) -> what it takes. The first action is meant when none is said.
+#: Command -> action ("" where it has none) -> its row. The first action is the default.
 COMMANDS = _by_command(_COMMANDS)
 
 
 def find(name: object, arguments: dict[str, Any]) -> Command:
-    """The command that is meant; `action` is taken out of the arguments. Raises: CommandError."""
+    """The row of a command; `action` is removed from the arguments. Raises: CommandError."""
     actions = COMMANDS.get(name) if isinstance(name, str) else None
     if actions is None:
         near = nearest(name, COMMANDS) if isinstance(name, str) else ""

@@ -1,4 +1,4 @@
-"""The command table by which a running broker is ruled.
+"""The command table of a running broker.
 
 Requests are JSON, {"command": NAME, "arguments": {...}}, published to the exchange `leveret.control` by a user with
 the tag administrator; the answer, {"ok": true, "result": ...} or {"ok": false, "error": TEXT}, goes to reply_to with
@@ -31,10 +31,10 @@ from .running import explain_running
 logger = logging.getLogger("leveret.control")
 
 EXCHANGE = "leveret.control"
-#: How many waiting messages are listed, soonest first.
+#: How many scheduled messages are listed, soonest first.
 LISTED_MAX = 1000
 
-#: Does one command: with its arguments, read as `command_table` says.
+#: Runs one command; its arguments have been read by `command_table`.
 Handler = Callable[[dict[str, Any]], Any]
 
 
@@ -67,7 +67,7 @@ class ControlTable:
         }
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
-        """The broker that the commands rule, and the configuration's objects in it."""
+        """Set the broker that the commands are for, and the configuration's objects in it."""
         self._broker = broker
         self._objects = objects
         self._started_ms = broker.clock.wall_ms()
@@ -79,7 +79,7 @@ class ControlTable:
         return self._broker
 
     def run(self, name: object, arguments: object = None) -> Any:
-        """Do one command. Raises: CommandError."""
+        """Run one command. Raises: CommandError."""
         if arguments is not None and not isinstance(arguments, dict):
             raise CommandError("arguments must be an object")
         given = dict(arguments or {})
@@ -109,7 +109,7 @@ class ControlTable:
     def _answer(self, body: bytes) -> dict[str, Any]:
         try:
             request = json.loads(body)
-            json.dumps(request, ensure_ascii=False).encode()  # halves of characters are no text
+            json.dumps(request, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
             if not isinstance(request, dict):
                 raise CommandError("a request is an object with a command")
             return {"ok": True, "result": self.run(request.get("command"), request.get("arguments"))}
@@ -178,7 +178,7 @@ class ControlTable:
         return [asdict(one) for one in explain_running(self._objects, arguments["name"], vhost)]
 
     def _ring(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Nothing is deleted now (address-settings page 4.3)."""
+        """Resize a ring; nothing is deleted (address-settings page 4.3)."""
         queue, size = self._queue_named(arguments), arguments["size"]
         if size > 0:
             try:

@@ -1,6 +1,6 @@
 """Control commands about users, permissions and virtual hosts. Source: ruling 24; behaviour page 3.13 to 3.15.
 
-What a command changes holds at once, for clients that are connected as well.
+Changes take effect at once, also for clients that are connected.
 """
 
 from collections.abc import Callable, Mapping
@@ -17,7 +17,8 @@ from .command_arguments import CommandError
 
 
 class AccessCommands:
-    """`handlers` by the words of the command, for the control table. `broker`: asked each time, it may come later."""
+    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
+    later."""
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
@@ -43,7 +44,7 @@ class AccessCommands:
 
     @property
     def broker(self) -> Broker:
-        """The one that is ruled."""
+        """The broker that the commands are for."""
         return self._broker()
 
     # -- users ------------------------------------------------------------------------------------------------------
@@ -52,7 +53,7 @@ class AccessCommands:
         return [_shown_user(user) for user in self.broker.users]
 
     def _add_user(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`; `password` or `password-hash` with `hashing-algorithm`; `tags`. It may do nothing yet."""
+        """`name`; `password` or `password-hash` with `hashing-algorithm`; `tags`. Without permissions yet."""
         name = arguments["name"]
         if self.broker.users.find(name) is not None:
             raise CommandError(f"user {name!r} exists already")
@@ -76,13 +77,13 @@ class AccessCommands:
         return self._replace(replace(user, password=password))
 
     def _set_tags(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`, `tags`: all that it has from now on."""
+        """`name`, `tags`: they replace the old ones."""
         user = self._user(arguments["name"])
         tags = tags_of(arguments.get("tags", ""))
         return self._replace(replace(user, tags=tags))
 
     def _limit_user(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`, `max-connections`, `max-channels`; -1: none. What is not said stays."""
+        """`name`, `max-connections`, `max-channels`; -1: none. Missing ones stay."""
         user = self._user(arguments["name"])
         connections = arguments.get("max-connections", user.max_connections)
         channels = arguments.get("max-channels", user.max_channels)
@@ -121,7 +122,7 @@ class AccessCommands:
         return {"user": user.name, "vhost": vhost, **patterns}
 
     def _clear_permissions(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`user`, `vhost`: nothing is allowed there any more, and no new connection; those that are open stay."""
+        """`user`, `vhost`: nothing is allowed there any more, and no new connection; open ones stay."""
         user = self._user(arguments["user"])
         vhost = self._vhost(arguments.get("vhost", "/"))
         grants = grants_of(user, self.broker)
@@ -191,7 +192,7 @@ class AccessCommands:
         ]
 
     def _add_vhost(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`; one that is there stays as it is."""
+        """`name`; an existing one is not changed."""
         name, default = arguments["name"], arguments.get("default-queue-type")
         is_new = name not in self.broker.virtual_hosts
         vhost = self.broker.create_virtual_host(name)
@@ -210,7 +211,7 @@ class AccessCommands:
         return {"name": name, "connections_closed": connections}
 
     def _limit_vhost(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """`name`, `max-connections`, `max-queues`; -1: none. What is not said stays."""
+        """`name`, `max-connections`, `max-queues`; -1: none. Missing ones stay."""
         name = self._vhost(arguments["name"])
         vhost = self.broker.virtual_hosts[name]
         now = vhost.limits
@@ -221,7 +222,7 @@ class AccessCommands:
         return {"name": name, "max_connections": connections, "max_queues": queues}
 
     def _set_default_type(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """For declarations to come."""
+        """For later declarations."""
         name, default = self._vhost(arguments["name"]), arguments.get("type")
         vhost = self.broker.virtual_hosts[name]
         limits = replace(vhost.limits, default_queue_type=default, is_configured=False)
@@ -238,14 +239,14 @@ class AccessCommands:
 
 
 def grants_of(user: User, broker: Broker) -> dict[str, Grant]:
-    """What is granted by virtual host, also to one who may do everything everywhere."""
+    """A user's grants by virtual host, also for a user with all permissions everywhere."""
     if user.permissions is None:
         return {name: Grant() for name in broker.virtual_hosts}
     return {vhost: permissions.grant for vhost, permissions in user.permissions.items()}
 
 
 def with_grants(user: User, grants: Mapping[str, Grant]) -> User:
-    """The user with exactly these. Raises: PatternFault."""
+    """The user with exactly these grants. Raises: PatternFault."""
     permissions = {vhost: Permissions(grant, user=user.name, vhost=vhost) for vhost, grant in grants.items()}
     return replace(user, permissions=MappingProxyType(permissions))
 
@@ -259,7 +260,7 @@ def tags_of(value: object) -> frozenset[str]:
 
 
 def _password(command: str, arguments: dict[str, Any]) -> PasswordHash:
-    """Neither password nor hash ever stands in a message."""
+    """Messages never contain the password or its hash."""
     password, hashed = arguments.get("password"), arguments.get("password-hash")
     algorithm = arguments.get("hashing-algorithm", SHA256)
     if (password is None) == (hashed is None):

@@ -1,7 +1,7 @@
-"""Control commands about who is connected: connections, channels, consumers; sending a client away; the firehose.
+"""Control commands about connections, channels and consumers; closing a connection; alarm and firehose.
 
-Source: ruling 24; behaviour page 1.6. Every list is O(what it shows), but for the oldest deliveries of consumers:
-O(deliveries that their channels have out).
+Source: ruling 24; behaviour page 1.6. Every list is O(rows), except for the oldest deliveries of consumers:
+O(unacknowledged deliveries of their channels).
 """
 
 from collections.abc import Callable, Iterator
@@ -16,7 +16,8 @@ from .command_table import ALARM_BY_HAND, CLOSED_BY_HAND
 
 
 class ConnectionCommands:
-    """`handlers` by the words of the command, for the control table. `broker`: asked each time, it may come later."""
+    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
+    later."""
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
@@ -33,11 +34,11 @@ class ConnectionCommands:
 
     @property
     def broker(self) -> Broker:
-        """The one that is ruled."""
+        """The broker that the commands are for."""
         return self._broker()
 
     def _clients(self, arguments: dict[str, Any]) -> Iterator[Client]:
-        """Of one virtual host, of one user, or all; in order of their coming."""
+        """Of one virtual host, of one user, or all; the oldest first."""
         vhost, user = arguments.get("vhost"), arguments.get("user")
         if vhost is not None and vhost not in self.broker.virtual_hosts:
             raise CommandError(f"no virtual host {vhost!r}")
@@ -114,9 +115,9 @@ class ConnectionCommands:
         return rows
 
     def _age(self, session: Session, tag: int | None) -> dict[str, Any]:
-        """Since when the oldest delivery is out, in wall ms: at the latest, for it is looked at once a minute or so.
+        """The latest time when the oldest delivery can have been sent, in wall ms; it is noted about once a minute.
 
-        None: nothing is out, or it went out after the last look.
+        None: nothing is unacknowledged, or it was delivered after the last note.
         """
         at_ns = None if tag is None else self.broker.acknowledgements.oldest_ns(session, tag)
         if at_ns is None:
@@ -155,7 +156,7 @@ class ConnectionCommands:
 
 
 def _oldest_of(session: Session, consumers: list[Consumer]) -> dict[Holder, int]:
-    """The delivery tag of the oldest delivery of each consumer that has some out."""
+    """The delivery tag of the oldest delivery of each consumer that has unacknowledged ones."""
     wanted = {consumer for consumer in consumers if consumer.unacked}
     found: dict[Holder, int] = {}
     for tag, message in session.unacked.items() if wanted else ():
@@ -168,6 +169,6 @@ def _oldest_of(session: Session, consumers: list[Consumer]) -> dict[Holder, int]
 
 
 def _said(client: Client, key: str) -> str | None:
-    """A text among what the client says of itself."""
+    """A text among the client properties."""
     field = client.properties.get(key)
     return field.text if field is not None and isinstance(field.value, bytes) else None

@@ -10,7 +10,8 @@ from .command_arguments import CommandError
 
 
 class PolicyCommands:
-    """The part of the control table that is about policies."""
+    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
+    later."""
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
@@ -22,7 +23,7 @@ class PolicyCommands:
 
     @property
     def broker(self) -> Broker:
-        """The one that is ruled."""
+        """The broker that the commands are for."""
         return self._broker()
 
     def _list(self, arguments: dict[str, Any], *, is_operator: bool) -> list[dict[str, Any]]:
@@ -68,7 +69,7 @@ class PolicyCommands:
 
 
 def policy_value(policy: Policy) -> dict[str, Any]:
-    """A policy as RabbitMQ's JSON has it."""
+    """A policy in RabbitMQ's JSON."""
     return {
         "vhost": policy.vhost,
         "name": policy.name,

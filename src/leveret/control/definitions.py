@@ -1,7 +1,7 @@
 """Definitions in RabbitMQ's JSON: users, virtual hosts, permissions, limits, exchanges, queues, bindings, policies.
 
-An import adds and replaces, it never deletes, and doing it twice is doing it once. Everything is looked at before
-anything is changed. What this version has no use for (parameters of plug-ins) is kept and exported as it came.
+An import adds and replaces, never deletes, and is idempotent. The whole document is checked before anything is changed.
+Sections without a use in this version (parameters of plug-ins) are stored and exported unchanged.
 Source: behaviour page 5.3, 5.5.
 """
 
@@ -39,7 +39,7 @@ _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
 class Definitions:
-    """Export and import for one broker; keeps sections that nothing here reads, by their identity."""
+    """Export and import for one broker; stores entries of sections that it does not use, by their identity."""
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
@@ -56,7 +56,7 @@ class Definitions:
             raise CommandError(f"nothing was changed:\n{fault}") from None
 
     def export(self) -> dict[str, Any]:
-        """The whole broker but exclusive queues, the default exchange's bindings, and what every virtual host has."""
+        """The whole broker except exclusive queues, the default exchange's bindings, and predeclared exchanges."""
         broker = self._broker()
         vhosts = list(broker.virtual_hosts.values())
         limits = [
@@ -113,9 +113,9 @@ class Definitions:
         }
 
     def take_in(self, document: object) -> dict[str, Any]:
-        """Do what a document says. Returns counts, and remarks about what stays as it is.
+        """Import a document. Returns counts, and remarks about objects that were not changed.
 
-        The caller ends the broker's turn. Raises: DefinitionsFault, when anything in it cannot be; nothing is changed.
+        The caller ends the broker's turn. Raises: DefinitionsFault, when anything in it is wrong; nothing is changed.
         """
         broker = self._broker()
         plan = DefinitionsReader(broker, document).plan()
@@ -167,7 +167,7 @@ def _apply(broker: Broker, plan: Plan) -> list[str]:
         for one in objects:
             try:
                 do(broker, one)
-            except EngineError as error:  # is there otherwise: as in RabbitMQ it stays
+            except EngineError as error:  # exists with other arguments: not changed, as in RabbitMQ
                 remarks.append(f"{what} {shown(getattr(one, 'name', ''))} stays as it is: {text_of(error)}")
     return remarks
 

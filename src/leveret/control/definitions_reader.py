@@ -1,4 +1,4 @@
-"""Definitions in RabbitMQ's JSON, read into a plan: everything is looked at, and tried in a broker that is thrown away.
+"""Definitions in RabbitMQ's JSON, read into a plan: everything is checked, and tried in a temporary broker.
 
 Source: behaviour page 5.3, 5.5.
 """
@@ -34,16 +34,16 @@ from .json_arguments import table_of
 
 FAULTS_MAX = 50
 LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
-#: As they are called, and as RabbitMQ's modules for them are.
+#: Names of queue types, and of RabbitMQ's modules for them.
 _QUEUE_TYPES = {word: kind for kind in QUEUE_TYPES for word in (kind, f"rabbit_{kind}_queue")}
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
-#: Sections that are kept as they came -> what makes an entry the same as another.
+#: Sections that are stored unchanged -> the keys that identify an entry.
 KEPT = {"parameters": ("vhost", "component", "name"), "global_parameters": ("name",)}
 
 
 class DefinitionsFault(Exception):
-    """`faults`: what is wrong, a line each; nothing was changed."""
+    """`faults`: one line for each; nothing was changed."""
 
     def __init__(self, faults: list[str]) -> None:
         super().__init__("\n".join(faults[:FAULTS_MAX]))
@@ -82,10 +82,10 @@ class BindingEntry:
 
 @dataclass(slots=True)
 class Plan:
-    """What a document says, read and looked at. Users lack their permissions here."""
+    """The checked contents of a document. Users do not have their permissions here yet."""
 
     users: dict[str, User] = field(default_factory=dict)
-    passwords: dict[str, str] = field(default_factory=dict)  # in clear, by user: for those that have no hash yet
+    passwords: dict[str, str] = field(default_factory=dict)  # in clear text, by user, where there is no hash
     vhosts: dict[str, None] = field(default_factory=dict)
     limits: dict[str, VirtualHostLimits] = field(default_factory=dict)
     default_types: dict[str, str] = field(default_factory=dict)  # of queues, by virtual host
@@ -277,7 +277,7 @@ class DefinitionsReader:
             self.found.bindings.append(binding)
 
     def _try_binding(self, binding: BindingEntry) -> None:
-        """What the document does not declare may be in the broker: a stand-in of it is tried."""
+        """Objects that the document does not declare may exist in the broker: the dry run gets substitutes for them."""
         dry = self.dry.create_virtual_host(binding.vhost)
         there = self.broker.virtual_hosts.get(binding.vhost)
         exchanges = {binding.source} if binding.to_queue else {binding.source, binding.destination}

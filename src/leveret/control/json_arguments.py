@@ -1,7 +1,7 @@
-"""Argument tables between JSON, as definitions have them, and typed fields of AMQP.
+"""Conversion of argument tables between the JSON of definitions and typed fields of AMQP.
 
-Whatever a client may declare can be exported and taken in again, and is then exported as before. What JSON has no
-word for becomes the nearest that it has: octets that are no text, decimals, numbers that are none.
+Everything that a client may declare can be exported and imported, and is then exported as before. Values that JSON
+cannot express become the nearest that it can: octets that are not text, decimals, NaN and infinities.
 Source: behaviour page 5.5.
 """
 
@@ -14,7 +14,7 @@ KEY_OCTETS_MAX = 255
 
 
 def table_of(value: object, depth: int = 0) -> FieldTable:
-    """The table that a JSON object stands for. Raises: ValueError."""
+    """The table of a JSON object. Raises: ValueError."""
     if not isinstance(value, dict) or not all(isinstance(key, str) for key in value):
         raise ValueError("an object")
     if depth >= DEPTH_MAX or any(len(key.encode()) > KEY_OCTETS_MAX for key in value):
@@ -28,7 +28,7 @@ def _field(value: object, depth: int) -> Field:
     if isinstance(value, int):
         return Field(_tag_of(value), value)
     if isinstance(value, float):
-        if not isfinite(value):  # Python's own words, which are no JSON
+        if not isfinite(value):  # NaN and Infinity, which Python reads but JSON does not have
             raise ValueError("finite numbers")
         return Field("d", value)
     if isinstance(value, str):
@@ -41,7 +41,7 @@ def _field(value: object, depth: int) -> Field:
 
 
 def _tag_of(value: int) -> str:
-    """The narrowest that it fits in of those that clients send; only a timestamp has 64 bits and no sign."""
+    """The narrowest type that clients use; only a timestamp has 64 bits without a sign."""
     if -(2**31) <= value < 2**31:
         return "I"
     if -(2**63) <= value < 2**63:
@@ -57,7 +57,7 @@ def json_of(table: FieldTable) -> dict[str, Any]:
 
 
 def _key(key: str) -> str:
-    """As it is where it is text; else what can be read of it, not longer than a key may be."""
+    """The key if it is text; else its readable part, cut to the length of a key."""
     raw = key.encode("utf-8", "surrogateescape")
     return raw.decode("utf-8", "replace").encode()[:KEY_OCTETS_MAX].decode("utf-8", "ignore")
 

@@ -1,7 +1,7 @@
 """Why the queues of a running broker have the settings that they have.
 
-As `settings.explain`, but of what is there: a queue's own arguments, whoever declared it, stand on top, and a ring that
-was resized shows its size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
+As `settings.explain`, but for existing queues: a queue's own arguments come first, whoever declared it, and a resized
+ring shows its present size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
 """
 
 from dataclasses import replace
@@ -26,7 +26,7 @@ from ..settings.explain import (
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
-    """Every queue called `name`, else the address of that name, in one virtual host or each that matters.
+    """Every queue called `name`, else the address of that name, in one virtual host or in all that differ.
 
     An address is explained in "/", and in every other virtual host that has entries or policies of its own for it.
     Args: vhost: one that exists.
@@ -49,7 +49,7 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
 
 
 def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
-    """The address is that of an exchange: where it sends what it has no binding for."""
+    """If the address is an exchange: with its alternate exchange."""
     vhost = broker.virtual_hosts[address.vhost]
     exchange = vhost.exchanges.get(address.name)
     if exchange is None or exchange not in exchanges:
@@ -84,13 +84,13 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
 
 
 def _declaration(configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
-    """None as well when the configuration has let the queue go, but not deleted it."""
+    """None also for a queue that was removed from the configuration but not deleted."""
     place = (queue.vhost.name, queue.name)
     return next((one for one in configuration.queues if (one.vhost, one.name) == place), None)
 
 
 def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
-    """Where the configuration says an argument as the queue has it; the other arguments are of its own declaration."""
+    """Where the configuration sets an argument that the queue has; other arguments are of its own declaration."""
     if declared is None:
         return {}
     said = fields_of(declared.arguments)
@@ -102,7 +102,7 @@ def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
 
 
 def _as_it_is(queue: Queue, row: Row) -> Row:
-    """The ring's size: settled when the queue was made, or changed by hand since then."""
+    """The ring's size: set when the queue was created, or changed by hand since."""
     size = queue.rules.ring_size or -1
     if size == row.value:
         return row
