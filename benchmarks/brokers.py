@@ -1,4 +1,4 @@
-"""Brokers as processes: starting one by a command line, and what /proc and the machine say about it."""
+"""Brokers as processes: starting one by a command line, and reading its figures from /proc."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OUTPUT_SHOWN = 4000
 
 
 class BrokerFailed(Exception):
-    """It did not speak AMQP on its port in time, or ended by itself; carries the end of its output."""
+    """It did not speak AMQP on its port in time, or ended by itself; contains the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def started(command: str, *, name: str = "leveret", wait: bool = True) -> Iterat
     port = free_port()
     data = tempfile.mkdtemp(prefix="leveret-bench-")
     arguments = [part.replace("{port}", str(port)).replace("{data}", data) for part in shlex.split(command)]
-    # A broker that may not keep its byte code compiles all of itself at every start, which no installed one does.
+    # Without stored byte code a broker compiles itself at every start, which an installed one does not.
     environment = {key: value for key, value in os.environ.items() if key != "PYTHONDONTWRITEBYTECODE"}
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
@@ -78,7 +78,7 @@ def started(command: str, *, name: str = "leveret", wait: bool = True) -> Iterat
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """SIGTERM, and SIGKILL for one that does not heed it."""
+    """SIGTERM, then SIGKILL if it does not end."""
     process.send_signal(signal.SIGTERM)
     try:
         process.wait(STOP_SECONDS_MAX)
@@ -107,7 +107,7 @@ def _story(process: subprocess.Popen[bytes], output: IO[str]) -> str:
 
 
 def server_properties(port: int) -> dict[str, Any]:
-    """What the broker says of itself in connection.start. Raises: OSError: it does not answer."""
+    """The server properties of connection.start. Raises: OSError: it does not answer."""
     with socket.create_connection((LOOPBACK, port), timeout=5) as connection:
         connection.sendall(PROTOCOL_HEADER)
         data = b""
@@ -138,7 +138,7 @@ def rss_kb(pid: int) -> int:
 
 
 def is_running(pid: int) -> bool:
-    """Whether the process is there and not a zombie."""
+    """Whether the process exists and is not a zombie."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -151,7 +151,7 @@ def descriptor_count(pid: int) -> int:
 
 
 def machine() -> dict[str, str | int | float]:
-    """Facts that a figure means nothing without; no name of the machine and no path."""
+    """Facts about the machine for the figures, without its name or any path."""
     return {
         "cores": os.cpu_count() or 0,
         "cpu": _cpu_model(),
@@ -172,7 +172,7 @@ def _cpu_model() -> str:
 
 
 def profile_guided() -> str:
-    """Whether this Python was built with profile-guided optimisation, as far as it can be told."""
+    """Whether this Python was built with profile-guided optimisation, as far as that is known."""
     if "--enable-optimizations" in str(sysconfig.get_config_var("CONFIG_ARGS")):
         return "yes (--enable-optimizations)"
     try:
@@ -203,5 +203,5 @@ def interpreter_ns_per_step() -> float:
 
 
 def portable(command: Sequence[str]) -> str:
-    """A command line for a record that others read: of absolute paths only the last part stays."""
+    """A command line for a published record: of absolute paths only the last part."""
     return re.sub(r"(?<![^\s'\"=])(?:/[^\s/'\"]+)+/", "", shlex.join(command))

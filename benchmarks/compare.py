@@ -1,12 +1,13 @@
-"""Measure leveret beside RabbitMQ, in turns, and say which goals are met.
+"""Measure leveret and RabbitMQ in turns, and report which goals are met.
 
     python benchmarks/compare.py [--rounds 3] [--only S1-16,S2] [--scale 1] [--out benchmarks/results/latest.json]
     python benchmarks/compare.py --baseline "../before/.venv/bin/python -m leveret serve --memory \\
         --listen 127.0.0.1:{port}" --no-rabbitmq --only S1-16,S2
     python benchmarks/compare.py --quick
 
-Brokers are started fresh and take turns (A B A B), so a drifting machine moves all alike; trust CPU per message before
-rates. Exit status 1: a check of the load generator failed (lost, repeated, reordered, mangled messages), never a time.
+Brokers are started fresh and take turns (A B A B), so that changes of the machine affect all alike; CPU per message is
+more reliable than rates. Exit status 1: a check of the load generator failed (lost, repeated, reordered, damaged
+messages), never a time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from scenarios import SCENARIOS, Scenario
 
 import leveret
 
-RUN_SECONDS = 1.3  # CPU time is counted in steps of 10 ms: 1 s and a margin
+RUN_SECONDS = 1.3  # CPU time has a resolution of 10 ms: 1 s and a margin
 PACED_SECONDS = 5.0  # at 2,000/s the broker is mostly idle: longer, for the same resolution
 GROWTH_MAX = 20.0  # of the count from one calibrating run to the next
 CALIBRATIONS_MAX = 5
@@ -62,7 +63,7 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="length of a run, 1: at least a second")
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results" / "latest.json")
     parser.add_argument("--command", default=LEVERET_COMMAND, help="start leveret by this instead; {port} is filled in")
-    parser.add_argument("--baseline", metavar="CMD", help="also an older tree, twice, to see what a change did")
+    parser.add_argument("--baseline", metavar="CMD", help="also an older tree, twice, to show the effect of a change")
     parser.add_argument("--no-rabbitmq", action="store_true", help="only the baseline to compare with")
     parser.add_argument(
         "--quick", action="store_true", help="seconds, leveret only: the generator's checks, no figures"
@@ -135,7 +136,7 @@ def _start(stack: ExitStack, options: argparse.Namespace) -> list[Running]:
 def _facts(options: argparse.Namespace, brokers: Sequence[Running]) -> dict[str, Any]:
     versions = {}
     for broker in brokers:
-        # Leveret tells clients the version of the RabbitMQ that it behaves like.
+        # Leveret shows clients the version of the RabbitMQ that it follows.
         ours = broker.name == LEVERET
         versions[broker.name] = _revision() if ours else str(server_properties(broker.port).get("version", "unknown"))
     return {
@@ -162,7 +163,7 @@ def _revision() -> str:
 def _measure(
     scenario: Scenario, brokers: Sequence[Running], options: argparse.Namespace, failures: list[str]
 ) -> dict[str, list[Figures]]:
-    """Rounds of one scenario. A broker that fails a check is named in `failures` and left out of what follows."""
+    """Rounds of one scenario. A broker that fails a check is listed in `failures` and skipped from then on."""
     runs: dict[str, list[Figures]] = {}
     counts: dict[str, int] = {}
     for broker in brokers:
@@ -186,7 +187,7 @@ def _measure(
 
 
 def _calibrate(scenario: Scenario, broker: Running, scale: float) -> int:
-    """How many messages keep this broker busy for RUN_SECONDS; also its warm-up. Raises: CheckFailed."""
+    """The number of messages that take this broker RUN_SECONDS; also its warm-up. Raises: CheckFailed."""
     if scenario.paced:
         return 0
     count, wanted = scenario.count_first, RUN_SECONDS * scale

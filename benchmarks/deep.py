@@ -1,5 +1,5 @@
 """Deep queues: memory, first delivery, drain, restart (queues page F.8, rows FB1, FB2, FB4, FB6), and
-transient messages of 16 octets, of which memory holds some and the spool the rest.
+transient messages of 16 octets, partly in memory and partly in the spool.
 
     python benchmarks/deep.py [--count 1000000] [--memory 256MiB] [--out benchmarks/results/deep.json]
 
@@ -32,7 +32,7 @@ SIZE = 1024
 QUEUE = "deep"
 BEYOND_MIB = 64
 STATE_MIB = 4
-#: Deliveries of which every tenth is acknowledged; and how long the broker may take to give their memory back.
+#: Deliveries of which every tenth is acknowledged; and how long the broker may take to free their memory.
 HELD_MAX = 300_000
 SETTLE_S = 12
 
@@ -49,12 +49,12 @@ def fill(broker: Running, count: int) -> dict[str, Any]:
 
 
 def drain(broker: Running, count: int) -> float:
-    """Consume with acks; messages a second."""
+    """Consume with acks; messages per second."""
     return float(load(broker, "consume", count, "--ack", "100", "--prefetch", "1000")["msgs_per_s"])
 
 
 def first_delivery_ms(broker: Running) -> float:
-    """From basic.consume to the first delivery, which a clean close gives back uncounted."""
+    """From basic.consume to the first delivery, which a clean close returns uncounted."""
     client = RawClient(broker.port)
     client.handshake()
     client.send(commands.Basic.Qos(prefetch_count=1))
@@ -70,8 +70,8 @@ def first_delivery_ms(broker: Running) -> float:
 
 
 def ack_every_tenth(broker: Running, count: int) -> float:
-    """Hold nine of ten, acknowledge the tenth, then leave: all but those come back, uncounted. Returns MiB beyond what
-    was there before, while they are out."""
+    """Acknowledge every tenth delivery, then close: the others are requeued, uncounted. Returns the additional MiB
+    while they are unacknowledged."""
     before_kb = rss_kb(broker.pid)
     client = RawClient(broker.port)
     client.handshake()
@@ -88,7 +88,7 @@ def ack_every_tenth(broker: Running, count: int) -> float:
 
 
 def depth(broker: Running) -> int:
-    """How many are ready."""
+    """The number of ready messages."""
     connection = pika.BlockingConnection(pika.URLParameters(broker.url))
     count = int(connection.channel().queue_declare(QUEUE, passive=True).method.message_count)
     connection.close()
@@ -96,7 +96,7 @@ def depth(broker: Running) -> int:
 
 
 def transient(broker: Running, count: int) -> list[float]:
-    """MiB beyond what was there before, after each quarter of `count` transient messages of 16 octets."""
+    """The additional MiB after each quarter of `count` transient messages of 16 octets."""
     where = ["--port", str(broker.port), "--pid", str(broker.pid), "--queue-name", "transient", "--keep"]
     before_kb = rss_kb(broker.pid)
     found = []
@@ -107,7 +107,7 @@ def transient(broker: Running, count: int) -> list[float]:
 
 
 def measure(count: int, memory: str) -> dict[str, Any]:
-    """All of it on one journal."""
+    """All measurements on one journal."""
     results: dict[str, Any] = {"count": count, "memory": memory}
     with tempfile.TemporaryDirectory() as directory:
         config = Path(directory) / "deep.toml"

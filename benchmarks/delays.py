@@ -1,10 +1,10 @@
-"""Messages with mixed delays through a real socket: how late is each, and does a long delay hold up a short one?
+"""Messages with mixed delays through a real socket: how late is each, and does a long delay block a short one?
 
     python benchmarks/delays.py [--count 100000] [--seconds 20] [--out benchmarks/results/delays.json]
 
 Every message is published with `x-delay`, drawn from 0.1 s to `--seconds`, and carries the time at which it is due by
-this machine's monotonic clock; a consumer that does nothing else notes when the octets came. Exit status 1: one came
-early, twice or not at all. Lateness is printed, with the share that came within 20 ms.
+this machine's monotonic clock; a consumer that does nothing else notes when the octets arrived. Exit status 1: one
+arrived early, twice or not at all. Lateness is printed, with the share that came within 20 ms.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ WITHIN_NS = 20_000_000
 
 
 class Watcher(RawClient):
-    """Consumes, and notes when octets came."""
+    """Consumes, and notes when octets arrive."""
 
     def __init__(self, port: int, count: int) -> None:
         super().__init__(port)
@@ -48,7 +48,7 @@ class Watcher(RawClient):
         self.expect(commands.Basic.ConsumeOk)
 
     def watch(self) -> None:
-        """Read until all are there. Nothing is looked at meanwhile."""
+        """Read until all have arrived; nothing is parsed meanwhile."""
         self.reads.append((time.monotonic_ns(), self._received))
         tail, missing = self._received, self._count
         while missing > 0:
@@ -60,7 +60,7 @@ class Watcher(RawClient):
             tail = octets[1 - len(BODY_HEAD) :]
 
     def bodies(self) -> list[tuple[int, int, int]]:
-        """(came, due, number) of all bodies so far."""
+        """(arrived, due, number) of all bodies so far."""
         stream = b"".join(octets for _, octets in self.reads)
         found = []
         position = ended = 0
@@ -81,7 +81,7 @@ class Watcher(RawClient):
 
 
 def publish(broker: Running, count: int, seconds: float) -> None:
-    """All of them, as fast as the broker confirms: what still waits in a socket is not waiting yet."""
+    """All of them, as fast as the broker confirms, since messages in a socket buffer are not delayed yet."""
     client = RawClient(broker.port)
     client.handshake()
     client.send(commands.Confirm.Select())
@@ -109,7 +109,7 @@ def publish(broker: Running, count: int, seconds: float) -> None:
 
 
 def measure(count: int, seconds: float) -> dict[str, Any]:
-    """Lateness in milliseconds. Raises: AssertionError when a message came early, twice or not at all."""
+    """Lateness in milliseconds. Raises: AssertionError: a message arrived early, twice or not at all."""
     with started(LEVERET) as broker:
         watcher = Watcher(broker.port, count)
         watcher.start()

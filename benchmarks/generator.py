@@ -1,4 +1,4 @@
-"""The load generator as a function: build it, run it, read what it says."""
+"""The load generator as a function: build it, run it, read its output."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ WITHOUT_COMPILER = f"no {COMPILER} on this machine: the load generator cannot be
 
 
 class CheckFailed(Exception):
-    """The generator missed, repeated, reordered or mangled messages, or could not finish; says which."""
+    """The generator found missing, repeated, reordered or damaged messages, or could not finish; the message says
+    which."""
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one run gave. Rates per second, CPU in seconds per million messages, latency in microseconds."""
+    """The figures of one run. Rates per second, CPU in seconds per million messages, latency in microseconds."""
 
     elapsed_s: float
     messages: int
@@ -37,7 +38,7 @@ class Figures:
     rss_bytes_per_message: float | None = None
 
     def as_json(self) -> dict[str, float]:
-        """Without the fields that this scenario has not."""
+        """Without the fields that this scenario does not have."""
         return {name: round(value, 4) for name, value in asdict(self).items() if value is not None}
 
 

@@ -1,14 +1,13 @@
-"""What the journal costs: on the broker's thread, on its own, and on the disk.
+"""The cost of the journal: on the broker's thread, on its own thread, and on the disk.
 
     python benchmarks/journal_write.py [--directory DIR] [--seconds 2] [--body 1024]
 
-1. CPU of the caller's thread for a record, by the length of the runs (published with content, enqueued, acked), and
-   beside it the same records handed over as tuples and encoded in bulk by the other side of a queue.
-2. Appended, written, fsynced by a real writer thread: turns of 100 messages (publish + enqueue + ack), by fsync mode;
-   at most 8 MiB wait. Rates a second; CPU of the process in microseconds a record.
-3. A message a turn, waiting for each commit: how long that takes.
-4. Recovery: records a second of the journal that 2 left behind.
-The directory should be on a real disk: on a RAM disk fsync is free.
+1. CPU of the caller's thread per record, by the length of the runs (published with content, enqueued, acked), and for
+comparison the same records passed as tuples and encoded in bulk by another thread. 2. Appended, written, fsynced by a
+real writer thread: turns of 100 messages (publish + enqueue + ack), by fsync mode;
+   at most 8 MiB wait. Rates per second; CPU of the process in microseconds per record.
+3. One message per turn, waiting for each commit: how long that takes. 4. Recovery: records per second of the journal
+from part 2. The directory should be on a real disk: on a RAM disk fsync is free.
 """
 
 from __future__ import annotations
@@ -50,7 +49,7 @@ def blob_of(size: int) -> bytes:
 
 
 def microseconds_each(work: Callable[[int], object], count: int, seconds: float = 0.3) -> float:
-    """CPU of this thread for one of `count` things that `work` does."""
+    """CPU of this thread for `work`, divided by `count`."""
     done, start = 0, time.thread_time()
     while time.thread_time() - start < seconds:
         work(count)
@@ -95,7 +94,7 @@ def caller_costs(body_size: int) -> None:
 
 
 def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[int, float]:
-    """Part 2 for one mode; returns how many records there were and the caller's CPU for one."""
+    """Part 2 for one mode; returns the number of records and the caller's CPU per record."""
     journal = Journal.open(directory, RealClock(), JournalOptions(fsync=mode))
     vhost = journal.objects.define(VHOST, 0, "/")
     exchange, queue = journal.objects.define(EXCHANGE, vhost, ""), journal.objects.define(QUEUE, vhost, "q")
@@ -133,7 +132,7 @@ def written(directory: str, mode: str, seconds: float, body_size: int) -> tuple[
 
 
 def single(directory: str, seconds: float, body_size: int) -> None:
-    """Part 3: a message a turn, and a commit each."""
+    """Part 3: one message per turn, each with a commit."""
     journal = Journal.open(directory, RealClock())
     vhost = journal.objects.define(VHOST, 0, "/")
     exchange, queue = journal.objects.define(EXCHANGE, vhost, ""), journal.objects.define(QUEUE, vhost, "q")

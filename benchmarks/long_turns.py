@@ -1,10 +1,10 @@
-"""The longest turn that a client can cause by ordinary means, and what the ends of queues and consumers cost.
+"""The longest turn that a client can cause by ordinary means, and the cost of ending queues and consumers.
 
     python benchmarks/long_turns.py [--journal DIRECTORY] [--rounds 3] [CASE ...]
 
-The broker in this process, spoken to in octets, without sockets; a turn is one read handled, the ends of turns that
-follow are turns of their own. Milliseconds of CPU of the broker's thread: the longest turn and all of them, the best of
-so many rounds. With a journal everything is durable; DIRECTORY is made for each case and removed.
+The broker runs in this process and gets octets without sockets; a turn is one read, and the ends of turns that follow
+are turns of their own. Milliseconds of CPU of the broker's thread: the longest turn and the sum, the best of the
+rounds. With a journal everything is durable; DIRECTORY is created for each case and removed.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Stage:
         return session
 
     def send(self, session: AmqpSession, *reads: bytes) -> None:
-        """Octets, in reads of at most 128 KiB; all that follows from each."""
+        """Send octets in reads of at most 128 KiB, and finish the work of each."""
         for octets in reads:
             for start in range(0, len(octets), READ_SIZE):
                 self._read(session, octets[start : start + READ_SIZE])
@@ -91,7 +91,7 @@ class Stage:
 
     @contextmanager
     def measured(self) -> Iterator[None]:
-        """Only these turns count."""
+        """Measure only these turns."""
         gc.collect()
         gc.freeze()
         self.turns.clear()
@@ -99,7 +99,7 @@ class Stage:
 
 
 def flush(session: AmqpSession) -> None:
-    """Nobody reads it."""
+    """Output is dropped."""
     session.take_output()
     session.output_sent()
 
@@ -129,14 +129,14 @@ def consume(name: str, tag: str) -> bytes:
 
 
 def hold(stage: Stage, count: int) -> None:
-    """So many messages that somebody does not acknowledge."""
+    """Deliver this many messages without acknowledgement."""
     session = stage.connect()
     stage.send(session, queue("held"), consume("held", "held"), publish("held", b"x" * 10) * count)
     assert stage.broker.virtual_hosts["/"].queues["held"].unacked == count
 
 
 def delete_beside_unacked(stage: Stage) -> None:
-    """100 queues end, one by one, while 200,000 messages of another are out: the mean of one."""
+    """Delete 100 queues one by one, while 200,000 messages of another are unacknowledged: the mean of one."""
     hold(stage, 200_000)
     session = stage.connect()
     for number in range(101):
@@ -149,7 +149,7 @@ def delete_beside_unacked(stage: Stage) -> None:
 
 
 def checkpoint_beside_unacked(stage: Stage) -> None:
-    """A checkpoint of 500 durable queues while 100,000 messages of one and 200 of each other are out."""
+    """A checkpoint of 500 durable queues while 100,000 messages of one and 200 of each other are unacknowledged."""
     hold(stage, 100_000)
     session = stage.connect()
     for number in range(500):
@@ -225,7 +225,7 @@ def fanout_by_many_keys(stage: Stage) -> None:
 
 
 def new_keys(stage: Stage) -> None:
-    """1,500 keys never seen before, beside 30,000 topic bindings."""
+    """1,500 new keys with 30,000 topic bindings."""
     session = stage.connect()
     stage.send(session, queue("q"))
     for number in range(30_000):
@@ -237,7 +237,7 @@ def new_keys(stage: Stage) -> None:
 
 
 def graph(stage: Stage) -> None:
-    """200 keys never seen before, through 120 exchanges that are all bound to each other."""
+    """200 new keys through 120 exchanges that are all bound to each other."""
     session = stage.connect()
     vhost = stage.broker.virtual_hosts["/"]
     names = [f"g{number}" for number in range(120)]
@@ -291,7 +291,7 @@ CASES: dict[str, Callable[[Stage], None]] = {
 
 
 def run(case: Callable[[Stage], None], directory: Path | None) -> tuple[float, float, int]:
-    """Milliseconds of the longest turn and of all, and how many turns."""
+    """Milliseconds of the longest turn and of all turns, and their number."""
     stage = Stage(directory)
     try:
         case(stage)
@@ -306,7 +306,7 @@ def run(case: Callable[[Stage], None], directory: Path | None) -> tuple[float, f
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
-    parser.add_argument("--journal", type=Path, help="a directory that is not there")
+    parser.add_argument("--journal", type=Path, help="a directory that does not exist yet")
     parser.add_argument("--rounds", type=int, default=3)
     gc.set_threshold(100_000, 50, 100)  # as `leveret serve`
     given = parser.parse_args()

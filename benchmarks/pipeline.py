@@ -1,11 +1,11 @@
-"""The data pipeline at size: a journal of N events by the real writer, and what ingesting it costs.
+"""The data pipeline at scale: a journal of N events by the real writer, and the cost of ingesting it.
 
     python benchmarks/pipeline.py journal DIR --events 10000000        # write the journal
     python benchmarks/pipeline.py ingest DIR --lake LAKE               # time the ingest of it
 
 The traffic: twenty queues, runs of 1 to 64 messages of 100 to 400 octets, everything recorded. Of a hundred messages
-about ninety are delivered and acked at once, five come back once before, two expire, two are evicted by a ring, one is
-dead-lettered; a few of the last stay. Time is virtual: 5,000 messages a second.
+about ninety are delivered and acked at once, five are requeued once before, two expire, two are evicted by a ring, one
+is dead-lettered; a few of the last stay. Time is virtual: 5,000 messages per second.
 """
 
 import argparse
@@ -31,7 +31,7 @@ MESSAGES_PER_SECOND = 5_000
 
 
 def write_journal(path: Path, events: int, *, seed: int = 1, segment_size: int = 64 * 1024 * 1024) -> dict[str, int]:
-    """Write about so many events; returns how many of each kind there are."""
+    """Write about `events` events; returns their number by kind."""
     rng = random.Random(seed)
     clock = ManualClock()
     journal = Journal.open(str(path), clock, JournalOptions(fsync="never", scope="all", segment_size=segment_size))
@@ -139,7 +139,7 @@ def ingest(journal: Path, lake: Path, cores: int) -> dict[str, float]:
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and all that come from it."""
+    """A process and all its descendants."""
     found = [pid]
     for parent in found:
         for task in Path(f"/proc/{parent}/task").glob("*"):

@@ -1,10 +1,10 @@
-"""All that is measured of the data pipeline, into one file of results.
+"""All measurements of the data pipeline, into one file of results.
 
     python benchmarks/pipeline_all.py .bench-pipeline --out benchmarks/results/pipeline.json
 
 Journals of one and of ten million events (kept in the directory for the next time), ingested; five jobs on each lake;
-a streaming query over a living broker, both killed; the same of stream queues by offset. Some 4 GB of disk. What was
-asked for stands beside what was measured. Only what is measured anew is replaced in the file: `--only ingest,jobs`.
+a streaming query over a running broker, both killed; the same for stream queues by offset. Some 4 GB of disk. Goals are
+listed beside the figures. `--only ingest,jobs` replaces only those figures in the file.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ EVENTS = {"1m": 1_000_000, "10m": 10_000_000}
 INGEST_SECONDS_MAX, JOBS_SECONDS_MAX = 45, 60
 
 
-def said(*arguments: str | Path) -> list[dict[str, Any]]:
+def json_lines_of(*arguments: str | Path) -> list[dict[str, Any]]:
     """The lines of JSON that a benchmark prints. Raises: CalledProcessError."""
     done = subprocess.run([sys.executable, *map(str, arguments)], stdout=subprocess.PIPE, text=True)
     if done.returncode:
@@ -38,21 +38,21 @@ def said(*arguments: str | Path) -> list[dict[str, Any]]:
 
 
 def ingests(where: Path) -> dict[str, Any]:
-    """Each journal, written if it is not there, into a lake."""
+    """Ingest each journal, which is written if it does not exist, into a lake."""
     found: dict[str, Any] = {"goal_seconds_of_10m": INGEST_SECONDS_MAX}
     for name, events in EVENTS.items():
         journal = where / f"journal-{name}"
         if not (journal / "format").exists():
-            said(HERE / "pipeline.py", "journal", journal, "--events", str(events))
-        found[name] = said(HERE / "pipeline.py", "ingest", journal, "--lake", where / f"lake-{name}")[-1]
+            json_lines_of(HERE / "pipeline.py", "journal", journal, "--events", str(events))
+        found[name] = json_lines_of(HERE / "pipeline.py", "ingest", journal, "--lake", where / f"lake-{name}")[-1]
     return found
 
 
 def jobs(where: Path) -> dict[str, Any]:
-    """Of the lakes that were made: each in a process of its own, so that each begins alike."""
+    """The jobs on each lake, each in a process of its own for equal conditions."""
     found: dict[str, Any] = {"goal_seconds_of_10m": JOBS_SECONDS_MAX}
     for name in EVENTS:
-        (found[name],) = said(HERE / "pipeline_jobs.py", where / f"lake-{name}")
+        (found[name],) = json_lines_of(HERE / "pipeline_jobs.py", where / f"lake-{name}")
         found[name]["load_average"] = os.getloadavg()[0]
     return found
 
@@ -61,13 +61,13 @@ def live(where: Path) -> dict[str, Any]:
     """Queries that are killed."""
     program, directory = HERE / "pipeline_live.py", where / "live"
     found = {
-        "query_killed": said(program, directory, "--kills", "3")[-1],
-        "broker_killed_too": said(program, directory, "--kills", "2", "--broker-kills", "1")[-1],
-        "stream_queue_of_leveret": said(program, directory, "--kills", "2", "--source", "amqp")[-1],
+        "query_killed": json_lines_of(program, directory, "--kills", "3")[-1],
+        "broker_killed_too": json_lines_of(program, directory, "--kills", "2", "--broker-kills", "1")[-1],
+        "stream_queue_of_leveret": json_lines_of(program, directory, "--kills", "2", "--source", "amqp")[-1],
     }
     if find_rabbitmq() is not None:
         more = ("--kills", "2", "--source", "amqp", "--peer", "rabbitmq")
-        found["stream_queue_of_rabbitmq"] = said(program, directory, *more)[-1]
+        found["stream_queue_of_rabbitmq"] = json_lines_of(program, directory, *more)[-1]
     return found
 
 

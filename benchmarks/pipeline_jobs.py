@@ -1,9 +1,9 @@
-"""What the jobs cost on a lake that `pipeline.py ingest` filled: audit, latency, depth, redelivery, loss, one session.
+"""The cost of jobs on a lake that `pipeline.py ingest` filled: audit, latency, depth, redelivery, loss, one session.
 
     python benchmarks/pipeline_jobs.py LAKE [LAKE ...]         # such as of 1, 3 and 10 million events
 
-A line of JSON a lake: seconds of each job, their sum, and the seconds of processor of this program and its Java.
-The clock begins when Spark has answered its first query, which costs some 10 s once whatever the lake's size.
+One line of JSON per lake: seconds of each job, their sum, and CPU seconds of this program and its Java. The clock
+starts when Spark has answered its first query, which takes some 10 s once, whatever the lake's size.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from leveret.pipeline.session import SessionOptions, open_session
 
 
 def processor_seconds() -> float:
-    """Of this process, its Java, and what they started."""
+    """CPU seconds of this process, its Java, and their children."""
     ticks, group = 0, os.getpgrp()
     for path in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -38,7 +38,7 @@ def processor_seconds() -> float:
 
 
 def measure(spark: Any, lake: str) -> dict[str, Any]:
-    """Each job to its last row, which is thrown away."""
+    """Run each job to its last row and drop the rows."""
     frames = Frames.of_lake(spark, lake)
     folded = kept(lives(frames.events))
     jobs: dict[str, Callable[[], Any]] = {

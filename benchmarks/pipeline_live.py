@@ -1,14 +1,14 @@
-"""A streaming query over a living broker, both killed again and again: every row once, none missing.
+"""A streaming query over a running broker, both killed again and again: every row once, none missing.
 
     python benchmarks/pipeline_live.py DIR --rate 5000 --kills 4 --broker-kills 1
     python benchmarks/pipeline_live.py DIR --source amqp [--peer rabbitmq]
 
-A broker with `scope = "all"`, a publisher and a consumer at RATE messages a second beside it (pipeline_traffic.py),
-and a streaming query that gets SIGKILL, with its Java and its workers, while it is at work and is started anew on its
-checkpoint; the broker gets SIGKILL, too, and starts again. At the end the rows of the sink by kind are compared with
-the journal read without Spark, with what the publisher knows was confirmed on each of its connections, and, if the
-broker was never killed, with the queue's own counters. With `--source amqp` it reads a stream queue by offset, of
-Leveret or RabbitMQ; then every offset is there once, and they are as many as were confirmed.
+A broker with `scope = "all"`, a publisher and a consumer at RATE messages per second (pipeline_traffic.py), and a
+streaming query that gets SIGKILL, with its Java and its workers, while it works, and is restarted on its checkpoint;
+the broker gets SIGKILL, too, and is restarted. At the end the rows of the sink by kind are compared with the journal
+read without Spark, with the confirms that the publisher got on each connection, and, if the broker was never killed,
+with the queue's own counters. With `--source amqp` it reads a stream queue of Leveret or RabbitMQ by offset; then every
+offset must be there once, and as many as were confirmed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from leveret.interop.brokers.peers import Peer, durable_leveret, rabbitmq
 CONFIGURATION = '[journal]\nscope = "all"\nsegment-size = "16MiB"\nretain = "1h"\n'
 #: Counter of a queue -> kind of row.
 KINDS = {"enqueued": "enqueued", "delivered": "delivered", "acknowledged": "acked", "requeued": "requeued"}
-#: The publisher connects again when the broker has started again, and only then.
+#: The publisher reconnects only after a restart of the broker.
 BROKER_STARTS = "kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''"
 LEVERET = [sys.executable, "-m", "leveret"]
 TRAFFIC = Path(__file__).with_name("pipeline_traffic.py")
@@ -40,7 +40,8 @@ QUEUE = "live"
 
 
 def start(spark: Any, source: str, where: str, out: Path, *, to_the_end: bool) -> Any:
-    """The query, into Parquet: a micro-batch a second, or what is there and no more. `where`: a journal, or a URL."""
+    """Start the query into Parquet: a micro-batch per second, or up to the present end. `where`: a journal, or a
+    URL."""
     if source == "journal":
         stream = spark.readStream.format("leveret_journal").option("reader", "live").load(where)
     else:
@@ -52,7 +53,7 @@ def start(spark: Any, source: str, where: str, out: Path, *, to_the_end: bool) -
 
 
 def summary(spark: Any, source: str, out: Path) -> dict[str, Any]:
-    """What is in the sink."""
+    """The contents of the sink."""
     sink = spark.read.parquet(str(out / "sink"))
     if source == "amqp":
         told = sink.selectExpr("count(*) AS rows", "count(DISTINCT offset) AS distinct", "max(offset) + 1 AS end")
@@ -105,28 +106,28 @@ def commits(out: Path) -> int:
 
 
 def kill_all(process: subprocess.Popen[Any]) -> None:
-    """Its Java and its Python workers, too: they are of its process group."""
+    """Kill the query with its Java and its Python workers, which are in its process group."""
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 def disturb(peer: Peer, command: list[str], out: Path, kills: int, broker_kills: int) -> list[int]:
-    """Start the query and kill it, again and again; the broker's turns are among them. Returns batches of each life."""
+    """Start the query and kill it again and again, sometimes also the broker. Returns the batches of each run."""
     batches = []
     for number in range(kills):
         with (out / "query.log").open("ab") as log:
             running = subprocess.Popen(command, start_new_session=True, stderr=log)
         try:
             before = commits(out)
-            while commits(out) <= before:  # it has come to work
+            while commits(out) <= before:  # until it has started to work
                 if running.poll() is not None:
                     raise SystemExit(f"the query ended: see {out}/query.log")
                 time.sleep(0.05)
             if number < broker_kills:
                 peer.restart(kill=True)
                 before = commits(out)
-                while commits(out) <= before:  # it goes on
+                while commits(out) <= before:  # until it continues
                     if running.poll() is not None:
                         raise SystemExit(f"the query ended with the broker: see {out}/query.log")
                     time.sleep(0.05)
@@ -138,7 +139,7 @@ def disturb(peer: Peer, command: list[str], out: Path, kills: int, broker_kills:
 
 
 def end_of(peer: Peer) -> None:
-    """SIGTERM, and the last block is sealed."""
+    """Stop the broker with SIGTERM, so that the last block is sealed."""
     assert peer.processes is not None
     peer.processes.process.terminate()
     while not peer.processes.has_ended():
@@ -153,7 +154,7 @@ def counters(peer: Peer) -> dict[str, int]:
 
 
 def faults(source: str, found: dict[str, Any], sent: dict[str, Any], expected: dict[str, Any]) -> list[str]:
-    """What does not agree, as sentences."""
+    """Differences, as sentences."""
     wrong = []
     if found["rows"] != found["distinct"]:
         wrong.append(f"{found['rows'] - found['distinct']} rows are there twice")
@@ -169,14 +170,14 @@ def faults(source: str, found: dict[str, Any], sent: dict[str, Any], expected: d
     counts = [one for one in sent["connections"] if one["sent"]]
     if len(found["published"]) != len(counts):
         wrong.append(f"{len(counts)} connections published, the sink has {len(found['published'])} lives of brokers")
-    for said, rows in zip(counts, found["published"], strict=False):
-        if not said["confirmed"] <= rows <= said["sent"]:
-            wrong.append(f"{rows} rows of a connection that sent {said['sent']}, {said['confirmed']} confirmed")
+    for one, rows in zip(counts, found["published"], strict=False):
+        if not one["confirmed"] <= rows <= one["sent"]:
+            wrong.append(f"{rows} rows of a connection that sent {one['sent']}, {one['confirmed']} confirmed")
     return wrong
 
 
 def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, peer_name: str, spark: Any) -> int:
-    """Prints what there is to tell; returns 1 if something does not agree. `spark`: for the end; else a process."""
+    """Prints the result; returns 1 if there is a difference."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / "leveret.toml").write_text(CONFIGURATION)
@@ -192,13 +193,13 @@ def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, pee
         try:
             batches = disturb(peer, [*me, "forever"], out, kills, broker_kills)
             end.touch()
-            said, _ = load.communicate()
+            output, _ = load.communicate()
         finally:
             load.kill()
             load.wait()
         if load.returncode:
             raise SystemExit("the publisher ended")
-        sent = json.loads(said)
+        sent = json.loads(output)
         expected: dict[str, Any] = {}
         if source == "journal" and not broker_kills:
             expected["counters"] = counters(peer)
@@ -228,14 +229,14 @@ def main() -> None:
     parser.add_argument("--peer", choices=("leveret", "rabbitmq"), default="leveret")
     parser.add_argument("--where", help=argparse.SUPPRESS)
     parser.add_argument("--query", choices=("forever", "to-the-end"), help=argparse.SUPPRESS)
-    said = parser.parse_args()
-    if said.query:
-        query(said.source, said.where, said.directory, to_the_end=said.query == "to-the-end")
+    options = parser.parse_args()
+    if options.query:
+        query(options.source, options.where, options.directory, to_the_end=options.query == "to-the-end")
         return
-    if said.peer == "rabbitmq" and said.source != "amqp" or said.source == "amqp" and said.broker_kills:
+    if options.peer == "rabbitmq" and options.source != "amqp" or options.source == "amqp" and options.broker_kills:
         parser.error("a journal is Leveret's; a stream of Leveret does not outlive its broker")
-    options = {"rate": said.rate, "kills": said.kills, "broker_kills": said.broker_kills}
-    sys.exit(run(said.directory, **options, source=said.source, peer_name=said.peer, spark=None))
+    counts = {"rate": options.rate, "kills": options.kills, "broker_kills": options.broker_kills}
+    sys.exit(run(options.directory, **counts, source=options.source, peer_name=options.peer, spark=None))
 
 
 if __name__ == "__main__":

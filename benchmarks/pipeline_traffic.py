@@ -1,11 +1,11 @@
-"""A publisher and a consumer at a steady rate, for hours if need be; the broker may be killed and started again.
+"""A publisher and a consumer at a steady rate, for hours if needed; the broker may be killed and restarted.
 
     python benchmarks/pipeline_traffic.py PORT --rate 5000 --until FILE
 
-Publishes with confirms to a durable queue, every other message persistent, until there is a file; consumes, rejects one
-in two hundred once. When the broker is gone it connects again. At the end it says, for each connection that published,
-how many persistent messages it sent, and the last of them that was confirmed: a journal is written in order, so that
-those before it are there, too.
+Publishes with confirms to a durable queue, every other message persistent, until a file appears; consumes, and rejects
+one in two hundred once. It reconnects when the broker ends. At the end it prints, for each connection that published,
+how many persistent messages it sent, and the last one that was confirmed: a journal is written in order, so that the
+earlier ones are there, too.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ class Published:
 
     @property
     def unconfirmed(self) -> int:
-        """Of all that was sent."""
+        """The number of unconfirmed messages."""
         return self.sent - (self.lowest - 1) - len(self.ahead)
 
     def confirm(self, tag: int, *, multiple: bool) -> None:
-        """The broker says so."""
+        """Note a confirm."""
         self.confirmed = max(self.confirmed, tag - tag % 2 if multiple or tag % 2 == 0 else 0)
         if multiple:
             self.lowest = max(self.lowest, tag + 1)
@@ -60,15 +60,15 @@ class Published:
             self.lowest += 1
 
     def persistent(self) -> dict[str, int]:
-        """What there is to tell."""
+        """The result of this connection."""
         return {"sent": self.sent // 2, "confirmed": self.confirmed // 2}
 
 
 class Connection(RawClient):
-    """One that only looks at the methods that it needs: 20,000 frames a second are nothing to it."""
+    """Parses only the methods that it needs, so that 20,000 frames per second are cheap."""
 
     def methods(self) -> list[tuple[int, int, bytes]]:
-        """(class, method, arguments) of what has come. Raises: ConnectionError."""
+        """(class, method, arguments) of received methods. Raises: ConnectionError."""
         found = []
         while select.select([self._socket], [], [], 0)[0]:
             data = self._socket.recv(1 << 18)
@@ -108,7 +108,7 @@ def message(queue: str, mode: int) -> bytes:
 
 
 class Traffic:
-    """`is_stream`: to a stream queue, which nobody consumes."""
+    """`is_stream`: publishes to a stream queue, without a consumer."""
 
     def __init__(self, port: int, queue: str, *, is_stream: bool) -> None:
         self._port = port
@@ -121,7 +121,7 @@ class Traffic:
         self.sent = 0
 
     def connect(self) -> None:
-        """Both connections; returns when there is a broker."""
+        """Open both connections; waits for a broker."""
         while True:
             try:
                 self._publisher, self._consumer = Connection(self._port), Connection(self._port)
@@ -145,7 +145,7 @@ class Traffic:
             self._consumer.send(commands.Basic.Consume(queue=self._queue, consumer_tag="c", nowait=True))
 
     def publish(self, count: int) -> None:
-        """As many as are due, if so many more may be unconfirmed."""
+        """Publish the messages that are due, within the limit of unconfirmed ones."""
         mine = self.published[-1]
         count = min(count, BURST_MAX, UNCONFIRMED_MAX - mine.unconfirmed)
         if count > 0:
@@ -155,7 +155,7 @@ class Traffic:
             self._publisher.write(b"".join(self._messages[1 - tag % 2] for tag in tags))
 
     def read(self, seconds: float) -> None:
-        """Confirms and deliveries that come within that time, or have come."""
+        """Read confirms and deliveries that have arrived, or arrive within that time."""
         for connection in select.select([self._publisher, self._consumer], [], [], max(0.0, seconds))[0]:
             if connection is self._publisher:
                 for class_, method, arguments in connection.methods():
@@ -181,7 +181,7 @@ class Traffic:
             self._consumer.write(octets)
 
     def is_settled(self) -> bool:
-        """Nothing is unconfirmed, nothing waits."""
+        """Whether nothing is unconfirmed and nothing waits."""
         if self.published[-1].unconfirmed:
             return False
         if self._is_stream:
@@ -190,7 +190,7 @@ class Traffic:
         return not self._publisher.expect(commands.Queue.DeclareOk).message_count
 
     def close(self) -> None:
-        """A clean end, so that what was acked counts."""
+        """Close cleanly, so that acks take effect."""
         for connection in (self._consumer, self._publisher):
             connection.send(commands.Connection.Close(200, "", 0, 0), channel=0)
             connection.expect(commands.Connection.CloseOk)
@@ -198,7 +198,7 @@ class Traffic:
 
 
 def run(port: int, rate: int, until: Path, queue: str, *, is_stream: bool) -> dict[str, object]:
-    """Until there is that file. Returns what there is to tell."""
+    """Run until the file appears. Returns the result."""
     traffic = Traffic(port, queue, is_stream=is_stream)
     traffic.connect()
     began = time.monotonic()
@@ -210,7 +210,7 @@ def run(port: int, rate: int, until: Path, queue: str, *, is_stream: bool) -> di
                 published = published or time.monotonic() - began
                 is_ending = True
                 if traffic.is_settled():
-                    traffic.read(0.5)  # what was delivered last
+                    traffic.read(0.5)  # the last deliveries
                     if traffic.is_settled():
                         traffic.close()
                         break
@@ -233,8 +233,8 @@ def main() -> None:
     parser.add_argument("--until", type=Path, required=True)
     parser.add_argument("--queue", default="live")
     parser.add_argument("--stream", action="store_true")
-    said = parser.parse_args()
-    print(json.dumps(run(said.port, said.rate, said.until, said.queue, is_stream=said.stream)))
+    options = parser.parse_args()
+    print(json.dumps(run(options.port, options.rate, options.until, options.queue, is_stream=options.stream)))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A client that sends whatever it is told to, octets or pamqp's frames, and can be cut off at any time."""
+"""A client that sends any octets or pamqp frames, and can be cut off at any time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() send
 
 
 class Unexpected(Exception):
-    """The broker did something else than AMQP says."""
+    """The broker did not behave as AMQP specifies."""
 
 
 class RawClient:
-    """A connection that sends whatever it is told to, also half of it, and may be cut at any time."""
+    """A connection that sends any octets, even parts of frames, and can be cut at any time."""
 
     def __init__(self, port: int, *, receive_buffer_bytes: int | None = None) -> None:
         self._socket = socket.socket()
@@ -31,7 +31,7 @@ class RawClient:
         self._received = b""
 
     def handshake(self, vhost: str = "/") -> None:
-        """Up to an open channel 1."""
+        """Log in and open channel 1."""
         self.write(b"AMQP\0\0\x09\x01")
         self.expect(commands.Connection.Start)
         self.send(commands.Connection.StartOk({}, "PLAIN", "\0guest\0guest", "en_US"), channel=0)
@@ -73,16 +73,16 @@ class RawClient:
         return octets
 
     def finish(self) -> None:
-        """Close the TCP connection without AMQP's farewell."""
+        """Close the TCP connection without connection.close."""
         self._socket.close()
 
     def reset(self) -> None:
-        """Close it by RST, as a killed machine does."""
+        """Close it with RST."""
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self._socket.close()
 
     def leave(self, chance: random.Random) -> None:
-        """By one way or the other."""
+        """Close it in one of these ways."""
         chance.choice((self.finish, self.reset))()
 
     def _next_frame(self) -> object:

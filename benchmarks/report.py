@@ -1,4 +1,4 @@
-"""From runs to ratios and verdicts, and the tables that show them."""
+"""Ratios and verdicts from runs, and the tables that show them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from scenarios import IDLE_RSS_MB_MAX, SCENARIOS, START_MS_MAX, Goal, Scenario
 RABBITMQ = "rabbitmq"
 LEVERET = "leveret"
 BASELINE = "baseline"
-BASELINE_AGAIN = "baseline-again"  # a second process of the same command: how far two equals lie apart
+BASELINE_AGAIN = "baseline-again"  # a second process of the same command: the spread between equals
 
 Runs = Mapping[str, Sequence[Figures]]  # of one scenario: broker -> a run per round
 METRICS: dict[str, Callable[[Figures], float | None]] = {
@@ -49,7 +49,7 @@ class Results:
 
 
 def ratio(runs: Runs, over: str, under: str, metric: str) -> Ratio | None:
-    """`over` / `under`, None where a broker has no such figure (or one too small for the clock)."""
+    """`over` / `under`, None if a broker has no such figure (or one too small for the clock)."""
     read = METRICS[metric]
     pairs = [(read(a), read(b)) for a, b in zip(runs.get(over, ()), runs.get(under, ()))]
     ratios = [a / b for a, b in pairs if a is not None and b]
@@ -57,7 +57,7 @@ def ratio(runs: Runs, over: str, under: str, metric: str) -> Ratio | None:
 
 
 def met(goal: Goal, runs: Runs) -> bool | None:
-    """Whether every bound of the goal holds; None: no goal, or nothing to compare with."""
+    """Whether every bound of the goal is met; None: no goal, or nothing to compare with."""
     verdicts = []
     for metric, bound, sign in (("rate", goal.rate_min, 1), ("cpu", goal.cpu_max, -1), ("p50", goal.p50_max, -1)):
         if bound is None:
@@ -70,7 +70,7 @@ def met(goal: Goal, runs: Runs) -> bool | None:
 
 
 def against_baseline(runs: Runs, metric: str) -> tuple[Ratio, Ratio, str] | None:
-    """New / old, old / old, and what to make of it: within the spread of old / old is no difference."""
+    """New / old, old / old, and a verdict: a value within the spread of old / old is no difference."""
     new = ratio(runs, LEVERET, BASELINE, metric)
     old = ratio(runs, BASELINE_AGAIN, BASELINE, metric)
     if new is None or old is None:
@@ -81,7 +81,7 @@ def against_baseline(runs: Runs, metric: str) -> tuple[Ratio, Ratio, str] | None
 
 
 def figures_cell(scenario: Scenario, runs: Sequence[Figures]) -> str:
-    """Medians of one broker in one scenario: rate [CPU s/M], then the latency or memory if that is the point."""
+    """Medians of one broker in one scenario: rate [CPU s/M], then latency or memory if the scenario measures it."""
     if not runs:
         return ""
     cell = (

@@ -1,8 +1,8 @@
-"""Publishing into a full ring of 1,000 with no consumer, beside S1's publish and consume in the same run.
+"""Publishing into a full ring of 1,000 without a consumer, compared with S1's publish and consume in the same run.
 
     python benchmarks/ring.py [--count 300000] [--rounds 3] [--out benchmarks/results/ring.json]
 
-Rates are the producer's, from the first publish to the last message that the broker took; CPU is the broker's.
+Rates are the producer's, from the first publish to the last accepted message; CPU is the broker's.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ KINDS: dict[str, tuple[str, ...]] = {
 
 
 def measure(count: int, rounds: int) -> dict[str, Any]:
-    """Kind -> rates per second and CPU microseconds a message, for the ring and for S1; the medians of the rounds."""
+    """Kind -> rates per second and CPU microseconds per message, for the ring and for S1; medians of the rounds."""
     results: dict[str, Any] = {}
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as file:
         file.write(SETTINGS)

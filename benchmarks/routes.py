@@ -1,11 +1,11 @@
-"""What routes cost at scale: a routing key never seen before, bindings by the million, reply queues that come and go.
+"""The cost of routes at scale: new routing keys, millions of bindings, short-lived reply queues.
 
     python benchmarks/routes.py [--sizes 20000,100000,1000000] [--seconds 4] [--rounds 3] [--out FILE]
 
-The first part is the engine alone, a process for each kind of exchange and number of bindings. The second is a broker
-process: a publisher of 20,000 messages a second with 400 routing keys on a topic exchange, alone and beside 1,000 reply
-queues a second that are declared, written to and deleted by another connection. What a message costs beside them is
-the CPU of both, less that of the reply queues alone. CPU in microseconds, user and system.
+The first part is the engine alone, one process for each kind of exchange and number of bindings. The second is a broker
+process: a publisher of 20,000 messages per second with 400 routing keys on a topic exchange, alone and with 1,000 reply
+queues per second that another connection declares, writes to and deletes. The cost of a message is then the CPU of
+both, less that of the reply queues alone. CPU in microseconds, user and system.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ CHURNS = ("default", "bound", "wildcard")
 
 
 class Web:
-    """A virtual host with one exchange that has so many bindings."""
+    """A virtual host with one exchange that has `count` bindings."""
 
     def __init__(self) -> None:
         self.broker = Broker(ManualClock())
@@ -70,7 +70,7 @@ class Web:
                 bind(queue, "amq.direct", f"key.{number}", {})
 
     def new_key_us(self, kind: str, count: int) -> float:
-        """One look-up of a key that was never seen: half of them lead somewhere. Headers: one message."""
+        """One look-up of a new key, of which half match. Headers: one message."""
         chance, vhost = random.Random(1), self.vhost
         if kind == "headers":
             tries = max(5, min(LOOKUPS, 20_000_000 // count))
@@ -98,7 +98,7 @@ class Web:
         return _us(bind, 500)
 
     def delete_us(self) -> float:
-        """Deleting that queue, for each of its bindings."""
+        """Deleting that queue, per binding."""
         held = len(self.vhost.queues["q0"].incoming)
         return _us(lambda: self.vhost.delete_queue("q0", self.client), held)
 
@@ -116,7 +116,7 @@ def _us(work: Callable[[], object], count: int) -> float:
 def measure(kind: str, count: int) -> dict[str, float]:
     """Figures of one kind and number."""
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)  # much as the broker does
+    gc.set_threshold(100_000, 50, 100)  # similar to the broker
     empty = Web()
     empty.fill(kind, 0)
     before_kb = rss_kb(os.getpid())
@@ -131,14 +131,14 @@ def measure(kind: str, count: int) -> dict[str, float]:
 
 
 class Load:
-    """Octets at a steady pace over one connection."""
+    """Sends octets at a steady rate over one connection."""
 
     def __init__(self, port: int) -> None:
         self.client = RawClient(port)
         self.client.handshake()
 
     def settle(self) -> None:
-        """What was sent is done."""
+        """Wait until everything sent is handled."""
         self.client.send(commands.Queue.Declare(queue="sink", passive=True))
         self.client.wait_for(commands.Queue.DeclareOk)
 
@@ -163,7 +163,7 @@ def cpu_seconds(pid: int) -> float:
 
 
 def _run(port: int, pid: int, seconds: float, publishes: bool, how: str | None) -> float:
-    """CPU seconds of the broker for so long a load."""
+    """CPU seconds of the broker for a load of that duration."""
     publisher, asker = Load(port), Load(port)
     publisher.client.send(commands.Queue.Declare(queue="sink"))
     publisher.client.expect(commands.Queue.DeclareOk)
@@ -193,7 +193,7 @@ def _run(port: int, pid: int, seconds: float, publishes: bool, how: str | None) 
 
 
 def churn(command: str, seconds: float, rounds: int) -> dict[str, Any]:
-    """CPU microseconds a message of the steady publisher, alone and beside each kind of reply queues; medians."""
+    """CPU microseconds per message of the steady publisher, alone and with each kind of reply queues; medians."""
     assert PUBLISHED_PER_S == 400 * TICKS_PER_S
     found: dict[str, list[float]] = {}
     with started(command) as broker:

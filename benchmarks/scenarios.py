@@ -1,4 +1,4 @@
-"""What is measured, and what we want to reach. Ratios are to RabbitMQ's figure in the same round."""
+"""The loads and their goals. Ratios are to RabbitMQ's figure in the same round."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One load: the generator's flags, and how many messages the first, calibrating run takes.
+    """One load: the generator's flags, and the number of messages of the first, calibrating run.
 
-    `paced` loads last a given time instead of a number of messages; their rate is given and not compared.
+    `paced` loads last a given time instead of a number of messages; their rate is fixed and not compared.
     """
 
     name: str

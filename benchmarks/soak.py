@@ -1,14 +1,13 @@
-"""Hours of mixed traffic in minutes: does the broker give everything back that its clients made it take?
+"""Hours of mixed traffic in minutes: does the broker free everything that its clients made it allocate?
 
     python benchmarks/soak.py [--minutes 5 | --rounds 40] [--seed 1]
     python benchmarks/soak.py --quick
-    python benchmarks/soak.py --attach PORT:PID             # a broker that already runs
+    python benchmarks/soak.py --attach PORT:PID             # a broker that is running already
 
-A round is every act of soak_clients.py, in an order drawn from the seed, in several threads at once. Between rounds all
-clients are gone, and memory and descriptors are read. After the warm-up (caches fill, the allocator finds its size)
-memory must stay on its plateau.
-Exit status 1: a client was not served as AMQP says, memory grew beyond --growth-mb, or a descriptor, connection, queue,
-consumer, message, deadline or task is left at the end.
+A round is every act of soak_clients.py, in an order drawn from the seed, in several threads at once. Between rounds
+there are no clients, and memory and descriptors are measured. After the warm-up (caches fill, the allocator finds its
+size) memory must stay on its plateau. Exit status 1: a client was not served as AMQP specifies, memory grew beyond
+--growth-mb, or a descriptor, connection, queue, consumer, message, deadline or task remains at the end.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ LEFT_WHEN_MORE = ("connections", "vhosts", "exchanges", "queues", "consumers", "
 
 @dataclass(slots=True)
 class Soak:
-    """What has been seen so far."""
+    """Observations so far."""
 
     broker: Running
     seed: int
@@ -92,7 +91,7 @@ def _broker(options: argparse.Namespace) -> Iterator[Running]:
 
 
 def run(soak: Soak, rounds: int, minutes: float, growth_mb_max: float) -> int:
-    """Rounds until there are enough or the time is over; then the verdict."""
+    """Rounds up to the given number or time; then the verdict."""
     begin = time.monotonic()
     before, descriptors_before = _status(soak.broker), descriptor_count(soak.broker.pid)
     print(f"before: {soak.rss_mb():.1f} MB, {descriptors_before} descriptors, {_shown(before)}", flush=True)
@@ -153,7 +152,7 @@ def _round(soak: Soak, number: int) -> None:
 
 
 def _act_all(actor: Actor, failures: list[str]) -> None:
-    """Every act once. One that fails is reported, and the rest goes on."""
+    """Every act once. One that fails is reported, and the others continue."""
     try:
         for act in actor.chance.sample(ACTS, len(ACTS)):
             try:
@@ -166,7 +165,7 @@ def _act_all(actor: Actor, failures: list[str]) -> None:
 
 
 def _settle(broker: Running, before: dict[str, int] | None, descriptors_before: int) -> Counter[str]:
-    """Wait until the broker is back where it was; what is still left after SETTLE_SECONDS_MAX."""
+    """Wait until the broker is back in its former state; what still remains after SETTLE_SECONDS_MAX."""
     deadline = time.monotonic() + SETTLE_SECONDS_MAX
     while True:
         now = _status(broker) if before else {}
@@ -180,7 +179,7 @@ def _settle(broker: Running, before: dict[str, int] | None, descriptors_before: 
 
 
 def _status(broker: Running) -> dict[str, int]:
-    """What the broker counts, by `leveret ctl status`; empty for a broker that has no such thing."""
+    """The broker's counts from `leveret ctl status`; empty for other brokers."""
     command = [sys.executable, "-m", "leveret", "ctl", "--url", broker.url, "status", "--json"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=STATUS_SECONDS_MAX)

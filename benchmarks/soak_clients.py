@@ -1,7 +1,7 @@
-"""What the soak's clients do: well-behaved ones through pika, ill-behaved ones through a socket and pamqp's frames.
+"""The clients of the soak test: well-behaved ones with pika, ill-behaved ones with a socket and pamqp's frames.
 
-Every act checks what it gets back and leaves nothing behind, except that the ill-behaved leave it to the broker to
-clean up after them. An act that is not served as AMQP says raises; the soak counts that as a failure.
+Every act checks its answers and leaves nothing behind, except that the broker has to clean up after ill-behaved ones.
+An act that is not served as AMQP specifies raises; the soak counts that as a failure.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOT_FOUND = 404
 
 @dataclass(slots=True)
 class Actor:
-    """One client thread: where the broker is, its own chance, its own names, and what it counted."""
+    """One client thread: the broker's address, a random generator and names of its own, and its counts."""
 
     port: int
     chance: random.Random
@@ -37,7 +37,7 @@ class Actor:
     names_made: int = 0
 
     def fresh_name(self) -> str:
-        """A name nobody else uses."""
+        """A unique name."""
         self.names_made += 1
         return f"soak.{self.name}.{self.names_made}"
 
@@ -70,13 +70,13 @@ class Actor:
 
 
 def check(fact: bool, what: str) -> None:
-    """Raises: Unexpected: the fact does not hold."""
+    """Raises: Unexpected: the fact is false."""
     if not fact:
         raise Unexpected(what)
 
 
 def wait_for(fact: Callable[[], bool], what: str) -> None:
-    """Until the fact holds. Raises: Unexpected: it did not in time."""
+    """Wait until the fact is true. Raises: Unexpected: it was not in time."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     while not fact():
         check(time.monotonic() < deadline, f"never: {what}")
@@ -89,7 +89,7 @@ def message_count(channel: BlockingChannel, queue: str) -> int:
 
 
 def is_gone(channel: BlockingChannel, queue: str) -> bool:
-    """Whether there is no such queue; asked on a channel of its own, which a 404 closes."""
+    """Whether the queue does not exist; checked on a channel of its own, which a 404 closes."""
     asking = channel.connection.channel()
     try:
         asking.queue_declare(queue, passive=True)
@@ -104,7 +104,7 @@ def is_gone(channel: BlockingChannel, queue: str) -> bool:
 
 
 def short_connections(actor: Actor) -> None:
-    """Connect and leave, some without a channel, some with several."""
+    """Connect and disconnect, some without a channel, some with several."""
     for _ in range(5):
         with actor.channel() as channel:
             for _ in range(actor.chance.randrange(3)):
@@ -123,7 +123,7 @@ def channels(actor: Actor) -> None:
 
 
 def queues(actor: Actor) -> None:
-    """Exclusive, server-named, auto-delete and limited queues come and go, each in its own way."""
+    """Exclusive, server-named, auto-delete and limited queues are declared and deleted, each in its own way."""
     with actor.channel() as channel:
         for _ in range(5):
             exclusive = channel.queue_declare("", exclusive=True).method.queue
@@ -220,7 +220,7 @@ def requeues(actor: Actor) -> None:
 
 
 def transactions(actor: Actor) -> None:
-    """What is rolled back never was; what is committed is there at once."""
+    """After a rollback nothing is published; after a commit everything is."""
     with actor.channel() as channel:
         channel.tx_select()
         queue = channel.queue_declare("", exclusive=True).method.queue
@@ -241,7 +241,7 @@ def transactions(actor: Actor) -> None:
 
 
 def killed_consumer(actor: Actor) -> None:
-    """A consumer is cut off with unacknowledged messages: all of them come back, in order."""
+    """A consumer is cut off with unacknowledged messages: all of them are requeued, in order."""
     queue, bodies = actor.fresh_name(), [b"%d" % number for number in range(30)]
     with actor.channel() as channel:
         channel.queue_declare(queue)
@@ -262,7 +262,7 @@ def killed_consumer(actor: Actor) -> None:
 
 
 def killed_publisher(actor: Actor) -> None:
-    """A publisher is cut off within a message: the whole messages count, the half one does not."""
+    """A publisher is cut off within a message: only the complete messages are enqueued."""
     with actor.channel() as channel:
         queue = channel.queue_declare("", exclusive=True).method.queue
         victim = actor.raw()
@@ -276,7 +276,7 @@ def killed_publisher(actor: Actor) -> None:
 
 
 def half_written_frames(actor: Actor) -> None:
-    """Handshakes and methods that stop in the middle; some hang on for a while."""
+    """Handshakes and methods that stop in the middle; some connections stay open for a while."""
     for octets in (b"", b"AMQ", b"AMQP\0\0\x09\x01", b"AMQP\0\0\x09\x01\x01\0\0\0\0\0\xff\0\x0a"):
         client = actor.raw()
         client.write(octets)
@@ -290,7 +290,7 @@ def half_written_frames(actor: Actor) -> None:
 
 
 def nonsense(actor: Actor) -> None:
-    """Another protocol, and a frame with a wrong end: the broker says so and closes."""
+    """Another protocol, and a frame with a wrong end: the broker answers with an error and closes."""
     client = actor.raw()
     client.write(b"GET / HTTP/1.1\r\nHost: broker\r\n\r\n")
     check(client.read_to_end()[:4] == b"AMQP", "no protocol header for a client of another protocol")
@@ -303,7 +303,7 @@ def nonsense(actor: Actor) -> None:
 
 
 def deaf_consumer(actor: Actor) -> None:
-    """A consumer that never reads is sent more than its socket holds, and is cut; its exclusive queue goes with it."""
+    """A consumer that never reads gets more than its socket buffers, and is cut; its exclusive queue is deleted."""
     with actor.channel() as channel:
         deaf = actor.raw(receive_buffer_bytes=4096)
         deaf.handshake()

@@ -1,10 +1,10 @@
-"""How fast is the test broker? Imports, start-up, reset, and a thousand tests over two virtual hours each.
+"""The speed of the test broker: imports, start-up, reset, and a thousand tests over two virtual hours each.
 
     python benchmarks/testing_broker.py [--tests 1000] [--rounds 11] [--runs 3]
 
-Prints one line a figure. Imports are measured in processes of their own, with byte code there already; each figure is
-the best and the median of its rounds. The thousand tests are whole pytest runs, with two and three workers
-(pytest-xdist) and without. Figures with machine and date: benchmarks/README.md.
+Prints one line per figure. Imports are measured in processes of their own, with existing byte code; each figure is the
+best and the median of its rounds. The thousand tests are whole pytest runs, with two and three workers (pytest-xdist)
+and without. Figures with machine and date: benchmarks/README.md.
 """
 
 import argparse
@@ -69,7 +69,7 @@ def import_ms(module: str) -> float:
 
 
 def plugin_ms() -> float:
-    """What the plugin adds to a pytest run that does not use it: its import, with pytest there."""
+    """The plugin's cost in a pytest run that does not use it: its import, after pytest's."""
     return in_python(
         "import pytest, time; since = time.perf_counter(); import leveret.pytest_plugin; "
         "print((time.perf_counter() - since) * 1000)"
@@ -99,7 +99,7 @@ def next_start_ms() -> float:
 
 
 def reset_ms() -> float:
-    """A reset when a thousand queues are there, with ten messages each in ten of them."""
+    """A reset with a thousand queues, ten of them with ten messages each."""
     with start_broker() as broker:
         connection = pika.BlockingConnection(pika.URLParameters(broker.url))
         channel = connection.channel()

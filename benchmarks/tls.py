@@ -1,8 +1,8 @@
-"""What TLS costs: the same loads over TLS to RabbitMQ and to leveret, and in the clear to leveret.
+"""The cost of TLS: the same loads over TLS to RabbitMQ and to leveret, and without TLS to leveret.
 
     python benchmarks/tls.py [--rounds 3] [--only S1-1k,S2] [--no-rabbitmq]
 
-They take turns as in compare.py; lines have medians of the rounds, ratios are those of the rounds' own. Needs OpenSSL's
+They take turns as in compare.py; lines show medians of the rounds, ratios are computed per round. Needs OpenSSL's
 headers when the generator is built, and the openssl command, which makes an ECDSA certificate for a day. Exit status 1:
 a check of the generator failed.
 """
@@ -31,7 +31,7 @@ SCENARIOS_SHOWN = ("S1-1k", "S2", "S8")
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a load goes, over TLS or not; `pid`: whose CPU counts."""
+    """The target of a load, over TLS or not; `pid`: the process whose CPU is measured."""
 
     name: str
     port: int
@@ -103,7 +103,7 @@ def _run(scenario: Scenario, target: Target, count: int) -> Figures:
 
 
 def _calibrate(scenario: Scenario, target: Target) -> int:
-    """How many messages take about SECONDS; also the warm-up."""
+    """The number of messages that take about SECONDS; also the warm-up."""
     count = scenario.count_first
     for _ in range(CALIBRATIONS):
         elapsed = _run(scenario, target, count).elapsed_s

@@ -1,10 +1,11 @@
-"""A million messages that wait: what one costs in memory, and whether inserting and firing grow with their number.
+"""A million scheduled messages: the memory of each, and whether the cost of inserting and firing grows with their
+number.
 
     python benchmarks/waiting.py [--count 1000000] [--out benchmarks/results/waiting.json]
 
-The engine alone, in this process, on a clock that is turned by hand; each message has a body of 16 octets. Two ways to
-wait: published with `x-delay`, and returned by a consumer where a redelivery delay rules. The times of a slice in the
-middle of few and of many show the growth: a heap's is that of log n.
+The engine alone, in this process, on a manual clock; each message has a body of 16 octets. Two ways to be scheduled:
+published with `x-delay`, and requeued by a consumer with a redelivery delay. The times of a slice at few and at many
+messages show the growth, which for a heap is log n.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")
 MS = 1_000_000
-RUN = 100  # messages of one publish, as a socket read brings them
+RUN = 100  # messages of one publish, as in a socket read
 BODY = b"0123456789abcdef"
 GOAL_BYTES = 400
 WAYS = ("publish_delayed", "publish_and_return")
@@ -82,7 +83,7 @@ class Stage:
         self.broker.end_turn()
 
     def fire(self, count: int) -> None:
-        """Let about so many come due, each at its time, and take them away."""
+        """Let about `count` messages come due, each at its time, and remove them."""
         left = max(0, len(self.queue.scheduled) - count)
         while len(self.queue.scheduled) > left:
             due = self.broker.next_deadline_ns()
@@ -95,14 +96,14 @@ class Stage:
 
 @contextmanager
 def timed(name: str, per: int, figures: dict[str, float]) -> Iterator[None]:
-    """CPU microseconds a message."""
+    """CPU microseconds per message."""
     start = time.process_time_ns()
     yield
     figures[name] = (time.process_time_ns() - start) / 1000 / per
 
 
 def measure(way: str, count: int) -> dict[str, float]:
-    """One way to wait: bytes a message, and the times of slices at a hundredth and at all of `count`."""
+    """One way: bytes per message, and the times of slices at a hundredth and at all of `count`."""
     stage = Stage()
     fill: Callable[[int], None] = getattr(stage, way)
     few, piece = count // 100, max(RUN, count // 200)
@@ -136,7 +137,7 @@ def main() -> int:
     results: dict[str, Any] = {"machine": machine(), "count": options.count}
     is_met = True
     for way in WAYS:
-        # A process each: what one way gave back, the next would use again and not be charged for.
+        # One process each: the second would reuse memory that the first freed, which would not be counted.
         command = [sys.executable, __file__, "--way", way, "--count", str(options.count)]
         figures = results[way] = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)
         is_met = is_met and figures["bytes_a_message"] <= GOAL_BYTES

@@ -3,8 +3,8 @@
     python -m leveret.interop --url amqp://guest:guest@localhost:5672/ [--client pika,amqplib] [--only 'queue-*']
     python -m leveret.interop --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard
 
-With --url the broker is somebody's, who has it running; with --broker a fresh one is started here. Clients whose
-toolchain is not on this machine are skipped, and the end says which and why. Exit code 1: a scenario failed (with
+With --url the broker is one that is already running; with --broker a fresh one is started here. Clients whose toolchain
+is not on this machine are skipped, and the summary says which and why. Exit code 1: a scenario failed (with
 --scorecard: on RabbitMQ or Leveret). 2: it could not be run.
 """
 
@@ -30,7 +30,7 @@ from .running.suite import Driven, Suite
 from .running.toolchains import CLIENTS, NotHere
 from .wire.handshake import NoBroker
 
-FRAIL_AT_ONCE = 6  # brokers that are there at once, when each client has its own
+FRAIL_AT_ONCE = 6  # brokers that run at the same time, when each client has its own
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             for scenario in scenarios:
                 print(f"{scenario.name}: {scenario.says}")
             return 0
-        given, names = _given(options), _names(options)  # before drivers are built, which takes its time
+        given, names = _given(options), _names(options)  # before drivers are built, which takes time
         with ExitStack() as stack:
             clients, skipped = _clients(options.client, options.work, stack)
             columns = []
@@ -74,15 +74,15 @@ def _parser() -> argparse.ArgumentParser:
     target = parser.add_mutually_exclusive_group(required=True)
     target.add_argument("--url", help="a running broker")
     target.add_argument("--broker", help=f"fresh ones, by comma: {', '.join(OWN)}")
-    target.add_argument("--list", action="store_true", help="say what scenarios there are")
+    target.add_argument("--list", action="store_true", help="list the scenarios")
     parser.add_argument("--client", help=f"by comma: {', '.join(CLIENTS)} (default: all)")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="names of scenarios; repeatable")
     parser.add_argument("--work", type=Path, default=Path(".peers/drivers"), help="where drivers are built")
-    parser.add_argument("--seconds", type=float, default=15.0, help="what an answer may take (default: 15)")
+    parser.add_argument("--seconds", type=float, default=15.0, help="time limit of an answer (default: 15)")
     parser.add_argument("--scorecard", type=Path, metavar="STEM", help="write STEM.md and STEM.json")
     parser.add_argument("--quiet", action="store_true", help="only failures and the summary")
     parser.add_argument("--tls-port", type=int, default=0, help="with --url: its port with TLS")
-    parser.add_argument("--ca", type=Path, help="with --tls-port: whose certificate it has (for localhost)")
+    parser.add_argument("--ca", type=Path, help="with --tls-port: the authority of its certificate (for localhost)")
     parser.add_argument("--restart", default="", metavar="COMMAND", help="with --url: restarts it, ready at the end")
     parser.add_argument("--alarm-on", default="", metavar="COMMAND", help="with --url: makes it block publishers")
     parser.add_argument("--alarm-off", default="", metavar="COMMAND", help="with --url: ends that")
@@ -92,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _chosen(features: list[Feature], globs: list[str]) -> list[Scenario]:
-    """Raises: ScenarioError: nothing has such a name."""
+    """Raises: ScenarioError: no scenario has such a name."""
     chosen = [
         scenario
         for feature in features
@@ -125,7 +125,7 @@ def _given(options: argparse.Namespace) -> Broker | None:
 
 
 def _clients(named: str | None, work: Path, stack: ExitStack) -> tuple[dict[str, Driven], dict[str, str]]:
-    """Drivers that run, and for the others why they do not.
+    """The available drivers, and for the others the reason why not.
 
     Raises: ValueError: no such client, or none of those asked for can be driven here.
     """

@@ -223,8 +223,8 @@ def _ingest(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], in
     from .lake.ingest import MAX_BYTES, IngestOptions, ingest
     from .progress import Progress
 
-    said = IngestOptions(options.journal, options.lake, options.payloads, options.max_bytes or MAX_BYTES)
-    return ingest(spark, said, Progress("ingest")), EXIT_OK
+    ingest_options = IngestOptions(options.journal, options.lake, options.payloads, options.max_bytes or MAX_BYTES)
+    return ingest(spark, ingest_options, Progress("ingest")), EXIT_OK
 
 
 def _last_words(error: Exception) -> str:

@@ -62,11 +62,11 @@ def _is(version: int | None) -> str:
 def java_version(java: Path) -> int | None:
     """The major version; None if it does not run."""
     try:
-        said = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    match = re.search(r'version "(?:1\.)?(\d+)', said.stderr + said.stdout)
-    return int(match[1]) if match and said.returncode == 0 else None
+    match = re.search(r'version "(?:1\.)?(\d+)', done.stderr + done.stdout)
+    return int(match[1]) if match and done.returncode == 0 else None
 
 
 def packaged_java() -> Path | None:

@@ -2,8 +2,8 @@
 
     python -m leveret.interop.artemis [--only 'ring-*'] [--write docs/artemis.md]
 
-Artemis is fetched from Maven Central once; Java and Maven are needed. Exit code 1: a broker showed something else than
-the table says. 2: it could not be run.
+Artemis is fetched from Maven Central once; Java and Maven are needed. Exit code 1: a broker did not behave as in the
+table. 2: it could not be run.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m leveret.interop.artemis", description=__doc__.splitlines()[0])
     parser.add_argument("--broker", default=",".join(BROKERS), help="by comma (default: both)")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="names of scenarios; repeatable")
-    parser.add_argument("--work", type=Path, default=Path(".peers/artemis"), help="where Artemis is kept")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="the page of what both showed")
+    parser.add_argument("--work", type=Path, default=Path(".peers/artemis"), help="directory for Artemis")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the page with the results of both")
     options = parser.parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: the brokers end too
     try:

@@ -15,17 +15,17 @@ from ..brokers.peers import Peer
 from ..wire.loopback import LOOPBACK
 from .side import ANSWER_SECONDS_MAX, Letter, Side, Taken, cut
 
-CREDIT_SECONDS_MAX = 5.0  # a full address asks for nothing
+CREDIT_SECONDS_MAX = 5.0  # a full address gives no credit
 
 
 @dataclass(slots=True)
 class _Link:
     connection: Any
     receiver: Any
-    may_fill: bool = True  # what is settled makes room for the next
+    may_fill: bool = True  # settling gives credit for the next
 
 
-#: What a count is called in Artemis' management.
+#: The names of counts in Artemis' management.
 ATTRIBUTES = {
     "all": "messageCount",
     "unacked": "deliveringCount",
@@ -34,7 +34,7 @@ ATTRIBUTES = {
     "killed": "messagesKilled",
 }
 
-#: What a question to the management asks for.
+#: What a request to the management asks for.
 QUESTIONS = {"attribute": "_AMQ_Attribute", "operation": "_AMQ_OperationName"}
 
 
@@ -69,8 +69,8 @@ class Artemis(Side):
         try:
             sender.send(message, timeout=CREDIT_SECONDS_MAX)  # returns once it is accepted
         except proton.utils.SendException:
-            pass  # refused: what is there afterwards says so
-        except proton.Timeout:  # not even asked for; the link would wait to be closed as well
+            pass  # refused: the later counts show it
+        except proton.Timeout:  # there is no credit; closing the link would block as well
             cut(_descriptor(self._publishing))
             self._open()
             return
@@ -121,7 +121,7 @@ class Artemis(Side):
         self._turn(link)
 
     def _turn(self, link: _Link) -> None:
-        """Return once the broker has read what was sent: what is answered after it."""
+        """Return once the broker has read what was sent, shown by the answer to a later request."""
         link.connection.create_sender("activemq.management").close()
 
     def close(self, name: str) -> None:
@@ -135,16 +135,16 @@ class Artemis(Side):
 
     def counts(self, queue: str) -> dict[str, int]:
         name = queue.rpartition("::")[2]
-        said = {key: self._ask(f"queue.{name}", attribute=attribute) for key, attribute in ATTRIBUTES.items()}
-        said["ready"] = said.pop("all") - said["unacked"] - said["scheduled"]
-        return said
+        counts = {key: self._ask(f"queue.{name}", attribute=attribute) for key, attribute in ATTRIBUTES.items()}
+        counts["ready"] = counts.pop("all") - counts["unacked"] - counts["scheduled"]
+        return counts
 
     def has(self, queue: str) -> bool:
         names: list[str] = self._ask("broker", attribute="queueNames")
         return queue.rpartition("::")[2] in names
 
     def _ask(self, resource: str, **what: str) -> Any:
-        """An `attribute` of a resource, or what its `operation` says."""
+        """An `attribute` of a resource, or the result of an `operation`."""
         properties = {"_AMQ_ResourceName": resource, **{QUESTIONS[key]: value for key, value in what.items()}}
         self._questions.send(
             proton.Message(reply_to=self._answers.link.remote_source.address, properties=properties, body="[]")
@@ -169,7 +169,7 @@ class Artemis(Side):
             try:
                 connection.close()
             except (proton.ProtonException, OSError):
-                pass  # the broker may be gone
+                pass  # the broker may have ended
         self._links.clear()
 
 

@@ -19,9 +19,9 @@ VERSION = "2.40.0"
 ARTIFACT = f"org.apache.activemq:apache-artemis:{VERSION}:zip:bin"
 CREATE_SECONDS_MAX = 120
 JAVA_VERSION_MIN = 11
-#: What it logs once its acceptors listen. A port that answers may be somebody else's.
+#: Logged once its acceptors listen. A port that answers might belong to another program.
 IS_ACTIVE = "AMQ221007"
-# What an instance is made with: only what AMQP 1.0 needs, no web console, files without libaio.
+# Options of an instance: only what AMQP 1.0 needs, no web console, files without libaio.
 CREATE = (
     *("--silent", "--user", "guest", "--password", "guest", "--allow-anonymous", "--host", LOOPBACK, "--nio"),
     *("--no-web", "--no-autotune", "--no-hornetq-acceptor", "--no-mqtt-acceptor", "--no-stomp-acceptor"),
@@ -29,7 +29,7 @@ CREATE = (
 
 
 class NoArtemis(Exception):
-    """None can be run on this machine; the message says why."""
+    """Artemis cannot run on this machine; the message says why."""
 
 
 def cached(work: Path) -> Path | None:

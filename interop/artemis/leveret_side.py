@@ -53,7 +53,7 @@ class Leveret(Side):
         try:
             self._channel.basic_publish("", queue, letter.body.encode(), properties)
         except pika.exceptions.NackError:
-            pass  # refused: what is there afterwards says so
+            pass  # refused: the later counts show it
 
     def consume(self, name: str, queue: str, credit: int) -> None:
         connection = self._connect()
@@ -82,7 +82,7 @@ class Leveret(Side):
         return taken
 
     def _look(self, connection: Any, deadline: float) -> None:
-        """Read what has come, or let a little time pass when nothing has."""
+        """Read what has arrived, or wait a little."""
         connection.process_data_events(max(0.0, min(deadline - self.now(), POLL_SECONDS)))
 
     def settle(self, name: str, how: str, taken: Taken) -> None:
@@ -93,7 +93,7 @@ class Leveret(Side):
             channel.basic_nack(taken.token, requeue=True)
         else:
             channel.basic_reject(taken.token, requeue=False)
-        channel.basic_qos(prefetch_count=0, global_qos=True)  # answered after it: it has been heeded
+        channel.basic_qos(prefetch_count=0, global_qos=True)  # its answer shows that the previous methods were handled
 
     def release(self, name: str, taken: Sequence[Taken]) -> None:
         self._consumers[name].channel.basic_recover(requeue=True)
@@ -108,15 +108,15 @@ class Leveret(Side):
         cut(consumer.connection._impl._transport._sock.fileno())
 
     def counts(self, queue: str) -> dict[str, int]:
-        (said,) = (one for one in self._ask("queues", vhost="/") if one["name"] == _queue(queue))
-        counters = {name: said["counters"].get(name, 0) for name in ("expired", "killed")}
-        return {name: said[name] for name in ("ready", "unacked", "scheduled")} | counters
+        (row,) = (one for one in self._ask("queues", vhost="/") if one["name"] == _queue(queue))
+        counters = {name: row["counters"].get(name, 0) for name in ("expired", "killed")}
+        return {name: row[name] for name in ("ready", "unacked", "scheduled")} | counters
 
     def has(self, queue: str) -> bool:
         return any(one["name"] == _queue(queue) for one in self._ask("queues", vhost="/"))
 
     def _ask(self, command: str, **arguments: Any) -> Any:
-        """What `leveret ctl` asks, without the milliseconds that a process of its own takes: delays run meanwhile."""
+        """The same request as `leveret ctl`, without the time for starting a process, during which delays would run."""
         answers: list[bytes] = []
         channel = self._publishing.channel()
         channel.basic_consume(REPLY_TO, lambda _, method, properties, body: answers.append(body), auto_ack=True)
@@ -147,7 +147,7 @@ class Leveret(Side):
             try:
                 connection.close()
             except (pika.exceptions.AMQPError, OSError):
-                pass  # the broker may be gone
+                pass  # the broker may have ended
         self._consumers.clear()
 
 
@@ -169,5 +169,5 @@ class LeveretProcess(Leveret):
 
 
 def _queue(name: str) -> str:
-    """The queue's own name: here an address does not stand before it."""
+    """The queue's own name, without an address in front of it."""
     return name.rpartition("::")[2]

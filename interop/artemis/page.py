@@ -1,4 +1,4 @@
-"""The page of what both brokers showed."""
+"""The page with the results of both brokers."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ A failed attempt is `modified` with `delivery-failed` there and `basic.nack` wit
 
 
 def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
-    """Markdown; a scenario that was not run on a broker counts as one that did something else."""
+    """Markdown; a scenario that was not run on a broker counts as failed."""
     faults = {(shown.scenario, shown.broker): shown.faults for shown in results}
     differences, agreements, wrong = [], [], 0
     for scenario in scenarios:
@@ -77,13 +77,13 @@ def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
 
 
 def _shown(scenario: Scenario) -> str:
-    """What the two showed where they differ, as in the table."""
-    told = []
+    """The results of both where they differ, as in the table."""
+    shown = []
     for step in scenario.steps:
         if step.differs:
             theirs = " or ".join(_text(value) for value in step.allowed("artemis"))
-            told.append(f"{step.verb} {step.what}: Artemis {theirs}, Leveret {_text(step.expected('leveret'))}")
-    return "; ".join(told)
+            shown.append(f"{step.verb} {step.what}: Artemis {theirs}, Leveret {_text(step.expected('leveret'))}")
+    return "; ".join(shown)
 
 
 def _text(value: Any) -> str:

@@ -1,4 +1,4 @@
-"""Runs the scenarios on one broker and says what it showed."""
+"""Runs the scenarios on one broker and compares the results with the table."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, replace
 from .side import Letter, Side, Taken
 from .table import Scenario, Step, broker_xml
 
-LATE_SECONDS = 5.0  # what has to come, comes within that
-QUIET_SECONDS = 0.2  # nothing more comes for that long: it is all
-SLACK_SECONDS = 0.02  # the other side's clock began before we looked at ours
+LATE_SECONDS = 5.0  # time limit for expected messages
+QUIET_SECONDS = 0.2  # nothing for that long: these were all
+SLACK_SECONDS = 0.02  # the other side's clock started before we read ours
 POLL_SECONDS = 0.01
 CREDIT_OF_REST = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What a broker showed in one scenario: `faults` are what it should have shown otherwise, step by step."""
+    """A broker's result in one scenario: `faults` are the differences from the table, by step."""
 
     scenario: str
     broker: str
@@ -45,7 +45,7 @@ def _faults(
             return Trial(broker, side, scenario, scenarios).run()
         finally:
             side.end()
-    except Exception as error:  # a client library's, of whatever kind: this scenario failed, the next may not
+    except Exception as error:  # any exception of a client library: this scenario failed, the next may pass
         return (f"{type(error).__name__}: {error}",)
 
 
@@ -150,8 +150,8 @@ class Trial:
         expected = step.expected(self._broker)
         deadline = self._side.now() + LATE_SECONDS
         while True:
-            said = self._side.counts(self._scenario.own(step.what))
-            seen = {key: said[key] for key in expected}
+            counts = self._side.counts(self._scenario.own(step.what))
+            seen = {key: counts[key] for key in expected}
             fault = step.fault(self._broker, seen)
             if not fault or self._side.now() > deadline:
                 return fault

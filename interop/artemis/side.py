@@ -1,6 +1,6 @@
-"""A broker behind the few verbs that scenarios need, whatever it speaks.
+"""A broker behind the few operations that scenarios need, independent of the protocol.
 
-Each consumer has a connection of its own, so that losing it takes nothing else along.
+Each consumer has a connection of its own, so that losing it affects nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ ANSWER_SECONDS_MAX = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """What is published: body, headers, and what the broker is told of it; times in ms, 0: not said."""
+    """A message to publish: body, headers, and properties for the broker; times in ms, 0: not set."""
 
     body: str
     ttl: int = 0
@@ -28,9 +28,9 @@ class Letter:
 
 @dataclass(slots=True)
 class Taken:
-    """A delivery: its body, failed attempts before it as told, the queue that it died or expired in, or "".
+    """A delivery: its body, the number of earlier failed attempts, the queue that it died or expired in, or "".
 
-    `token`: what it is settled by.
+    `token`: identifies it for settling.
     """
 
     body: str
@@ -40,34 +40,34 @@ class Taken:
 
 
 class Side(Protocol):
-    """Makes and keeps the connections of one scenario. `queue` is a queue's name, or ADDRESS::QUEUE."""
+    """The connections of one scenario. `queue` is a queue's name, or ADDRESS::QUEUE."""
 
     def publish(self, queue: str, letter: Letter) -> None:
-        """Return once the broker has taken it, or refused it."""
+        """Return once the broker has accepted or refused it."""
         ...
 
     def consume(self, name: str, queue: str, credit: int) -> None: ...
 
     def stop(self, name: str) -> None:
-        """No more credit; what is out stays out."""
+        """Give no more credit; unacknowledged messages stay so."""
         ...
 
     def receive(self, name: str, count: int, seconds: float) -> list[Taken]:
-        """The next `count` deliveries, or fewer when the time is over."""
+        """The next `count` deliveries, or fewer after a timeout."""
         ...
 
     def settle(self, name: str, how: str, taken: Taken) -> None:
-        """`how`: ack, nack (it failed, and may come again), reject (never again)."""
+        """`how`: ack, nack (failed, may be redelivered), reject (not redelivered)."""
         ...
 
     def release(self, name: str, taken: Sequence[Taken]) -> None:
-        """Given back by choice: all that is out."""
+        """Return all unacknowledged messages, not as failed."""
         ...
 
     def close(self, name: str) -> None: ...
 
     def drop(self, name: str) -> None:
-        """Lose the connection without a word."""
+        """Cut the connection without closing it."""
         ...
 
     def counts(self, queue: str) -> dict[str, int]:
@@ -77,11 +77,11 @@ class Side(Protocol):
     def has(self, queue: str) -> bool: ...
 
     def restart(self, *, kill: bool) -> None:
-        """The broker; consumers are gone."""
+        """Restart the broker; consumers end."""
         ...
 
     def configure(self, configuration: str) -> None:
-        """Return once this broker.xml is in force, in which {port} stands for the port."""
+        """Return once this broker.xml is applied; {port} in it stands for the port."""
         ...
 
     def end(self) -> None:
@@ -89,15 +89,15 @@ class Side(Protocol):
         ...
 
     def now(self) -> float:
-        """Seconds on the clock that the broker's delays go by."""
+        """Seconds on the clock that the broker's delays use."""
         return time.monotonic()
 
     def wait(self, seconds: float) -> None:
-        """Let them pass on that clock."""
+        """Wait this long on that clock."""
         time.sleep(seconds)
 
 
 def cut(descriptor: int) -> None:
-    """Lose a connection without a word to the other side's protocol."""
+    """Cut a connection without closing it by protocol."""
     with socket.socket(fileno=os.dup(descriptor)) as duplicate:
         duplicate.shutdown(socket.SHUT_RDWR)

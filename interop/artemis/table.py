@@ -8,7 +8,7 @@ makes them so: DLQ.@q. Its steps:
     { consume = NAME, from = QUEUE, credit = N }       at most N deliveries unsettled; QUEUE may be @ADDRESS::QUEUE
     { stop = NAME }                                    no more credit; what is out stays out
     { take = NAME, expect = "AB", after = MS }         what comes next, and not before so long after the last settlement
-    { failures = NAME, expect = [0, 1] }               earlier failed attempts, as told with what was taken last
+    { failures = NAME, expect = [0, 1] }               earlier failed attempts, reported with what was taken last
     { origin = NAME, expect = ["QUEUE", ...] }         where what was taken last had died or expired
     { none = NAME, ms = MS }                           nothing comes for so long
     { ack | nack | reject = NAME, of = "AB" }          in this order, one by one; nack: it failed, and may come again
@@ -163,8 +163,8 @@ def broker_xml(scenarios: list[Scenario]) -> str:
     settings: list[str] = []
     addresses: dict[tuple[str, str], list[str]] = {}  # by name and routing type
     for scenario in scenarios:
-        for address, said in scenario.settings.items():
-            elements = "".join(f"<{key}>{escape(_text(scenario, value))}</{key}>" for key, value in said.items())
+        for address, values in scenario.settings.items():
+            elements = "".join(f"<{key}>{escape(_text(scenario, value))}</{key}>" for key, value in values.items())
             match = quoteattr(scenario.own(address))
             settings.append(f"    <address-setting match={match}>{elements}</address-setting>")
         for queue, attributes in scenario.queues.items():

@@ -1,4 +1,4 @@
-"""The broker of a scenario: where it is and what may be done to it; and one that somebody else runs, by its URL."""
+"""The broker of a scenario: its address and the controls it allows; and an external broker, by its URL."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DEFAULT_PORT = 5672
 
 @dataclass(frozen=True, slots=True)
 class Broker:
-    """Where to connect, and what may be done to the broker itself: `controls` by name (restart, crash, alarm-on, ...).
+    """Where to connect, and the controls of the broker itself by name (restart, crash, alarm-on, ...).
 
-    `offers` are the needs of scenarios that it meets; `withholds` says for others why not. `is_ours`: it is gone after
-    the run, and nothing needs to be cleaned up.
+    `offers` are the needs of scenarios that it meets; `withholds` says for others why not. `is_ours`: it ends after the
+    run, so nothing needs to be cleaned up.
     """
 
     name: str
@@ -36,8 +36,8 @@ class Broker:
     controls: Mapping[str, Callable[[], object]] = field(default_factory=dict, repr=False)
     withholds: Mapping[str, str] = field(default_factory=dict)
     processes: Restarts | None = field(default=None, repr=False)
-    is_frail: bool = False  # a failure may leave it hanging: started anew for each scenario, and one for each client
-    seconds_max: float = 60.0  # what an answer may take, of one that is only measured less: it fails many
+    is_frail: bool = False  # a failure may make it hang: restarted for each scenario, and one for each client
+    seconds_max: float = 60.0  # of an answer; less for brokers that are only measured and fail often
 
     def revive(self) -> bool:
         """After a failure: start one of ours again that has crashed (or is frail); whether it had crashed."""
@@ -77,9 +77,9 @@ def external(
     alarm: tuple[str, str] = ("", ""),
     disk: tuple[str, str] = ("", ""),
 ) -> Broker:
-    """A broker that somebody runs; `restart`, `alarm` (on, off) and `disk` (full, free) are commands.
+    """An external broker; `restart`, `alarm` (on, off) and `disk` (full, free) are commands.
 
-    Raises: ValueError: no amqp URL. NoBroker: it does not answer, or does not let us in.
+    Raises: ValueError: no amqp URL. NoBroker: it does not answer, or refuses the login.
     """
     needed = "amqp://USER:PASSWORD@HOST:PORT/VHOST is needed; TLS is --tls-port"
     parts = urlsplit(url)
@@ -94,9 +94,9 @@ def external(
     with Handshake(parts.hostname, port) as handshake:
         properties = handshake.greeting()
         handshake.login(user, password, vhost)
-    said = {"restart": restart, "crash": restart, "alarm-on": alarm[0], "alarm-off": alarm[1]}
-    said |= {"disk-full": disk[0], "disk-free": disk[1]}
-    controls = {name: _command(command) for name, command in said.items() if command}
+    commands = {"restart": restart, "crash": restart, "alarm-on": alarm[0], "alarm-off": alarm[1]}
+    commands |= {"disk-full": disk[0], "disk-free": disk[1]}
+    controls = {name: _command(command) for name, command in commands.items() if command}
     return Broker(
         properties.get("product", "?").lower(),
         properties.get("version", "?"),

@@ -1,4 +1,4 @@
-"""Distributions from Maven Central, by whatever repositories this machine's Maven is set up with."""
+"""Distributions from Maven Central, through the repositories that this machine's Maven is configured with."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ DOWNLOAD_SECONDS_MAX = 600
 
 
 class NotFetched(Exception):
-    """Java or Maven is missing, or Maven could not get it; the message says which."""
+    """Java or Maven is missing, or the download failed; the message says which."""
 
 
 def java_version() -> str:
-    """As the machine's Java says it, or "" where there is none."""
+    """The version of this machine's Java, or "" if there is none."""
     if shutil.which("java") is None:
         return ""
-    said = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
-    found = re.search(r'version "([^"]+)', said)
+    output = subprocess.run(["java", "-version"], capture_output=True, text=True).stderr
+    found = re.search(r'version "([^"]+)', output)
     return found[1] if found is not None else ""
 
 
 def without_java(program: str, java_min: int) -> str:
-    """Why a program that wants this Java cannot run here, or ""."""
+    """Why a program that needs this Java cannot run here, or ""."""
     here = java_version()
     major = re.match(r"\d+", here)
     if major is None:
@@ -74,7 +74,7 @@ def unpacked(artifact: str, archive: str, inside: str, work: Path, java_min: int
     try:
         (unpacking / inside).rename(home)
     except OSError:
-        if not home.exists():  # else another run was faster
+        if not home.exists():  # otherwise another run was faster
             raise
     shutil.rmtree(unpacking, ignore_errors=True)
     return home

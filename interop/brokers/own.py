@@ -1,4 +1,4 @@
-"""Fresh brokers of our own for scenarios, with TLS where they have it, and what brings about their alarms."""
+"""Fresh brokers for scenarios, with TLS if they have it, and ways to raise their alarms."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from .peers import Peer, durable_leveret, garagemq, leveret_ctl, rabbitmq, rabbi
 from .qpid import qpid
 
 MEASURED_SECONDS_MAX = 3.0
-#: What an alarm does: RabbitMQ takes anything above this share of the memory for too much; the second is its default.
+#: RabbitMQ's memory limit that raises the alarm at once, and its default.
 MEMORY_LOW, MEMORY_USUAL = "0.0000001", "0.4"
 DISK_FREE_HIGH, DISK_FREE_USUAL = "1000000GB", "50MB"
 #: A file system for Leveret's journal, small enough to be filled.
 DISK_SIZE = "256m"
 BALLAST_PIECE = bytes(1 << 20)
-#: Where Qpid's distribution is kept once it was fetched.
+#: Where Qpid's distribution is stored.
 QPID = Path(".peers/qpid")
 
 
@@ -85,7 +85,7 @@ def _leveret() -> Iterator[Broker]:
 
 @contextmanager
 def _small_disk(directory: Path) -> Iterator[Path | None]:
-    """A file system of `DISK_SIZE`, or None where we may not mount one."""
+    """A file system of `DISK_SIZE`, or None without permission to mount one."""
     disk = directory / "disk"
     disk.mkdir()
     mount = ("mount", "-t", "tmpfs", "-o", f"size={DISK_SIZE}", "none", str(disk))
@@ -99,7 +99,7 @@ def _small_disk(directory: Path) -> Iterator[Path | None]:
 
 
 def _fill(ballast: Path, peer: Peer) -> None:
-    """Write until there is no room for another octet, then publish until the broker has found out."""
+    """Write until the disk is full, then publish until the broker has noticed."""
     import pika
 
     queue, persistent = "interop-disk-full", pika.BasicProperties(delivery_mode=2)
@@ -142,7 +142,7 @@ def _qpid() -> Iterator[Broker]:
         yield _of(peer, tls_port=tls_port, ca=ca, controls=controls, withholds=why, seconds_max=MEASURED_SECONDS_MAX)
 
 
-#: What a broker is measured without when it has no such thing, or none that can be had from outside.
+#: Features that a broker lacks, or that cannot be triggered from outside.
 WITHHELD = {"tls": "TLS", "alarm": "memory alarm", "disk": "disk alarm"}
 OWN = {"leveret": _leveret, "rabbitmq": _rabbitmq, "garagemq": _garagemq, "qpid": _qpid}
 
@@ -158,8 +158,8 @@ def _of(
     seconds_max: float = 60.0,
 ) -> Broker:
     with Handshake(LOOPBACK, peer.port) as handshake:
-        said = handshake.greeting().get("version", "?")
-    version = metadata.version("leveret") if peer.name == "leveret" else said  # to clients it calls itself a RabbitMQ
+        announced = handshake.greeting().get("version", "?")
+    version = metadata.version("leveret") if peer.name == "leveret" else announced  # it announces itself as a RabbitMQ
     return Broker(
         peer.name,
         version,
@@ -183,7 +183,7 @@ def _restarts(peer: Peer) -> dict[str, Callable[[], object]]:
 @contextmanager
 def _certificates() -> Iterator[tuple[Path, Path]]:
     """A directory with server.pem and server.key for localhost, and the file of their authority."""
-    import trustme  # an extra: only who starts brokers needs it
+    import trustme  # an extra: needed only for starting brokers
 
     with TemporaryDirectory(prefix="leveret-certificates-") as name:
         directory = Path(name)

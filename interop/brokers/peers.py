@@ -3,8 +3,8 @@
     with rabbitmq() as peer:
         connect(peer.url)
 
-A peer is ready when the body runs (it has answered an AMQP protocol header) and gone when the body is left, however it
-is left: its process group is killed and its temporary directory deleted. Several run at once; they share nothing.
+A peer is ready when the body runs (it has answered an AMQP protocol header) and ends with the body, in every case: its
+process group is killed and its temporary directory deleted. Several run at once; they share nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ RABBITMQ_PLACES = (
 )
 WITHOUT_RABBITMQ = "no rabbitmq-server on this machine (make peers)"
 WITHOUT_GARAGEMQ = "no garagemq on this machine (make peers)"
-# As Debian's own file has it, but for ports and directory; the password is the MD5 of guest.
+# Like Debian's file, except for ports and directory; the password is the MD5 of guest.
 GARAGEMQ_CONFIG = """\
 proto: amqp-rabbit
 users:
@@ -53,7 +53,7 @@ class Peer:
     """A broker that answers on 127.0.0.1.
 
     `pid` is the process that does the work (for RabbitMQ the Erlang VM, not the script around it), so CPU time and
-    memory can be read from it. `directory` holds what it writes, `log` its output; both are gone after the block.
+    memory can be read from it. `directory` contains its files, `log` its output; both are deleted after the block.
     """
 
     name: str
@@ -73,7 +73,7 @@ class Peer:
         self.processes.restart(signal.SIGKILL if kill else signal.SIGTERM)
 
     def last_words(self) -> str:
-        """Whether it runs or how it ended, and the end of what it wrote: why nobody reaches it."""
+        """Whether it runs or how it ended, and the end of its log, for messages about a broker that does not answer."""
         pid = self.pid if self.processes is None else self.processes.process.pid
         ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT | os.WNOHANG)
         if ended is None:
@@ -128,7 +128,7 @@ def rabbitmq(
         mapper = shutil.which("epmd")
         if mapper is None:
             raise FileNotFoundError("epmd (Erlang's port mapper) is not on the PATH")
-        # In the foreground and ours: one that Erlang starts by itself becomes a daemon and outlives the test.
+        # In the foreground, as our child: one that Erlang starts by itself becomes a daemon and outlives the test.
         with (
             started([mapper, "-address", LOOPBACK, "-port", str(epmd)], environment, log, directory) as daemon,
             Restarts(
@@ -142,9 +142,9 @@ def rabbitmq(
 
 @contextmanager
 def durable_leveret(*options: str, data: Path | None = None, log_level: str = "warning") -> Iterator[Peer]:
-    """Run a fresh `leveret serve` that keeps what is durable and can be restarted; `options` follow its own.
+    """Run a fresh `leveret serve` with a journal, which can be restarted; `options` follow its own.
 
-    `data`: where it keeps it (default: in its temporary directory).
+    `data`: the journal's directory (default: in its temporary directory).
 
     Raises: PeerFailed: it did not come up.
     """
@@ -160,7 +160,7 @@ def durable_leveret(*options: str, data: Path | None = None, log_level: str = "w
 
 
 def leveret_ctl(peer: Peer, *command: str) -> None:
-    """Run a Leveret's own command line on it. Raises: subprocess.CalledProcessError (`stderr`: what it says)."""
+    """Run `leveret ctl` on it. Raises: subprocess.CalledProcessError (with its `stderr`)."""
     asked = [sys.executable, "-m", "leveret", "ctl", "--url", peer.url, *command]
     subprocess.run(asked, capture_output=True, text=True, check=True)
 
@@ -193,7 +193,7 @@ def leveret(
 ) -> Iterator[Peer]:
     """Run a fresh `leveret serve`, all in memory; `options` follow its own. See also `durable_leveret`.
 
-    Raises: PeerFailed: it did not say within the time that it is ready.
+    Raises: PeerFailed: it was not ready in time.
     """
     merged = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
     with directory_for("leveret") as directory:
@@ -207,7 +207,7 @@ def leveret(
 
 
 def rabbitmqctl(peer: Peer, *arguments: str) -> None:
-    """Run the peer's own command line on it. Raises: subprocess.CalledProcessError (`stderr`: what it says)."""
+    """Run `rabbitmqctl` on it. Raises: subprocess.CalledProcessError (with its `stderr`)."""
     script = find_rabbitmq()
     assert script is not None
     command = [str(script.with_name("rabbitmqctl")), *arguments]
@@ -225,12 +225,13 @@ def rabbitmqctl(peer: Peer, *arguments: str) -> None:
 def _rabbitmq_environment(
     directory: Path, port: int, distribution: int, epmd: int, config: str, plugins: Sequence[str]
 ) -> dict[str, str]:
-    """What rabbitmq-server reads: every file in `directory`, every listener on loopback, nothing of the machine's."""
+    """The environment of rabbitmq-server: every file in `directory`, every listener on loopback, no file of the
+    machine."""
     for name, text in {
         "rabbitmq.conf": config,
         "enabled_plugins": f"[{','.join(plugins)}].\n",
         "env.conf": "",
-        # Erlang resolves `localhost` by this file alone: the name server is not asked for our own node's address.
+        # Erlang resolves `localhost` with this file only, without asking a name server.
         "inetrc": '{lookup, [file]}.\n{host, {127,0,0,1}, ["localhost"]}.\n',
     }.items():
         (directory / name).write_text(text)

@@ -1,4 +1,5 @@
-"""A broker's process: at the head of a process group that ends with the block, in a directory that goes with it."""
+"""A broker's process: the leader of a process group that ends with the block, in a directory that is deleted with
+it."""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ class PeerFailed(Exception):
 
 
 class Restarts:
-    """A broker's process, and the next one in its place; the last one is killed at the end of the block."""
+    """A broker's process and its successors; the last one is killed at the end of the block."""
 
     def __init__(
         self, run: Callable[[], AbstractContextManager[subprocess.Popen[bytes]]], ready: Callable[[], bool], log: Path
@@ -53,11 +54,11 @@ class Restarts:
         self.start_again()
 
     def has_ended(self) -> bool:
-        """Whether the process is over, by whatever cause."""
+        """Whether the process has ended, for any reason."""
         return os.waitid(os.P_PID, self.process.pid, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
 
     def start_again(self) -> None:
-        """In the place of one that has ended, or hangs."""
+        """Replace a process that has ended or hangs."""
         self._running.close()
         self._running = ExitStack()
         self.start()
@@ -74,7 +75,7 @@ def directory_for(name: str) -> Iterator[Path]:
 def started(
     command: Sequence[str], environment: Mapping[str, str], log: Path, directory: Path | None = None
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """Run `command` at the head of a process group of its own; the whole group is killed at the end."""
+    """Run `command` as leader of a process group of its own; the whole group is killed at the end."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command,
@@ -92,7 +93,7 @@ def started(
 
 
 def kill_group(process: subprocess.Popen[Any]) -> None:
-    """SIGKILL to a process that heads a group, and to all that it started."""
+    """SIGKILL to the leader of a process group, and to all that it started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:
@@ -101,7 +102,7 @@ def kill_group(process: subprocess.Popen[Any]) -> None:
 
 
 def wait_for(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Path) -> None:
-    """Return once `fact` holds; raise PeerFailed when the process has ended or the time is over."""
+    """Return once `fact` is true; raise PeerFailed when the process has ended or after a timeout."""
     deadline = time.monotonic() + START_SECONDS_MAX
     while not fact():
         code = process.poll()
@@ -112,10 +113,10 @@ def wait_for(fact: Callable[[], bool], process: subprocess.Popen[bytes], log: Pa
 
 
 def text_of(log: Path) -> str:
-    """What a broker wrote so far."""
+    """A broker's log so far."""
     return log.read_text(errors="replace")
 
 
 def end_of(log: Path) -> str:
-    """The last words of a log: what an error message shows of it."""
+    """The end of a log, for error messages."""
     return text_of(log)[-LAST_WORDS_MAX:]

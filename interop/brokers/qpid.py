@@ -25,7 +25,7 @@ MEMORY = ("-Xms64m", "-Xmx512m", "-XX:MaxDirectMemorySize=512m")
 def qpid(work: Path, certificate: Path | None = None, key: Path | None = None) -> Iterator[tuple[Peer, int]]:
     """Run a fresh broker, which can be restarted; and its port with TLS, 0 without a certificate.
 
-    Raises: NotFetched: it cannot be had here. PeerFailed: it did not come up.
+    Raises: NotFetched: it could not be fetched. PeerFailed: it did not come up.
     """
     home = unpacked(ARTIFACT, ARCHIVE, f"qpid-broker/{VERSION}", work, JAVA_MIN)
     with directory_for("qpid") as directory:
@@ -57,7 +57,7 @@ def _lets_in(port: int) -> bool:
 
 
 def _configuration(port: int, tls_port: int, store: dict[str, str]) -> dict[str, Any]:
-    """guest with its password, a port for AMQP 0-9-1 and nothing else, one virtual host that keeps what is durable."""
+    """guest with its password, a port for AMQP 0-9-1 only, one durable virtual host."""
     listening = {
         "bindingAddress": LOOPBACK,
         "authenticationProvider": "plain",
@@ -73,7 +73,7 @@ def _configuration(port: int, tls_port: int, store: dict[str, str]) -> dict[str,
     return {
         "name": "qpid",
         "modelVersion": "8.0",
-        # Qpid offers PLAIN on lines without TLS only when told so.
+        # Qpid offers PLAIN without TLS only when configured to.
         "authenticationproviders": [
             {"name": "plain", "type": "Plain", "secureOnlyMechanisms": [], "users": [guest]},
         ],

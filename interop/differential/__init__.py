@@ -3,6 +3,6 @@ and every observable (frames, codes, texts, order, headers, counts) is compared 
 
     python -m leveret.interop.differential --operations 10000 --seed 1
 
-What is to differ is listed, with its reason, in `known.toml`; a program that differs otherwise is made as
-small as it can be and saved as a file that replays without the other broker.
+Intended differences are listed, with their reasons, in `known.toml`; a program that differs otherwise is minimised and
+saved as a file that can be replayed without the other broker.
 """

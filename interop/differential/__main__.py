@@ -19,16 +19,15 @@ from .search import Found, Search
 from .side import Side
 
 Message = tuple[int, str, Any]
-LANE_SILENT_SECONDS_MAX = 600.0  # making a program small may take minutes
+LANE_SILENT_SECONDS_MAX = 600.0  # minimising a program may take minutes
 
 
 class LaneFailed(Exception):
-    """A lane ended by an exception: a broker is gone, or says what is no AMQP."""
+    """A lane ended by an exception: a broker has ended, or does not speak AMQP."""
 
 
 def main() -> int:
-    """0: no difference that is not known; 1: there was one, and it is saved; 2: there is no reference; 3: a broker
-    could not be spoken to any more."""
+    """0: no unknown difference; 1: one was found and saved; 2: there is no reference; 3: a broker stopped answering."""
     options = _options()
     print(f"seed {options.seed}", flush=True)
     try:
@@ -50,7 +49,7 @@ def main() -> int:
 
 
 def _save(one: Found, directory: Path) -> None:
-    """At once, so that a run that is cut short keeps what it found."""
+    """Save at once, so that an interrupted run keeps its findings."""
     print(f"seed {one.seed}, {one.difference}")
     path = directory / f"seed-{one.seed}.json"
     regressions.save(path, Regression(f"found with seed {one.seed}", "RabbitMQ", one.program, one.expected))
@@ -61,7 +60,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m leveret.interop.differential", description=__doc__)
     parser.add_argument("--operations", type=int, default=10_000, help="how many to compare (default: 10000)")
     parser.add_argument("--seed", type=int, default=None, help="which programs (default: any; it is printed)")
-    parser.add_argument("--minutes", type=float, default=1e9, help="stop after so long, whatever was compared")
+    parser.add_argument("--minutes", type=float, default=1e9, help="stop after this time")
     parser.add_argument("--peer", metavar="URL", help="the reference (default: a RabbitMQ of our own)")
     parser.add_argument("--subject", metavar="URL", help="the broker under test (default: a leveret of our own)")
     parser.add_argument("--lanes", type=int, default=4, help="virtual hosts at once; 1 with a URL (default: 4)")
@@ -92,7 +91,7 @@ def _run(options: argparse.Namespace, lanes: list[tuple[str, str]]) -> tuple[Tal
         return _gather(messages, len(lanes), Path(options.out))
     finally:
         for process in processes:
-            process.terminate()  # before the brokers go: a lane that finds none would hide why another one failed
+            process.terminate()  # before the brokers end: a lane without a broker would hide why another one failed
             process.join()
 
 
@@ -100,12 +99,12 @@ def _gather(messages: Queue[Message], running: int, out: Path) -> tuple[Tally, l
     """What the lanes report, until all are done. Raises: LaneFailed."""
     found: list[Found] = []
     tally, progress = Tally(), dict.fromkeys(range(running), 0)
-    began, told = time.monotonic(), 0.0
+    began, reported = time.monotonic(), 0.0
     while running:
         try:
             lane, kind, value = messages.get(timeout=LANE_SILENT_SECONDS_MAX)
         except Empty:
-            raise LaneFailed(f"no lane said anything for {LANE_SILENT_SECONDS_MAX} s") from None
+            raise LaneFailed(f"no lane reported anything for {LANE_SILENT_SECONDS_MAX} s") from None
         if kind == "progress":
             progress[lane] = value
         elif kind == "found":
@@ -116,9 +115,9 @@ def _gather(messages: Queue[Message], running: int, out: Path) -> tuple[Tally, l
         else:
             running -= 1
             tally.add(value)
-        if time.monotonic() - told > 10:
-            told = time.monotonic()
-            print(f"{sum(progress.values())} operations after {told - began:.0f} s", flush=True)
+        if time.monotonic() - reported > 10:
+            reported = time.monotonic()
+            print(f"{sum(progress.values())} operations after {reported - began:.0f} s", flush=True)
     return tally, found
 
 

@@ -1,4 +1,4 @@
-"""The two brokers of a run, with one virtual host a lane, alike on both."""
+"""The two brokers of a run, each with one virtual host per lane."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from ..brokers import peers
 
 PROFILE = "rabbitmq-3.10"
-#: Schedulers that spin while they wait take the processor from the other broker and from us.
+#: Busy waiting of schedulers would take the processor from the other processes.
 ERLANG = "+sbwt none +sbwtdcpu none +sbwtdio none"
 
 
@@ -23,7 +23,7 @@ def lane_vhost(lane: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """A broker's virtual hosts, as URLs; and the broker, if it is of our own."""
+    """A broker's virtual hosts as URLs, and its process if it was started here."""
 
     urls: list[str]
     peer: peers.Peer | None = None

@@ -1,4 +1,4 @@
-"""What a careful client knows of its channel: what it may settle, who consumes, what is to be confirmed."""
+"""What a careful client knows of its channel: deliveries to settle, consumers, publishes to be confirmed."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Operation = Mapping[str, Any]
 
 @dataclass(slots=True)
 class ChannelState:
-    """Of one channel of one connection, as far as this client has seen and said."""
+    """The state of one channel, as far as this client has seen and sent."""
 
     outstanding: list[int] = field(default_factory=list)
     tags: set[str] = field(default_factory=set)  # of its consumers
     transacts: bool = False
     no_ack_tags: set[str] = field(default_factory=set)
-    hears: bool = False  # a consumer was made, or confirms are on: something may come unasked
+    hears: bool = False  # there is a consumer, or confirms are on: the broker may send unasked
     published: int = 0  # since confirm.select
     confirms: bool = False
     unconfirmed: set[int] = field(default_factory=set)
 
     def note(self, name: str, values: Mapping[str, Any]) -> None:
-        """A method is sent."""
+        """Note that a method is sent."""
         if name in ("confirm.select", "basic.consume"):
             self.hears = True
         if name == "confirm.select":
@@ -47,7 +47,7 @@ class ChannelState:
             self.outstanding.clear()
 
     def note_publish(self) -> None:
-        """A message is sent."""
+        """Note that a message is sent."""
         if self.confirms:
             self.published += 1
             self.unconfirmed.add(self.published)
@@ -74,12 +74,12 @@ class ChannelState:
         return False
 
     def cannot_follow(self, operation: Operation, sent: list[Operation]) -> bool:
-        """Whether what comes of it, behind `sent` in one batch, is a matter of luck."""
+        """Whether its result, after `sent` in one batch, depends on timing."""
         if operation["op"] == "basic.get" and self.tags:
-            return True  # it takes its tag from the same counter as deliveries that come unasked
+            return True  # its tag is from the same counter as those of deliveries to consumers
         if "delivery_tag" in operation and not self.outstanding:
             return True
         if operation["op"] != "basic.cancel":
             return False
-        # RabbitMQ may end the connection with 541 when its consume-ok comes behind the cancel.
+        # RabbitMQ may end the connection with 541 when its consume-ok comes after the cancel.
         return any(operation["consumer_tag"] == other.get("consumer_tag") for other in sent)

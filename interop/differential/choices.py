@@ -1,4 +1,4 @@
-"""What programs choose from: names, arguments, properties, good and bad."""
+"""The choices for programs: names, arguments, properties, valid and invalid."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _queue_argument(choose: Chooser) -> tuple[str, list[Any]]:
 
 
 def good_queue_arguments(choose: Chooser) -> dict[str, Any]:
-    """None that is refused."""
+    """Only valid ones."""
     arguments: dict[str, Any] = {}
     for _ in range(choose.one(0, 1, 1, 2, 3)):
         name, value = choose.one(
@@ -99,7 +99,7 @@ def good_queue_arguments(choose: Chooser) -> dict[str, Any]:
 def quorum_arguments(choose: Chooser) -> dict[str, Any]:
     """Of a quorum queue; a few are refused.
 
-    Not among them what RabbitMQ does about, not exactly: reject-publish, and dead letters at least once.
+    Without those that RabbitMQ applies only approximately: reject-publish, and dead letters at least once.
     """
     arguments: dict[str, Any] = {"x-queue-type": ["S", "quorum"]}
     for _ in range(choose.one(0, 1, 1, 2, 3)):
@@ -130,7 +130,7 @@ def quorum_arguments(choose: Chooser) -> dict[str, Any]:
 
 
 def queue_arguments(choose: Chooser) -> dict[str, Any]:
-    """Good ones and bad ones."""
+    """Valid and invalid ones."""
     arguments = {}
     for _ in range(choose.one(0, 1, 1, 2, 3)):
         name, value = _queue_argument(choose)

@@ -20,11 +20,11 @@ KNOWN_FILE = Path(__file__).with_name("known.toml")
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A difference that is meant: `reference` and `subject` are to be found in what the two brokers said, as JSON.
+    """An intended difference: `reference` and `subject` are searched in the JSON of the two brokers' observations.
 
-    `deviation` begins its line in docs/DEVIATIONS.md. With `ends` the two went separate ways, and the rest of the
-    program is not run. With `last_deliveries` all else has to be the same once the deliveries to connections that
-    ended with this operation are left out.
+    `deviation` begins its line in docs/DEVIATIONS.md. With `ends` the states of the two differ, and the rest of the
+    program is not run. With `last_deliveries` all else must be the same, apart from deliveries to connections that
+    ended with this operation.
     """
 
     name: str
@@ -36,7 +36,7 @@ class Known:
     last_deliveries: bool = False
 
     def explains(self, operation: Operation, expected: Observation, got: Observation) -> bool:
-        """Whether this is it."""
+        """Whether this entry explains the difference."""
         return (
             self.operation.search(_text(operation)) is not None
             and self.reference.search(_text(expected)) is not None
@@ -47,7 +47,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the two brokers said to operation `step` of a program."""
+    """The two brokers' observations of operation `step` of a program."""
 
     step: int
     operation: Operation
@@ -65,7 +65,7 @@ class Difference:
 
 @dataclass(slots=True)
 class Tally:
-    """What was run: operations sent to both brokers and compared, and what became of the programs."""
+    """Counts of a run: operations sent to both brokers and compared, and results of programs."""
 
     operations: int = 0
     programs: int = 0
@@ -76,7 +76,7 @@ class Tally:
     races: int = 0  # programs that differed only until they were given time
 
     def add(self, other: Tally) -> None:
-        """Take in the figures of another run."""
+        """Add the figures of another run."""
         self.operations += other.operations
         self.programs += other.programs
         self.batches += other.batches
@@ -87,7 +87,7 @@ class Tally:
 
 @cache
 def known_differences(path: Path = KNOWN_FILE) -> tuple[Known, ...]:
-    """The list. Raises KeyError, re.error: the file is not as it is to be."""
+    """The list. Raises KeyError, re.error: the file is wrong."""
     return tuple(
         Known(
             entry["name"],
@@ -105,7 +105,7 @@ def known_differences(path: Path = KNOWN_FILE) -> tuple[Known, ...]:
 def run(
     program: Sequence[Operation], reference: Side, subject: Side, tally: Tally, *, patient: bool = False
 ) -> Difference | None:
-    """Run a program on both; the first difference that nobody explained, or None."""
+    """Run a program on both; the first unexplained difference, or None."""
     try:
         for step, operation in enumerate(program):
             expected, got = _both(
@@ -130,7 +130,7 @@ def run(
 
 
 def judge(operation: Operation, expected: Observation, got: Observation) -> Known | bool:
-    """False: the same. True: another one. Known: the difference that is known."""
+    """False: no difference. True: an unknown one. Known: a known one."""
     if expected == got:
         return False
     for known in known_differences():
@@ -144,7 +144,7 @@ def _differ_by_last_deliveries(expected: Observation, got: Observation) -> bool:
     if _without_last_deliveries(expected) != _without_last_deliveries(got):
         return False
     last = sum(
-        len(told.get("deliveries", ())) for place, told in expected.items() if _is_of_ended(place, expected["ended"])
+        len(seen.get("deliveries", ())) for place, seen in expected.items() if _is_of_ended(place, expected["ended"])
     )
     theirs, ours = expected["queues"], got["queues"]
     differing = [name for name in theirs if theirs[name] != ours.get(name)]
@@ -164,18 +164,18 @@ def _is_of_ended(place: str, ended: Sequence[int]) -> bool:
 def _without_last_deliveries(observation: Observation) -> Observation:
     """What was seen, without deliveries to connections that the broker ended, and the counts of queues."""
     kept: Observation = {}
-    for place, told in observation.items():
+    for place, seen in observation.items():
         if place == "queues":
             continue
         if _is_of_ended(place, observation.get("ended", ())):
-            told = {kind: what for kind, what in told.items() if kind != "deliveries"}
-        if told:
-            kept[place] = told
+            seen = {kind: what for kind, what in seen.items() if kind != "deliveries"}
+        if seen:
+            kept[place] = seen
     return kept
 
 
 def _both(reference: Iterator[None], subject: Iterator[None]) -> tuple[Observation, Observation]:
-    """Let two brokers work at once: whichever has sent waits while the other sends."""
+    """Let two brokers work at the same time: one waits for answers while the other is sent to."""
     results: dict[int, Any] = {}
     sides = {0: reference, 1: subject}
     while len(results) < 2:
@@ -189,7 +189,7 @@ def _both(reference: Iterator[None], subject: Iterator[None]) -> tuple[Observati
 
 
 def replay(program: Sequence[Operation], side: Side) -> list[Observation]:
-    """What one broker says to each operation."""
+    """One broker's observations of each operation."""
     observations: list[Observation] = []
     try:
         for step, operation in enumerate(program):
@@ -206,9 +206,9 @@ def replay(program: Sequence[Operation], side: Side) -> list[Observation]:
 
 
 def _count_errors(observation: Mapping[str, Any], tally: Tally) -> None:
-    for told in observation.values():
-        if isinstance(told, dict):
-            for answer in told.get("answers", ()):
+    for seen in observation.values():
+        if isinstance(seen, dict):
+            for answer in seen.get("answers", ()):
                 if answer[0] in ("channel.close", "connection.close"):
                     tally.errors[f"{answer[0].split('.')[0]} {answer[1]['reply_code']}"] += 1
 

@@ -1,4 +1,4 @@
-"""Frames that stand where none of their kind may: the connection ends with each of them."""
+"""Misplaced frames, each of which ends the connection."""
 
 from __future__ import annotations
 

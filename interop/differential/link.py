@@ -1,4 +1,4 @@
-"""One TCP connection to a broker under test: frames out as told, methods in, and round trips as barriers."""
+"""One TCP connection to a broker under test: sends frames, reads methods, uses round trips as barriers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from ..wire.raw_codec import (
     method_frame,
 )
 
-#: A broker that says nothing for so long is silent, which is an observation. Virtual machines stand still for 15 s.
+#: A broker without an answer for this time is silent, which is an observation. Virtual machines may stall for 15 s.
 DEADLINE_SECONDS = 45.0
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST
-#: The consumer tag of the barrier: nobody has it, and a cancel of it is answered at once by either broker.
+#: The consumer tag of the barrier: it is unused, and both brokers answer a cancel of it at once.
 BARRIER_TAG = "barrier"
 CAPABILITIES = {
     "authentication_failure_close": True,
@@ -45,7 +45,7 @@ class _Assembly:
 
 
 class Link:
-    """A connection whose broker's goodbyes are answered at once, as a polite client does.
+    """A connection that answers the broker's close methods at once.
 
     `open` is false once either side ended it; `channels` are those that are open now.
     """
@@ -53,7 +53,7 @@ class Link:
     def __init__(self, host: str, port: int, vhost: str, user: str = "guest", password: str = "guest") -> None:
         self.channels: set[int] = set()
         self.open = True
-        self._closing = False  # the broker said goodbye; what is left is the end of the TCP connection
+        self._closing = False  # the broker sent a close; only the end of the TCP connection is missing
         self._socket = socket.create_connection((host, port), timeout=DEADLINE_SECONDS)
         self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._received = b""
@@ -97,19 +97,19 @@ class Link:
             self._until("channel.open-ok", channel)
 
     def expect_open(self, channel: int) -> None:
-        """A channel.open is sent: what comes before its answer belongs to a channel that has ended."""
+        """A channel.open was sent: what arrives before its answer belongs to a channel that has ended."""
         if channel not in self.channels:
             self.channels.add(channel)
             self._opening.add(channel)
 
     def send_barrier(self, channel: int) -> None:
-        """Ask for a round trip through `channel`, behind everything that was sent there."""
+        """Ask for a round trip through `channel`, after everything that was sent there."""
         if self.open and channel in self.channels:
             self._barriers.add(channel)
             self.send(_barrier(channel))
 
     def drop(self, *, reset: bool) -> None:
-        """End the TCP connection without a word."""
+        """Cut the TCP connection without closing it."""
         if reset:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET_ON_CLOSE)
         self._end()
@@ -117,8 +117,8 @@ class Link:
     # receiving
 
     def collect(self, *expected: tuple[str, int]) -> list[Method]:
-        """What came until all barriers are answered and all `expected` (method, channel) came; a channel or a
-        connection that is closed meanwhile answers no more. Raises: Silent."""
+        """What arrived until all barriers are answered and all `expected` (method, channel) arrived; a channel or
+        connection that is closed meanwhile does not answer. Raises: Silent."""
         missing = set(expected)
         collected, self._waiting = self._waiting, []
         for method in collected:
@@ -148,7 +148,7 @@ class Link:
     # inside
 
     def _until(self, name: str, channel: int) -> Method:
-        """The method `name`; what else came waits for the next `collect`. Raises: Silent, ConnectionError."""
+        """The method `name`; everything else waits for the next `collect`. Raises: Silent, ConnectionError."""
         deadline = time.monotonic() + DEADLINE_SECONDS
         while self.open:
             found = None
@@ -167,7 +167,7 @@ class Link:
         self._socket.close()
 
     def _read(self, deadline: float) -> list[Method]:
-        """The methods of one read; goodbyes among them are answered."""
+        """The methods of one read; close methods among them are answered."""
         self._socket.settimeout(max(0.001, deadline - time.monotonic()))
         try:
             octets = self._socket.recv(1 << 17)
@@ -241,7 +241,7 @@ _BARRIERS: dict[int, bytes] = {}
 
 
 def _barrier(channel: int) -> bytes:
-    """A cancel of a tag that nobody has, encoded once."""
+    """A cancel of an unused tag, encoded once."""
     octets = _BARRIERS.get(channel)
     if octets is None:
         octets = _BARRIERS[channel] = method_frame(channel, "basic.cancel", consumer_tag=BARRIER_TAG)

@@ -1,4 +1,4 @@
-"""What a broker said, as plain data of JSON, without what no two brokers agree upon: generated names and times."""
+"""A broker's answers as JSON data, without parts that always differ: generated names and times."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from ..wire.raw_codec import Method
 from .channel_state import ChannelState
 
-BODY_CHARACTERS_MAX = 64  # longer bodies are told by size and checksum
+BODY_CHARACTERS_MAX = 64  # longer bodies are shown by size and checksum
 #: Names that the broker makes: queues, consumer tags, reply addresses.
 GENERATED = re.compile(r"amq\.(gen|ctag|rabbitmq\.reply-to)[-.][A-Za-z0-9+/=_@.<>-]+")
-#: What RabbitMQ's queues tell behind the channel's back, so that nothing of it is sent once the channel has failed.
+#: Sent by RabbitMQ's queues independently of the channel, and dropped once the channel has failed.
 FROM_QUEUES = ("basic.consume-ok", "basic.cancel-ok", "basic.cancel", "basic.deliver", "basic.ack", "basic.nack")
 _MEANINGLESS = ("ticket", "reserved_1", "reserved_2")
 
@@ -20,7 +20,7 @@ _MEANINGLESS = ("ticket", "reserved_1", "reserved_2")
 class Names:
     """The names that one broker generated, numbered in the order in which they were seen.
 
-    `counts`: there are quorum queues, whose messages may say an x-delivery-count of 0, or none, which is the same.
+    `counts`: there are quorum queues, whose messages may have an x-delivery-count of 0, or none, which is the same.
     """
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ def _tagged(tagged: Any, names: Names, within: str) -> list[Any]:
     if tag == "F":
         fields = [[key, *_tagged(inner, names, within=f"{within}.{key}")] for key, inner in value.items()]
         if within == "x-death":
-            fields.sort(key=lambda field: str(field[0]))  # as RabbitMQ does with those that were there before
+            fields.sort(key=lambda field: str(field[0]))  # as RabbitMQ does with those that existed before
         return [tag, fields]
     if tag == "A":
         return [tag, [_tagged(inner, names, within) for inner in value]]
@@ -99,10 +99,10 @@ def _body(body: bytes) -> str:
     return body.decode("latin-1")
 
 
-def tell(methods: list[Method], state: ChannelState, names: Names) -> dict[str, Any]:
-    """Answers, deliveries and confirms each in their order; how they mix on the wire is no promise, but that
+def observe(methods: list[Method], state: ChannelState, names: Names) -> dict[str, Any]:
+    """Answers, deliveries and confirms, each in their order; their relative order is not guaranteed, except that
     nothing is delivered to a consumer before its consume-ok, and nothing confirmed before it is returned."""
-    told: dict[str, Any] = {}
+    seen: dict[str, Any] = {}
     known = state.no_ack_tags
     confirmed: dict[str, set[int]] = {}
     returned = 0
@@ -113,39 +113,39 @@ def tell(methods: list[Method], state: ChannelState, names: Names) -> dict[str, 
             confirmed.setdefault(method.name, set()).update(tags)
             continue
         if method.name == "basic.return" and sum(map(len, confirmed.values())) > returned:
-            told["confirmed before the return"] = True
+            seen["confirmed before the return"] = True
         returned += method.name == "basic.return"
         if method.name == "basic.deliver":
-            if not told.get("answers") and any(
+            if not seen.get("answers") and any(
                 m.name == "basic.consume-ok" and m["consumer_tag"] == method["consumer_tag"] for m in methods
             ):
-                told["delivered before consume-ok"] = True
-            told.setdefault("deliveries", []).append(describe(method, names))
+                seen["delivered before consume-ok"] = True
+            seen.setdefault("deliveries", []).append(describe(method, names))
             if method["consumer_tag"] not in known:
                 state.outstanding.append(method["delivery_tag"])
             continue
         if method.name == "basic.get-ok" and "get no_ack" not in known:
             state.outstanding.append(method["delivery_tag"])
-        told.setdefault("answers", []).append(describe(method, names))
+        seen.setdefault("answers", []).append(describe(method, names))
     # RabbitMQ cancels a deleted queue's consumers by their tags, which it generates at random.
-    told.get("answers", []).sort(key=lambda answer: answer[1]["consumer_tag"] if answer[0] == "basic.cancel" else "")
+    seen.get("answers", []).sort(key=lambda answer: answer[1]["consumer_tag"] if answer[0] == "basic.cancel" else "")
     for name, confirms in confirmed.items():
-        told[name] = sorted(confirms)
-    return told
+        seen[name] = sorted(confirms)
+    return seen
 
 
-def in_no_order(told: dict[str, Any]) -> dict[str, Any]:
-    """Of a batch: RabbitMQ's queues answer basic.consume and basic.cancel behind the channel's back, so behind the
-    answers to what was sent later, and count their messages ahead of publishes that wait in the same mailbox. Which of
-    several publishes was confirmed before another's return is not to be seen."""
-    told.pop("confirmed before the return", None)
-    answers = told.get("answers", [])
+def in_no_order(seen: dict[str, Any]) -> dict[str, Any]:
+    """For a batch: RabbitMQ's queues answer basic.consume and basic.cancel independently of the channel, so after the
+    answers to later methods, and count their messages before publishes that wait in the same mailbox. The order of
+    confirms and returns of several publishes is not compared."""
+    seen.pop("confirmed before the return", None)
+    answers = seen.get("answers", [])
     consuming = sorted((answer for answer in answers if answer[0] in FROM_QUEUES), key=str)
     for answer in [answer for answer in consuming if answer[0] == "basic.cancel"]:
         if ["basic.cancel-ok", {"consumer_tag": answer[1]["consumer_tag"]}] in consuming:
-            consuming.remove(answer)  # the queue went, and the client cancelled: one of the two may come, or both
+            consuming.remove(answer)  # deleted by one, cancelled by the other: one or both may arrive
     others = [_uncounted(answer) for answer in answers if answer[0] not in FROM_QUEUES]
-    return {kind: what for kind, what in {**told, "answers": others, "consuming": consuming}.items() if what}
+    return {kind: what for kind, what in {**seen, "answers": others, "consuming": consuming}.items() if what}
 
 
 def _uncounted(answer: list[Any]) -> list[Any]:

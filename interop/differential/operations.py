@@ -1,13 +1,13 @@
-"""The operations of a program, one function a kind: over small pools of names, so that they meet.
+"""The operations of a program, one function per kind, over small pools of names so that they interact.
 
 An operation is a dict of JSON: `op` (the method's name, "drop", "frames" or "batch"), `c` (connection), `ch` (channel),
 the method's fields, and for a publish `properties`, `count` and `size`. Table values are [tag, value], as in
-`raw_codec`. "frames" are misplaced ones (`frames.py`); for a "batch" see `batches.py`. One with `careful` is left out
+`raw_codec`. "frames" are misplaced ones (`frames.py`); for a "batch" see `batches.py`. One with `careful` is omitted
 where a careful client would not send it.
 
-What would make the order of two queues' deliveries on one channel a matter of luck is not generated: all consumers of a
-channel have the same queue, and one of them at most a generated tag (what several give back at once comes back in the
-order of their tags).
+Programs in which the order of two queues' deliveries on one channel depends on timing are not generated: all consumers
+of a channel have the same queue, and at most one of them a generated tag (messages that several requeue at once are
+ordered by their tags).
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _exchange(choose: Chooser, plan: Plan) -> str:
 
 
 def at(choose: Chooser, name: str) -> Operation:
-    """An operation that is nothing yet but sent through one of four channels."""
+    """An empty operation for one of four channels."""
     return {"op": name, "c": choose.below(2), "ch": 1 + choose.below(2)}
 
 
@@ -87,7 +87,7 @@ def queue_declare(choose: Chooser, plan: Plan, name: str | None = None) -> Opera
     elif not choose.rarely(3):
         operation["arguments"] = (good_queue_arguments if plan.careful else queue_arguments)(choose)
     if "x-dead-letter-exchange" in operation.get("arguments", {}):
-        operation["arguments"].pop("x-queue-mode", None)  # a lazy queue forgets the dead letter's original-expiration
+        operation["arguments"].pop("x-queue-mode", None)  # a lazy queue loses the dead letter's original-expiration
     if not plan.expires:
         operation.get("arguments", {}).pop("x-message-ttl", None)
     if not plan.dead_letters:
@@ -97,7 +97,7 @@ def queue_declare(choose: Chooser, plan: Plan, name: str | None = None) -> Opera
 
 
 def _as_before(choose: Chooser, plan: Plan, name: str, operation: Operation) -> Operation:
-    """A careful program declares nothing in two ways, or seldom."""
+    """A careful program rarely declares an object in two ways."""
     if not plan.careful or choose.rarely(30):
         return operation
     former = plan.declared.setdefault(name, operation)
@@ -113,7 +113,7 @@ def queue_bind(choose: Chooser, plan: Plan) -> Operation:
         "routing_key": choose.one(*PATTERNS),
     }
     if operation["op"] == "queue.bind" and operation["exchange"].startswith("amq."):
-        # The bindings of what every virtual host has would be all that is left of a program.
+        # Bindings of predeclared exchanges would remain after the program.
         operation["exchange"] = "e3"
     if operation["exchange"] in ("e3", "amq.headers", "amq.match") or choose.rarely(12):
         operation["arguments"] = binding_arguments(choose, careful=plan.careful)

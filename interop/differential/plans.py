@@ -1,4 +1,4 @@
-"""What holds for a whole program."""
+"""The choices for a whole program."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .choices import QUEUES, Chooser
 
 
 class Limits(Enum):
-    """Of how much may be out: of a consumer, of a channel, of either."""
+    """Prefetch limits: per consumer, per channel, or both."""
 
     NONE, OWN, SHARED, BOTH = range(4)
 
@@ -20,24 +20,24 @@ class Plan:
     """The queue of each channel's consumers, and which prefetch limits there are.
 
     With limits of their own each queue has one consumer at most: RabbitMQ moves a consumer that had no credit to the
-    end of its queue's rota, Leveret doesn't. Limits that are shared alone hold up all consumers of a channel, so that
-    several take turns as they did before. With limits that are shared no message is got with an acknowledgement to
-    come: RabbitMQ counts those that are out when such a limit is set, and never discounts them.
+    end of its queue's rota, Leveret doesn't. Limits that are only shared block all consumers of a channel, so that
+    several keep their turns. With shared limits no message is got with a pending acknowledgement: RabbitMQ counts those
+    when such a limit is set, and never stops counting them.
 
     `careful`: most operations are ones that are not refused, so that channels live long. `quorum`: the queues of that
-    type. What goes back to those has to find them empty, because RabbitMQ has it at their tails: each has one consumer
-    at most, without limit, that gives back everything or nothing and ends with its channel, and whatever is got is
+    type. They must be empty when messages are requeued, because RabbitMQ puts these at the tail: each has one consumer
+    at most, without limit, that requeues everything or nothing and ends with its channel, and messages that are got are
     acknowledged.
 
-    `dead_letters`: queues may name an exchange for them. They come some time later, so nothing behind a publish or a
-    settlement in one batch looks into a queue then.
+    `dead_letters`: queues may name an exchange for them. They arrive some time later, so nothing after a publish or a
+    settlement in one batch inspects a queue.
     """
 
     queues: tuple[str, ...]
     limits: Limits = Limits.NONE
     careful: bool = False
     quorum: tuple[str, ...] = ()
-    #: Messages expire, or else have priorities: what RabbitMQ does with both at once is not meant (docs/DEVIATIONS.md).
+    #: Messages either expire or have priorities: with both, we differ from RabbitMQ on purpose (docs/DEVIATIONS.md).
     expires: bool = True
     dead_letters: bool = True
     #: How queues and exchanges are to be declared again.
@@ -51,7 +51,7 @@ class Plan:
 
     @property
     def keeps_nothing_got(self) -> bool:
-        """Whether what is got needs no acknowledgement."""
+        """Whether messages are got without acknowledgement."""
         return self.limits in (Limits.SHARED, Limits.BOTH) or bool(self.quorum)
 
 

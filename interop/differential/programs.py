@@ -33,7 +33,7 @@ from .plans import Plan, choose_plan
 
 OPERATIONS_MEAN = 40
 
-#: What is generated, and how often beside the others.
+#: Operations, with their relative frequency.
 WEIGHTS: dict[Callable[[Chooser, Plan], Operation], int] = {
     publish: 26,
     queue_declare: 14,
@@ -56,7 +56,7 @@ WEIGHTS: dict[Callable[[Chooser, Plan], Operation], int] = {
     direct_reply: 2,
     batch: 8,
 }
-#: What gives deliveries back that are no failed attempts to Leveret, while RabbitMQ's quorum queues count them.
+#: Operations that requeue without a failed attempt in Leveret, while RabbitMQ's quorum queues count one.
 UNCOUNTED = ("basic.recover", "basic.recover-async", "channel.close", "connection.close")
 _DECK = [builder for builder, weight in WEIGHTS.items() for _ in range(weight)]
 

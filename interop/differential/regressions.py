@@ -1,9 +1,9 @@
-"""Programs that once showed a difference, as files: what is done, and what the reference said to it.
+"""Programs that once showed a difference, as files: the operations, and the reference's observations.
 
     {"title": ..., "reference": "RabbitMQ 3.10.8", "operations": [...], "expected": [...]}
 
-`expected` are the reference's observations, so that a replay needs the subject alone. A file about a difference that is
-meant has `subject` as well: what the subject is to say instead.
+`expected` are the reference's observations, so that a replay needs only the subject. A file about an intended
+difference also has `subject`: the subject's expected observations.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ class Regression:
     subject: Sequence[Observation] | None = None
 
     def check(self, side: Side) -> Difference | None:
-        """Replay on the subject: what differs from what is to be."""
+        """Replay on the subject: differences from the expected observations."""
         return _first_difference(self.operations, self.expected if self.subject is None else self.subject, side)
 
     def check_reference(self, side: Side) -> Difference | None:
-        """Replay on the reference: what it says otherwise than when it was recorded."""
+        """Replay on the reference: differences from the recorded observations."""
         return _first_difference(self.operations, self.expected, side)
 
 
 def load(path: Path) -> Regression:
-    """Raises: KeyError, json.JSONDecodeError: no such file as `save` writes."""
+    """Raises: KeyError, json.JSONDecodeError: not a file of `save`."""
     stored = json.loads(path.read_text())
     return Regression(
         stored["title"], stored["reference"], stored["operations"], stored["expected"], stored.get("subject")
@@ -47,7 +47,7 @@ def load(path: Path) -> Regression:
 
 
 def save(path: Path, regression: Regression) -> None:
-    """Write the file; an operation and an observation a line."""
+    """Write the file; one line for each operation and observation."""
     path.parent.mkdir(parents=True, exist_ok=True)
     parts = [f' "title": {_line(regression.title)}', f' "reference": {_line(regression.reference)}']
     lists: list[tuple[str, Sequence[Any] | None]] = [
@@ -62,7 +62,7 @@ def save(path: Path, regression: Regression) -> None:
 
 
 def record(title: str, version: str, program: Sequence[Operation], reference: Side) -> Regression:
-    """Run a program on the reference and keep what it says."""
+    """Run a program on the reference and record its observations."""
     return Regression(title, version, list(program), replay(program, reference))
 
 

@@ -1,4 +1,4 @@
-"""Generate programs until so many operations were compared; shrink what differs."""
+"""Generate programs until enough operations were compared; minimise those that differ."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ NEEDED = {
 
 @dataclass(slots=True)
 class Found:
-    """A minimal program, the seed of the program that it was made of, and what was seen."""
+    """A minimal program, the seed of its original program, and the difference."""
 
     program: Sequence[Operation]
     seed: int
     difference: Difference
-    expected: Sequence[Observation] = ()  # what the reference says to each operation
+    expected: Sequence[Observation] = ()  # the reference's observations of each operation
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class Search:
     reference: Side
     subject: Side
     tally: Tally = field(default_factory=Tally)
-    shrinking: Tally = field(default_factory=Tally)  # what was run again to find the minimal program: not counted
+    shrinking: Tally = field(default_factory=Tally)  # repeated runs for the minimal program: not counted
     found: list[Found] = field(default_factory=list)
     found_max: int = FOUND_MAX
     shrinks: bool = True
@@ -82,7 +82,7 @@ class Search:
                 tell("progress", self.tally.operations)
 
     def examine(self, choices: Seeded) -> Found | None:
-        """Run the program of these choices; what differs comes back as small as it can be made."""
+        """Run the program of these choices; a difference is returned with a minimal program."""
         operations = program(choices)
         difference = self.differs(operations, self.tally)
         if difference is None:
@@ -94,7 +94,7 @@ class Search:
         return found
 
     def _shrink(self, found: Found) -> Found:
-        """Take away operations, half of them at once, then fewer, then fields; what still differs stays."""
+        """Remove operations, half of them at once, then fewer, then fields, while the difference remains."""
         last_run = self.shrinking.programs + SHRINKING_RUNS_MAX
         step = max(1, len(found.program) // 2)
         while self.shrinking.programs < last_run:
@@ -125,8 +125,8 @@ class Search:
         return Found(candidate[: difference.step + 1], found.seed, difference)
 
     def differs(self, program: Sequence[Operation], tally: Tally) -> Difference | None:
-        """Run; what differs is run again with time for everything. It is a race when it does not differ then, or when
-        the reference says now and then what the subject says."""
+        """Run; a program that differs is run again with enough time. It is a race if it does not differ then, or if the
+        reference sometimes answers like the subject."""
         difference = run(program, self.reference, self.subject, tally)
         if difference is None:
             return None
@@ -137,7 +137,7 @@ class Search:
         return slowly
 
     def _wavers(self, program: Sequence[Operation], difference: Difference) -> bool:
-        """Whether the reference answers the operation as the subject does, one time of several."""
+        """Whether the reference sometimes answers the operation like the subject."""
         step = difference.step
         return any(
             replay(program[: step + 1], self.reference)[step] == difference.got for _ in range(WAVERING_RUNS_MAX)

@@ -1,8 +1,8 @@
-"""One broker's side of a program: it performs operations and tells what could be observed.
+"""One broker's side of a program: performs operations and returns observations.
 
-After each operation the side waits until the broker is quiet. Nothing sleeps for that: a round asks every queue for its
-counts (so whatever was on its way to a queue is there) and goes through every channel that may hear something (so
-whatever the queues had sent is here); rounds are repeated until they find nothing new.
+After each operation the side waits until the broker is quiet, without sleeping: a round asks every queue for its counts
+(so that messages on their way to a queue have arrived) and makes a round trip on every channel that may receive
+something (so that what the queues sent has arrived); rounds are repeated until they find nothing new.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from .channel_state import ChannelState, Operation
 from .encoding import encode, resolve
 from .frames import MISPLACED
 from .link import DEADLINE_SECONDS, Link, Silent
-from .observations import FROM_QUEUES, Names, in_no_order, tell
+from .observations import FROM_QUEUES, Names, in_no_order, observe
 
 Observation = dict[str, Any]
 
 PROBE = 1000  # channels from here on carry the questions for counts
 ROUNDS_MAX = 60
-#: After these the broker may go on by itself for a while: two quiet rounds, because RabbitMQ's queues answer a passive
-#: declare ahead of publishes that wait in the same mailbox. After all others one quiet round will do.
+#: After these the broker may continue to work for a while: two quiet rounds, because RabbitMQ's queues answer a passive
+#: declare before publishes that wait in the same mailbox. After all others one quiet round is enough.
 RESTLESS = {
     "batch",
     *("basic.publish", "basic.ack", "basic.nack", "basic.reject", "basic.recover", "basic.recover-async"),
@@ -42,11 +42,11 @@ class _Probe:
 
     channel: int
     owner: int | None = None
-    counts: list[int] | int | None = None  # [ready, consumers], a reply code, or None: it is not there
-    slow: bool = False  # a quorum queue, which does its work behind the answers
+    counts: list[int] | int | None = None  # [ready, consumers], a reply code, or None: it does not exist
+    slow: bool = False  # a quorum queue, which works asynchronously
 
     def hear(self, answer: Method) -> bool:
-        """Take the answer; whether it says something new. 405 is what a queue says whose connection is ending."""
+        """Note the answer; whether it is new. A queue whose connection is ending answers 405."""
         counts: list[int] | int | None
         if answer.name == "queue.declare-ok":
             counts = [answer["message_count"], answer["consumer_count"]]
@@ -91,8 +91,8 @@ class Side:
     def perform(
         self, operation: Operation, number: int, *, patient: bool = False
     ) -> Generator[None, None, Observation]:
-        """Perform the operation and return what was seen; yields after each sending, so that two brokers can work at
-        once."""
+        """Perform the operation and return the observations; yields after each sending, so that two brokers work in
+        parallel."""
         name, connection, channel = operation["op"], operation.get("c", 0), operation.get("ch", 0)
         link = self._links.get(connection)
         if link is None or not link.open:
@@ -161,7 +161,7 @@ class Side:
         seen: list[tuple[int, Method]],
         silent: list[str],
     ) -> list[Method]:
-        """What came with the answers that are expected; None: everything up to the end of the connection."""
+        """What arrived with the expected answers; None: everything up to the end of the connection."""
         try:
             answers = link.drain() if expected is None else link.collect(*expected)
         except Silent as silence:
@@ -171,7 +171,7 @@ class Side:
         return answers
 
     def _learn(self, sent: Sequence[Operation], connection: int, answers: list[Method]) -> None:
-        """There may be queues and exchanges now that there were not before."""
+        """Note queues and exchanges that may exist now."""
         declared = iter([method["queue"] for method in answers if method.name == "queue.declare-ok"])
         for operation in sent:
             if operation["op"] == "exchange.declare":
@@ -207,14 +207,14 @@ class Side:
             pending = self._await_confirms(seen)
             if silent:
                 return
-            rounds += not pending  # a confirm that waits for the disk takes its time
+            rounds += not pending  # a confirm may wait for the disk
             quiet = 0 if changed or len(seen) > before or pending else quiet + 1
             if quiet >= wanted:
                 return
         silent.append("never quiet")
 
     def _ask_around(self, seen: list[tuple[int, Method]], silent: list[str]) -> Generator[None, None, bool]:
-        """One round: every queue and every channel that may hear something is asked; returns whether counts changed."""
+        """One round: ask every queue and every channel that may receive something; returns whether counts changed."""
         asked: dict[tuple[int | None, int], _Probe] = {}
         for queue, probe in self._probes.items():
             if probe.counts is None:
@@ -254,7 +254,7 @@ class Side:
         return self.control
 
     def _await_confirms(self, seen: list[tuple[int, Method]]) -> bool:
-        """Note what was confirmed; whether something is still to be."""
+        """Note confirms; whether some are still missing."""
         pending = False
         confirmed: dict[tuple[int, int], set[int]] = {}
         for connection, method in seen:
@@ -278,11 +278,11 @@ class Side:
         for (connection, channel), methods in sorted(by_channel.items()):
             if batched and channel and channel not in self._links[connection].channels:
                 methods = [method for method in methods if method.name not in FROM_QUEUES]
-            told = tell(methods, self._states.setdefault((connection, channel), ChannelState()), self.names)
+            observed = observe(methods, self._states.setdefault((connection, channel), ChannelState()), self.names)
             if batched:
-                told = in_no_order(told)
-            if told:
-                observation[f"{connection}/{channel}"] = told
+                observed = in_no_order(observed)
+            if observed:
+                observation[f"{connection}/{channel}"] = observed
         ended = [connection for connection, link in self._links.items() if not link.open]
         if ended:
             observation["ended"] = ended
@@ -296,7 +296,7 @@ class Side:
     # the end of a program
 
     def clean_up(self, also_queues: Sequence[str] = (), also_exchanges: Sequence[str] = ()) -> None:
-        """End the program's connections and delete what it made, and what an earlier run may have left."""
+        """End the program's connections and delete what it declared, and what an earlier run may have left behind."""
         for link in self._links.values():
             if link.open:
                 link.send(method_frame(0, "connection.close", reply_code=200))

@@ -1,1 +1,1 @@
-"""Foreign programs, how they are built and started, and the scenarios that real clients run by their drivers."""
+"""Building and starting foreign programs, and the scenarios that real clients run through their drivers."""

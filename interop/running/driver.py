@@ -1,4 +1,4 @@
-"""A driver as the runner sees it: a process that is sent operations and answers observations, line by line in JSON."""
+"""A driver as the runner sees it: a process that gets operations and answers observations, as lines of JSON."""
 
 from __future__ import annotations
 
@@ -13,17 +13,18 @@ from typing import Any
 
 from ..brokers.processes import kill_group
 
-GRACE_SECONDS = 5.0  # what a driver gets beyond the time of the operation itself
+GRACE_SECONDS = 5.0  # extra time for a driver beyond that of the operation
 STDERR_TAIL = 4000
 
 
 class DriverFailed(Exception):
-    """The driver ended or did not answer; the message carries the end of what it wrote."""
+    """The driver ended or did not answer; the message contains the end of its output."""
 
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """What a driver says of its client: `lacks` by operation, operation:argument, type:LETTER, event:NAME, recover."""
+    """A driver's description of its client: `lacks` by operation, operation:argument, type:LETTER, event:NAME,
+    recover."""
 
     client: str
     version: str
@@ -49,9 +50,9 @@ class Driver:
         self._answers: queue.SimpleQueue[str | None] = queue.SimpleQueue()
         self._number = 0
         threading.Thread(target=self._read, name="driver", daemon=True).start()
-        said = self._answer(60.0)
+        hello = self._answer(60.0)
         self.hello = Hello(
-            said["client"], said["version"], said["language"], said["lacks"], frozenset(said.get("reads_not", ()))
+            hello["client"], hello["version"], hello["language"], hello["lacks"], frozenset(hello.get("reads_not", ()))
         )
 
     def ask(self, operation: Mapping[str, Any], seconds: float) -> dict[str, Any]:
@@ -72,7 +73,7 @@ class Driver:
                 return answer
 
     def end(self) -> None:
-        """Kill it and what it started."""
+        """Kill it and its children."""
         kill_group(self._process)
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:

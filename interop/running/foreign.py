@@ -1,4 +1,4 @@
-"""Foreign programs in environments of their own, run on a fresh RabbitMQ and on a fresh leveret: suites, workers."""
+"""Foreign programs (suites, workers) in environments of their own, run on a fresh RabbitMQ and a fresh leveret."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def parser(module: str, description: str, names: Iterable[str], work: str, out: 
 
 
 def chosen(options: argparse.Namespace, names: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
-    """Names and brokers that are asked for; from then on SIGTERM unwinds, so that what was started ends, too.
+    """The requested names and brokers; from then on SIGTERM unwinds the stack, so that child processes end, too.
 
-    Raises: ValueError: there is no such name, or RabbitMQ is asked for and is not here.
+    Raises: ValueError: unknown name, or RabbitMQ is requested and not installed.
     """
     only = options.only.split(",") if options.only else list(names)
     unknown = [name for name in only if name not in names]
@@ -42,7 +42,7 @@ def chosen(options: argparse.Namespace, names: Sequence[str]) -> tuple[list[str]
 
 
 class Environment:
-    """A Python environment in `home` with these requirements; `is_made` says whether it stands already."""
+    """A Python environment in `home` with these requirements; `is_made`: whether it exists already."""
 
     def __init__(self, home: Path, *requirements: str) -> None:
         self.home, self.python = home, home / "venv" / "bin" / "python"
@@ -54,7 +54,7 @@ class Environment:
         return self._stamp.exists() and self._stamp.read_text() == self._wanted
 
     def begin(self, what: str) -> None:
-        """An empty one. Raises: subprocess.CalledProcessError."""
+        """Create an empty environment. Raises: subprocess.CalledProcessError."""
         shutil.rmtree(self.home, ignore_errors=True)
         print(f"installing {what} ...", flush=True)
         subprocess.run([sys.executable, "-m", "venv", self.home / "venv"], check=True)
@@ -64,5 +64,5 @@ class Environment:
         subprocess.run([self.python, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments], check=True)
 
     def finish(self) -> None:
-        """All is there: next time it stands."""
+        """Mark it as complete, for later runs."""
         self._stamp.write_text(self._wanted)

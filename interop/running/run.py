@@ -1,4 +1,4 @@
-"""One scenario by one client, or one for each role: what the drivers are asked, and whether their answers are right."""
+"""One scenario by one client, or by one for each role: sends the drivers operations and checks their answers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ POLL_SECONDS = 0.05
 
 
 class Client(Protocol):
-    """What a run needs of a driver."""
+    """The part of a driver that a run needs."""
 
     @property
     def hello(self) -> Hello: ...
@@ -45,11 +45,11 @@ class Result:
 
 
 class Mismatch(Exception):
-    """Something else was seen than the scenario says."""
+    """An observation differs from the scenario."""
 
 
 def lacking(scenario: Scenario, clients: Mapping[str, Client]) -> str:
-    """What a client has no way to do and the scenario needs, or ""."""
+    """What the scenario needs and the client lacks, or ""."""
     for client in clients.values():
         if why := client.hello.lacks.get(f"scenario:{scenario.name}"):
             return f"{client.hello.client}: {why}"
@@ -79,7 +79,7 @@ def _needed(step: Step) -> list[str]:
 
 
 class Run:
-    """Executes the steps. `control` does what concerns the broker itself, once for all who run the scenario."""
+    """Executes the steps. `control` runs controls of the broker, once for all runs of the scenario."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Run:
         self._stack = ExitStack()
 
     def result(self) -> Result:
-        """Run it to its end, or to the first thing that is not right."""
+        """Run it to its end, or to the first mismatch."""
         names = tuple(client.hello.client for client in self._clients.values())
         begin = time.monotonic()
         verdict, reason = PASSED, ""
@@ -154,7 +154,7 @@ class Run:
         return {"do": step.what, **self._place(step), **arguments}
 
     def _open(self, step: Step, *, channel: bool) -> None:
-        """Open the connection and channel that a step is for, if they never were."""
+        """Open the connection and channel of a step, if they were never opened."""
         if (step.role, step.connection) not in self._connections:
             opening = Step("do", "connection.open", step.role, step.connection, step.channel, {})
             self._ok(self._ask(step, self._opening(opening, {})))
@@ -236,7 +236,7 @@ class Run:
             self._control(step.what)
 
     def _frames(self, step: Step, arguments: dict[str, Any]) -> None:
-        """Wait for a heartbeat, while the client is given the time to send one."""
+        """Wait for a heartbeat, giving the client time to send one."""
         tap, side = self._taps[step.role, step.connection], arguments["from"]
         deadline = time.monotonic() + self._seconds
         while not tap.wait_for(lambda tap: getattr(tap, f"from_{side}").counts.get(HEARTBEAT, 0) > 0, 0):
@@ -249,7 +249,7 @@ class Run:
             raise Mismatch(f"the {step.what} did not end the connection within {self._seconds:.0f} s")
 
     def _same(self, step: Step, arguments: dict[str, Any]) -> None:
-        """The last content that the first role sent is, octet for octet, the last that the second was sent."""
+        """The last content that the first role sent equals, octet by octet, the last that the second received."""
         writer, reader = (self._taps[role, "a"] for role in self._scenario.roles)
         if not reader.wait_for(lambda tap: bool(tap.from_broker.contents), self._seconds):
             raise Mismatch("no content came")
@@ -297,7 +297,7 @@ class Run:
             left.remove(match)
 
     def _expectation(self, step: Step, expected: Mapping[str, Any]) -> dict[str, Any]:
-        """As drivers answer: a body in base64, headers plain; without what the client does not tell."""
+        """In the form of drivers' answers: a body in base64, headers plain; without what the client does not report."""
         hello = self._clients[step.role].hello
         result = {k: v for k, v in expected.items() if f"{step.what}={k}" not in hello.lacks}
         if "body" in result:
@@ -314,7 +314,7 @@ class Run:
         return result
 
     def _clean(self) -> None:
-        """Close everything; on a broker that goes on after us delete what was declared, too."""
+        """Close everything; on a broker that continues to run also delete what was declared."""
         asked = {id(client): client for client in self._clients.values()}
         role = self._scenario.roles[0]
         try:
@@ -329,7 +329,7 @@ class Run:
                 self._ask(step, {"do": f"{kind}.delete", **self._place(step), kind: one[kind]})
             self._ask(step, {"do": "reset"})
         except (DriverFailed, Mismatch):
-            pass  # what is left behind has the run's prefix
+            pass  # anything left behind has the run's prefix
 
 
 KINDS = {

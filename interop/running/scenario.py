@@ -1,25 +1,23 @@
-"""Scenarios as data: read from TOML, checked, and turned into the operations that drivers understand.
+"""Scenarios as data: read from TOML, checked, and converted to operations for drivers.
 
 A file of `interop/scenarios/` is a feature: `feature`, `title`, and `[[scenario]]` tables with
 
     name      unique among all scenarios, `feature-what`
-    says      one sentence: what holds when it passes
-    source    where that is written (optional)
-    roles     names of the clients that take part (default: one); every combination is run
-    needs     what the broker must allow the runner: "restart", "tls", "alarm", "disk"
-    steps     in order; each is exactly one of
+    says      one sentence: what is true when it passes source    where that is specified (optional) roles     names of
+    the clients that take part (default: one); every combination is run needs     what the broker must allow the runner:
+    "restart", "tls", "alarm", "disk" steps     in order; each is exactly one of
         { do = OPERATION, ok = {...} | error = {...} | until = {...}, arguments ... }
         { wait = EVENT, expect = [{...}, ...], unordered = true }    or  { wait = EVENT, count = N }
         { none = EVENT }
         { control = "restart" | "crash" | "kill" | "silence" | "alarm-on" | "alarm-off" |
           "disk-full" | "disk-free" }
         { frames = "heartbeat", from = "broker" | "client" }         such a frame goes by
-        { ended = "broker" }                                         it ends the connection
-        { same = "content" }                                         octet for octet, from the first role to the second
+        { ended = "broker" }                                         the broker ends the connection { same = "content" }
+        octet for octet, from the first role to the second
 
-`on` says where: "2" is channel 2 of connection a, "b/1" channel 1 of connection b; "a/1" when it is left out. What is
-not open yet is opened. `by` names the role. A name that begins with @ is made unique for the run, in texts too.
-`ok`, `error`, `until` and `expect` name what is compared; what they do not name may be anything.
+`on`: "2" is channel 2 of connection a, "b/1" channel 1 of connection b; default "a/1". Connections and channels are
+opened when first used. `by` names the role. A name that begins with @ is made unique for the run, in texts too. `ok`,
+`error`, `until` and `expect` name what is compared; anything else may have any value.
 """
 
 from __future__ import annotations
@@ -56,7 +54,7 @@ CONTROLS = {
 }
 KINDS = ("do", "wait", "none", "control", "frames", "ended", "same")
 ALLOWED = {
-    "do": None,  # and whatever the operation takes
+    "do": None,  # and the operation's arguments
     "wait": {"expect", "count", "unordered"},
     "none": set(),
     "control": set(),
@@ -67,12 +65,12 @@ ALLOWED = {
 
 
 class ScenarioError(Exception):
-    """A scenario that cannot be run as it is written: which one, and why."""
+    """An invalid scenario; the message says which one, and why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One line of a scenario. `what` is the operation, event or control; `arguments` is the rest, as written."""
+    """One line of a scenario. `what` is the operation, event or control; `arguments` the rest, as written."""
 
     kind: str
     what: str
@@ -84,7 +82,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """What is done and what has to be seen; `line` is where it begins in `file`, 1-based."""
+    """Steps and expected observations; `line` is where it begins in `file`, 1-based."""
 
     name: str
     feature: str
@@ -109,7 +107,7 @@ class Feature:
 def read_features(folder: Path = FOLDER) -> list[Feature]:
     """All scenarios, by feature, in the order of the files' names and within a file as written.
 
-    Raises: ScenarioError: something cannot be run as written; names the file and the scenario.
+    Raises: ScenarioError: an invalid scenario; names the file and the scenario.
     """
     features = [_read_file(path) for path in sorted(folder.glob("*.toml"))]
     seen: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""The scorecard: a feature a row, a broker a column, with date and versions; as a page and for machines."""
+"""The scorecard: a row per feature, a column per broker, with date and versions; as Markdown and JSON."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[\w.@+-]+/)+")
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A broker, who asked it, and what came of it."""
+    """A broker, the clients that ran against it, and the results."""
 
     broker: str
     version: str
     clients: list[Hello]
     skipped: dict[str, str]
     results: list[Result]
-    remark: str = ""  # how it was run, where that is not as others were
+    remark: str = ""  # how it was run, if differently from the others
     date: str = field(default_factory=lambda: datetime.datetime.now(datetime.UTC).date().isoformat())
 
 
 def expected_to_pass(column: Column, scorecard: bool) -> bool:
-    """Whether something failed that counts: on a scorecard the other brokers' columns are only measured."""
+    """Whether its failures count: on a scorecard the other brokers' columns are only measured."""
     counts = column.broker in MUST_PASS or not scorecard
     return counts and any(result.verdict == FAILED for result in column.results)
 
 
 def write(stem: Path, features: list[Feature], columns: list[Column]) -> None:
-    """STEM.md and STEM.json; brokers that are in the file and were not asked now keep their columns."""
+    """Write STEM.md and STEM.json; brokers in the file that were not run now keep their columns."""
     file, asked = stem.with_suffix(".json"), {column.broker for column in columns}
     kept = [_column(data) for data in json.loads(file.read_text())["brokers"]] if file.exists() else []
     columns = sorted([*columns, *(one for one in kept if one.broker not in asked)], key=_place)
@@ -55,7 +55,7 @@ def _place(column: Column) -> tuple[bool, str]:
 
 
 def _broker_data(column: Column) -> dict[str, Any]:
-    """A column for machines: who passed what, and every other outcome with its reason and whose it was."""
+    """A column as JSON: passed runs by client, and every other outcome with its reason and clients."""
     passed: dict[str, list[str]] = {}
     others: dict[tuple[str, str, str], list[str]] = {}
     for result in column.results:
@@ -63,7 +63,7 @@ def _broker_data(column: Column) -> dict[str, Any]:
         if result.verdict == PASSED:
             passed.setdefault(result.scenario, []).append(cast)
         else:
-            others.setdefault((result.scenario, result.verdict, told(result.reason)), []).append(cast)
+            others.setdefault((result.scenario, result.verdict, first_line(result.reason)), []).append(cast)
     clients = [{**asdict(hello), "reads_not": sorted(hello.reads_not)} for hello in column.clients]
     facts: dict[str, Any] = {"broker": column.broker, "version": column.version, "date": column.date}
     facts |= {"skipped": column.skipped, "remark": column.remark}
@@ -71,13 +71,13 @@ def _broker_data(column: Column) -> dict[str, Any]:
     return {**facts, "clients": clients, "passed": passed, "others": rows}
 
 
-def told(reason: str) -> str:
-    """The first line of what a client said, without the folders of the machine that it ran on."""
+def first_line(reason: str) -> str:
+    """The first line of a client's message, without the folders of its machine."""
     return _FOLDERS.sub("", reason.partition("\n")[0])[:REASON_MAX]
 
 
 def _column(data: dict[str, Any]) -> Column:
-    """What `_broker_data` was made of."""
+    """The inverse of `_broker_data`."""
     results = [
         Result(one["scenario"], tuple(cast.split(ARROW)), one["verdict"], one["reason"])
         for one in data["others"]
@@ -91,7 +91,7 @@ def _column(data: dict[str, Any]) -> Column:
 
 
 def _as_lines(data: Any, depth: int) -> str:
-    """JSON with a line for each thing down to this depth, so that what changed can be seen."""
+    """JSON with a line for each item down to this depth, for readable diffs."""
     if depth == 0 or not isinstance(data, dict | list) or not data:
         return json.dumps(data)
     if isinstance(data, dict):
@@ -137,7 +137,7 @@ def page(features: list[Feature], columns: list[Column]) -> str:
 
 
 def _lacks(hello: Hello) -> str:
-    """What a client has no call for, by reason."""
+    """The features that a client lacks, by reason."""
     reasons: dict[str, list[str]] = {}
     for key, why in sorted(hello.lacks.items()):
         reasons.setdefault(why, []).append(f"`{key}`")
@@ -167,7 +167,7 @@ def _failed_title(column: Column) -> str:
 
 
 def _anchor(title: str) -> str:
-    """What a heading is called in links to it."""
+    """The anchor of a heading."""
     return "".join(one for one in title.lower().replace(" ", "-") if one.isalnum() or one in "-_")
 
 

@@ -18,7 +18,7 @@ from .scenario import Scenario
 
 
 class Driven:
-    """A client with its driver; one that ended or hung is started anew for the next question."""
+    """A client with its driver; one that ended or hung is restarted for the next operation."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self._command, self._log = command, log
@@ -41,7 +41,7 @@ class Driven:
 
 
 class Gate:
-    """Where all who run a scenario meet before the broker itself is touched: the last one does it, once for all."""
+    """A barrier for all runs of a scenario before a control of the broker: the last one runs it, once for all."""
 
     def __init__(self, controls: Mapping[str, Callable[[], object]], parties: int) -> None:
         self._controls, self._parties = controls, parties
@@ -51,7 +51,7 @@ class Gate:
         self._failure: Exception | None = None
 
     def control(self, name: str) -> None:
-        """Wait for the others, and for it to be done. Raises what the control raised."""
+        """Wait for the others and for the control. Raises the control's exception."""
         with self._changed:
             generation = self._generation
             self._waiting.append(name)
@@ -61,7 +61,7 @@ class Gate:
                 raise DriverFailed(f"{name}: {self._failure}")
 
     def leave(self) -> None:
-        """Somebody is done and will not come any more."""
+        """A run has ended and will not wait here any more."""
         with self._changed:
             self._parties -= 1
             self._act_when_all_are_here()
@@ -71,7 +71,7 @@ class Gate:
             return
         try:
             self._controls[self._waiting[0]]()
-        except Exception as error:  # all who wait have to hear of it
+        except Exception as error:  # all waiting runs must be notified
             self._failure = error
         self._waiting.clear()
         self._generation += 1
@@ -80,7 +80,7 @@ class Gate:
 
 @dataclass(slots=True)
 class Suite:
-    """What is run, by whom, and what came of it."""
+    """The scenarios, the clients, and the results."""
 
     broker: Broker
     clients: Mapping[str, Client]
@@ -94,7 +94,7 @@ class Suite:
             pool = stack.enter_context(ThreadPoolExecutor(max_workers=max(1, len(self.clients))))
             for scenario in scenarios:
                 if self.broker.is_frail:
-                    self.broker.revive()  # what an earlier one left hanging is not this one's failure
+                    self.broker.revive()  # an earlier scenario that left a broker hanging must not fail this one
                 if len(scenario.roles) == 1:
                     self._side_by_side(scenario, pool)
                 else:
@@ -111,7 +111,7 @@ class Suite:
         self._note_all(list(pool.map(lambda cast: self._one(scenario, cast, gate), able.values())))
 
     def _matrix(self, scenario: Scenario, pool: ThreadPoolExecutor) -> None:
-        """Every combination of clients; those that have no client in common side by side."""
+        """Every combination of clients; combinations without a common client run in parallel."""
         combinations = itertools.product(self.clients.values(), repeat=len(scenario.roles))
         casts = [dict(zip(scenario.roles, combination, strict=True)) for combination in combinations]
         left = [cast for cast in casts if not self._is_left_out(scenario, cast)]
@@ -141,13 +141,13 @@ class Suite:
         names = tuple(client.hello.client for client in cast.values())
         try:
             return Run(scenario, cast, self.broker, gate.control, seconds).result()
-        except Exception as error:  # the runner's own fault, told as a failure of this one, not of the run
+        except Exception as error:  # a fault of the runner fails this scenario, not the whole run
             return Result(scenario.name, names, FAILED, f"{type(error).__name__}: {error}")
         finally:
             gate.leave()
 
     def _note_all(self, results: list[Result]) -> None:
-        """Results of runs that were side by side; what crashed the broker says so, and does not spoil what follows."""
+        """Results of parallel runs; if the broker crashed they say so, and it is restarted."""
         crashed = any(result.verdict == FAILED for result in results) and self.broker.revive()
         for result in results:
             if crashed and result.verdict == FAILED:

@@ -1,7 +1,7 @@
-"""The clients: where each driver's source is, what must be on the machine, how it is built and started.
+"""The clients: each driver's source, what it needs on the machine, how it is built and started.
 
 Sources are copied to a work directory, built there with the versions of their lock files, and started from there;
-nothing is written beside the sources. A build is done again when a source changed.
+nothing is written beside the sources. A build is repeated when a source changed.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class NotHere(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Toolchain:
-    """How a client's driver comes to life.
+    """How a client's driver is built and started.
 
-    `programs` have to be on the PATH, `modules` importable by this Python, `checks` (a command, and what to say when it
-    fails) pass; `build` are commands, run in the copy of `folder`; `command` starts the driver there.
+    `programs` must be on the PATH, `modules` importable by this Python, `checks` (a command, and the message if it
+    fails) must pass; `build` are commands, run in the copy of `folder`; `command` starts the driver there.
     """
 
     client: str
@@ -42,7 +42,7 @@ class Toolchain:
     environment: Mapping[str, str] = field(default_factory=dict)
 
     def missing(self) -> str:
-        """What is not here, or ""."""
+        """What is missing, or ""."""
         programs = [program for program in self.programs if shutil.which(program) is None]
         if programs:
             return f"no {', '.join(programs)} on the PATH"
@@ -55,7 +55,7 @@ class Toolchain:
         return ""
 
     def prepare(self, work: Path, tell: Callable[[str], None]) -> list[str]:
-        """Build what has to be built; returns the command that starts the driver.
+        """Build the driver if needed; returns the command that starts it.
 
         Raises: NotHere: something is missing, or the build failed (its output is kept in the work directory).
         """

@@ -1,9 +1,9 @@
-"""What scenarios say and drivers answer: typed values of field tables, bodies, names, and the comparison of the two.
+"""Values in scenarios and in drivers' answers (field tables, bodies, names), and their comparison.
 
-Towards a driver a value of a table carries its type, a letter of AMQP's field tables: {"S": "text"}, {"I": 5},
-{"F": {...}}, {"A": [...]}, {"x": base64}, {"T": seconds}, {"D": [scale, value]}, {"V": null}. What a driver answers is
-plain, since clients do not tell all types apart: numbers, texts, true, lists, tables; {"x": base64} for octets that are
-no text, {"T": seconds} for times, {"D": [scale, value]} for decimals.
+In requests to a driver a value of a table has its type, a letter of AMQP's field tables: {"S": "text"}, {"I": 5}, {"F":
+{...}}, {"A": [...]}, {"x": base64}, {"T": seconds}, {"D": [scale, value]}, {"V": null}. A driver's answers are plain,
+since clients do not distinguish all types: numbers, texts, true, lists, tables; {"x": base64} for octets that are not
+text, {"T": seconds} for times, {"D": [scale, value]} for decimals.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ SEQUENCE = bytes(range(256))
 
 
 def typed(value: Any) -> dict[str, Any]:
-    """A value as a scenario writes it, with its type: text is S, a whole number I or l, a fraction d, true t.
+    """A value of a scenario, with its type: text is S, an integer I or l, a float d, true t.
 
-    Raises: ValueError: a table whose type is not said.
+    Raises: ValueError: a table without a type.
     """
     if isinstance(value, bool):
         return {"t": value}
@@ -63,7 +63,7 @@ def types_in(value: Mapping[str, Any]) -> set[str]:
 
 
 def plain(value: Mapping[str, Any]) -> Any:
-    """What a driver should answer for a typed value."""
+    """The expected answer of a driver for a typed value."""
     ((kind, inner),) = value.items()
     if kind == "F":
         return {key: plain(item) for key, item in inner.items()}
@@ -77,7 +77,7 @@ def plain(value: Mapping[str, Any]) -> Any:
 
 
 def octets_or_text(octets: bytes) -> Any:
-    """How octets are answered: as text when they are text."""
+    """Octets in answers: text if they are text."""
     try:
         return octets.decode()
     except UnicodeDecodeError:
@@ -97,7 +97,7 @@ def body_of(written: Any) -> bytes:
 
 
 def named(value: Any, rename: Callable[[str], str]) -> Any:
-    """`value` with every name in it that begins with @ made the run's own."""
+    """`value` with every name that begins with @ made unique for the run."""
     if isinstance(value, str):
         return rename(value)
     if isinstance(value, dict):
@@ -110,7 +110,7 @@ def named(value: Any, rename: Callable[[str], str]) -> Any:
 def difference(expected: Any, seen: Any, where: str = "") -> str:
     """Why `seen` is not what was expected, or "". Keys of a table that `expected` does not name may be anything.
 
-    A text that ends in an asterisk is expected to be a beginning; "?" stands for any text that is not empty.
+    An expected text that ends with an asterisk is a prefix; "?" is any text that is not empty.
     """
     if isinstance(expected, Mapping):
         if not isinstance(seen, Mapping):

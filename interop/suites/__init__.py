@@ -1,1 +1,1 @@
-"""The test suites that five clients bring along, on RabbitMQ and on Leveret."""
+"""The clients' own test suites, on RabbitMQ and on Leveret."""

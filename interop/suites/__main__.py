@@ -3,9 +3,9 @@
     python -m leveret.interop.suites [--only aio-pika,kombu] [--broker leveret|rabbitmq|both] [-k EXPRESSION]
 
 Every suite comes from its client's sdist, is installed in an environment of its own under the work directory (once),
-and is run by the same command against either broker. Results are kept there: with `--broker leveret` the comparison
-is with RabbitMQ's last full run. Exit code 1: something passes on RabbitMQ and not on leveret, and `waiting.toml` does
-not say what for. Exit code 2: a suite could not be run.
+and is run by the same command against either broker. Results are stored there: with `--broker leveret` the comparison
+is with RabbitMQ's last full run. Exit code 1: a test passes on RabbitMQ and not on leveret, and `waiting.toml` does not
+explain it. Exit code 2: a suite could not be run.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .comparison import Comparison, SuiteRun, compare, read_junit, read_waiting,
 from .pinned import PYTEST, SUITES, Suite
 
 PLUGIN = Path(__file__).with_name("client_plugin.py")
-GRACE_SECONDS = 30  # what a suite gets to write its results
+GRACE_SECONDS = 30  # extra time for a suite to write its results
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
 def _compare_suite(
     suite: Suite, brokers: Sequence[str], work: Path, keyword: str, waiting: dict[str, str]
 ) -> Comparison:
-    """Run the suite on the brokers, one after the other; take the kept full run of one that is not among them."""
+    """Run the suite on the brokers, one after the other; for the others use the stored full run."""
     installed = install(suite, work)
     kept = work / "results"
     runs: dict[str, SuiteRun | None] = {}
@@ -83,12 +83,12 @@ def _compare_suite(
             earlier = kept / f"{suite.name}-{broker}.xml"
             runs[broker] = read_junit(earlier) if earlier.exists() else None
     if "leveret" not in brokers:
-        runs["leveret"] = None  # asked about RabbitMQ alone: an old run of ours is no answer
+        runs["leveret"] = None  # only RabbitMQ was requested: an old run of leveret is not compared
     return compare(suite.name, runs["rabbitmq"], runs["leveret"], waiting, partial=bool(keyword))
 
 
 def install(suite: Suite, work: Path) -> Installed:
-    """Fetch the sdist, unpack it and install it with what its tests need; nothing is done when that stands already.
+    """Fetch the sdist, unpack it and install it with what its tests need, unless that was done already.
 
     Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
     """
@@ -114,9 +114,9 @@ def install(suite: Suite, work: Path) -> Installed:
 
 
 def run_suite(suite: Suite, installed: Installed, broker: str, results: Path, keyword: str = "") -> SuiteRun:
-    """Run the suite against a fresh broker; what it and the broker wrote is kept in `results`.
+    """Run the suite against a fresh broker; the output of both is stored in `results`.
 
-    A test that hangs is ended by pytest-timeout; a suite that is over its time ends early, and what it has not run is
+    A test that hangs is ended by pytest-timeout; a suite that exceeds its time ends early, and the rest of its tests is
     missing.
     """
     results.mkdir(parents=True, exist_ok=True)
@@ -130,7 +130,7 @@ def run_suite(suite: Suite, installed: Installed, broker: str, results: Path, ke
         *suite.arguments,
     ]
     with _broker(broker) as peer:
-        plugins = peer.directory / "plugin"  # a directory with the plugin alone: nothing else of ours is importable
+        plugins = peer.directory / "plugin"  # a directory with only the plugin: nothing else of ours is importable
         plugins.mkdir()
         shutil.copy(PLUGIN, plugins)
         with log.open("wb") as output:
@@ -146,7 +146,7 @@ def _broker(name: str) -> AbstractContextManager[Peer]:
 
 
 def _environment(suite: Suite, peer: Peer, plugins: Path) -> dict[str, str]:
-    """Where each suite looks for its broker; nothing else of our own environment but the search path."""
+    """Variables in which each suite finds its broker; of our own environment only the search path."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(peer.directory),
@@ -165,7 +165,7 @@ def _environment(suite: Suite, peer: Peer, plugins: Path) -> dict[str, str]:
 def _run_limited(
     command: Sequence[str | Path], cwd: Path, environment: dict[str, str], output: int, suite: Suite
 ) -> None:
-    """Run to the end; kill what is still there when the suite should have ended itself long ago."""
+    """Run to the end; kill a suite that should have ended itself long ago."""
     process = subprocess.Popen(
         command,
         cwd=cwd,

@@ -1,12 +1,12 @@
-"""A pytest plugin, run inside a client's own suite, which points it at our broker and at nothing else.
+"""A pytest plugin, run inside a client's own suite, which directs it to our broker only.
 
 `suites` copies this file out of the package and names it with `-p`; it may import pytest and the standard library, and
 in a fixture what the suite has anyway. The environment says what to do:
 
     PEER_PORT       port of the broker on 127.0.0.1
-    PEER_DESELECT   tests to leave out: regular expressions, one a line, searched for in the node id
-    PEER_SECONDS    after this many the suite ends with the test that is running, and still writes its results
-    PEER_STAND_IN   dotted name of a suite's docker module, which is then replaced by `_docker_module`
+    PEER_DESELECT   tests to skip: regular expressions, one per line, searched in the node id PEER_SECONDS    after this
+    many the suite ends with the current test, and still writes its results PEER_STAND_IN   dotted name of a suite's
+    docker module, which is then replaced by `_docker_module`
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pytest
 LOOPBACK = "127.0.0.1"
 PORT = int(os.environ.get("PEER_PORT", "0"))
 DEADLINE = time.monotonic() + float(os.environ.get("PEER_SECONDS", "inf"))
-PORT_CLOSED = 1  # where the suites look for TLS: dialled on loopback and refused
+PORT_CLOSED = 1  # where the suites look for TLS: refused on loopback
 
 
 @dataclass
@@ -43,7 +43,7 @@ BROKER = ContainerInfo("peer", {"5672/tcp": PORT, "5671/tcp": PORT_CLOSED}, LOOP
 
 
 class DockerClient:
-    """Every container is the one broker; what stops, restarts or looks into one fails the test."""
+    """Every container is the one broker; stopping, restarting or inspecting one fails the test."""
 
     def __init__(self, docker_host_info: object = None) -> None:
         pass
@@ -52,7 +52,7 @@ class DockerClient:
         return BROKER
 
     def kill(self, container_id: str) -> None:
-        """Also what ends every test with a container of its own, so it must not fail."""
+        """Called at the end of every test with a container of its own, so it must not fail."""
 
     def remove(self, container_id: str) -> None:
         pass
@@ -75,7 +75,7 @@ def _docker_module(name: str) -> ModuleType:
 
 
 def _stay_on_loopback(event: str, arguments: tuple[Any, ...]) -> None:
-    """Audit hook: refuse to resolve or to dial anything but this machine, whatever a test names."""
+    """Audit hook: refuse to resolve or to connect to anything but this machine."""
     if event == "socket.getaddrinfo":
         host = arguments[0]
     elif event in ("socket.connect", "socket.sendto") and isinstance(arguments[1], tuple):

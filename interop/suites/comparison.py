@@ -1,4 +1,4 @@
-"""What one suite did on two brokers, test by test, and which differences are known."""
+"""The results of one suite on two brokers, test by test, and the known differences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 PASSED, FAILED, SKIPPED, MISSING = "passed", "failed", "skipped", "not run"
-VARIES = "varies"  # how the entry of a test begins which waits for nothing but fails on RabbitMQ too, now and then
+VARIES = "varies"  # the prefix of entries for tests that sometimes fail on RabbitMQ, too
 WAITING_FILE = Path(__file__).with_name("waiting.toml")
 
 
@@ -41,7 +41,7 @@ class SuiteRun:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A test which passes on RabbitMQ and not on leveret; `feature` is what it waits for, None when nobody said."""
+    """A test that passes on RabbitMQ and not on leveret; `feature`: the missing one, None if unexplained."""
 
     test: str
     outcome: Outcome
@@ -56,7 +56,7 @@ class Comparison:
     rabbitmq: SuiteRun | None
     leveret: SuiteRun | None
     differences: tuple[Difference, ...] = ()
-    done: tuple[str, ...] = ()  # patterns that wait for nothing any more
+    done: tuple[str, ...] = ()  # patterns that are no longer needed
 
     @property
     def unexplained(self) -> tuple[Difference, ...]:
@@ -66,7 +66,7 @@ class Comparison:
 def read_junit(path: Path) -> SuiteRun:
     """Read pytest's JUnit XML; no file (the run was killed, or never began) is a run without tests.
 
-    A test may stand there twice, once for itself and once for its teardown: the worse verdict counts.
+    A test may be listed twice, once for itself and once for its teardown: the worse verdict counts.
     """
     outcomes: dict[str, Outcome] = {}
     seconds = 0.0
@@ -140,7 +140,7 @@ def render(comparisons: Iterable[Comparison]) -> str:
         lines.append(f"| {c.suite} | {rabbitmq} | {leveret} | {counts} |")
     for c in comparisons:
         if c.unexplained:
-            lines += ["", f"## {c.suite}: passes on RabbitMQ, not on leveret, and nobody said why", ""]
+            lines += ["", f"## {c.suite}: passes on RabbitMQ, not on leveret, unexplained", ""]
             lines += [f"- `{d.test}`: {d.outcome.verdict} {d.outcome.reason}".rstrip() for d in c.unexplained]
         features = sorted({d.feature for d in c.differences if d.feature is not None})
         if features:

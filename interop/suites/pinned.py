@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """One client's tests, as its sdist ships them.
+    """One client's tests, from its sdist.
 
     `requires` are what the tests need beside the client and pytest, and the versions of what the figures depend on;
     `arguments` choose the tests; `deselect` are regular expressions searched for in pytest's node id, each with its
@@ -66,7 +66,7 @@ SUITES = {
             "9362660c4a31150cf18e78cae2ce8aa1e929fc6c6739e69f6dd5dbea9c3edc82",
             arguments=("t/integration",),
             requires=("vine==5.1.0",),
-            deselect=("[Tt]ls",),  # two of them dial a public host, the others need certificates the sdist leaves out
+            deselect=("[Tt]ls",),  # two connect to a public host, the others need certificates that the sdist lacks
         ),
         Suite(
             "rabbitpy",

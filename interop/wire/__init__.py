@@ -1,1 +1,1 @@
-"""Octets and frames by hand: a codec that shares no code with the broker, the beginning of a connection, a tap."""
+"""Octets and frames by hand: a codec that shares no code with the broker, a handshake, a tap."""

@@ -1,4 +1,4 @@
-"""The beginning of a connection, by hand: what a broker says of itself, and whether it lets a user in."""
+"""The handshake of a connection, by hand: the broker's properties, and whether a user may log in."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Method = TypeVar("Method", bound=Frame)
 
 
 class NoBroker(Exception):
-    """Nothing at the URL that speaks AMQP 0-9-1, or it lets us not in; the message says what it did instead."""
+    """No AMQP 0-9-1 broker at the URL, or it refused the login; the message says what it did."""
 
 
 class Handshake:
@@ -37,7 +37,7 @@ class Handshake:
         self._socket.close()
 
     def greeting(self) -> dict[str, str]:
-        """The texts among the properties with which the broker greets."""
+        """The texts in the server properties."""
         self._send(PROTOCOL_HEADER)
         start = self._receive("did not greet")
         if not isinstance(start, commands.Connection.Start):
@@ -45,7 +45,7 @@ class Handshake:
         return {key: value for key, value in start.server_properties.items() if isinstance(value, str)}
 
     def login(self, user: str, password: str, vhost: str) -> None:
-        """After the greeting: whether this user is let into the virtual host."""
+        """After the greeting: log this user in to the virtual host."""
         who = f"the broker did not let {user!r} into virtual host {vhost!r}"
         capabilities: FieldTable = {"capabilities": {"authentication_failure_close": True}}
         answer = commands.Connection.StartOk(capabilities, "PLAIN", f"\0{user}\0{password}", "en_US")
@@ -72,7 +72,7 @@ class Handshake:
             raise NoBroker(f"{self._where}: {error.strerror or error}") from error
 
     def _receive(self, otherwise: str) -> Frame:
-        """The next method; `otherwise` says what it means when there is none."""
+        """The next method; `otherwise`: the message if there is none."""
         data = self._rest
         while len(data) < FRAME_HEAD_SIZE or len(data) < _size(data):
             if data and data[0] != METHOD_FRAME:
@@ -90,7 +90,7 @@ class Handshake:
         self._rest = data[size:]
         try:
             method = frame.unmarshal(data[:size])[2]
-        except Exception as error:  # pamqp raises its own kinds, struct.error, KeyError
+        except Exception as error:  # pamqp raises its own exceptions, struct.error, KeyError
             raise NoBroker(f"{self._where}: no AMQP 0-9-1: {error}") from error
         if not isinstance(method, Frame):
             raise NoBroker(f"{self._where}: no AMQP 0-9-1: it answered {data[:40]!r}")

@@ -1,4 +1,4 @@
-"""Ports of this machine for this machine alone: the one address that anything here listens on."""
+"""Ports on loopback, the only address that anything here listens on."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def answers_amqp(port: int) -> bool:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nothing listens on now, all different; held together so that none is given out twice."""
+    """Free ports, all different; they are opened together so that none is returned twice."""
     holders = [socket.socket() for _ in range(count)]
     try:
         for holder in holders:

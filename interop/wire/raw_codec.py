@@ -1,7 +1,6 @@
 """A codec of AMQP 0-9-1 that shares no code with the broker: a second opinion, not a mirror.
 
-It encodes whatever it is told to, also what is wrong, and decodes strictly. Long strings are octets, short
-strings text.
+It encodes any values, including wrong ones, and decodes strictly. Long strings are octets, short strings text.
 
 A value of a field table is a Python value (bool t, int I or l, float d, str and bytes S, None V, dict F, list A) or a
 pair (tag, value) that names the tag; with a tag outside of the specification the value is the octets that follow it.
@@ -189,7 +188,7 @@ _PLAIN: dict[str, tuple[Any, Callable[[Any], bytes]]] = {
 
 
 def arguments_of(name: str, **values: Any) -> bytes:
-    """The arguments of the method `name`; what is not given is 0, empty or false. Consecutive bits share an octet."""
+    """The arguments of the method `name`; missing ones are 0, empty or false. Consecutive bits share an octet."""
     _, _, fields = METHODS[name]
     unknown = values.keys() - {field_name for field_name, _ in fields}
     assert not unknown, f"{name} has no {unknown}"
@@ -239,7 +238,7 @@ def frame(kind: int, channel: int, payload: bytes, end: int = FRAME_END) -> byte
 
 
 class _Reader:
-    """Reads fields off an octet string; running past its end or leaving a rest is the broker's fault."""
+    """Reads fields from an octet string; too few or too many octets are the broker's fault."""
 
     def __init__(self, octets: bytes) -> None:
         self._octets = octets
@@ -278,7 +277,7 @@ class _Reader:
         return values
 
     def tagged(self) -> Any:
-        """A value as (tag, value), so that a test sees which type travelled."""
+        """A value as (tag, value), so that a test sees the type on the wire."""
         tag = self.take(1).decode("latin-1")
         if tag in _NUMBERS:
             return tag, self.number(_NUMBERS[tag])

@@ -1,7 +1,7 @@
-"""A tap on the line: every connection of a scenario goes through one, which passes the octets on and reads the frames.
+"""A tap on the connection: a proxy for every connection of a scenario, which passes the octets on and reads the frames.
 
-It shows what no client tells (heartbeats, the exact octets of a content header), and does what no client does: cut the
-line, or keep it open and let nothing through.
+It shows what clients do not report (heartbeats, the exact octets of a content header), and can cut the connection, or
+keep it open and let nothing through.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BROKER_SECONDS_MAX, RETRY_SECONDS = 30.0, 0.05
 
 @dataclass(slots=True)
 class Content:
-    """A content as it went over the line: the payload of its header frame and its body."""
+    """A content on the wire: the payload of its header frame and its body."""
 
     header: bytes
     body: bytearray = field(default_factory=bytearray)
@@ -35,7 +35,7 @@ class Content:
 
 @dataclass(slots=True)
 class Direction:
-    """Frames that went one way: their count by type, and the contents, oldest first."""
+    """Frames in one direction: their count by type, and the contents, oldest first."""
 
     counts: dict[int, int] = field(default_factory=dict)
     contents: list[Content] = field(default_factory=list)
@@ -44,7 +44,7 @@ class Direction:
     _begun: bool = False
 
     def feed(self, data: bytes) -> None:
-        """Read what went by; parts of frames are kept for the next time."""
+        """Read passing octets; parts of frames are kept for the next time."""
         rest = self._rest
         rest += data
         if not self._begun:
@@ -73,9 +73,9 @@ class Direction:
 
 
 class Tap:
-    """Listens on a port of 127.0.0.1 and connects what comes there with the broker, one connection after the other.
+    """Listens on a port of 127.0.0.1 and forwards connections to the broker, one after another.
 
-    With `opaque` (TLS) octets are passed on unread. Facts are waited for with `wait_for`.
+    With `opaque` (TLS) octets are passed on unread. `wait_for` waits for a condition.
     """
 
     def __init__(self, host: str, port: int, *, opaque: bool = False) -> None:
@@ -106,12 +106,12 @@ class Tap:
         self._thread.join()
 
     def wait_for(self, fact: Callable[[Tap], bool], seconds: float) -> bool:
-        """Whether `fact` held before the time was over."""
+        """Whether `fact` became true in time."""
         with self._changed:
             return self._changed.wait_for(lambda: fact(self), seconds)
 
     def cut(self) -> None:
-        """Break both lines off without a word, and take new connections again."""
+        """Cut both connections without closing them, and accept new ones again."""
         with self._changed:
             for one in self._pairs:
                 one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -121,7 +121,7 @@ class Tap:
                     pass
 
     def silence(self) -> None:
-        """From now on nothing that the client sends reaches the broker; the line stays open."""
+        """From now on the client's octets do not reach the broker; the connection stays open."""
         with self._changed:
             self._silent = True
 
@@ -145,7 +145,7 @@ class Tap:
             self._selector.close()
 
     def _connect(self) -> tuple[socket.socket, socket.socket] | None:
-        """Client and broker; a broker that is starting again is waited for, as a client would who was refused."""
+        """Client and broker; waits for a broker that is restarting, like a client that was refused."""
         client, _ = self._listener.accept()
         deadline = time.monotonic() + BROKER_SECONDS_MAX
         while True:

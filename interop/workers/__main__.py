@@ -1,4 +1,4 @@
-"""Run real workers of task frameworks against a fresh RabbitMQ and a fresh leveret, and compare what came out.
+"""Run real workers of task frameworks against a fresh RabbitMQ and a fresh leveret, and compare the outcomes.
 
     python -m leveret.interop.workers [--only celery,dramatiq] [--broker leveret|rabbitmq|both] [-k SCENARIO]
 
@@ -80,15 +80,15 @@ def run_on(peer: Peer, name: str, python: Path | str, scenarios: str = "") -> Ru
         assert process.stdin is not None and process.stdout is not None
         try:
             for line in process.stdout:
-                said = json.loads(line)
-                if "restart" in said:
+                entry = json.loads(line)
+                if "restart" in entry:
                     peer.restart(kill=True)
                     print("back", file=process.stdin, flush=True)
-                elif "versions" in said:
-                    found.versions = said["versions"]
+                elif "versions" in entry:
+                    found.versions = entry["versions"]
                 else:
-                    found.outcomes[said["scenario"]] = said
-                    print(f"{name} on {peer.name}: {said['scenario']} {word(said)}", flush=True)
+                    found.outcomes[entry["scenario"]] = entry
+                    print(f"{name} on {peer.name}: {entry['scenario']} {word(entry)}", flush=True)
             if process.wait():
                 raise subprocess.CalledProcessError(process.returncode, process.args)
         finally:
@@ -97,7 +97,7 @@ def run_on(peer: Peer, name: str, python: Path | str, scenarios: str = "") -> Ru
 
 
 def _environment(peer: Peer, directory: str) -> dict[str, str]:
-    """Where an application finds its broker and its modules; of our own environment only the search path."""
+    """Variables in which an application finds its broker and modules; of our own environment only the search path."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": directory,

@@ -17,7 +17,7 @@ FRAMEWORKS = {
 
 
 def install(name: str, work: Path) -> Path:
-    """The Python of the framework's environment; nothing is done when that stands already.
+    """The Python of the framework's environment, which is created unless it exists.
 
     Raises: subprocess.CalledProcessError: pip failed (its output is on stderr).
     """

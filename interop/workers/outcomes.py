@@ -1,4 +1,4 @@
-"""What the scenarios of a framework did on each broker, and where the two differ."""
+"""The outcomes of a framework's scenarios on each broker, and where they differ."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from ..running.foreign import BROKERS
 
 @dataclass(slots=True)
 class Run:
-    """What an application's scenarios did on one broker: outcomes by scenario, as `trial.py` prints them."""
+    """An application's outcomes on one broker by scenario, as `trial.py` prints them."""
 
     versions: dict[str, str] = field(default_factory=dict)
     outcomes: dict[str, dict[str, Any]] = field(default_factory=dict)
 
 
 def differences(name: str, runs: dict[str, Run]) -> list[str]:
-    """What is not as it should be: scenarios that failed on leveret, and outcomes that are not RabbitMQ's."""
+    """Scenarios that failed on leveret, and outcomes that differ from RabbitMQ's."""
     lines = []
     ours, theirs = runs.get("leveret"), runs.get("rabbitmq")
     for label, outcome in (ours.outcomes if ours else {}).items():
@@ -30,7 +30,7 @@ def differences(name: str, runs: dict[str, Run]) -> list[str]:
 
 
 def render(results: dict[str, dict[str, Run]]) -> str:
-    """The table of docs/workers.md: a row a scenario, with the seconds on each broker."""
+    """The table of docs/workers.md: one row per scenario, with the seconds on each broker."""
     lines = ["| | scenario | RabbitMQ | Leveret |", "|---|---|---|---|"]
     for runs in results.values():
         some = next(iter(runs.values()))
@@ -45,7 +45,7 @@ def render(results: dict[str, dict[str, Run]]) -> str:
 def word(outcome: dict[str, Any] | None) -> str:
     if outcome is None:
         return "not run"
-    return f"{'FAILED' if 'failed' in outcome else 'as told'} ({outcome['seconds']:.1f} s)"
+    return f"{'FAILED' if 'failed' in outcome else 'as expected'} ({outcome['seconds']:.1f} s)"
 
 
 def as_data(runs: dict[str, Run]) -> dict[str, Any]:

@@ -3,8 +3,8 @@
 This file and the application (`work_celery.py`, ...) are copied into a directory of their own: nothing of Leveret is
 importable there, and the standard library is all that is needed beside the framework. `BROKER_URL` names the broker,
 `LEDGER` the file in which jobs write what they did. One JSON object a line goes to stdout: first the versions, then an
-outcome for each scenario. `{"restart": true}` asks whoever started us to kill the broker and to start it again; a line
-on stdin says that it is back.
+outcome for each scenario. `{"restart": true}` asks the parent process to kill the broker and start it again; a line on
+stdin says that it is back.
 
 An application has `VERSIONS` (distributions), `WORKER` (the command of a worker) and `SCENARIOS`: functions that take a
 `Trial` and return facts. Facts are compared between brokers, so they hold nothing that depends on time.
@@ -26,12 +26,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-SECONDS_MAX = 60.0  # how long a fact may take to come true, on a busy machine
+SECONDS_MAX = 60.0  # time limit for a condition, on a busy machine
 POLL_SECONDS = 0.02
 
 
 def note(what: str, **facts: Any) -> None:
-    """Write what a job did into the ledger: one line, whole even when several processes write."""
+    """Write what a job did into the ledger: one line, intact even when several processes write."""
     line = json.dumps({"what": what, "pid": os.getpid(), "at": time.time(), **facts}) + "\n"
     descriptor = os.open(os.environ["LEDGER"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -41,7 +41,7 @@ def note(what: str, **facts: Any) -> None:
 
 
 def ledger(what: str | None = None) -> list[dict[str, Any]]:
-    """What jobs have noted so far, oldest first; only entries named `what` when it is given."""
+    """The entries so far, oldest first; only those named `what` if it is given."""
     try:
         lines = Path(os.environ["LEDGER"]).read_text().splitlines()
     except FileNotFoundError:
@@ -51,7 +51,7 @@ def ledger(what: str | None = None) -> list[dict[str, Any]]:
 
 
 def wait_for(fact: Callable[[], Any], about: str, seconds: float = SECONDS_MAX) -> Any:
-    """The first true answer of `fact`. Raises: AssertionError: there was none in time."""
+    """The first true result of `fact`. Raises: AssertionError: there was none in time."""
     deadline = time.monotonic() + seconds
     while not (answer := fact()):
         if time.monotonic() > deadline:
@@ -61,7 +61,7 @@ def wait_for(fact: Callable[[], Any], about: str, seconds: float = SECONDS_MAX) 
 
 
 class Worker:
-    """A worker process at the head of a process group of its own; `log` is what it printed."""
+    """A worker process, leader of a process group of its own; `log` is its output."""
 
     def __init__(self, command: list[str], log: Path) -> None:
         self._log = log
@@ -71,7 +71,7 @@ class Worker:
             )
 
     def log(self) -> str:
-        """What it printed so far."""
+        """Its output so far."""
         return self._log.read_text(errors="replace")
 
     def wait_for_log(self, text: str) -> None:
@@ -102,7 +102,7 @@ class Worker:
 
 
 class Trial:
-    """What a scenario may do: run workers, ask for a new broker process."""
+    """The means of a scenario: run workers, ask for a new broker process."""
 
     def __init__(self, application: Any, directory: Path) -> None:
         self._application = application
@@ -130,7 +130,7 @@ class Trial:
             raise AssertionError("the broker did not come back")
 
     def close(self) -> None:
-        """Kill what is left."""
+        """Kill remaining workers."""
         for worker in self._workers:
             worker.kill()
 

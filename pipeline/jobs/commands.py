@@ -22,10 +22,10 @@ from .whatif import whatif
 EXIT_OK, EXIT_FAULT = 0, 2
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000
-Told = tuple[dict[str, Any], int]
+Outcome = tuple[dict[str, Any], int]
 
 
-def run(spark: Any, options: argparse.Namespace) -> Told:
+def run(spark: Any, options: argparse.Namespace) -> Outcome:
     """Run one job. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
     frames = Frames.of_lake(spark, options.lake)
     progress = Progress(options.job)
@@ -40,7 +40,7 @@ def kept(frame: Any) -> Any:
     return frame.persist(StorageLevel.MEMORY_AND_DISK)
 
 
-def _audit(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
+def _audit(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Outcome:
     folded = kept(lives(frames.events))
     found = kept(audit(frames, folded))
     by_fault = {row["fault"]: row["count"] for row in found.groupBy("fault").count().collect()}
@@ -49,7 +49,7 @@ def _audit(spark: Any, frames: Frames, options: argparse.Namespace, progress: Pr
     if options.out:
         _write(found, options.out, "faults")
         _write(fates(frames, folded), options.out, "message_fate")
-    told = {
+    result = {
         "job": "audit",
         "fates": by_fate,
         "faults": by_fault,
@@ -57,38 +57,38 @@ def _audit(spark: Any, frames: Frames, options: argparse.Namespace, progress: Pr
         "checkpoints": frames.checkpoints.count(),
         "seconds": progress.seconds,
     }
-    return told, EXIT_FAULT if by_fault else EXIT_OK
+    return result, EXIT_FAULT if by_fault else EXIT_OK
 
 
-def _table(make: Callable[[Frames, argparse.Namespace], Any]) -> Callable[..., Told]:
+def _table(make: Callable[[Frames, argparse.Namespace], Any]) -> Callable[..., Outcome]:
     """A job that is one table."""
 
-    def run_it(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
+    def run_it(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Outcome:
         found = kept(make(frames, options))
         count = found.count()
         if options.out:
             _write(found, options.out, options.job)
-        told = {"job": options.job, "rows": count, "table": _rows(found, options.rows), "seconds": progress.seconds}
-        return told, EXIT_OK
+        result = {"job": options.job, "rows": count, "table": _rows(found, options.rows), "seconds": progress.seconds}
+        return result, EXIT_OK
 
     return run_it
 
 
-def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
-    said = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
+def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Outcome:
+    settings = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
     path = f"{absolute(options.lake).rstrip('/')}/replay_log"
-    rows = chosen(frames, said, _log(spark, path)).localCheckpoint()  # the log grows; the chosen messages stay
+    rows = chosen(frames, settings, _log(spark, path)).localCheckpoint()  # the log grows; the chosen messages stay
     count = rows.count()
-    told = {"job": "replay", "replay_id": said.replay_id, "chosen": count, "sent": 0, "dry": not options.go}
-    told["table"] = _rows(rows.select("msg_id", "source_lsn", "vhost", "exchange", "routing_key"), options.rows)
+    result = {"job": "replay", "replay_id": settings.replay_id, "chosen": count, "sent": 0, "dry": not options.go}
+    result["table"] = _rows(rows.select("msg_id", "source_lsn", "vhost", "exchange", "routing_key"), options.rows)
     if options.go and count:
-        log_of(rows, said, 0).write.mode("append").parquet(path)  # about to be sent, in case this is killed
+        log_of(rows, settings, 0).write.mode("append").parquet(path)  # about to be sent, in case this is killed
         for batch in batches(rows, REPLAY_BATCH):
-            send(batch, said, options.url)
-            log_of(batch, said, 1).write.mode("append").parquet(path)
-            told["sent"] += batch.count()
-            progress.say("sent", messages=told["sent"])
-    return told, EXIT_OK
+            send(batch, settings, options.url)
+            log_of(batch, settings, 1).write.mode("append").parquet(path)
+            result["sent"] += batch.count()
+            progress.say("sent", messages=result["sent"])
+    return result, EXIT_OK
 
 
 def _log(spark: Any, path: str) -> Any:
@@ -100,7 +100,7 @@ def _log(spark: Any, path: str) -> Any:
         return None  # nothing was ever replayed from this lake
 
 
-def _report(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Told:
+def _report(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Outcome:
     from .report import write_report
 
     write_report(frames, options.out or "report.html", options.window, progress)
@@ -115,7 +115,7 @@ def _write(frame: Any, out: str, name: str) -> None:
     frame.write.mode("overwrite").parquet(f"{absolute(out).rstrip('/')}/{name}")
 
 
-JOBS: dict[str, Callable[..., Told]] = {
+JOBS: dict[str, Callable[..., Outcome]] = {
     "audit": _audit,
     "latency": _table(lambda frames, o: latency(lives(frames.with_deliveries("latency").events), o.window)),
     "depth": _table(lambda frames, o: depth(lives(frames.events), o.window)),

@@ -61,15 +61,15 @@ class TableReader:
 
 def reader_of(options: Mapping[str, str]) -> TableReader:
     """As the options of a data source say (their names in whatever case). Raises: ValueError."""
-    said = {name.lower(): value for name, value in options.items()}
-    for name in said:
+    given = {name.lower(): value for name, value in options.items()}
+    for name in given:
         if name not in OPTIONS:
             raise ValueError(f"leveret_journal has no option {name!r}; it has {', '.join(OPTIONS)}")
-    where = said.get("journal") or said.get("path")
+    where = given.get("journal") or given.get("path")
     if not where:
         raise ValueError("say which journal: .load(PATH), or option journal")
-    table = said.get("table", "events")
-    names = said.get("columns")
+    table = given.get("table", "events")
+    names = given.get("columns")
     wanted = None if names is None else [name.strip() for name in names.split(",") if name.strip()]
     return TableReader(where, table, chosen(table, wanted))
 

@@ -8,7 +8,7 @@ import pytest
 
 from leveret.interop.differential.comparison import Known, judge
 from leveret.interop.running.driver import Driver, DriverFailed
-from leveret.interop.running.scorecard import told
+from leveret.interop.running.scorecard import first_line
 from leveret.interop.running.suite import Gate
 from leveret.interop.running.toolchains import NotHere, Toolchain
 from leveret.interop.running.values import body_of, difference, plain, typed, typed_table
@@ -179,4 +179,4 @@ def test_last_deliveries_excuse_nothing_else() -> None:
 def test_a_scorecard_tells_no_folders() -> None:
     """Of what a client said the first line, without where the machine keeps its files; addresses stay."""
     said = 'no answer from amqp://127.0.0.1:5672/v: "/home/me/env/lib/python3/client.py", line 7\nTraceback'
-    assert told(said) == 'no answer from amqp://127.0.0.1:5672/v: "client.py", line 7'
+    assert first_line(said) == 'no answer from amqp://127.0.0.1:5672/v: "client.py", line 7'

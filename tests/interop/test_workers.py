@@ -18,7 +18,7 @@ def test_faststream_on_leveret(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "leveret.interop.workers", "--only", "faststream", "--broker", "leveret"]
     done = subprocess.run([*command, "--out", str(tmp_path / "out.json")], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("as told") == 10  # as it goes, and in the table
+    assert done.stdout.count("as expected") == 10  # as it goes, and in the table
 
 
 def test_a_difference_is_told() -> None:

@@ -162,8 +162,8 @@ _COMMANDS = (
         "how much a user may open",
         (
             _named("of the user"),
-            Argument("max-connections", LIMIT, "-1: no limit; not said: as before"),
-            Argument("max-channels", LIMIT, "-1: no limit; not said: as before"),
+            Argument("max-connections", LIMIT, "-1: no limit; without it: not changed"),
+            Argument("max-channels", LIMIT, "-1: no limit; without it: not changed"),
         ),
     ),
     Command("permissions list", "who may do what", (_OF_USER, _OF_VHOST)),
@@ -215,8 +215,8 @@ _COMMANDS = (
         "how much may be in a virtual host",
         (
             _named("of the virtual host"),
-            Argument("max-connections", LIMIT, "-1: no limit; not said: as before"),
-            Argument("max-queues", LIMIT, "-1: no limit; not said: as before"),
+            Argument("max-connections", LIMIT, "-1: no limit; without it: not changed"),
+            Argument("max-queues", LIMIT, "-1: no limit; without it: not changed"),
         ),
     ),
     Command(

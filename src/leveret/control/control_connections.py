@@ -50,12 +50,12 @@ class ConnectionCommands:
         return [
             {
                 "name": client.name,
-                "connection_name": _said(client, "connection_name"),
+                "connection_name": _client_text(client, "connection_name"),
                 "user": client.user.name,
                 "vhost": client.vhost.name,
                 "peer": client.name.partition(" -> ")[0],
-                "product": _said(client, "product"),
-                "version": _said(client, "version"),
+                "product": _client_text(client, "product"),
+                "version": _client_text(client, "version"),
                 "state": self._state(client),
                 "channels": len(client.sessions),
                 "since_ms": client.since_ms,
@@ -129,9 +129,11 @@ class ConnectionCommands:
         name, reason = arguments["name"], arguments.get("reason", CLOSED_BY_HAND)
         clients = list(self.broker.clients)
         found = [client for client in clients if client.name == name]
-        found = found or [client for client in clients if _said(client, "connection_name") == name]
+        found = found or [client for client in clients if _client_text(client, "connection_name") == name]
         if not found:
-            known = dict.fromkeys(said for one in clients for said in (one.name, _said(one, "connection_name")) if said)
+            known = dict.fromkeys(
+                name for one in clients for name in (one.name, _client_text(one, "connection_name")) if name
+            )
             raise CommandError(f"no connection {name!r}{nearest(name, known)}")
         for client in found:
             self.broker.departures.expel(client, ConnectionForced(reason=reason))
@@ -168,7 +170,7 @@ def _oldest_of(session: Session, consumers: list[Consumer]) -> dict[Holder, int]
     return found
 
 
-def _said(client: Client, key: str) -> str | None:
+def _client_text(client: Client, key: str) -> str | None:
     """A text among the client properties."""
     field = client.properties.get(key)
     return field.text if field is not None and isinstance(field.value, bytes) else None

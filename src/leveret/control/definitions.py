@@ -213,8 +213,8 @@ def _user_value(user: User) -> dict[str, Any]:
 
 
 def _limits_value(connections: int | None, key: str, other: int | None) -> dict[str, int]:
-    said = {"max-connections": connections, key: other}
-    return {name: value for name, value in said.items() if value is not None}
+    limits = {"max-connections": connections, key: other}
+    return {name: value for name, value in limits.items() if value is not None}
 
 
 def _queue_value(queue: Queue) -> dict[str, Any]:

@@ -153,13 +153,13 @@ class DefinitionsReader:
         if isinstance(limits, dict) and limits:
             self.found.limits[name] = _vhost_limits(limits)
         metadata = entry.get("metadata")
-        said = entry.get("default_queue_type")
-        if said is None and isinstance(metadata, dict):
-            said = metadata.get("default_queue_type")
-        if said not in (None, "", "undefined"):
-            kind = _QUEUE_TYPES.get(said) if isinstance(said, str) else None
+        type_name = entry.get("default_queue_type")
+        if type_name is None and isinstance(metadata, dict):
+            type_name = metadata.get("default_queue_type")
+        if type_name not in (None, "", "undefined"):
+            kind = _QUEUE_TYPES.get(type_name) if isinstance(type_name, str) else None
             if kind is None:
-                raise ValueError(f"default_queue_type: expected classic, quorum or stream, not {shown(said)}")
+                raise ValueError(f"default_queue_type: expected classic, quorum or stream, not {shown(type_name)}")
             self.found.default_types[name] = kind
 
     def _user(self, entry: dict[str, Any]) -> None:
@@ -362,7 +362,7 @@ def _vhost_limits(value: dict[str, Any]) -> VirtualHostLimits:
 
 
 def _limit(value: dict[str, Any], key: str) -> int | None:
-    said = value.get(key, -1)
-    if isinstance(said, bool) or not isinstance(said, int):
+    limit = value.get(key, -1)
+    if isinstance(limit, bool) or not isinstance(limit, int):
         raise ValueError(f"{key}: expected a number")
-    return said if said >= 0 else None
+    return limit if limit >= 0 else None

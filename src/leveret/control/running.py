@@ -93,11 +93,11 @@ def _rules(queue: Queue, declared: QueueDeclaration | None) -> dict[str, str]:
     """Where the configuration sets an argument that the queue has; other arguments are of its own declaration."""
     if declared is None:
         return {}
-    said = fields_of(declared.arguments)
+    configured = fields_of(declared.arguments)
     return {
         argument: rule
         for argument, rule in rules_of_declaration(declared).items()
-        if argument in queue.arguments and queue.arguments[argument].comparable() == said[argument].comparable()
+        if argument in queue.arguments and queue.arguments[argument].comparable() == configured[argument].comparable()
     }
 
 
