@@ -61,7 +61,7 @@ class Scanned(NamedTuple):
     """What a scan saw."""
 
     found: list[tuple[int, Message]]  # position, message; nothing was taken
-    missing: bool  # what comes next is paged out and was not read: ask again after `load_at`
+    missing: bool  # what comes next is paged out and was not read: `load_at` the last position, then ask again
 
 
 class Store(Protocol):

@@ -1,0 +1,529 @@
+"""The conformance kit of stores: every verb, in any order, against lists.
+
+`check_store(make)` runs a machine; `Kind` says what a store can. The model is a list of messages for each level, in
+order of delivery; where messages are, in memory or paged out, it does not know: that is the store's business.
+`LEVERET_STORE_EXAMPLES` says how many runs that are.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from memory_pager import MemoryPager, StoreOwner
+
+from leveret.engine import Envelope, Message
+from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.field_table import Field
+from leveret.engine.stores.memory_budget import UNLIMITED
+from leveret.engine.stores.paged_places import Left
+from leveret.engine.stores.store import LEVEL_STEP, Removed, Store
+from leveret.engine.stores.surroundings import Storage
+
+EXAMPLES = int(os.environ.get("LEVERET_STORE_EXAMPLES", "100"))
+#: The header whose values are the keys of last values.
+KEY = "key"
+KEYS = (b"a", b"b", b"c")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a store can, beside what all can.
+
+    `in_order`: it holds messages by id, wherever they are put. `replaces`: `append` and `put_back` know last values.
+    `reads_only`: nothing is taken out but all at once. `counts`: octets of bodies.
+    """
+
+    level_max: int = 0
+    in_order: bool = False
+    replaces: bool = False
+    reads_only: bool = False
+    counts: bool = False
+
+
+Make = Callable[[StoreOwner], Store]
+
+
+def check_store(make: Make, kind: Kind, *, memory: int | None = None, spool_octets: int = 0) -> None:
+    """Every verb against lists. `memory`: octets of a pager; None: there is none."""
+
+    def machine() -> StoreMachine:
+        return StoreMachine(make, kind, memory, spool_octets)
+
+    run_state_machine_as_test(machine, settings=settings(max_examples=EXAMPLES, stateful_step_count=30))
+
+
+SIZES = st.lists(st.integers(0, 200), min_size=1, max_size=12)
+PRIORITIES = st.integers(0, 3)
+EXPIRIES = st.sampled_from([0, 0, 0, 3, 6])
+
+
+class StoreMachine(RuleBasedStateMachine):
+    """One store and its model."""
+
+    def __init__(self, make: Make, kind: Kind, memory: int | None, spool_octets: int) -> None:
+        super().__init__()
+        self.kind = kind
+        self.pager = None if memory is None else MemoryPager(memory, spool_octets)
+        storage = Storage()
+        storage.pager = self.pager
+        self.owner = StoreOwner(storage)
+        self.store = self.owner.store = make(self.owner)
+        self.rivals = [make(StoreOwner(storage)) for _ in range(2)]  # queues that want memory, too
+        for rival in self.rivals:
+            rival_owner = rival._owner  # type: ignore[attr-defined]
+            rival_owner.store = rival
+        self.levels: list[list[Message]] = [[] for _ in range(kind.level_max + 1)]
+        self.out: dict[int, Message] = {}
+        self.gone: list[int] = []  # positions
+        self.next_id = 1
+        self.now_ns = 1
+        self.first_offset = 0
+        self.displaced = False  # messages stand elsewhere than their ids say
+        self.has_spooled = False
+        self.counts = kind.counts
+
+    # -- the model ----------------------------------------------------------------------------------------------------
+
+    @property
+    def here(self) -> list[Message]:
+        """All, in order of delivery."""
+        return [message for level in reversed(self.levels) for message in level]
+
+    def level_of(self, message: Message) -> list[Message]:
+        """Where a message stands."""
+        return self.levels[min(message.envelope.facts.priority or 0, self.kind.level_max)]
+
+    def position(self, message: Message) -> int:
+        """As `Store` says."""
+        if self.kind.reads_only:
+            return self.first_offset + self.levels[0].index(message) + 1
+        level = min(message.envelope.facts.priority or 0, self.kind.level_max)
+        return (self.kind.level_max - level) * LEVEL_STEP + message.id
+
+    def scanned(self) -> list[tuple[int, Message]]:
+        """All, in the order of scans."""
+        return sorted(((self.position(message), message) for message in self.here), key=lambda one: one[0])
+
+    def remove(self, messages: Sequence[Message]) -> None:
+        """They are out of the model; positions of theirs are remembered."""
+        for message in messages:
+            self.gone.append(self.position(message))
+            self.level_of(message).remove(message)
+
+    def find(self, id_: int) -> Message:
+        """The model's message with this id."""
+        return next(message for message in self.here if message.id == id_)
+
+    def made(self, envelope: Envelope, size: int, expires_ns: int, key: bytes | None) -> Message:
+        """A message of the store, journaled where it is persistent, and its double for the model."""
+        id_, self.next_id = self.next_id, self.next_id + 1
+        blob = self.blob(size, id_, key)
+        if self.pager is not None and envelope.facts.persistent:
+            self.pager.journal[id_] = (envelope, blob)
+        self.has_spooled = self.has_spooled or not envelope.facts.persistent
+        message = self.store.new_message(id_, blob, envelope)
+        message.expires_ns = expires_ns
+        if expires_ns:
+            self.store.expect_expiry()
+        return message
+
+    @staticmethod
+    def blob(size: int, id_: int, key: bytes | None) -> bytes:
+        """With its id for a body, and more."""
+        body = b"%d" % id_ + bytes(size)
+        return PLAIN.join(encode_header(len(body), {} if key is None else {"headers": {KEY: Field("S", key)}}), body)
+
+    @staticmethod
+    def envelope(priority: int, is_persistent: bool, key: bytes | None) -> Envelope:
+        """Of a run."""
+        return Envelope("e", "q", PropertyFacts(is_persistent, priority, has_headers=key is not None))
+
+    def double(self, message: Message) -> Message:
+        """A message as the model has it."""
+        double = Message(message.id, message.blob, message.envelope, None, message.deliveries)
+        double.expires_ns, double.uncounted = message.expires_ns, message.uncounted
+        return double
+
+    @staticmethod
+    def look(message: Message) -> tuple[object, ...]:
+        """What has to be the same, wherever a message was."""
+        return message.id, message.body, message.expires_ns, message.deliveries, message.uncounted
+
+    def same(self, found: Sequence[Message], expected: Sequence[Message]) -> None:
+        """Messages of the store are those of the model."""
+        assert [self.look(one) for one in found] == [self.look(one) for one in expected]
+
+    def key_of(self, message: Message) -> bytes | None:
+        """A message's last-value key."""
+        field = message.envelope.headers(message.blob).get(KEY)
+        return None if field is None else bytes(field.value)  # type: ignore[arg-type]
+
+    def older_of(self, message: Message) -> Message | None:
+        """The model's message of the same key."""
+        key = self.key_of(message)
+        if not self.kind.replaces or key is None:
+            return None
+        return next((one for one in self.here if self.key_of(one) == key), None)
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    @rule(sizes=SIZES, priority=PRIORITIES, persistent=st.booleans(), gap=st.integers(0, 2))
+    def append_run(self, sizes: list[int], priority: int, persistent: bool, gap: int) -> None:
+        """New messages in one run, with a gap before them where other queues got something."""
+        self.next_id += gap
+        first_id, envelope = self.next_id, self.envelope(priority, persistent, None)
+        made = [self.made(envelope, size, 0, None) for size in sizes]
+        self.store.append_run(first_id, envelope, [one.blob for one in made])
+        for one in made:
+            self.level_of(one).append(self.double(one))
+
+    @rule(sizes=SIZES)
+    def append_run_where_there_is_room(self, sizes: list[int]) -> None:
+        """What `has_room` promises is kept."""
+        envelope = self.envelope(0, True, None)
+        made = [self.made(envelope, size, 0, None) for size in sizes]
+        blobs, before = [one.blob for one in made], self.store.at_hand
+        has_room = self.store.has_room(sum(map(len, blobs)), len(blobs))
+        self.store.append_run(made[0].id, envelope, blobs)
+        for one in made:
+            self.level_of(one).append(self.double(one))
+        if has_room and not self.kind.in_order and not self.kind.reads_only:
+            assert self.store.at_hand == before + len(made)
+
+    @rule(
+        size=st.integers(0, 300),
+        priority=PRIORITIES,
+        persistent=st.booleans(),
+        expires_in=EXPIRIES,
+        key=st.sampled_from([None, *KEYS]),
+    )
+    def append(self, size: int, priority: int, persistent: bool, expires_in: int, key: bytes | None) -> None:
+        """One new message."""
+        if self.kind.reads_only:
+            expires_in = 0
+        expires_ns = self.now_ns + expires_in if expires_in else 0
+        one = self.made(self.envelope(priority, persistent, key), size, expires_ns, key)
+        double, older = self.double(one), self.older_of(one)
+        replaced = self.store.append(one)
+        if older is None:
+            assert replaced is None
+            self.level_of(one).append(double)
+        else:
+            assert replaced is not None
+            assert (replaced.id, replaced.body) == (older.id, older.body)
+            self.replace(older, double)
+
+    def replace(self, older: Message, newer: Message) -> None:
+        """At the same place."""
+        for level in self.levels:
+            if older in level:
+                level[level.index(older)] = newer
+        self.gone.append(older.id)
+        self.displaced = True
+
+    @precondition(lambda self: self.out and not (self.displaced and self.pager is not None))
+    @rule(data=st.data(), counted=st.booleans())
+    def put_back(self, data: st.DataObject, counted: bool) -> None:
+        """Some of what is out comes back."""
+        ids = data.draw(st.lists(st.sampled_from(sorted(self.out)), min_size=1, max_size=6, unique=True))
+        messages = [self.out.pop(id_) for id_ in sorted(ids, reverse=True)]
+        for message in messages:
+            message.deliveries += 1
+            message.uncounted += not counted
+        doubles = [self.double(message) for message in messages]
+        fresh: list[Message] = []
+        superseded: list[Message] = []
+        for double in doubles:
+            older = self.older_of(double)
+            if older is None:
+                fresh.append(double)
+            elif older.id > double.id:
+                superseded.append(double)
+            else:
+                superseded.append(older)
+                self.replace(older, double)
+        gone, passed = self.store.put_back(messages)
+        assert [(one.id, one.body) for one in gone] == [(one.id, one.body) for one in superseded]
+        for level in self.levels:
+            self.merge(level, [one for one in fresh if self.level_of(one) is level])
+        assert passed >= 0
+
+    def merge(self, level: list[Message], messages: list[Message]) -> None:
+        """Messages (ids falling) go behind those before the first that is newer than all of them."""
+        if self.kind.in_order:
+            level += messages
+            level.sort(key=lambda one: one.id)
+            return
+        if not messages:
+            return
+        stop = next((at for at, one in enumerate(level) if one.id >= messages[0].id), len(level))
+        for message in messages:
+            while stop and level[stop - 1].id > message.id:
+                stop -= 1
+            level.insert(stop, message)
+
+    @precondition(lambda self: self.out)
+    @rule(data=st.data(), is_first=st.booleans())
+    def put_somewhere(self, data: st.DataObject, is_first: bool) -> None:
+        """A message whose wait is over, at the head or the end, whatever its id says."""
+        message = self.out[data.draw(st.sampled_from(sorted(self.out)))]
+        if self.older_of(message) is not None:
+            return
+        del self.out[message.id]
+        double, level = self.double(message), self.level_of(message)
+        if is_first:
+            self.store.put_first(message)
+            level.insert(0, double)
+        else:
+            self.store.put_last(message)
+            level.append(double)
+        if self.kind.in_order:
+            level.sort(key=lambda one: one.id)
+        elif [one.id for one in level] != sorted(one.id for one in level):
+            self.displaced = True
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def took(self, removed: Removed, expected: Sequence[Message], *, with_content: bool) -> None:
+        """Messages left store and model; some are out, the others gone for good."""
+        everything = {one.id: self.look(one) for one in expected}
+        assert [one.id for one in removed.messages] == [
+            one.id for one in expected if one.id in {message.id for message in removed.messages}
+        ]
+        for message in removed.messages:
+            assert self.look(message) == everything.pop(message.id)
+        for left in removed.unread:
+            assert isinstance(left, Left)
+            assert left.expires_ns == everything.pop(left.id)[2]
+        assert not everything
+        assert not removed.unread or (self.kind.in_order and not with_content)
+        self.remove(expected)
+        for message in removed.messages:
+            self.out[message.id] = message
+
+    @rule(limit=st.integers(0, 15), room=st.sampled_from([0, 1, 100, 700, UNLIMITED]))
+    def take(self, limit: int, room: int) -> None:
+        """A consumer gets some."""
+        here, before = self.here, self.store.at_hand
+        taken = self.store.take(limit, room)
+        self.same(taken, here[: len(taken)])
+        assert len(taken) <= min(limit, before)
+        if not self.kind.in_order and not self.kind.reads_only:
+            assert bool(taken) == bool(limit and before)
+            if room == UNLIMITED:
+                assert len(taken) == min(limit, before)
+        assert sum(len(one.blob) for one in taken[:-1]) < max(room, 1)
+        self.remove(here[: len(taken)])
+        for message in taken:
+            self.out[message.id] = message
+
+    @rule(count=st.integers(0, 8))
+    def head_octets(self, count: int) -> None:
+        """Of those at hand."""
+        expected = [len(message.blob) for message in self.store]
+        assert self.store.head_octets(count) == sum(expected[:count])
+
+    @precondition(lambda self: not self.kind.reads_only)
+    @rule(count=st.integers(0, 8), with_content=st.booleans())
+    def evict_head(self, count: int, with_content: bool) -> None:
+        """Too many."""
+        expected = self.here[:count]
+        self.took(self.store.evict_head(count, with_content=with_content), expected, with_content=with_content)
+
+    @precondition(lambda self: not self.kind.reads_only)
+    @rule(nanoseconds=st.integers(0, 4), with_content=st.booleans(), octets=st.sampled_from([1, 300, UNLIMITED]))
+    def expire(self, nanoseconds: int, with_content: bool, octets: int) -> None:
+        """Time passes: expired heads go, at once or in slices."""
+        self.now_ns += nanoseconds
+        expected: list[Message] = []
+        for level in self.levels:
+            for message in level:
+                if not 0 < message.expires_ns <= self.now_ns:
+                    break
+                expected.append(message)
+        found = 0
+        while True:
+            removed = self.store.expire(self.now_ns, with_content=with_content, octets_max=octets)
+            count = len(removed.messages) + len(removed.unread)
+            self.took(removed, expected[found : found + count], with_content=with_content)
+            found += count
+            if not 0 < self.store.next_expiry_ns <= self.now_ns:
+                break
+            assert self.store.expires_in_slices
+            assert count
+        assert found == len(expected)
+
+    @rule()
+    def drop_all(self) -> None:
+        """A purge; nothing is read."""
+        if self.pager is not None:
+            self.pager.is_broken = True
+        gone = self.store.drop_all()
+        ids = [message.id for message in gone.ready]
+        ids += [id_ for run, _ in gone.runs for id_ in run] + [message.id for message in gone.paged]
+        assert sorted(ids) == sorted(message.id for message in self.here)
+        assert len(ids) == len(gone.ready) + gone.paged_count
+        self.first_offset += len(ids)
+        while len(gone.ready):
+            gone.ready.pop()
+        for level in self.levels:
+            level.clear()
+        self.gone.clear()
+        if self.pager is not None:
+            self.pager.is_broken = False
+            assert self.pager.live == 0
+            assert self.owner.storage.memory.charge_of(self.store) == 0
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    @rule(octets=st.integers(0, 3000))
+    def page_out(self, octets: int) -> None:
+        """Another queue needs memory."""
+        if self.pager is None:
+            return
+        held = self.store.held_octets
+        freed = self.store.page_out(octets)
+        assert 0 <= freed <= held
+        assert freed == 0 or self.store.is_deep
+
+    @rule(sizes=SIZES)
+    def a_rival_grows(self, sizes: list[int]) -> None:
+        """Other queues want memory."""
+        if self.pager is None or self.kind.reads_only:
+            return
+        rival = self.rivals[self.next_id % 2]
+        envelope = self.envelope(0, True, None)
+        made = [self.made(envelope, size, 0, None) for size in sizes]
+        rival.append_run(made[0].id, envelope, [one.blob for one in made])
+        if len(rival) > 30:
+            rival.drop_all()
+
+    @rule(allowed=st.booleans())
+    def allow_paging(self, allowed: bool) -> None:
+        """The queue counts octets, or does not any more."""
+        self.store.allow_paging(allowed)
+
+    @rule()
+    def settle(self) -> None:
+        """At the end of a dispatch."""
+        self.store.settle_allowance()
+        assert self.store.allowance >= 0
+
+    @rule(straight=st.booleans(), waiting=st.booleans())
+    def load(self, straight: bool, waiting: bool) -> None:
+        """Between turns."""
+        if self.store.is_low() and self.store.wants_more(straight, waiting):
+            before = self.store.at_hand
+            self.store.load()
+            assert self.store.at_hand > before
+
+    @precondition(lambda self: not self.store.at_hand and not self.store.expiring and not self.kind.in_order)
+    @rule(count=st.integers(1, 20), octets=st.integers(1, 2000), taken_max=st.integers(0, 20))
+    def load_straight(self, count: int, octets: int, taken_max: int) -> None:
+        """Consumers take some of what is paged out as if it were new."""
+        here = self.here
+        taken: list[Message] = []
+
+        def hand_over(first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
+            fitting = min(len(blobs), taken_max - len(taken))
+            taken.extend(Message(first_id + at, blob, envelope) for at, blob in enumerate(blobs[:fitting]))
+            return fitting
+
+        self.store.load_straight(count, octets, hand_over)
+        self.same(taken, here[: len(taken)])
+        assert len(taken) + self.store.at_hand <= count
+        self.remove(here[: len(taken)])
+
+    @rule()
+    def count_octets(self) -> None:
+        """A limit on octets is new."""
+        if self.has_spooled and self.pager is not None and not self.kind.counts:
+            return
+        self.store = self.owner.store = self.store.counting_octets()
+        self.counts = not self.kind.reads_only
+
+    # -- selection, browsing, replay ----------------------------------------------------------------------------------
+
+    @rule(data=st.data(), count=st.integers(1, 10))
+    def scan(self, data: st.DataObject, count: int) -> None:
+        """From the head, or behind a message, be it here or gone; what is missing is read until all was seen."""
+        everything = self.scanned()
+        after = data.draw(st.sampled_from([0, *[position for position, _ in everything], *self.gone]))
+        expected = [one for one in everything if one[0] > after]
+        while expected:
+            before = self.store.at_hand, len(self.store)
+            found, missing = self.store.scan(after, count)
+            assert len(found) == min(count, len(expected)) or missing
+            assert [position for position, _ in found] == [position for position, _ in expected[: len(found)]]
+            if self.kind.reads_only:
+                assert [one.body for _, one in found] == [one.body for _, one in expected[: len(found)]]
+            else:
+                self.same([one for _, one in found], [one for _, one in expected[: len(found)]])
+                assert [self.store.position_of(one) for _, one in found] == [position for position, _ in found]
+            after = found[-1][0] if found else after
+            if missing:
+                self.store.load_at(after, count)
+                assert self.store.scan(after, count).found
+            assert (self.store.at_hand, len(self.store)) == before
+            del expected[: len(found)]
+        assert self.store.scan(after, count) == ([], False)
+
+    @precondition(lambda self: not self.kind.reads_only)
+    @rule(data=st.data())
+    def take_at(self, data: st.DataObject) -> None:
+        """Some, wherever they are; some of them are gone."""
+        positions = [self.position(message) for message in self.here]
+        wanted = data.draw(st.lists(st.sampled_from([*positions, *self.gone, 1 << 50]), max_size=8))
+        expected = [message for message in self.here if self.position(message) in wanted]
+        self.took(self.store.take_at(wanted), expected, with_content=False)
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    @invariant()
+    def counts_are_right(self) -> None:
+        """How many, and how many octets."""
+        store, here = self.store, self.here
+        assert len(store) == len(here)
+        assert store.at_hand == len(list(store))
+        assert store.level_max == self.kind.level_max
+        if self.counts:
+            sizes = [message.envelope.framing.body_size(message.blob) for message in here]
+            assert self.has_spooled or store.body_octets == sum(sizes)
+        if self.pager is None:
+            assert not store.is_deep
+            assert store.at_hand == len(here)
+
+    @invariant()
+    def order_is_right(self) -> None:
+        """What is at hand, then what is paged out, level by level."""
+        here = list(self.store)
+        paged: list[tuple[int, int]] = []  # level, id
+        for part in self.store.paged_parts():
+            if isinstance(part, Message):
+                paged.append((min(part.envelope.facts.priority or 0, self.kind.level_max), part.id))
+            else:
+                paged += [(part.level, id_) for id_ in part.ids]
+        assert self.store.first_paged_id == min((id_ for _, id_ in paged), default=None) or self.kind.reads_only
+        if self.kind.in_order:
+            assert sorted([*(one.id for one in here), *(id_ for _, id_ in paged)]) == [one.id for one in self.here]
+            return
+        if self.kind.reads_only:
+            assert [*(id_ for _, id_ in paged), *(one.id for one in here)] == [one.id for one in self.here]
+            return
+        self.same(here, self.here[: len(here)])
+        assert [id_ for _, id_ in paged] == [one.id for one in self.here[len(here) :]]
+
+    @invariant()
+    def expiry_is_right(self) -> None:
+        """When the next head expires."""
+        heads = [level[0].expires_ns for level in self.levels if level]
+        if self.kind.in_order:
+            heads = [one.expires_ns for one in self.here[:1]]
+        if not self.kind.reads_only:
+            assert self.store.next_expiry_ns == min(filter(None, heads), default=0)
+            assert self.store.expiring or not any(one.expires_ns for one in self.here)

@@ -1,0 +1,91 @@
+"""A journal, a spool and a queue in memory: what a store is lent, for tests of stores alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from leveret.engine import Envelope, Message
+from leveret.engine.messages.content import PLAIN
+from leveret.engine.stores.paged_run import Place, Run
+from leveret.engine.stores.store import Store
+from leveret.engine.stores.surroundings import Storage
+from leveret.engine.stores.tail import Unreadable
+
+
+class MemoryPager:
+    """`memory`: octets that messages may take. `spool_octets`: what the spool has room for."""
+
+    def __init__(self, memory: int, spool_octets: int) -> None:
+        self.memory = memory
+        self.journal: dict[int, tuple[Envelope, bytes]] = {}
+        self.spool_octets = spool_octets
+        self.live = 0  # octets in the spool that somebody may ask for
+        self._spool = b""
+        self.is_broken = False
+
+    def budget(self) -> int:
+        """See `Pager`."""
+        return self.memory // 2
+
+    def has(self, id_: int) -> bool:
+        """See `Pager`."""
+        return id_ in self.journal
+
+    def load(self, ids: Sequence[int]) -> list[Run]:
+        """See `Pager`; runs of those that follow each other with the same envelope."""
+        assert list(ids) == sorted(set(ids))
+        if self.is_broken or not all(id_ in self.journal for id_ in ids):
+            raise Unreadable("broken")
+        runs: list[tuple[Envelope, list[bytes]]] = []
+        for id_ in ids:
+            envelope, blob = self.journal[id_]
+            if not runs or runs[-1][0] is not envelope.stored():
+                runs.append((envelope.stored(), []))
+            runs[-1][1].append(PLAIN.join(*envelope.framing.split(blob)))
+        return [(envelope, blobs) for envelope, blobs in runs]
+
+    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+        """See `Pager`."""
+        octets = b"".join(blobs)
+        if self.live + len(octets) > self.spool_octets:
+            return None
+        place = Place(self, len(self._spool))
+        self._spool += octets
+        self.live += len(octets)
+        return place
+
+    def unspool(self, place: Place, octets: int) -> bytes:
+        """See `Pager`."""
+        if self.is_broken:
+            raise Unreadable("broken")
+        assert place.chunk is self
+        assert place.offset + octets <= len(self._spool)
+        return self._spool[place.offset : place.offset + octets]
+
+    def release(self, place: Place, octets: int) -> None:
+        """See `Pager`."""
+        assert place.chunk is self
+        self.live -= octets
+        assert self.live >= 0
+
+
+class StoreOwner:
+    """A durable queue as its store sees it. `attempts`: what it was told of loaded messages, by id."""
+
+    store: Store
+
+    def __init__(self, storage: Storage) -> None:
+        self.storage = storage
+        self.attempts: dict[int, int] = {}
+
+    def stores(self, envelope: Envelope) -> bool:
+        """See `Owner`."""
+        return envelope.facts.persistent
+
+    def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+        """See `Owner`."""
+        return self.store.new_message(id_, blob, envelope)
+
+    def loaded(self, messages: list[Message], attempts: int) -> None:
+        """See `Owner`."""
+        self.attempts.update((message.id, attempts) for message in messages)
