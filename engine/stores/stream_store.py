@@ -411,8 +411,12 @@ class StreamStore(UntailedStore):
         """See `Store`. In order of offsets."""
         offset = max(after, self.first_offset)
         found: list[tuple[int, Message]] = []
+        window = self._windows.get(SCANNING)
         while len(found) < count and offset < self.next_offset:
-            some = self.read_for(SCANNING, offset, count - len(found))
+            if offset >= self.memory_offset:
+                some = self.read(offset, count - len(found))
+            else:
+                some = [] if window is None else window.read(offset, count - len(found))
             if not some:
                 return Scanned(found, True)
             found += enumerate(some, offset + 1)
@@ -422,8 +426,8 @@ class StreamStore(UntailedStore):
     def load_at(self, after: int, count: int) -> None:
         """See `Store`."""
         offset = max(after, self.first_offset)
-        if not self.read_for(SCANNING, offset, 1):
-            self.fill(SCANNING, offset)
+        self._windows.pop(SCANNING, None)
+        self.fill(SCANNING, offset)
 
     def take_at(self, positions: Sequence[int]) -> Removed:
         """See `Store`."""

@@ -24,7 +24,7 @@ from leveret.engine.stores.paged_places import Left
 from leveret.engine.stores.store import LEVEL_STEP, Removed, Store
 from leveret.engine.stores.surroundings import Storage
 
-EXAMPLES = int(os.environ.get("LEVERET_STORE_EXAMPLES", "100"))
+EXAMPLES = int(os.environ.get("LEVERET_STORE_EXAMPLES", "40"))
 #: The header whose values are the keys of last values.
 KEY = "key"
 KEYS = (b"a", b"b", b"c")
@@ -138,10 +138,11 @@ class StoreMachine(RuleBasedStateMachine):
         body = b"%d" % id_ + bytes(size)
         return PLAIN.join(encode_header(len(body), {} if key is None else {"headers": {KEY: Field("S", key)}}), body)
 
-    @staticmethod
-    def envelope(priority: int, is_persistent: bool, key: bytes | None) -> Envelope:
-        """Of a run."""
-        return Envelope("e", "q", PropertyFacts(is_persistent, priority, has_headers=key is not None))
+    def envelope(self, priority: int, is_persistent: bool, key: bytes | None) -> Envelope:
+        """Of a run. Streams store all that comes."""
+        return Envelope(
+            "e", "q", PropertyFacts(is_persistent or self.kind.reads_only, priority, has_headers=key is not None)
+        )
 
     def double(self, message: Message) -> Message:
         """A message as the model has it."""
@@ -455,6 +456,7 @@ class StoreMachine(RuleBasedStateMachine):
         everything = self.scanned()
         after = data.draw(st.sampled_from([0, *[position for position, _ in everything], *self.gone]))
         expected = [one for one in everything if one[0] > after]
+        was_missing = False
         while expected:
             before = self.store.at_hand, len(self.store)
             found, missing = self.store.scan(after, count)
@@ -466,6 +468,8 @@ class StoreMachine(RuleBasedStateMachine):
                 self.same([one for _, one in found], [one for _, one in expected[: len(found)]])
                 assert [self.store.position_of(one) for _, one in found] == [position for position, _ in found]
             after = found[-1][0] if found else after
+            assert found or missing and not was_missing
+            was_missing = missing
             if missing:
                 self.store.load_at(after, count)
                 assert self.store.scan(after, count).found
