@@ -11,8 +11,9 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from ..settings import NO_POLICIES, NO_SETTINGS, Divert, Policies, SettingsRepository
+from .agenda import Agenda
 from .announcer import Announcer
-from .chores import Chore, Commits, Feeding, Freeing, Reviewing, Trimming
+from .chores import Commits, Feeding, Freeing, Reviewing, Trimming
 from .clock import Clock
 from .connections import Connections
 from .dead_letters import DEAD_SPREAD, DeadLetters
@@ -103,13 +104,11 @@ class Broker:
 
         self._commits = Commits(self, letters)
         self.apply = self._commits.apply
-        freeing = Freeing()
-        self.free = freeing.free
-        trimming = Trimming(letters)
-        self.trim_later = trimming.trim_later
-        self._reviewing = Reviewing(self.policies)
-        self.departures = Departures()
-        self._chores: tuple[Chore, ...] = (self._commits, freeing, trimming, self._reviewing, self.departures)
+        agenda = self._agenda = Agenda()
+        self.free = Freeing(agenda).free
+        self.trim_later = Trimming(agenda, letters).trim_later
+        self._reviewing = Reviewing(agenda, self.policies)
+        self.departures = Departures(agenda)
         feeding = Feeding(self.mark)
         self.hungry = feeding.hungry
         self.feed = feeding.feed
@@ -265,7 +264,7 @@ class Broker:
     @property
     def dead_count(self) -> int:
         """How many dead letters are still to be published."""
-        return len(self._dead_letters)
+        return len(self._dead_letters.waiting)
 
     @property
     def is_unfinished(self) -> bool:
@@ -273,11 +272,11 @@ class Broker:
 
         So with dead letters, whose deaths are recorded, and in the middle of a large commit.
         """
-        return bool(self._dead_letters) or self._commits.is_under_way
+        return bool(self._dead_letters.waiting) or self._commits.is_under_way
 
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
-        if self._dead_letters:
+        if self._dead_letters.waiting:
             self._dead_letters.publish()
         if queue.expiring:
             queue.expire_now()
@@ -286,27 +285,30 @@ class Broker:
     def end_turn(self) -> bool:
         """Dispatch marked queues, flush touched clients, do a slice of each chore. True: call again soon."""
         self._hand_out()
-        for chore in self._chores:
-            if chore.pending:
-                chore.work()
-        for chore in self._chores:
-            if chore.pending:
-                return True
-        return bool(self.turns.marked or self.touched or self._dead_letters.pending)
+        commits, agenda, letters = self._commits, self._agenda, self._dead_letters
+        if commits.waiting:
+            commits.work()
+        if agenda.pending:
+            agenda.work()
+        if self.turns.marked or self.touched or letters.waiting or letters.late or agenda.pending:
+            return True
+        return bool(commits.waiting) and commits.pending
 
     def _hand_out(self) -> None:
         """Rounds of dispatch and flush, until nothing is left or the turn has become long enough."""
         marked, touched, letters = self.turns.marked, self.touched, self._dead_letters
+        dead = letters.waiting
         until = self.turn_spread_max = self.spread + TURN_SPREAD
         dead_until = self.spread + DEAD_SPREAD
         try:
-            letters.begin()
+            if dead or letters.late or letters.was_crowded:
+                letters.begin()
             for _ in range(ROUNDS_MAX):
-                if letters and self.spread < dead_until:
+                if dead and self.spread < dead_until:
                     letters.publish(dead_until)
                 while marked and self.spread < until:
                     self.turns.dispatch()
-                if not touched and (not letters or self.spread >= dead_until):
+                if not touched and (not dead or self.spread >= dead_until):
                     break
                 for client in list(touched):
                     del touched[client]

@@ -1,4 +1,4 @@
-"""Work that is too much for one turn: each end of a turn does a slice of each. `pending` while something is left."""
+"""Work that is too much for one turn: commits, messages to free, queues to trim and to review, deep tails to load."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -7,6 +7,7 @@ from operator import length_hint
 from typing import Protocol
 
 from ..settings import Policies, Policy
+from .agenda import Agenda
 from .dead_letters import DeadLetters
 from .durability import Durability
 from .peers.client import Client
@@ -23,17 +24,6 @@ COMMIT_SLICE = 2_000
 REVIEW_SLICE, CONCERNED_SLICE = 500, 50
 
 
-class Chore(Protocol):
-    """One kind of work."""
-
-    @property
-    def pending(self) -> bool:
-        """Whether to call `work` at the end of this turn, and another turn soon."""
-
-    def work(self) -> None:
-        """One slice; does little or nothing when that has to wait."""
-
-
 class CommittingBroker(Protocol):
     """The broker, as far as commits look at it."""
 
@@ -42,19 +32,19 @@ class CommittingBroker(Protocol):
 
 
 class Commits:
-    """Transactions that are too much for one turn, one after the other."""
+    """Transactions that are too much for one turn. Of those `waiting` only the first is under way."""
 
-    __slots__ = ("_broker", "_dead_letters", "_waiting")
+    __slots__ = ("_broker", "_dead_letters", "waiting")
 
     def __init__(self, broker: CommittingBroker, dead_letters: DeadLetters) -> None:
         self._broker = broker
         self._dead_letters = dead_letters
-        self._waiting: deque[Commit] = deque()  # only the first is under way
+        self.waiting: deque[Commit] = deque()
 
     @property
     def pending(self) -> bool:
         """Whether one is to go on. None begins while the journal takes nothing."""
-        waiting = self._waiting
+        waiting = self.waiting
         if not waiting:
             return False
         durability = self._broker.durability
@@ -63,23 +53,23 @@ class Commits:
     @property
     def is_under_way(self) -> bool:
         """Whether one has begun, and is not done."""
-        return bool(self._waiting) and self._waiting[0].has_begun
+        return bool(self.waiting) and self.waiting[0].has_begun
 
     def apply(self, commit: Commit) -> None:
         """Apply a transaction: at once, or in slices if it is large."""
         if commit.cost <= COMMIT_SLICE:
             commit.work()
         else:
-            self._waiting.append(commit)
+            self.waiting.append(commit)
 
     def work(self) -> None:
         """A slice of the first; none begins before what was recorded before is written."""
-        commit = self._waiting[0]
-        if not commit.has_begun and self._dead_letters:
+        commit = self.waiting[0]
+        if not commit.has_begun and (self._dead_letters.waiting or not self.pending):
             return
         commit.work(COMMIT_SLICE)
         if commit.is_done:
-            self._waiting.popleft()
+            self.waiting.popleft()
             commit.session.committed()
             if not commit.session.client.closed:
                 self._broker.touched[commit.session.client] = None
@@ -88,17 +78,19 @@ class Commits:
 class Freeing:
     """Messages that go back to the allocator."""
 
-    __slots__ = ("_waiting", "pending")
+    __slots__ = ("_agenda", "_waiting", "pending")
 
-    def __init__(self) -> None:
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        agenda.add(self)
         self._waiting: deque[Ready] = deque()
-        self.pending = False  # a plain attribute, here and below: each turn looks at it
+        self.pending = False
 
     def free(self, messages: Ready) -> None:
         """Give messages back, in slices if there are many."""
         if len(messages) > FREE_SLICE:
             self._waiting.append(messages)
-            self.pending = True
+            self.pending = self._agenda.pending = True
 
     def work(self) -> None:
         """One slice."""
@@ -114,9 +106,11 @@ class Freeing:
 class Trimming:
     """Queues that hold more than they may."""
 
-    __slots__ = ("_dead_letters", "_queues", "pending")
+    __slots__ = ("_agenda", "_dead_letters", "_queues", "pending")
 
-    def __init__(self, dead_letters: DeadLetters) -> None:
+    def __init__(self, agenda: Agenda, dead_letters: DeadLetters) -> None:
+        self._agenda = agenda
+        agenda.add(self)
         self._dead_letters = dead_letters
         self._queues: dict[Queue, None] = {}
         self.pending = False
@@ -124,7 +118,7 @@ class Trimming:
     def trim_later(self, queue: Queue) -> None:
         """Another slice of a queue goes at the end of each turn."""
         self._queues[queue] = None
-        self.pending = True
+        self.pending = self._agenda.pending = True
 
     def work(self) -> None:
         """A slice of one queue, unless that would cause dead letters of which there are too many."""
@@ -140,9 +134,11 @@ class Trimming:
 class Reviewing:
     """Queues that have not heard of changed policies."""
 
-    __slots__ = ("_waiting", "pending", "policies")
+    __slots__ = ("_agenda", "_waiting", "pending", "policies")
 
-    def __init__(self, policies: Policies) -> None:
+    def __init__(self, agenda: Agenda, policies: Policies) -> None:
+        self._agenda = agenda
+        agenda.add(self)
         self.policies = policies  # as they are now
         self._waiting: deque[tuple[Iterator[Queue], list[Policy]]] = deque()
         self.pending = False
@@ -150,7 +146,7 @@ class Reviewing:
     def review(self, queues: Iterable[Queue], changed: list[Policy]) -> None:
         """These policies changed; they may concern some of these queues."""
         self._waiting.append((iter(list(queues)), changed))
-        self.pending = True
+        self.pending = self._agenda.pending = True
 
     def work(self) -> None:
         """Some of the queues."""

@@ -23,49 +23,44 @@ LETTERS_MAX = 500
 
 
 class DeadLetters:
-    """Of one broker. `was_crowded`: when the turn began to end."""
+    """Of one broker: those `waiting` for their publication. `was_crowded`: when the turn began to end."""
 
-    __slots__ = ("_broker", "_late", "_waiting", "published", "was_crowded")
+    __slots__ = ("_broker", "late", "published", "waiting", "was_crowded")
 
     def __init__(self, broker: HostBroker) -> None:
         self._broker = broker
-        self._waiting: deque[tuple[Queue, Message, str]] = deque()
-        self._late: dict[Queue, None] = {}  # where messages have expired, and have to wait for that
+        self.waiting: deque[tuple[Queue, Message, str]] = deque()
+        self.late: dict[Queue, None] = {}  # where messages have expired, and have to wait for that
         self.published = 0  # since there were none on their way
         self.was_crowded = False
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    @property
-    def pending(self) -> bool:
-        """Whether there is something left to do."""
-        return bool(self._waiting or self._late)
 
     @property
     def is_crowded(self) -> bool:
         """Whether dead letters cause no deaths for now: first those are to be out that are on their way."""
-        return self.published >= LETTERS_MAX or len(self._waiting) >= LETTERS_MAX
+        return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 
     def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
-        self._waiting.extend((queue, message, reason) for message in messages)
+        self.waiting.extend((queue, message, reason) for message in messages)
 
     def expire_later(self, queue: Queue) -> None:
         """Messages have expired, and are to go when the dead letters are out that are on their way."""
-        self._late[queue] = None
+        self.late[queue] = None
 
     def begin(self) -> None:
-        """A turn begins to end: what has expired goes if no dead letter is on its way."""
+        """A turn begins to end: what has expired goes if no dead letter is on its way.
+
+        Called when there is one, or something has expired, or there were many when the last turn began to end.
+        """
         self.was_crowded = self.is_crowded
-        if self._late and not self._waiting:
-            late, self._late = self._late, {}
+        if self.late and not self.waiting:
+            late, self.late = self.late, {}
             for queue in late:
                 queue.expire_now()
 
     def publish(self, until: int | None = None) -> None:
         """A slice of them, until so much `spread`."""
-        broker, waiting = self._broker, self._waiting
+        broker, waiting = self._broker, self.waiting
         if until is None:
             until = broker.spread + DEAD_SPREAD
         while waiting and broker.spread < until:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from .agenda import Agenda
 from .errors import EngineError, VirtualHostDeleted
 
 if TYPE_CHECKING:
@@ -21,24 +22,26 @@ QUEUES_SLICE = 200
 class Departures:
     """`pending` while there is something left to do. The queues of a virtual host go when all clients are gone."""
 
-    __slots__ = ("_clients", "_vhosts", "pending")
+    __slots__ = ("_agenda", "_clients", "_vhosts", "pending")
 
-    def __init__(self) -> None:
-        self.pending = False  # a plain attribute: each turn looks at it
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        agenda.add(self)
+        self.pending = False
         self._clients: deque[tuple[Client, EngineError]] = deque()
         self._vhosts: deque[VirtualHost] = deque()
 
     def expel(self, client: "Client", error: EngineError) -> None:
         """Send a client away; the error is what it hears."""
         self._clients.append((client, error))
-        self.pending = True
+        self.pending = self._agenda.pending = True
 
     def condemn(self, vhost: "VirtualHost", clients: "Iterable[Client]") -> None:
         """Take a virtual host down that nobody can find any more."""
         for client in clients:
             self.expel(client, VirtualHostDeleted(vhost=vhost.name))
         self._vhosts.append(vhost)
-        self.pending = True
+        self.pending = self._agenda.pending = True
 
     def finish(self, vhost: str) -> None:
         """What is left of a virtual host of that name goes now: another one of its name is to come."""
