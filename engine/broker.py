@@ -6,11 +6,11 @@ Source: docs/architecture.md; rulings 3 to 6.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ..settings import NO_POLICIES, NO_SETTINGS, Divert, Policies, SettingsRepository
+from ..settings import NO_POLICIES, NO_SETTINGS, SettingsRepository
 from .agenda import Agenda
 from .announcer import Announcer
 from .chores import Commits, Feeding, Freeing, Reviewing, Trimming
@@ -32,7 +32,7 @@ from .publishing.auto_created import Reaper
 from .publishing.firehose import Firehose
 from .queues.memory_budget import MemoryBudget
 from .queues.queue import Queue
-from .rules.diverts import Diverts
+from .reloading import Reloading
 from .statistics import BrokerStatistics, statistics_of
 from .stores.tail import Pager
 from .turns import Turns
@@ -48,7 +48,7 @@ UNSENT_MAX_DEFAULT = 1024 * 1024
 
 
 class Broker:
-    """Everything that one broker process serves, whatever its frontends.
+    """Everything that one broker process serves, whatever its frontends. Its parts do the work, under names of its own.
 
     `services`: name -> handler of exchanges behind which the broker itself listens, in every virtual host.
     `chance`: a number in [0, 1), uniform in a real broker; 0.5 stands for "nothing happens by chance".
@@ -107,7 +107,7 @@ class Broker:
         agenda = self._agenda = Agenda()
         self.free = Freeing(agenda).free
         self.trim_later = Trimming(agenda, letters).trim_later
-        self._reviewing = Reviewing(agenda, self.policies)
+        reviewing = Reviewing(agenda, self.policies)
         self.departures = Departures(agenda)
         feeding = Feeding(self.mark)
         self.hungry = feeding.hungry
@@ -116,6 +116,10 @@ class Broker:
         self.firehose = Firehose(self.listeners, self.mark, self._publish_copies)
         self.reaper = Reaper(self)
         self.acknowledgements = AcknowledgementWatch(clock, self.deadlines, self.clients, options.consumer_timeout_ms)
+        reloading = Reloading(self, reviewing)
+        self.replace_settings = reloading.replace_settings
+        self.replace_policies = reloading.replace_policies
+        self.replace_diverts = reloading.replace_diverts
         connections = Connections(self)
         self.connect = connections.connect
         self.forget = connections.forget
@@ -198,50 +202,6 @@ class Broker:
         """Who waited goes on with the end of the turn."""
         self.alarm = None
         self.touched.update(self.awaiting)
-
-    def replace_settings(self, settings: SettingsRepository, options: BrokerOptions | None = None) -> None:
-        """The operator's settings are these from now on, all at once (address-settings page 3.8). O(queues)."""
-        self.settings = settings
-        if options is not None:
-            before, self.options = self.options, options
-            if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
-                self.reaper.period_changed()
-            if options.consumer_timeout_ms != before.consumer_timeout_ms:
-                self.acknowledgements.default_changed(options.consumer_timeout_ms)
-        for vhost in self.virtual_hosts.values():
-            vhost.routes_changed()  # they know what the address of a message does with it
-            for queue in vhost.queues.values():
-                queue.settings_changed()
-            self.emit_object(EventKind.SETTINGS_CHANGED, vhost.name, "", {})
-
-    def replace_policies(self, policies: Policies) -> None:
-        """The policies are these from now on; what they say of queues and exchanges that exist holds at once.
-
-        "At once" is a slice now and one at the end of each turn, where there are many queues: O(queues, times changed
-        policies).
-        """
-        before, self.policies = self.policies, policies
-        self._reviewing.policies = policies
-        changed = policies.changed_since(before)
-        for policy in changed:
-            now = policies.find(policy.vhost, policy.name, is_operator=policy.is_operator)
-            kind = EventKind.UNDECLARED if now is None else EventKind.DECLARED
-            self.emit_object(kind, policy.vhost, policy.name, {"what": "policy", "policy": now or policy})
-        for name in {policy.vhost for policy in changed} & self.virtual_hosts.keys():
-            vhost = self.virtual_hosts[name]
-            vhost.policies_changed()
-            theirs = [policy for policy in changed if policy.vhost == name]
-            self._reviewing.review(vhost.queues.values(), theirs)
-        if self._reviewing.pending:
-            self._reviewing.work()
-
-    def replace_diverts(self, diverts: Iterable[Divert]) -> None:
-        """The operator's diverts are these from now on; virtual hosts that they name and are not there are not made."""
-        by_vhost: dict[str, list[Divert]] = {}
-        for divert in diverts:
-            by_vhost.setdefault(divert.vhost, []).append(divert)
-        for name, vhost in self.virtual_hosts.items():
-            vhost.set_diverts(Diverts(by_vhost.get(name, ())))
 
     def more_is_safe(self) -> None:
         """The journal got on, or failed: whoever waits for it is told."""

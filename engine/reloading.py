@@ -1,0 +1,83 @@
+"""Other settings, options, policies or diverts for a broker that runs: they hold at once, for what is there, too."""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from ..settings import Divert, Policies, SettingsRepository
+from .chores import Reviewing
+from .events import EventKind
+from .options import BrokerOptions
+from .peers.acknowledgement_timeout import AcknowledgementWatch
+from .publishing.auto_created import Reaper
+from .rules.diverts import Diverts
+from .virtual_host import VirtualHost
+
+
+class ReloadedBroker(Protocol):
+    """The broker that they are for."""
+
+    acknowledgements: AcknowledgementWatch
+    options: BrokerOptions
+    policies: Policies
+    reaper: Reaper
+    settings: SettingsRepository
+    virtual_hosts: dict[str, VirtualHost]
+
+    def emit_object(self, kind: EventKind, vhost: str, subject: str, detail: dict[str, object]) -> None:
+        """Tell the listeners about an object."""
+
+
+class Reloading:
+    """Of one broker. Its methods are the broker's."""
+
+    __slots__ = ("_broker", "_reviewing")
+
+    def __init__(self, broker: ReloadedBroker, reviewing: Reviewing) -> None:
+        self._broker = broker
+        self._reviewing = reviewing
+
+    def replace_settings(self, settings: SettingsRepository, options: BrokerOptions | None = None) -> None:
+        """The operator's settings are these from now on, all at once (address-settings page 3.8). O(queues)."""
+        broker = self._broker
+        broker.settings = settings
+        if options is not None:
+            before, broker.options = broker.options, options
+            if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
+                broker.reaper.period_changed()
+            if options.consumer_timeout_ms != before.consumer_timeout_ms:
+                broker.acknowledgements.default_changed(options.consumer_timeout_ms)
+        for vhost in broker.virtual_hosts.values():
+            vhost.routes_changed()  # they know what the address of a message does with it
+            for queue in vhost.queues.values():
+                queue.settings_changed()
+            broker.emit_object(EventKind.SETTINGS_CHANGED, vhost.name, "", {})
+
+    def replace_policies(self, policies: Policies) -> None:
+        """The policies are these from now on; what they say of queues and exchanges that exist holds at once.
+
+        "At once" is a slice now and one at the end of each turn, where there are many queues: O(queues, times changed
+        policies).
+        """
+        broker = self._broker
+        before, broker.policies = broker.policies, policies
+        self._reviewing.policies = policies
+        changed = policies.changed_since(before)
+        for policy in changed:
+            now = policies.find(policy.vhost, policy.name, is_operator=policy.is_operator)
+            kind = EventKind.UNDECLARED if now is None else EventKind.DECLARED
+            broker.emit_object(kind, policy.vhost, policy.name, {"what": "policy", "policy": now or policy})
+        for name in {policy.vhost for policy in changed} & broker.virtual_hosts.keys():
+            vhost = broker.virtual_hosts[name]
+            vhost.policies_changed()
+            theirs = [policy for policy in changed if policy.vhost == name]
+            self._reviewing.review(vhost.queues.values(), theirs)
+        if self._reviewing.pending:
+            self._reviewing.work()
+
+    def replace_diverts(self, diverts: Iterable[Divert]) -> None:
+        """The operator's diverts are these from now on; virtual hosts that they name and are not there are not made."""
+        by_vhost: dict[str, list[Divert]] = {}
+        for divert in diverts:
+            by_vhost.setdefault(divert.vhost, []).append(divert)
+        for name, vhost in self._broker.virtual_hosts.items():
+            vhost.set_diverts(Diverts(by_vhost.get(name, ())))
