@@ -22,17 +22,17 @@ def _qos(session: AmqpSession, channel: Channel, method: commands.Basic.Qos) -> 
     if method.prefetch_size:
         raise PrefetchSizeNotImplemented(size=method.prefetch_size)
     channel.session.limit(method.prefetch_count, total=method.global_)
-    session.send(channel.number, commands.Basic.QosOk)
+    session.output.send(channel.number, commands.Basic.QosOk)
 
 
 def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
-    vhost = session.vhost
+    vhost = session.login.vhost
     assert vhost is not None
     if method.queue == REPLY_TO:
         _consume_replies(session, channel, method)
         return
     channel.session.subscriptions.check_tag(method.consumer_tag or "")
-    queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
+    queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.login.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     limit = session.options.consumers_per_channel_max
     if limit and len(channel.session.consumers) >= limit:
@@ -46,7 +46,7 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     )
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:
-        session.send(channel.number, commands.Basic.ConsumeOk, tag)
+        session.output.send(channel.number, commands.Basic.ConsumeOk, tag)
     session.broker.dispatch_now(queue)  # what is there is its own, whoever comes with the next method
 
 
@@ -57,7 +57,7 @@ def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Ba
     consumer = channel.session.consume_replies(tag, address, no_ack=method.no_ack)
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:
-        session.send(channel.number, commands.Basic.ConsumeOk, tag)
+        session.output.send(channel.number, commands.Basic.ConsumeOk, tag)
 
 
 def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cancel) -> None:
@@ -66,7 +66,7 @@ def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cance
         session.broker.dispatch_now(consumer.queue)  # what was there before the cancel is still its own
     channel.session.cancel(method.consumer_tag or "")
     if not method.nowait:
-        session.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)
+        session.output.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)
 
 
 def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.CancelOk) -> None:
@@ -74,16 +74,16 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
 
 
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> None:
-    assert session.vhost is not None
-    queue = session.vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.client)
+    assert session.login.vhost is not None
+    queue = session.login.vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.login.client)
     got = channel.session.get(queue, no_ack=method.no_ack)
     if got is None:
-        session.send(channel.number, commands.Basic.GetEmpty, "")
+        session.output.send(channel.number, commands.Basic.GetEmpty, "")
         return
     tag, message, redelivered, left = got
     envelope = message.envelope
-    session.render()
-    session.send_raw(
+    session.output.render()
+    session.output.send_raw(
         encode_method(
             channel.number,
             commands.Basic.GetOk,
@@ -119,7 +119,7 @@ def _recover(session: AmqpSession, channel: Channel, method: commands.Basic.Reco
     if not method.requeue:
         raise RequeueFalseNotImplemented
     channel.session.recover()
-    session.send(channel.number, commands.Basic.RecoverOk)
+    session.output.send(channel.number, commands.Basic.RecoverOk)
 
 
 BASIC_HANDLERS: dict[type[Method], Handler] = {

@@ -15,14 +15,14 @@ def open_channel(session: AmqpSession, number: int) -> None:
     if open_now >= session.channel_max:
         raise TooManyChannels(count=open_now, limit=session.channel_max)
     session.open_channel(number)
-    session.send(number, commands.Channel.OpenOk, b"")
+    session.output.send(number, commands.Channel.OpenOk, b"")
 
 
 def _flow(session: AmqpSession, channel: Channel, method: commands.Channel.Flow) -> None:
     if not method.active and not session.options.honour_flow:
         raise FlowNotImplemented
     channel.session.set_flowing(bool(method.active))
-    session.send(channel.number, commands.Channel.FlowOk, method.active)
+    session.output.send(channel.number, commands.Channel.FlowOk, method.active)
 
 
 def _flow_ok(session: AmqpSession, channel: Channel, method: commands.Channel.FlowOk) -> None:
@@ -31,15 +31,15 @@ def _flow_ok(session: AmqpSession, channel: Channel, method: commands.Channel.Fl
 
 def _close(session: AmqpSession, channel: Channel, method: Method) -> None:
     if channel.state is not ChannelState.OPEN:  # it crossed ours
-        session.send(channel.number, commands.Channel.CloseOk)
+        session.output.send(channel.number, commands.Channel.CloseOk)
         channel.step(ChannelStep.CLOSE)
         return
-    session.confirm()
-    session.render()
+    session.confirming.send_due()
+    session.output.render()
     channel.step(ChannelStep.CLOSE)
     channel.session.close()
     del session.connection.channels[channel.number]
-    session.send(channel.number, commands.Channel.CloseOk)
+    session.output.send(channel.number, commands.Channel.CloseOk)
 
 
 def _close_ok(session: AmqpSession, channel: Channel, method: Method) -> None:
@@ -48,18 +48,18 @@ def _close_ok(session: AmqpSession, channel: Channel, method: Method) -> None:
 
 
 def _access_request(session: AmqpSession, channel: Channel, method: AccessRequest) -> None:
-    session.send(channel.number, AccessRequestOk, 1)
+    session.output.send(channel.number, AccessRequestOk, 1)
 
 
 def _confirm_select(session: AmqpSession, channel: Channel, method: commands.Confirm.Select) -> None:
     channel.session.select_confirms()
     if not method.nowait:
-        session.send(channel.number, commands.Confirm.SelectOk)
+        session.output.send(channel.number, commands.Confirm.SelectOk)
 
 
 def _tx_select(session: AmqpSession, channel: Channel, method: commands.Tx.Select) -> None:
     channel.session.select_transactions()
-    session.send(channel.number, commands.Tx.SelectOk)
+    session.output.send(channel.number, commands.Tx.SelectOk)
 
 
 def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commit) -> None:
@@ -67,20 +67,20 @@ def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commi
     if under_way.commit.is_done:
         answer_commit(session, under_way)
     else:
-        session.unfinished = under_way
+        session.backlog.unfinished = under_way
 
 
 def answer_commit(session: AmqpSession, done: CommitUnderWay) -> None:
     """tx.commit-ok, once what was done is in the journal. Raises: PartialCommit."""
     session.send_returns(done.channel, done.commit.outcome())
-    session.send(done.channel.number, commands.Tx.CommitOk)
+    session.output.send(done.channel.number, commands.Tx.CommitOk)
     if done.commit.barrier:
-        session.hold_output(done.commit.barrier)
+        session.journal.withhold_output(done.commit.barrier)
 
 
 def _tx_rollback(session: AmqpSession, channel: Channel, method: commands.Tx.Rollback) -> None:
     channel.session.roll_back()
-    session.send(channel.number, commands.Tx.RollbackOk)
+    session.output.send(channel.number, commands.Tx.RollbackOk)
 
 
 CHANNEL_HANDLERS: dict[type[Method], Handler] = {

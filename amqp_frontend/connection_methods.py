@@ -39,7 +39,7 @@ CAPABILITIES = (
 def header_received(session: AmqpSession, event: HeaderReceived) -> None:
     """Answer the protocol header with connection.start."""
     session.connection.step(ConnectionStep.HEADER)
-    session.send_raw(_start_frame(session.options, session.peer.offered(session.options.mechanisms)))
+    session.output.send_raw(_start_frame(session.options, session.login.peer.offered(session.options.mechanisms)))
 
 
 @lru_cache(maxsize=8)
@@ -59,31 +59,32 @@ def _start_frame(options: FrontendOptions, offered: tuple[str, ...]) -> bytes:
 
 
 def _start_ok(session: AmqpSession, method: commands.Connection.StartOk) -> None:
+    login = session.login
     properties: FieldTable = method.client_properties  # type: ignore[assignment]
-    session.client_properties = properties
+    login.client_properties = properties
     capabilities = properties.get("capabilities")
     if capabilities is not None and isinstance(capabilities.value, dict):
-        session.capabilities = frozenset(name for name, field in capabilities.value.items() if field.value is True)
-    if method.mechanism not in session.peer.offered(session.options.mechanisms) or method.mechanism not in MECHANISMS:
-        session.refuse_silently(f"mechanism {method.mechanism!r} is not offered")
+        login.capabilities = frozenset(name for name, field in capabilities.value.items() if field.value is True)
+    if method.mechanism not in login.peer.offered(session.options.mechanisms) or method.mechanism not in MECHANISMS:
+        session.closing.refuse_silently(f"mechanism {method.mechanism!r} is not offered")
         return
-    session.login_mechanism = method.mechanism
+    login.mechanism = method.mechanism
     _log_in(session, method.response)  # type: ignore[arg-type]
 
 
 def _log_in(session: AmqpSession, response: bytes) -> None:
-    mechanism = MECHANISMS[session.login_mechanism]
+    login, options = session.login, session.options
+    mechanism = MECHANISMS[login.mechanism]
     try:
-        session.user = mechanism(response, session.broker.users, session.peer, session.options.anonymous_user)
+        login.user = mechanism(response, session.broker.users, login.peer, options.anonymous_user)
     except MalformedResponse as error:
-        session.refuse_silently(str(error))
+        session.closing.refuse_silently(str(error))
         return
     except errors.LoginRefused as error:
-        session.refuse(error, None)
+        session.closing.refuse(error, None)
         return
     session.connection.step(ConnectionStep.LOGIN)
-    options = session.options
-    session.send(0, commands.Connection.Tune, options.channel_max, options.frame_max, options.heartbeat_s)
+    session.output.send(0, commands.Connection.Tune, options.channel_max, options.frame_max, options.heartbeat_s)
 
 
 def _secure_ok(session: AmqpSession, method: commands.Connection.SecureOk) -> None:
@@ -104,40 +105,41 @@ def _tune_ok(session: AmqpSession, method: commands.Connection.TuneOk) -> None:
     session.connection.frame_max = method.frame_max or (1 << 31)
     session.channel_max = method.channel_max
     session.connection.step(ConnectionStep.TUNE)
-    session.start_heartbeats(method.heartbeat)
+    session.heartbeat.start(method.heartbeat, session.closing.give_up)
 
 
 def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
-    assert session.user is not None
-    session.client = session.broker.connect(
+    login = session.login
+    assert login.user is not None
+    login.client = session.broker.connect(
         method.virtual_host,
-        session.user,
-        name=session.peer.name,
-        flush=session.on_output,
-        properties=session.client_properties,
+        login.user,
+        name=login.peer.name,
+        flush=session.output.wake,
+        properties=login.client_properties,
     )
-    session.vhost = session.broker.virtual_hosts[method.virtual_host]
-    session.client.on_expelled = session.expel
+    login.client.on_expelled = session.closing.expel
+    login.vhost = session.broker.virtual_hosts[method.virtual_host]
     session.connection.step(ConnectionStep.OPEN)
-    session.logged_in()
-    session.send(0, commands.Connection.OpenOk, "")
+    session.closing.logged_in()
+    session.output.send(0, commands.Connection.OpenOk, "")
 
 
 def _close(session: AmqpSession, method: commands.Connection.Close) -> None:
     if session.connection.state is ConnectionState.CLOSING:
-        session.send(0, commands.Connection.CloseOk)  # our close crossed theirs, and theirs is answered all the same
+        session.output.send(0, commands.Connection.CloseOk)  # our close crossed theirs, which is answered all the same
         return
-    session.say_goodbye()
+    session.closing.say_goodbye()
 
 
 def _close_ok(session: AmqpSession, method: commands.Connection.CloseOk) -> None:
     session.connection.step(ConnectionStep.CLOSE_OK)
-    session.finished = True
+    session.closing.finished = True
 
 
 def _update_secret(session: AmqpSession, method: commands.Connection.UpdateSecret) -> None:
     """Accepted unchanged: our users log in by password. Source: behaviour page 1.10."""
-    session.send(0, commands.Connection.UpdateSecretOk)
+    session.output.send(0, commands.Connection.UpdateSecretOk)
 
 
 CONNECTION_HANDLERS: dict[type[Method], Callable[[AmqpSession, Any], None]] = {

@@ -81,7 +81,7 @@ class Endpoint:
         self._is_proxied = is_proxied
         self.transport: socket.socket | TlsTransport = tls or sock
         self.session = self._make_session(peer)
-        self.session.on_login = self._answered
+        self.session.closing.on_login = self._answered
         self.scope = trio.CancelScope()
         self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
         self._writing = False
@@ -116,11 +116,11 @@ class Endpoint:
                     self._server.nursery.start_soon(self._write)
             except Exception:
                 # Our own fault, perhaps in somebody else's turn: this connection ends, the others go on.
-                logger.exception("%s: internal error", session.peer.name)
-                session.abort = session.finished = True
-        if session.finished and not self._writing:
+                logger.exception("%s: internal error", session.login.peer.name)
+                session.closing.abort = session.closing.finished = True
+        if session.closing.finished and not self._writing:
             self.scope.cancel()
-        if self.unblocked is not None and not session.must_wait and not session.is_ahead:
+        if self.unblocked is not None and not session.backlog.must_wait and not session.journal.is_behind:
             self.unblocked.cancel()
 
     def _send_all(self) -> bool:
@@ -138,7 +138,7 @@ class Endpoint:
                 sent = 0
             except OSError:
                 self._pending = None  # the peer is gone; its reader finds out too
-                self.session.finished = True
+                self.session.closing.finished = True
                 return True
             if sent < len(data):
                 self._pending = memoryview(data)[sent:]
@@ -156,15 +156,15 @@ class Endpoint:
                 if self._send_all():
                     break
         except (OSError, trio.ClosedResourceError):
-            session.finished = True
+            session.closing.finished = True
         except Exception:
-            logger.exception("%s: internal error", session.peer.name)
-            session.abort = session.finished = True
+            logger.exception("%s: internal error", session.login.peer.name)
+            session.closing.abort = session.closing.finished = True
         self._writing = False
         if self.drained is not None:
             self.drained.set()
             self.drained = None
-        if session.finished:
+        if session.closing.finished:
             self.scope.cancel()
         else:
             session.output_sent()
@@ -180,7 +180,7 @@ class Endpoint:
             with self.scope:
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have made room before it came to run
                 data = await self._introduction()
-                while not session.finished:
+                while not session.closing.finished:
                     if not data:
                         await wait_readable(fd)
                         try:
@@ -192,29 +192,29 @@ class Endpoint:
                     handle(session, data)
                     data = b""  # not held while waiting
                     end_turn()  # sends what this and other connections got
-                    stalled = session.is_stalled
-                    if session.has_output or session.finished:
+                    stalled = session.output.is_stalled
+                    if session.output.is_pending or session.closing.finished:
                         self.flush()
-                    if stalled or session.is_held_up or session.is_cut or session.is_ahead:
+                    if stalled or session.backlog.is_waiting or session.backlog.is_cut or session.journal.is_behind:
                         await self._catch_up(stalled)
                         if self._has_ended:
                             break
         except NoPlace as refusal:
-            logger.warning("%s: refused: %s", session.peer.name, refusal)
+            logger.warning("%s: refused: %s", session.login.peer.name, refusal)
         except ProxyFault as fault:
-            logger.warning("%s: refused: PROXY header: %s", session.peer.name, fault)
+            logger.warning("%s: refused: PROXY header: %s", session.login.peer.name, fault)
         except TlsFault as fault:
-            logger.warning("%s: TLS: %s", session.peer.name, fault)
+            logger.warning("%s: TLS: %s", session.login.peer.name, fault)
         except (OSError, trio.ClosedResourceError):
             pass
         except Exception:
-            logger.exception("%s: internal error", session.peer.name)  # ours; the other connections go on
+            logger.exception("%s: internal error", session.login.peer.name)  # ours; the other connections go on
         finally:
             try:
                 session.handle_end()
                 end_turn()
             except Exception:
-                logger.exception("%s: internal error while cleaning up", session.peer.name)
+                logger.exception("%s: internal error while cleaning up", session.login.peer.name)
             self.close()
             self._server.forget(self)
 
@@ -227,13 +227,13 @@ class Endpoint:
         patience_ms = session.options.first_octet_timeout_ms
         with trio.move_on_after(patience_ms / 1000) as patience:
             data = await self._read_proxy_header() if self._is_proxied else b""
-            if not data and not session.finished:
+            if not data and not session.closing.finished:
                 data = await self._read_some(PIECE if self._tls is not None else READ_SIZE)
                 if not data:
-                    session.finished = True  # a balancer's look whether we are there; not worth a line
+                    session.closing.finished = True  # a balancer's look whether we are there; not worth a line
         if patience.cancelled_caught:
-            session.drop(f"nothing came within {patience_ms} ms")
-        if session.finished:
+            session.closing.drop(f"nothing came within {patience_ms} ms")
+        if session.closing.finished:
             return b""
         self._server.half_open.has_begun(self)
         return data if self._tls is None else await self._shake_hands(self._tls, data)
@@ -245,11 +245,11 @@ class Endpoint:
             if not more:
                 if data:
                     raise ProxyFault(f"cut short after {len(data)} octets")
-                self.session.finished = True  # as in `_introduction`
+                self.session.closing.finished = True  # as in `_introduction`
                 return b""
             data += more
         session = self.session
-        session.peer = proxied(session.peer, header)
+        session.login.peer = proxied(session.login.peer, header)
         if header.source is not None:
             self._server.has_come_from(self)
         return data[header.size :]
@@ -269,8 +269,8 @@ class Endpoint:
         name = certificate and user_name(
             certificate, options.ssl_cert_login_from, options.ssl_cert_login_san_type, options.ssl_cert_login_san_index
         )
-        session.peer = replace(session.peer, is_secured=True, certified_name=name or None)
-        logger.debug("%s: %s, certificate of %r", session.peer.name, tls.description, name)
+        session.login.peer = replace(session.login.peer, is_secured=True, certified_name=name or None)
+        logger.debug("%s: %s, certificate of %r", session.login.peer.name, tls.description, name)
         return tls.early_data()
 
     async def _read_some(self, size: int) -> bytes:
@@ -289,20 +289,21 @@ class Endpoint:
         there was too much to do for one turn.
         """
         session = self.session
-        while not session.finished:
+        backlog = session.backlog
+        while not session.closing.finished:
             data = b""
             if stalled and self._writing:
                 self.drained = trio.Event()
                 await self.drained.wait()
-            elif not stalled and (session.blocked_event is not None or session.is_committing or session.is_ahead):
+            elif not stalled and (backlog.blocked is not None or backlog.is_committing or session.journal.is_behind):
                 data = await self._wait_until_unblocked()
-            elif stalled or session.has_more:
+            elif stalled or backlog.has_more:
                 await trio.lowlevel.checkpoint()  # others' turns come between
             else:
                 return
             self.handle(session, data)
             self._server.runtime.end_turn()
-            stalled = session.is_stalled
+            stalled = session.output.is_stalled
             self.flush()
 
     async def _wait_until_unblocked(self) -> bytes:
@@ -310,7 +311,7 @@ class Endpoint:
         session = self.session
         data = b""
         with trio.CancelScope() as self.unblocked:
-            if session.blocked_event is None or session.is_hold_full or self._has_ended:
+            if session.backlog.blocked is None or session.backlog.is_full or self._has_ended:
                 await trio.sleep_forever()
             await self.wait_readable(self.socket.fileno())
             try:
@@ -323,7 +324,7 @@ class Endpoint:
 
     def make_room(self, why: str) -> None:
         """Somebody else needs what this connection takes: its descriptor comes back at once."""
-        self.session.drop(why)
+        self.session.closing.drop(why)
         self.close()
         self.scope.cancel()
 
@@ -332,7 +333,7 @@ class Endpoint:
         if self.socket.fileno() < 0:
             return
         try:
-            if self.session.abort:
+            if self.session.closing.abort:
                 self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
             elif self._tls is not None:
                 self._tls.say_goodbye()
@@ -462,12 +463,12 @@ class Server:
             lost.make_room(f"{len(self.half_open) + 1} connections are not logged in, and this one made room")
 
     def _enter(self, endpoint: Endpoint, is_trusted: bool) -> None:
-        self.half_open.enter(endpoint, endpoint.session.peer.origin, is_trusted=is_trusted, now_ns=_now_ns())
+        self.half_open.enter(endpoint, endpoint.session.login.peer.origin, is_trusted=is_trusted, now_ns=_now_ns())
 
     def has_come_from(self, endpoint: Endpoint) -> None:
         """A proxy has said who it is: what it takes, it takes of that address's share. Raises: NoPlace."""
         self.half_open.leave(endpoint)
-        peer = endpoint.session.peer
+        peer = endpoint.session.login.peer
         self._make_room(peer, peer.is_loopback, endpoint.session.options)
         self._enter(endpoint, peer.is_loopback)
 
@@ -481,7 +482,7 @@ class Server:
     async def stop(self, patience_s: float) -> None:
         """Say goodbye to all, and wait a little for their answers."""
         for endpoint in list(self.endpoints):
-            endpoint.session.stop()
+            endpoint.session.closing.stop()
         self.runtime.end_turn()
         if self.endpoints:
             self.no_endpoints = trio.Event()

@@ -23,13 +23,13 @@ def clean(name: str) -> str:
 
 
 def _client(session: AmqpSession) -> "Client":
-    assert session.client is not None
-    return session.client
+    assert session.login.client is not None
+    return session.login.client
 
 
 def _vhost(session: AmqpSession) -> "VirtualHost":
-    assert session.vhost is not None
-    return session.vhost
+    assert session.login.vhost is not None
+    return session.login.vhost
 
 
 def _table(arguments: object) -> "FieldTable":
@@ -49,13 +49,13 @@ def _exchange_declare(session: AmqpSession, channel: Channel, method: commands.E
         client=_client(session),
     )
     if not method.nowait:
-        session.send(channel.number, commands.Exchange.DeclareOk)
+        session.output.send(channel.number, commands.Exchange.DeclareOk)
 
 
 def _exchange_delete(session: AmqpSession, channel: Channel, method: commands.Exchange.Delete) -> None:
     _vhost(session).delete_exchange(clean(method.exchange), if_unused=method.if_unused, client=_client(session))
     if not method.nowait:
-        session.send(channel.number, commands.Exchange.DeleteOk)
+        session.output.send(channel.number, commands.Exchange.DeleteOk)
 
 
 def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exchange.Bind) -> None:
@@ -67,7 +67,7 @@ def _exchange_bind(session: AmqpSession, channel: Channel, method: commands.Exch
         _client(session),
     )
     if not method.nowait:
-        session.send(channel.number, commands.Exchange.BindOk)
+        session.output.send(channel.number, commands.Exchange.BindOk)
 
 
 def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Exchange.Unbind) -> None:
@@ -79,7 +79,7 @@ def _exchange_unbind(session: AmqpSession, channel: Channel, method: commands.Ex
         _client(session),
     )
     if not method.nowait:
-        session.send(channel.number, commands.Exchange.UnbindOk)
+        session.output.send(channel.number, commands.Exchange.UnbindOk)
 
 
 def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queue.Declare) -> None:
@@ -87,7 +87,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
     if method.queue.startswith(REPLY_TO) and _vhost(session).has_reply_queue(name):
         channel.last_queue = name
         if not method.nowait:
-            session.send(channel.number, commands.Queue.DeclareOk, name, 0, 1)
+            session.output.send(channel.number, commands.Queue.DeclareOk, name, 0, 1)
         return
     server_named = not name and not method.passive
     if server_named:
@@ -105,7 +105,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
     channel.last_queue = name
     if not method.nowait:
         session.broker.dispatch_now(queue)
-        session.send(channel.number, commands.Queue.DeclareOk, name, queue.ready_count, len(queue.consumers))
+        session.output.send(channel.number, commands.Queue.DeclareOk, name, queue.ready_count, len(queue.consumers))
 
 
 def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
@@ -123,23 +123,23 @@ def _queue_bind(session: AmqpSession, channel: Channel, method: commands.Queue.B
     name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
     _vhost(session).bind_queue(name, clean(method.exchange), routing_key, _table(method.arguments), _client(session))
     if not method.nowait:
-        session.send(channel.number, commands.Queue.BindOk)
+        session.output.send(channel.number, commands.Queue.BindOk)
 
 
 def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue.Unbind) -> None:
     name, routing_key = _bound_queue(session, channel, method.queue, method.routing_key)
     _vhost(session).unbind_queue(name, clean(method.exchange), routing_key, _table(method.arguments), _client(session))
-    session.send(channel.number, commands.Queue.UnbindOk)
+    session.output.send(channel.number, commands.Queue.UnbindOk)
 
 
 def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> None:
     count = _vhost(session).purge_queue(session.queue_name(channel, method.queue), _client(session))
     if not method.nowait:
-        session.send(channel.number, commands.Queue.PurgeOk, count)
+        session.output.send(channel.number, commands.Queue.PurgeOk, count)
 
 
 def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> None:
-    session.render()
+    session.output.render()
     count = _vhost(session).delete_queue(
         _queue_name(session, channel, method.queue),
         _client(session),
@@ -148,7 +148,7 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
     )
     if not method.nowait:
         # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's suite rests on it.
-        session.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))
+        session.output.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))
 
 
 TOPOLOGY_HANDLERS: dict[type[Method], Handler] = {

@@ -11,11 +11,13 @@ from typing import Any
 from pamqp import commands
 
 from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
+from .backlog import Work
 from .basic_methods import BASIC_HANDLERS
 from .channel import SPREAD_MAX, Channel, CommitUnderWay, KnownRoute, run_max_of
 from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
 from .codec import Method
 from .connection_methods import CONNECTION_HANDLERS, header_received
+from .output import REPLIES_MAX
 from .peer_errors import ImmediateNotImplemented, InternalError, PeerError, UserIdMismatch
 from .protocol_events import (
     AcksReceived,
@@ -26,8 +28,8 @@ from .protocol_events import (
     PublishReceived,
 )
 from .publish_memory import MEMORY_MAX
-from .session import OPEN, REPLIES_MAX, AmqpSession, Handler, Work
-from .states import ConnectionState
+from .session import AmqpSession, Handler
+from .states import ChannelState, ConnectionState
 from .topology_methods import TOPOLOGY_HANDLERS
 from .wire import PROTOCOL_HEADER
 
@@ -44,88 +46,107 @@ HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS
 def handle_bytes(session: AmqpSession, data: bytes) -> None:
     """Handle one read. Afterwards the broker's turn is to be ended and the output sent.
 
-    When answers pile up unsent, part of the read is left: `session.is_stalled` until they are taken; call again with
-    no octets then. So also when the turn has become long: `session.has_more`, and others should have theirs first.
+    A part of the read may not be handled yet: when answers pile up unsent (`Output.is_stalled`), and when the turn has
+    become long (`Backlog.has_more`), so that others have theirs first. Call again with no octets then.
     """
     session.received(data)
-    broker = session.broker
-    spread_max = session.spread_max = broker.spread + SPREAD_MAX
-    session.is_cut = False
+    backlog = session.backlog
+    session.spread_max = session.broker.spread + SPREAD_MAX
+    backlog.is_cut = False
     waiting: Work | None = None
-    if session.is_held_up:
-        waiting = session.take_waiting()
+    if backlog.is_waiting:
+        waiting = backlog.take_waiting()
         if waiting is None:
-            if session.blocked_event is not None:
+            if backlog.blocked is not None:
                 _read_what_passes(session)
             return
-    connection = session.connection
     while True:
         try:
-            if waiting is not None:
+            if waiting is not None or backlog.deferred:
                 event, waiting = waiting, None
-                if _still_matters(session, event):
-                    _handle(session, event)
-                session.is_cut = broker.spread >= spread_max
-            while session.held and not (session.is_held_up or session.is_cut):
-                event = session.take_held()
-                if _still_matters(session, event):
-                    _handle(session, event)
-                session.is_cut = broker.spread >= spread_max
-            for event in () if session.is_held_up or session.is_cut else connection.events():
-                _handle(session, event)
-                if (
-                    session.finished
-                    or session.reply_size > REPLIES_MAX
-                    or session.blocked_event is not None
-                    or session.unfinished is not None
-                ):
-                    break  # what was not looked at stays in the connection's buffer
-                if broker.spread >= spread_max:
-                    session.is_cut = True
-                    break
+                _handle_backlog(session, event)
+            if not (backlog.is_waiting or backlog.is_cut):
+                _handle_new(session)
             break
         except PeerError as error:
-            session.refuse(error, None)
+            session.closing.refuse(error, None)
         except Exception:
-            # Our own fault: the peer learns that it was, the others go on, the log gets it whole.
-            logger.exception("%s: internal error", session.peer.name)
-            session.refuse(InternalError(), None)
-        if connection.state is not ConnectionState.CLOSING:
+            _fail(session)
+        if session.connection.state is not ConnectionState.CLOSING:
             break  # refused: nothing that follows matters
-    if session.blocked_event is not None:
+    if backlog.blocked is not None:
         _read_what_passes(session)
-    if session.confirming:
-        session.confirm()
+    if session.confirming.channels:
+        session.confirming.send_due()
+
+
+def _handle_backlog(session: AmqpSession, event: Work | None) -> None:
+    """Handle the event that waited, if there is one, then what was deferred behind it."""
+    backlog, broker = session.backlog, session.broker
+    if event is not None:
+        if _still_matters(session, event):
+            _handle(session, event)
+        backlog.is_cut = broker.spread >= session.spread_max
+    while backlog.deferred and not (backlog.is_waiting or backlog.is_cut):
+        event = backlog.take_deferred()
+        if _still_matters(session, event):
+            _handle(session, event)
+        backlog.is_cut = broker.spread >= session.spread_max
+
+
+def _handle_new(session: AmqpSession) -> None:
+    """Handle what was read, until the turn is long, or something has to be done before more is handled."""
+    backlog, broker, closing, output = session.backlog, session.broker, session.closing, session.output
+    spread_max = session.spread_max
+    for event in session.connection.events():
+        _handle(session, event)
+        if (
+            closing.finished
+            or output.reply_size > REPLIES_MAX
+            or backlog.blocked is not None
+            or backlog.unfinished is not None
+        ):
+            break  # what was not looked at stays in the connection's buffer
+        if broker.spread >= spread_max:
+            backlog.is_cut = True
+            break
 
 
 def _read_what_passes(session: AmqpSession) -> None:
-    """While a publish waits: deliveries are settled, and up to a limit the rest is kept in its order."""
+    """While a publish is blocked: deliveries are settled, and up to a maximum the rest is deferred in its order."""
+    backlog = session.backlog
     try:
-        for event in () if session.is_hold_full else session.connection.events():
-            if session.passes(event):
+        for event in () if backlog.is_full else session.connection.events():
+            if backlog.passes(event):
                 _handle(session, event)
             else:
-                session.hold(event)
-            if session.finished or session.reply_size > REPLIES_MAX or session.is_hold_full:
+                backlog.defer(event)
+            if session.closing.finished or session.output.is_stalled or backlog.is_full:
                 break
     except PeerError as error:
-        session.refuse(error, None)
+        session.closing.refuse(error, None)
     except Exception:
-        logger.exception("%s: internal error", session.peer.name)
-        session.refuse(InternalError(), None)
+        _fail(session)
+
+
+def _fail(session: AmqpSession) -> None:
+    """Our own fault: the peer is told that it was, other connections go on, the log gets all of it."""
+    logger.exception("%s: internal error", session.login.peer.name)
+    session.closing.refuse(InternalError(), None)
 
 
 def _still_matters(session: AmqpSession, event: Work) -> bool:
     """Whether an event that had to wait is still to be handled: its channel, or the connection, may have ended."""
     channel = getattr(event, "channel", None)
-    return session.connection.state is ConnectionState.RUNNING and (channel is None or channel.state is OPEN)
+    is_running = session.connection.state is ConnectionState.RUNNING
+    return is_running and (channel is None or channel.state is ChannelState.OPEN)
 
 
 def _handle(session: AmqpSession, event: Work) -> None:
     try:
         EVENT_HANDLERS[type(event)](session, event)
     except (errors.EngineError, PeerError) as error:
-        session.refuse(error, getattr(event, "channel", None), event.ids)
+        session.closing.refuse(error, getattr(event, "channel", None), event.ids)
 
 
 #: How other things begin that are sent here by mistake -> what the log adds.
@@ -140,9 +161,9 @@ _SPOKEN = (
 
 def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:
     spoken = next((what for start, what in _SPOKEN if event.octets.startswith(start)), "")
-    logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1%s", session.peer.name, spoken)
-    session.send_raw(PROTOCOL_HEADER)
-    session.finished = True
+    logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1%s", session.login.peer.name, spoken)
+    session.output.send_raw(PROTOCOL_HEADER)
+    session.closing.finished = True
 
 
 def _published(session: AmqpSession, event: PublishReceived) -> None:
@@ -153,32 +174,32 @@ def _published(session: AmqpSession, event: PublishReceived) -> None:
     known = channel.routes.get(key)
     if known is None or known.route.is_stale or event.oversized:
         if session.broker.alarm is not None and not _is_for_the_broker(session, event):
-            session.block(event)
+            session.backlog.block(event)
             return
         known = _find_route(session, event, channel)
         firehose = channel.session.client.vhost.firehose
         if firehose is not None:
             firehose.expect(channel.session, known.route, known.envelope, event.blobs)
     engine_session = channel.session
-    if session.journal_refuses and _must_wait(engine_session, known):
-        session.block(event)
+    if session.journal.is_refusing and _must_wait(engine_session, known):
+        session.backlog.block(event)
         return
     if event.facts.is_marked or len(event.blobs) > known.run_max:
         _publish_parts(session, event, channel, known)
         return
     returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
-    session.has_published = True
+    session.journal.has_published = True
     if returned:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
-        session.confirming[channel] = None
+        session.confirming.channels[channel] = None
 
 
 def _is_for_the_broker(session: AmqpSession, event: PublishReceived) -> bool:
     """Whether it is a request to a service: an operator must be able to end an alarm."""
-    assert session.client is not None
+    assert session.login.client is not None
     name = session.connection.memory.arguments_of(event.method_frame).exchange
-    return isinstance(session.client.vhost.exchanges.get(name), ServiceExchange)
+    return isinstance(session.login.client.vhost.exchanges.get(name), ServiceExchange)
 
 
 def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
@@ -196,7 +217,7 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channe
     Messages that may be refused one by one are published so, too: what stands before such a one is published, returned,
     confirmed.
     """
-    session.has_published = True
+    session.journal.has_published = True
     blobs = event.blobs
     engine_session = channel.session
     broker = session.broker
@@ -204,14 +225,14 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channe
     size = 1 if event.facts.is_marked else len(blobs) if is_kept else known.run_max
     for start in range(0, len(blobs), size):
         if broker.spread >= session.spread_max and start:
-            session.unfinished = PublishReceived(channel, event.method_frame, event.facts, blobs[start:])
+            session.backlog.unfinished = PublishReceived(channel, event.method_frame, event.facts, blobs[start:])
             return
         part = blobs[start : start + size]
         returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
         if returned:
             session.send_returns(channel, returned)
         if engine_session.confirms is not None:
-            session.confirming[channel] = None
+            session.confirming.channels[channel] = None
 
 
 def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) -> KnownRoute:
@@ -226,7 +247,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         raise ImmediateNotImplemented
     if event.oversized:
         raise errors.MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
-    client = session.client
+    client = session.login.client
     assert client is not None
     route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
     if event.facts.is_marked:
@@ -242,7 +263,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         else Envelope(arguments.exchange, arguments.routing_key, event.facts, channel.framing, arguments.address)
     )
     if isinstance(route.exchange, ServiceExchange):  # not remembered, so that each request is noted
-        session.asked = route.exchange
+        session.journal.asked = route.exchange
         return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
     if client.vhost.firehose is not None:  # nor here: each publish says whose it is
         return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
@@ -255,7 +276,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
 
 
 def _acked(session: AmqpSession, event: AcksReceived) -> None:
-    session.has_acted = True
+    session.journal.has_acted = True
     session.broker.spread += ACKS_COST
     assert isinstance(event.channel, Channel)
     engine_session = event.channel.session
@@ -272,22 +293,22 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
         open_channel(session, event.number)
         return
     assert isinstance(channel, Channel)
-    if type(event.method) is commands.Tx.Commit and session.journal_refuses:
-        session.block(event)
+    if type(event.method) is commands.Tx.Commit and session.journal.is_refusing:
+        session.backlog.block(event)
         return
-    durability = session.broker.durability
+    durability, journal = session.broker.durability, session.journal
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:
-        session.has_acted = True
+        journal.has_acted = True
         HANDLERS[type(event.method)](session, channel, event.method)
         return
     durability.take_barrier()  # what was recorded before, for others, holds no answer up
     HANDLERS[type(event.method)](session, channel, event.method)
     barrier = durability.take_barrier()
-    if not barrier and (session.has_acted or session.has_published) and getattr(event.method, "durable", True):
+    if not barrier and (journal.has_acted or journal.has_published) and getattr(event.method, "durable", True):
         barrier = durability.outstanding_lsn  # what this peer did before is there as well once it hears of this
     if barrier:
-        session.has_acted = session.has_published = False
-        session.hold_output(barrier)
+        journal.has_acted = journal.has_published = False
+        journal.withhold_output(barrier)
 
 
 #: Their answers wait until what they did is in the journal, and what the peer did before (docs/journal-format.md, "The

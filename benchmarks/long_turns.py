@@ -81,7 +81,7 @@ class Stage:
                 start = time.thread_time()
                 is_more = self._ends()
                 self.turns.append(time.thread_time() - start)
-            is_more = session.has_more
+            is_more = session.backlog.has_more
 
     def _ends(self) -> bool:
         is_more = self.broker.end_turn()

@@ -61,7 +61,7 @@ def assert_closed(peer: Peer, code: int, ids: tuple[int, int] = (0, 0)) -> str:
     assert (close.reply_code, (close.class_id, close.method_id)) == (code, ids), close.reply_text
     peer.expect_nothing()
     assert peer.session.connection.state is ConnectionState.CLOSING
-    assert not peer.session.abort, "the close would be lost in a reset"
+    assert not peer.session.closing.abort, "the close would be lost in a reset"
     return str(close.reply_text)
 
 
@@ -301,11 +301,11 @@ def test_a_peer_that_reads_nothing_is_not_read_further(pair: Pair) -> None:
     peer.is_reading = False
     burst = method(1, C.Queue.Declare, queue="q" * 200) * 400
     sent = 0
-    while not peer.session.is_stalled:
+    while not peer.session.output.is_stalled:
         peer.send(burst)
         sent += 400
         assert sent < 100_000
-    assert peer.session.reply_size < 5 * 1024 * 1024
+    assert peer.session.output.reply_size < 5 * 1024 * 1024
     peer.resume()
     peer.send(b"")
     assert len(peer.take()) == sent

@@ -139,7 +139,7 @@ def test_closes_that_cross_are_both_answered() -> None:
     """Both sides close at once: the peer's close is answered, its close-ok ends it (1.7)."""
     pair = Pair()
     peer = pair.open()
-    peer.session.stop()
+    peer.session.closing.stop()
     peer.expect(commands.Connection.Close)
     peer.send(method(0, commands.Connection.Close, **CLOSE))
     peer.expect(commands.Connection.CloseOk)

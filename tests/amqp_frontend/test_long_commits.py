@@ -147,7 +147,7 @@ def test_a_client_that_goes_in_the_middle(way: str) -> None:
     if way == "hangs up":
         peer.hang_up()
     elif way == "is expelled":
-        peer.session.stop()
+        peer.session.closing.stop()
     else:
         stage.broker.delete_virtual_host("/")
     stage.end_turn()
@@ -157,7 +157,7 @@ def test_a_client_that_goes_in_the_middle(way: str) -> None:
         assert (queue.counters.acknowledged, queue.counters.killed) == (1, 1)
     else:
         assert queue.deleted and stage.broker.virtual_hosts == {}
-    assert not stage.broker.is_unfinished and not peer.session.is_committing
+    assert not stage.broker.is_unfinished and not peer.session.backlog.is_committing
 
 
 def test_many_acknowledgements() -> None:
@@ -195,8 +195,8 @@ def test_heartbeats_do_not_miss_who_is_not_read() -> None:
     """A peer that waits for its commit counts as heard."""
     stage = Stage()
     peer = stage.committing(transaction())
-    assert peer.session.is_committing and not peer.session.has_more
-    peer.session.heartbeat_s = 1
+    assert peer.session.backlog.is_committing and not peer.session.backlog.has_more
+    peer.session.heartbeat.interval_s = 1
     for _ in range(10):
-        peer.session._tick()
+        peer.session.heartbeat.tick()
     assert not peer.is_closed

@@ -44,7 +44,7 @@ class Stage(Pair):
 
     def finish(self, peer: Peer) -> None:
         """All that is left."""
-        while peer.session.has_more:
+        while peer.session.backlog.has_more:
             self.step(peer)
 
 
@@ -54,7 +54,7 @@ def test_many_methods() -> None:
     peer = stage.open()
     answered = []
     stage.step(peer, method(1, C.Queue.Declare, queue="q", passive=True) * 1000)
-    while peer.session.has_more:
+    while peer.session.backlog.has_more:
         answered.append(len(peer.take()))
         stage.step(peer)
     answered.append(len(peer.take()))
@@ -67,7 +67,7 @@ def test_others_are_served_in_between() -> None:
     peer, other = stage.open(), stage.open()
     stage.step(peer, method(1, C.Queue.Declare, queue="q", passive=True) * 1000)
     assert other.call(1, C.Queue.Declare, queue="q", passive=True).message_count == 1
-    assert peer.session.has_more
+    assert peer.session.backlog.has_more
     stage.finish(peer)
     assert len(peer.take()) == 1000
 
@@ -111,7 +111,7 @@ def test_a_nack_of_very_many_is_the_last_of_its_turn() -> None:
         method(1, C.Basic.Nack, delivery_tag=0, multiple=True, requeue=True)
         + method(1, C.Queue.Declare, queue="q", passive=True),
     )
-    assert peer.session.has_more
+    assert peer.session.backlog.has_more
     stage.finish(peer)
     assert len(stage.turns) == before + 2
     assert isinstance(peer.take()[-1].frame, C.Queue.DeclareOk)

@@ -50,7 +50,7 @@ class Stage(Pair):
 
     def finish(self, peer: Peer) -> None:
         """All that is left."""
-        while peer.session.has_more:
+        while peer.session.backlog.has_more:
             self.step(peer)
 
     def counts(self) -> set[int]:
@@ -79,7 +79,7 @@ def test_no_turn_publishes_to_too_many_queues(kind: str, key: str, properties: d
     stage = Stage(kind)
     peer = stage.open()
     stage.step(peer, b"".join(message(number, key=key.format(number), **properties) for number in range(100)))
-    assert peer.session.has_more
+    assert peer.session.backlog.has_more
     stage.finish(peer)
     assert stage.counts() == {100} and sum(stage.turns) >= 100 * QUEUES
     assert max(stage.turns) < SPREAD_MAX + PART_MIN * QUEUES
@@ -117,9 +117,9 @@ def test_two_publishers_take_turns() -> None:
     first, second = stage.open(), stage.open()
     stage.step(first, message(1) * 50)
     stage.step(second, message(2) * 50)
-    while first.session.has_more or second.session.has_more:
+    while first.session.backlog.has_more or second.session.backlog.has_more:
         for peer in (first, second):
-            if peer.session.has_more:
+            if peer.session.backlog.has_more:
                 stage.step(peer)
     assert stage.counts() == {100}
     ids = [one.id for one in stage.broker.virtual_hosts["/"].queues["q7"].ready]
@@ -156,7 +156,7 @@ def test_an_operator_ends_the_connection_in_the_middle() -> None:
     peer = stage.open()
     stage.step(peer, message(1) * 100)
     before = stage.counts()
-    peer.session.stop()
+    peer.session.closing.stop()
     stage.finish(peer)
     peer.send(method(0, C.Connection.CloseOk))
     assert stage.counts() == before and peer.is_closed
@@ -237,7 +237,7 @@ def test_no_turn_looks_for_too_many_ways(attack: Callable[[Searches], bytes]) ->
 
     dearest = turn(data)
     turns = 1
-    while peer.session.has_more:
+    while peer.session.backlog.has_more:
         dearest = max(dearest, turn())
         turns += 1
     assert turns > 3
@@ -256,7 +256,7 @@ def test_ways_that_are_known_cost_nothing() -> None:
     stage.finish(peer)
     stage.turns.clear()
     stage.step(peer, data * 3)
-    assert stage.turns == [0] and not peer.session.has_more
+    assert stage.turns == [0] and not peer.session.backlog.has_more
     assert stage.counts() == {1_600}
 
 
@@ -267,7 +267,7 @@ def test_a_transaction_looks_for_ways_in_slices() -> None:
     data = many_header_sets(stage)
     peer.call(1, C.Tx.Select)
     stage.step(peer, data)
-    assert peer.session.has_more
+    assert peer.session.backlog.has_more
     stage.finish(peer)
     assert max(stage.turns) < 2 * SPREAD_MAX
     peer.call(1, C.Tx.Commit)

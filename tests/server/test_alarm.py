@@ -3,6 +3,7 @@
 Real sockets and clients. Source: behaviour page 1.9; ruling 15.
 """
 
+import gc
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,7 +16,7 @@ from rawclient import Client
 from socket_broker import SocketBroker
 from traps import trap
 
-from leveret.amqp_frontend.session import HELD_MAX, HELD_OCTETS_MAX
+from leveret.amqp_frontend.backlog import DEFERRED_MAX, DEFERRED_OCTETS_MAX, Backlog
 from leveret.cli.control_client import request
 from leveret.control.command_arguments import CommandError
 
@@ -179,11 +180,11 @@ def test_a_flood_is_not_read_and_not_lost(broker: SocketBroker, ctl: Ctl, size: 
     flood = threading.Thread(target=publish)
     flood.start()
     wait_for(ctl, "blocked", "blocking")
-    session = broker.do(lambda: only_session(broker))
-    while not broker.do(lambda: session.is_hold_full):
+    backlog = broker.do(only_backlog)
+    while not broker.do(lambda: backlog.is_full):
         pass
-    held = broker.do(lambda: (len(session.held), session._held_octets))
-    assert held[0] <= HELD_MAX and held[1] <= HELD_OCTETS_MAX + 2 * size
+    deferred, octets = broker.do(lambda: (len(backlog.deferred), backlog.octets))
+    assert deferred <= DEFERRED_MAX and octets <= DEFERRED_OCTETS_MAX + 2 * size
     client.expect("connection.blocked", channel=0)
     ctl("unblock")
     client.expect("connection.unblocked", channel=0)
@@ -198,10 +199,9 @@ def test_a_flood_is_not_read_and_not_lost(broker: SocketBroker, ctl: Ctl, size: 
         one.close()
 
 
-def only_session(broker: SocketBroker) -> Any:
-    """The frontend's session of the client that is blocked."""
-    blocked = next(client for client in broker.broker.clients if client.is_blocked)
-    return blocked.on_expelled.__self__  # type: ignore[union-attr]
+def only_backlog() -> Backlog:
+    """The frontend's, of the connection that is blocked."""
+    return next(one for one in gc.get_objects() if isinstance(one, Backlog) and one.blocked is not None)
 
 
 def test_who_hangs_up_meanwhile_has_published(broker: SocketBroker, ctl: Ctl) -> None:

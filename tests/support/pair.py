@@ -242,13 +242,15 @@ class Peer:
     def _read(self, data: bytes) -> None:
         if self.is_closed:
             return
-        handle_bytes(self.session, data)
+        session = self.session
+        output, backlog = session.output, session.backlog
+        handle_bytes(session, data)
         self.pair.end_turn()
         while (
-            (self.session.is_stalled and self.is_reading) or (self.session.has_more and not self.session.is_stalled)
-        ) and not self.session.finished:
+            (output.is_stalled and self.is_reading) or (backlog.has_more and not output.is_stalled)
+        ) and not session.closing.finished:
             self._flush()
-            handle_bytes(self.session, b"")
+            handle_bytes(session, b"")
             self.pair.end_turn()
         self._flush()
         self.buffered_max = max(self.buffered_max, len(self.session.connection._buffer))
@@ -260,12 +262,12 @@ class Peer:
             while output := b"".join(self.session.take_output()):
                 self.received += self.incoming.feed(output)
             self.session.output_sent()
-        if self.session.finished:
+        if self.session.closing.finished:
             self._end()
 
     def _end(self) -> None:
         self.is_closed = True
-        self.has_reset = self.session.abort
+        self.has_reset = self.session.closing.abort
         self.session.handle_end()
         self.pair.end_turn()
 

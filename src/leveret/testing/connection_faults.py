@@ -111,10 +111,10 @@ class CloseByServer(Fault):
                 for channel in endpoint.open_channels():
                     if self.aim.takes():
                         self.hit(f"closed channel {channel.number} of {endpoint.name}")
-                        endpoint.session.close_channel(channel, self._code, self._text, 0, 0)
+                        endpoint.session.closing.close_channel(channel, self._code, self._text, 0, 0)
             elif self.aim.takes():
                 self.hit(f"closed {endpoint.name}")
-                endpoint.session.close_connection(self._code, self._text)
+                endpoint.session.closing.close_connection(self._code, self._text)
             endpoint.flush()
         edge.end_turn()
 
@@ -126,10 +126,10 @@ class CloseByServer(Fault):
         ids = event.ids
         if self._closes_channel:
             self.hit(f"closed channel {channel.number} of {endpoint.name} on {self._on}")
-            endpoint.session.close_channel(channel, self._code, self._text, *ids)
+            endpoint.session.closing.close_channel(channel, self._code, self._text, *ids)
         else:
             self.hit(f"closed {endpoint.name} on {self._on}")
-            endpoint.session.close_connection(self._code, self._text, *ids)
+            endpoint.session.closing.close_connection(self._code, self._text, *ids)
         return None
 
 

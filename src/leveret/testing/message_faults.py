@@ -46,7 +46,7 @@ class NackConfirms(Fault):
             confirms.refused.append(confirms.published)
         else:
             confirms.add(1, [0])
-            endpoint.session.confirming[channel] = None
+            endpoint.session.confirming.channels[channel] = None
         self.hit(f"nacked publish {confirms.published} of channel {channel.number} of {endpoint.name}")
         return None
 
@@ -83,8 +83,8 @@ class HoldConfirms(Fault):
 
 def _let_go(held: Held) -> None:
     endpoint, channel, taken = held
-    if channel.state is ChannelState.OPEN and not endpoint.session.finished:
-        endpoint.session.send_confirms(channel, taken)
+    if channel.state is ChannelState.OPEN and not endpoint.session.closing.finished:
+        endpoint.session.confirming.send(channel, taken)
         endpoint.flush()
 
 
@@ -127,17 +127,17 @@ class Block(Fault):
     def end(self, edge: Stage) -> None:
         """See `Fault`."""
         for endpoint in self._told:
-            if "connection.blocked" in endpoint.session.capabilities and not endpoint.session.finished:
-                endpoint.session.send(0, commands.Connection.Unblocked)
+            if "connection.blocked" in endpoint.session.login.capabilities and not endpoint.session.closing.finished:
+                endpoint.session.output.send(0, commands.Connection.Unblocked)
         for endpoint, event in self._parked:
             session = endpoint.session
-            if event.channel.state is not ChannelState.OPEN or session.finished:
+            if event.channel.state is not ChannelState.OPEN or session.closing.finished:
                 continue
             try:
                 EVENT_HANDLERS[PublishReceived](session, event)
             except EngineError as error:
-                session.refuse(error, channel_of(event), event.ids)
-            session.confirm()
+                session.closing.refuse(error, channel_of(event), event.ids)
+            session.confirming.send_due()
         for endpoint in self._told:
             endpoint.flush()
         edge.end_turn()
@@ -145,9 +145,9 @@ class Block(Fault):
     def _tell(self, endpoint: WatchedEndpoint) -> None:
         if endpoint not in self._told:
             self._told[endpoint] = None
-            if "connection.blocked" in endpoint.session.capabilities:
+            if "connection.blocked" in endpoint.session.login.capabilities:
                 self.hit(f"blocked {endpoint.name}")
-                endpoint.session.send(0, commands.Connection.Blocked, self._reason)
+                endpoint.session.output.send(0, commands.Connection.Blocked, self._reason)
 
 
 class CancelConsumers(Fault):
@@ -196,7 +196,7 @@ class Chaos(Fault):
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:
         """See `Fault`."""
         channel = channel_of(event)
-        if channel is None or not endpoint.session.is_logged_in:
+        if channel is None or endpoint.session.login.client is None:
             return event
         fate = self._roll(endpoint).random()
         method = method_of(event)
@@ -207,7 +207,8 @@ class Chaos(Fault):
         fate -= self._drop
         if fate < self._close and channel.state is ChannelState.OPEN and not _closes(event):
             self.hit(f"closed channel {channel.number} of {endpoint.name} on {method}")
-            endpoint.session.close_channel(channel, 406, f"PRECONDITION_FAILED - chaos with seed {self.seed}", 0, 0)
+            text = f"PRECONDITION_FAILED - chaos with seed {self.seed}"
+            endpoint.session.closing.close_channel(channel, 406, text, 0, 0)
             return None
         fate -= self._close
         if isinstance(event, PublishReceived):
@@ -215,7 +216,7 @@ class Chaos(Fault):
             if confirms is not None and fate < self._nack:
                 self.hit(f"nacked a publish of {endpoint.name}")
                 confirms.add(1, [0])
-                endpoint.session.confirming[channel] = None
+                endpoint.session.confirming.channels[channel] = None
                 return None
         elif method in SETTLING and fate < self._lose:
             self.hit(f"lost {method} of {endpoint.name}")
@@ -225,7 +226,7 @@ class Chaos(Fault):
     def on_send(self, endpoint: WatchedEndpoint, data: bytes | memoryview) -> tuple[int, bool]:
         """See `Fault`."""
         dice = self._roll(endpoint)
-        if not self._cut or not endpoint.session.is_logged_in or dice.random() >= self._cut:
+        if not self._cut or endpoint.session.login.client is None or dice.random() >= self._cut:
             return len(data), False
         cut = dice.randrange(len(data))
         self.hit(f"cut off {endpoint.name} after {cut} of {len(data)} octets")

@@ -19,12 +19,13 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TextIO
 
+from ..amqp_frontend.closing import Closing
 from ..amqp_frontend.protocol_events import NO_IDS
 from ..amqp_frontend.sasl import Peer
 from ..amqp_frontend.session import AmqpSession, generated_name
 from ..amqp_frontend.states import ConnectionState
 from ..amqp_frontend.turn import handle_bytes
-from ..engine import Client, Deadlines, User
+from ..engine import Deadlines, User
 from .host import Host
 from .loop_thread import result_of
 
@@ -86,18 +87,18 @@ class Recording:
 
     def opened(self, session: AmqpSession) -> None:
         """See `Tap`."""
-        assert session.client is not None
+        assert session.login.client is not None
         self._numbers[id(session)] = self._next
         self._next += 1
         self._write(
             session,
             "opened",
-            vhost=session.client.vhost.name,
-            user=session.client.user.name,
-            name=session.peer.name,
+            vhost=session.login.client.vhost.name,
+            user=session.login.client.user.name,
+            name=session.login.peer.name,
             frame_max=session.connection.frame_max,
             channel_max=session.channel_max,
-            capabilities=sorted(session.capabilities),
+            capabilities=sorted(session.login.capabilities),
         )
 
     def received(self, session: AmqpSession, data: bytes) -> None:
@@ -124,8 +125,24 @@ class ReplayReport:
     refusals: tuple[str, ...]
 
 
+class RecordedClosing(Closing):
+    """Remembers what was refused."""
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.refusals: list[str] = []
+
+    def refuse(self, error: Exception, channel: Any, ids: tuple[int, int] = NO_IDS) -> None:
+        """See `Closing`."""
+        what = type(error).__name__ + (f" ({error})" if str(error) else "")
+        self.refusals.append(f"{self._login.peer.name}: {what}")
+        super().refuse(error, channel, ids)
+
+
 class Replayed(AmqpSession):
     """A session whose client is a recording."""
+
+    closing_type = RecordedClosing
 
     def __init__(self, edge: "Edge", line: dict[str, Any], vhost: str, names: deque[str]) -> None:
         super().__init__(
@@ -137,24 +154,19 @@ class Replayed(AmqpSession):
             deadlines=Deadlines(),  # that nobody looks at: heartbeats are not replayed
         )
         self._names = names
-        self.refusals: list[str] = []
+        assert isinstance(self.closing, RecordedClosing)
+        self.refusals = self.closing.refusals
         self.connection.frame_max = line["frame_max"]
         self.connection.state = ConnectionState.RUNNING
         self.channel_max = line["channel_max"]
-        self.capabilities = frozenset(line["capabilities"])
+        self.login.capabilities = frozenset(line["capabilities"])
         user = User(line["user"], tags=frozenset({"administrator"}))
-        self.vhost = edge.broker.create_virtual_host(vhost)
-        self.client: Client | None = edge.broker.connect(vhost, user, name=self.peer.name, flush=self.drain)
+        self.login.vhost = edge.broker.create_virtual_host(vhost)
+        self.login.client = edge.broker.connect(vhost, user, name=self.login.peer.name, flush=self.drain)
 
     def make_name(self, prefix: str) -> str:
         """The name that was made then."""
         return self._names.popleft() if self._names else generated_name(prefix)
-
-    def refuse(self, error: Exception, channel: Any, ids: tuple[int, int] = NO_IDS) -> None:
-        """See `AmqpSession`."""
-        what = type(error).__name__ + (f" ({error})" if str(error) else "")
-        self.refusals.append(f"{self.peer.name}: {what}")
-        super().refuse(error, channel, ids)
 
     def drain(self) -> None:
         """Nobody reads the answers."""
@@ -204,7 +216,7 @@ class Replay:
                     octets += len(data)
                     handle_bytes(sessions[number], data)
                     edge.end_turn()
-                    while sessions[number].has_more:
+                    while sessions[number].backlog.has_more:
                         handle_bytes(sessions[number], b"")
                         edge.end_turn()
                     sessions[number].drain()

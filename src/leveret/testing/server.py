@@ -12,6 +12,7 @@ from typing import Any, Protocol, cast
 import trio
 
 from ..amqp_frontend.channel import Channel
+from ..amqp_frontend.confirming import Confirming
 from ..amqp_frontend.connection import Connection
 from ..amqp_frontend.options import FrontendOptions
 from ..amqp_frontend.protocol_events import ProtocolEvent
@@ -151,8 +152,29 @@ class WatchedConnection(Connection):
                     yield kept
 
 
+class WatchedConfirming(Confirming):
+    """Confirms that pass the faults in force."""
+
+    #: Set when the session is complete; None once it is over.
+    endpoint: "WatchedEndpoint | None" = None
+
+    def send_due(self) -> None:
+        """See `Confirming`."""
+        endpoint = self.endpoint
+        if endpoint is None or not endpoint.edge.faults:
+            super().send_due()
+            return
+        for channel in self.channels:
+            confirms = channel.session.confirms
+            if confirms is not None and channel.state is ChannelState.OPEN:
+                self.send(channel, endpoint.edge.faults.on_confirms(endpoint, channel, confirms.take()))
+        self.channels.clear()
+
+
 class WatchedSession(AmqpSession):
     """A session on real time whose events and confirms pass the faults in force."""
+
+    confirming_type = WatchedConfirming
 
     def __init__(
         self,
@@ -163,22 +185,21 @@ class WatchedSession(AmqpSession):
         clock: Clock | None,
         deadlines: Deadlines | None,
     ) -> None:
-        super().__init__(endpoint.edge.broker, options, peer, endpoint.flush, clock=clock, deadlines=deadlines)
-        self.endpoint: WatchedEndpoint | None = endpoint
-        self.connection = WatchedConnection(endpoint)
+        super().__init__(
+            endpoint.edge.broker,
+            options,
+            peer,
+            endpoint.flush,
+            clock=clock,
+            deadlines=deadlines,
+            connection=WatchedConnection(endpoint),
+        )
+        self._watch(endpoint)
 
-    def confirm(self) -> None:
-        """See `AmqpSession`."""
-        endpoint = self.endpoint
-        if endpoint is None or not endpoint.edge.faults:
-            super().confirm()
-            return
-        for channel in self.confirming:
-            confirms = channel.session.confirms
-            if confirms is not None and channel.state is ChannelState.OPEN:
-                taken = endpoint.edge.faults.on_confirms(endpoint, channel, confirms.take())
-                self.send_confirms(channel, taken)
-        self.confirming.clear()
+    def _watch(self, endpoint: "WatchedEndpoint | None") -> None:
+        self.endpoint = endpoint
+        assert isinstance(self.confirming, WatchedConfirming)
+        self.confirming.endpoint = endpoint
 
     def make_name(self, prefix: str) -> str:
         """See `AmqpSession`."""
@@ -190,7 +211,7 @@ class WatchedSession(AmqpSession):
     def handle_end(self) -> None:
         """See `AmqpSession`; no cycle stays behind."""
         super().handle_end()
-        self.endpoint = None
+        self._watch(None)
 
 
 class WatchedSocket:
@@ -271,14 +292,14 @@ class WatchedEndpoint(Endpoint):
     @property
     def client(self) -> Client | None:
         """The engine's client, once it is logged in."""
-        client = self.session.client
+        client = self.session.login.client
         return None if client is None or client.closed else client
 
     @property
     def name(self) -> str:
         """The name that the client gave its connection, or where it comes from."""
-        given = self.session.client_properties.get("connection_name")
-        return str(given.text) if given is not None and isinstance(given.value, bytes) else self.session.peer.name
+        given = self.session.login.client_properties.get("connection_name")
+        return str(given.text) if given is not None and isinstance(given.value, bytes) else self.session.login.peer.name
 
     @property
     def is_sending(self) -> bool:
@@ -293,7 +314,7 @@ class WatchedEndpoint(Endpoint):
 
     def abort(self) -> None:
         """Reset the connection; the peer hears nothing else."""
-        self.session.abort = self.session.finished = True
+        self.session.closing.abort = self.session.closing.finished = True
         self.scope.cancel()
 
     # -- instead of the endpoint's own ------------------------------------------------------------------------------
@@ -330,13 +351,13 @@ class WatchedEndpoint(Endpoint):
         if tap is None or not data:
             handle_bytes(session, data)
             return
-        was_open = session.is_logged_in
+        was_open = session.login.client is not None
         if was_open:
             tap.received(session, data)
         else:
             self.tapped += data
         handle_bytes(session, data)
-        if not was_open and session.is_logged_in:
+        if not was_open and session.login.client is not None:
             tap.opened(session)
             rest, self.tapped = behind_open(self.tapped), b""
             if rest:

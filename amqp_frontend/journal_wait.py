@@ -1,0 +1,80 @@
+"""What of a connection waits for the journal: answers until what they confirm is on the disk, reads while it is behind.
+
+Source: docs/journal-format.md, "The crash model".
+"""
+
+from ..engine import UNTIL_STATED, Broker, ServiceExchange
+from .login import Login
+
+
+class JournalWait:
+    """`has_published`: in this turn, so it must wait if the journal cannot keep up.
+
+    `has_acted`: it did something that may not be in the journal yet; the next durable answer waits for that, too.
+    `asked`: the service that was sent a request in this turn.
+    """
+
+    __slots__ = ("_barrier", "_broker", "_login", "asked", "has_acted", "has_published")
+
+    def __init__(self, broker: Broker, login: Login) -> None:
+        self._broker = broker
+        self._login = login
+        self._barrier = 0  # LSN
+        self.asked: ServiceExchange | None = None
+        self.has_published = False
+        self.has_acted = False
+
+    def notify(self) -> None:
+        """Have the connection flushed when the journal has made progress."""
+        client = self._login.client
+        if client is not None:
+            self._broker.awaiting[client] = None
+
+    # -- answers ----------------------------------------------------------------------------------------------------
+
+    def withhold_output(self, barrier: int) -> None:
+        """Send nothing before the journal is safe up to `barrier` (LSN): an answer says that something is durable."""
+        self._barrier = barrier
+
+    def collect_barrier(self) -> None:
+        """A request to a service in this turn is answered when what the service did is safe."""
+        if self.asked is not None:
+            self._barrier = max(self._barrier, self.asked.barrier)
+            self.asked = None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether what an answer waits for will never be on the disk."""
+        durability = self._broker.durability
+        return bool(self._barrier) and durability is not None and durability.is_lost
+
+    @property
+    def is_withholding(self) -> bool:
+        """Whether nothing may be sent yet."""
+        durability = self._broker.durability
+        if not self._barrier or durability is None:
+            return False
+        if not durability.is_behind if self._barrier == UNTIL_STATED else self._barrier <= durability.safe_lsn:
+            self._barrier = 0
+        return bool(self._barrier)
+
+    # -- reads ------------------------------------------------------------------------------------------------------
+
+    @property
+    def is_refusing(self) -> bool:
+        """Whether nothing persistent is accepted now: the disk is full, or has failed."""
+        durability = self._broker.durability
+        return durability is not None and durability.has_failed
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the peer publishes faster than the journal writes: it is not read until that has caught up."""
+        durability = self._broker.durability
+        if not self.has_published:
+            return False
+        self.has_acted = True
+        if durability is None or not durability.is_congested:
+            self.has_published = False
+            return False
+        self.notify()
+        return True

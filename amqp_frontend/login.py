@@ -1,0 +1,21 @@
+"""Who is at the other end of a connection, as far as it is known."""
+
+from typing import Any
+
+from ..engine import Client, User, VirtualHost
+from .sasl import Peer
+
+
+class Login:
+    """`peer` is known from the start, `user` when it has logged in, `client` and `vhost` when it has opened one."""
+
+    __slots__ = ("capabilities", "client", "client_properties", "mechanism", "peer", "user", "vhost")
+
+    def __init__(self, peer: Peer) -> None:
+        self.peer = peer
+        self.client_properties: dict[str, Any] = {}
+        self.capabilities: frozenset[str] = frozenset()
+        self.mechanism = ""
+        self.user: User | None = None
+        self.client: Client | None = None
+        self.vhost: VirtualHost | None = None
