@@ -14,10 +14,11 @@ import trio
 from ..amqp_frontend.channel import Channel
 from ..amqp_frontend.confirming import Confirming
 from ..amqp_frontend.connection import Connection
+from ..amqp_frontend.endpoint import Endpoint, Runtime
 from ..amqp_frontend.options import FrontendOptions
 from ..amqp_frontend.protocol_events import ProtocolEvent
 from ..amqp_frontend.sasl import Peer
-from ..amqp_frontend.server import Endpoint, Runtime, Server
+from ..amqp_frontend.server import Server
 from ..amqp_frontend.session import AmqpSession, generated_name
 from ..amqp_frontend.states import ChannelState
 from ..amqp_frontend.tls import TlsTransport

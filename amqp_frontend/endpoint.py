@@ -1,0 +1,300 @@
+"""One accepted socket with its session: read and sent without a task switch a message.
+
+A connection is one task: wait until readable, read what is there, handle it, end the turn, send. The turn that produced
+octets sends them, whichever connection they are for; a writer task exists only while a socket is full.
+Source: performance page 4; ruling 4.
+"""
+
+import logging
+import socket
+import struct
+from collections.abc import Callable
+from typing import Protocol
+
+import trio
+
+from ..engine import Broker
+from .admission import Admission
+from .half_open import NoPlace
+from .introduction import READ_SIZE, Introduction
+from .options import FrontendOptions
+from .proxy_protocol import ProxyFault
+from .sasl import Peer
+from .session import AmqpSession
+from .tls import TlsFault, TlsTransport
+from .turn import handle_bytes
+
+logger = logging.getLogger("leveret.amqp")
+
+#: SO_LINGER on, zero seconds: closing resets the connection.
+_LINGER_NOTHING = struct.pack("ii", 1, 0)
+
+
+class Runtime(Protocol):
+    """What a frontend gets from the composition root."""
+
+    broker: Broker
+
+    def end_turn(self) -> None:
+        """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
+
+
+class Owner(Protocol):
+    """What an endpoint needs of its server. `options` is called for each connection."""
+
+    runtime: Runtime
+    options: Callable[[], FrontendOptions]
+    nursery: trio.Nursery
+    admission: "Admission[Endpoint]"
+
+    def has_come_from(self, endpoint: "Endpoint") -> None:
+        """A proxy has named the peer. Raises: NoPlace."""
+
+    def forget(self, endpoint: "Endpoint") -> None:
+        """The connection is over."""
+
+
+class Endpoint:
+    """`transport` is what data are read from and sent to: the socket itself, or TLS over it.
+
+    What it waits by and hands reads to can be replaced (the test broker).
+    """
+
+    __slots__ = (
+        "_has_ended",
+        "_is_proxied",
+        "_pending",
+        "_server",
+        "_tls",
+        "_writing",
+        "drained",
+        "scope",
+        "session",
+        "socket",
+        "transport",
+        "unblocked",
+    )
+
+    def __init__(
+        self, server: Owner, sock: socket.socket, peer: Peer, tls: TlsTransport | None, is_proxied: bool
+    ) -> None:
+        self._server = server
+        self.socket = sock
+        self._tls = tls
+        self._is_proxied = is_proxied
+        self.transport: socket.socket | TlsTransport = tls or sock
+        self.session = self._make_session(peer)
+        self.session.closing.on_login = self._answered
+        self.scope = trio.CancelScope()
+        self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
+        self._writing = False
+        self.drained: trio.Event | None = None
+        self.unblocked: trio.CancelScope | None = None
+        self._has_ended = False
+
+    wait_readable = staticmethod(trio.lowlevel.wait_readable)
+    wait_writable = staticmethod(trio.lowlevel.wait_writable)
+    handle = staticmethod(handle_bytes)
+
+    def _make_session(self, peer: Peer) -> AmqpSession:
+        return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
+
+    def _answered(self, is_logged_in: bool) -> None:
+        """The peer's login was answered, or is left without an answer."""
+        half_open = self._server.admission.half_open
+        if is_logged_in:
+            half_open.has_logged_in(self)
+        else:
+            half_open.was_refused(self)
+
+    def flush(self) -> None:
+        """Send what there is, as far as the kernel takes it; never waits, never fails."""
+        session = self.session
+        if not self._writing:
+            try:
+                if self._send_all():
+                    session.output_sent()
+                else:
+                    self._writing = True
+                    self._server.nursery.start_soon(self._write)
+            except Exception:
+                # Our own fault, perhaps in somebody else's turn: this connection ends, the others go on.
+                logger.exception("%s: internal error", session.login.peer.name)
+                session.closing.abort = session.closing.finished = True
+        if session.closing.finished and not self._writing:
+            self.scope.cancel()
+        if self.unblocked is not None and not session.backlog.must_wait and not session.journal.is_behind:
+            self.unblocked.cancel()
+
+    def _send_all(self) -> bool:
+        """Send what is pending, then what the session has. Returns: whether that was all; else the socket is full."""
+        while True:
+            data = self._pending
+            if data is None:
+                out = self.session.take_output()
+                if not out:
+                    return True
+                data = b"".join(out) if len(out) > 1 else out[0]
+            try:
+                sent = self.transport.send(data)
+            except BlockingIOError:
+                sent = 0
+            except OSError:
+                self._pending = None  # the peer is gone; its reader finds out too
+                self.session.closing.finished = True
+                return True
+            if sent < len(data):
+                self._pending = memoryview(data)[sent:]
+                return False
+            if self._pending is None:
+                return True
+            self._pending = None
+
+    async def _write(self) -> None:
+        """Exists while the socket is full."""
+        session = self.session
+        try:
+            while self.socket.fileno() >= 0:  # the reader may have closed it before this task came to run
+                await self.wait_writable(self.socket)
+                if self._send_all():
+                    break
+        except (OSError, trio.ClosedResourceError):
+            session.closing.finished = True
+        except Exception:
+            logger.exception("%s: internal error", session.login.peer.name)
+            session.closing.abort = session.closing.finished = True
+        self._writing = False
+        if self.drained is not None:
+            self.drained.set()
+            self.drained = None
+        if session.closing.finished:
+            self.scope.cancel()
+        else:
+            session.output_sent()
+            self._server.runtime.end_turn()
+
+    async def serve(self) -> None:
+        """Read until the end, whatever it is."""
+        session = self.session
+        try:
+            with self.scope:
+                await trio.lowlevel.checkpoint_if_cancelled()  # it may have made room before it came to run
+                await self._read()
+        except NoPlace as refusal:
+            logger.warning("%s: refused: %s", session.login.peer.name, refusal)
+        except ProxyFault as fault:
+            logger.warning("%s: refused: PROXY header: %s", session.login.peer.name, fault)
+        except TlsFault as fault:
+            logger.warning("%s: TLS: %s", session.login.peer.name, fault)
+        except (OSError, trio.ClosedResourceError):
+            pass
+        except Exception:
+            logger.exception("%s: internal error", session.login.peer.name)  # ours; the other connections go on
+        finally:
+            try:
+                session.handle_end()
+                self._server.runtime.end_turn()
+            except Exception:
+                logger.exception("%s: internal error while cleaning up", session.login.peer.name)
+            self.close()
+            self._server.forget(self)
+
+    async def _read(self) -> None:
+        """Turn after turn, until the peer is gone or the session is over."""
+        session = self.session
+        closing, output, backlog, journal = session.closing, session.output, session.backlog, session.journal
+        fd = self.socket.fileno()
+        recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
+        handle = self.handle
+        data = await self._introduction().first_octets()
+        while not closing.finished:
+            if not data:
+                await wait_readable(fd)
+                try:
+                    data = recv(READ_SIZE)
+                except BlockingIOError:
+                    continue
+                if not data:
+                    break
+            handle(session, data)
+            data = b""  # freed while waiting
+            end_turn()  # sends what this and other connections got
+            stalled = output.is_stalled
+            if output.is_pending or closing.finished:
+                self.flush()
+            if stalled or backlog.is_waiting or backlog.is_cut or journal.is_behind:
+                await self._catch_up(stalled)
+                if self._has_ended:
+                    break
+
+    def _introduction(self) -> Introduction:
+        server = self._server
+        return Introduction(
+            self.socket,
+            self.session,
+            self._tls,
+            is_proxied=self._is_proxied,
+            wait_readable=self.wait_readable,
+            on_proxied=lambda: server.has_come_from(self),
+            on_begun=lambda: server.admission.half_open.has_begun(self),
+        )
+
+    async def _catch_up(self, stalled: bool) -> None:
+        """Do all that the peer asked for before it is read again.
+
+        stalled: it does not read the answers. Otherwise the journal does not accept a publish now, or cannot keep up;
+        or there was too much to do for one turn.
+        """
+        session = self.session
+        backlog = session.backlog
+        while not session.closing.finished:
+            data = b""
+            if stalled and self._writing:
+                self.drained = trio.Event()
+                await self.drained.wait()
+            elif not stalled and (backlog.blocked is not None or backlog.is_committing or session.journal.is_behind):
+                data = await self._wait_until_unblocked()
+            elif stalled or backlog.has_more:
+                await trio.lowlevel.checkpoint()  # others' turns come between
+            else:
+                return
+            self.handle(session, data)
+            self._server.runtime.end_turn()
+            stalled = session.output.is_stalled
+            self.flush()
+
+    async def _wait_until_unblocked(self) -> bytes:
+        """Until publishes are taken again, or more came of which some may pass. Returns what came."""
+        session = self.session
+        data = b""
+        with trio.CancelScope() as self.unblocked:
+            if session.backlog.blocked is None or session.backlog.is_full or self._has_ended:
+                await trio.sleep_forever()
+            await self.wait_readable(self.socket.fileno())
+            try:
+                data = self.transport.recv(READ_SIZE)
+                self._has_ended = not data
+            except BlockingIOError:
+                pass
+        self.unblocked = None
+        return data
+
+    def make_room(self, why: str) -> None:
+        """Another connection needs the place of this one: its descriptor is free at once."""
+        self.session.closing.drop(why)
+        self.close()
+        self.scope.cancel()
+
+    def close(self) -> None:
+        """The socket, if it still is open."""
+        if self.socket.fileno() < 0:
+            return
+        try:
+            if self.session.closing.abort:
+                self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_NOTHING)
+            elif self._tls is not None:
+                self._tls.say_goodbye()
+            trio.lowlevel.notify_closing(self.socket)
+            self.socket.close()
+        except OSError:
+            pass
