@@ -26,7 +26,7 @@ class Admission(Generic[T]):
         self._is_short = False  # of descriptors: logged once, until it is over
 
     def shortage(self, descriptor: int, connections: int, options: FrontendOptions) -> str:
-        """Why another connection is one too many, whoever it is; empty: it is not.
+        """Why no further connection can be accepted, from any peer; empty: it can.
 
         descriptor: the number of its socket. connections: how many are open without it.
         """

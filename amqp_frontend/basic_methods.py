@@ -34,20 +34,20 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     channel.session.subscriptions.check_tag(method.consumer_tag or "")
     queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.login.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
-    limit = session.options.consumers_per_channel_max
-    if limit and len(channel.session.consumers) >= limit:
-        raise errors.LimitReached(what="consumers per channel", limit=limit)
+    consumers_max = session.options.consumers_per_channel_max
+    if consumers_max and len(channel.session.consumers) >= consumers_max:
+        raise errors.LimitReached(what="consumers per channel", limit=consumers_max)
     channel.session.subscriptions.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))
     tag = method.consumer_tag or session.make_name("amq.ctag-")
-    session.broker.dispatch_now(queue)  # what came back before is for those who are there already
+    session.broker.dispatch_now(queue)  # what was requeued before is for the consumers that are there already
     consumer = channel.session.consume(
         queue, tag, no_ack=method.no_ack, exclusive=method.exclusive, arguments=arguments
     )
     consumer.opaque = ConsumerWire(channel.number, tag)
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.ConsumeOk, tag)
-    session.broker.dispatch_now(queue)  # what is there is its own, whoever comes with the next method
+    session.broker.dispatch_now(queue)  # what is ready is for this consumer, not for one of the next method
 
 
 def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Basic.Consume) -> None:
@@ -63,7 +63,7 @@ def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Ba
 def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cancel) -> None:
     consumer = channel.session.consumers.get(method.consumer_tag or "")
     if consumer is not None:
-        session.broker.dispatch_now(consumer.queue)  # what was there before the cancel is still its own
+        session.broker.dispatch_now(consumer.queue)  # what was ready before the cancel is still for it
     channel.session.cancel(method.consumer_tag or "")
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)
@@ -80,7 +80,7 @@ def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> 
     if got is None:
         session.output.send(channel.number, commands.Basic.GetEmpty, "")
         return
-    tag, message, redelivered, left = got
+    tag, message, redelivered, ready_count = got
     envelope = message.envelope
     session.output.render()
     session.output.send_raw(
@@ -91,7 +91,7 @@ def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> 
             redelivered,
             envelope.exchange,
             envelope.routing_key,
-            left,
+            ready_count,
         ),
         *contents_for(envelope, (message.blob,), channel.number, session.connection.frame_max),
     )

@@ -1,6 +1,6 @@
 """Which user a verified client certificate names (SASL EXTERNAL).
 
-Source: RabbitMQ's `ssl_cert_login_from` and what it does with it; RFC 4514 for distinguished names. Pure.
+Source: RabbitMQ's `ssl_cert_login_from`, and its implementation; RFC 4514 for distinguished names. Pure.
 """
 
 from collections.abc import Iterator, Mapping

@@ -28,7 +28,7 @@ _DELIVER_IDS = b"\x00\x3c\x00\x3c"
 
 
 class ConsumerWire:
-    """What a consumer's deliveries begin with; kept in `Consumer.opaque`."""
+    """What a consumer's deliveries begin with; stored in `Consumer.opaque`."""
 
     __slots__ = ("_by_address_size", "_head", "number")
 
@@ -97,6 +97,6 @@ def render_cancel(number: int, tag: str) -> bytes:
 
 
 def render_returns(number: int, envelope: Envelope, blobs: Sequence[bytes], frame_max: int) -> Iterable[bytes]:
-    """basic.return with content for messages that nobody took."""
+    """basic.return with content for messages that no queue took."""
     head = encode_method(number, commands.Basic.Return, 312, "NO_ROUTE", envelope.exchange, envelope.routing_key)
     return chain.from_iterable(zip(repeat(head), contents_for(envelope, blobs, number, frame_max)))

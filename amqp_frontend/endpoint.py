@@ -36,7 +36,7 @@ class Runtime(Protocol):
     broker: Broker
 
     def end_turn(self) -> None:
-        """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
+        """Dispatch and flush after a turn; what does not fit into it is done soon after."""
 
 
 class Owner(Protocol):
@@ -100,7 +100,7 @@ class Endpoint:
         return AmqpSession(self._server.runtime.broker, self._server.options(), peer, self.flush)
 
     def _answered(self, is_logged_in: bool) -> None:
-        """The peer's login was answered, or is left without an answer."""
+        """The peer has logged in, or was refused and stays connected for a while."""
         half_open = self._server.admission.half_open
         if is_logged_in:
             half_open.has_logged_in(self)
@@ -118,7 +118,7 @@ class Endpoint:
                     self._writing = True
                     self._server.nursery.start_soon(self._write)
             except Exception:
-                # Our own fault, perhaps in somebody else's turn: this connection ends, the others go on.
+                # Our own fault, perhaps in another connection's turn: this connection ends, the others go on.
                 logger.exception("%s: internal error", session.login.peer.name)
                 session.closing.abort = session.closing.finished = True
         if session.closing.finished and not self._writing:

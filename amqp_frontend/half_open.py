@@ -1,33 +1,34 @@
-"""Connections that have not logged in: who has a place, and who loses it when a newcomer needs one. Pure.
+"""Connections that have not logged in: which have a place, and which loses it when a newcomer needs one. Pure.
 
-Places are few, so that strangers take little memory; then whoever fills them would lock everybody else out. Therefore:
+Places are few, so that strangers take little memory; but then a flood that fills them would lock everybody out. So:
 
-- An address (of IPv6 a /64) has a share: all places if it is this machine's own or a listed proxy's, half of them if
-  somebody logged in from it lately, else an eighth. A quarter of all places is not for strangers.
-- A newcomer who finds its share taken gets the place of the oldest one of its address; one who finds all places taken,
-  that of the oldest one of the address that has most. Those that have said nothing go first; those that have begun
-  have a second, so that a herd does not tread itself down, unless their address has more places than the newcomer's.
-  Against this machine's own and known addresses a tenth of a second is all that they have: the newcomer waits for it.
-- A place that is held because a login was refused is nobody's to take: it is what makes guessing slow.
+- Each address (of IPv6 each /64) has a share: all places if it is this machine's own or a listed proxy's, half of them
+  if a client logged in from it recently, otherwise an eighth. A quarter of all places is not for strangers.
+- A newcomer whose share is used up gets the place of the oldest connection of its address; one that finds all places
+  taken, that of the oldest connection of the address that has most. Connections that have sent nothing lose theirs
+  first. Those that have begun are safe for a second, so that a burst of clients does not throw itself out, unless their
+  address has more places than the newcomer's. Against this machine's own and known addresses they are safe for a tenth
+  of a second, for which the newcomer waits.
+- The place of a connection whose login was refused cannot be taken: that is what makes guessing passwords slow.
 """
 
 from collections import OrderedDict
 from typing import Generic, TypeVar
 
-#: Who has begun to talk keeps the place for so long against newcomers of addresses that have as many.
+#: How long a connection that has begun is safe from newcomers of addresses that have as many places.
 BEGUN_NS = 1_000_000_000
-#: Against newcomers who are no strangers: what a login takes, and little enough that a flood does not keep them out.
+#: The same from newcomers that are no strangers: enough for a login, and too short for a flood to lock them out.
 BEGUN_AGAINST_KNOWN_NS = 100_000_000
 #: An address's share is never less than this (or all places).
 SHARE_MIN = 8
-#: Addresses from which somebody logged in that are remembered; the latest.
+#: How many addresses from which a client logged in are remembered; the latest.
 KNOWN_MAX = 4096
 
 T = TypeVar("T")
 
 
 class NoPlace(Exception):
-    """Nobody can make room; the message is for the log. `wait_ns`: somebody may after so long, for no stranger."""
+    """No connection can make room; the message is for the log. `wait_ns`: when one may, for known newcomers."""
 
     def __init__(self, text: str, wait_ns: int | None = None) -> None:
         super().__init__(text)
@@ -35,16 +36,16 @@ class NoPlace(Exception):
 
 
 class _Address(Generic[T]):
-    """What one address has, each oldest first: connections that said nothing, that began, that were refused."""
+    """The connections of one address, oldest first: those that sent nothing, that have begun, that were refused."""
 
-    __slots__ = ("begun", "held", "is_stranger", "origin", "silent")
+    __slots__ = ("begun", "is_stranger", "origin", "refused", "silent")
 
     def __init__(self, origin: str, is_stranger: bool) -> None:
         self.origin = origin
         self.is_stranger = is_stranger
         self.silent: dict[T, int] = {}  # values: since when (ns)
         self.begun: dict[T, int] = {}
-        self.held: dict[T, None] = {}
+        self.refused: dict[T, None] = {}
 
     @property
     def weight(self) -> int:
@@ -54,10 +55,10 @@ class _Address(Generic[T]):
     @property
     def count(self) -> int:
         """Places."""
-        return len(self.silent) + len(self.begun) + len(self.held)
+        return len(self.silent) + len(self.begun) + len(self.refused)
 
     def oldest(self, before_ns: int) -> T | None:
-        """Who goes first; of those that have begun, only who came before that time."""
+        """The first to lose its place; of those that have begun, only one that came before that time."""
         for one in self.silent:
             return one
         for one, since_ns in self.begun.items():
@@ -65,7 +66,7 @@ class _Address(Generic[T]):
         return None
 
     def wait_ns(self, before_ns: int) -> int | None:
-        """How long until one of those that have begun goes; None: there is none."""
+        """How long until one of those that have begun can lose its place; None: there is none."""
         return next((since_ns - before_ns for since_ns in self.begun.values()), None)
 
 
@@ -83,7 +84,7 @@ class HalfOpen(Generic[T]):
         return len(self._of)
 
     def make_room(self, origin: str, *, is_trusted: bool, now_ns: int, places: int) -> T | None:
-        """See that there is a place for a newcomer. Returns who has none any more (its connection is to be closed).
+        """Find a place for a newcomer. Returns: the connection that loses its place and is to be closed, if one has to.
 
         origin: as `Peer.origin` has it. is_trusted: this machine, or a listed proxy. Raises: NoPlace.
         """
@@ -115,7 +116,7 @@ class HalfOpen(Generic[T]):
         return lost
 
     def enter(self, one: T, origin: str, *, is_trusted: bool, now_ns: int) -> None:
-        """It takes the place that `make_room` found."""
+        """Give it the place that `make_room` found."""
         own = self._addresses.get(origin)
         if own is None:
             own = self._addresses[origin] = _Address(origin, not is_trusted and origin not in self._known)
@@ -126,19 +127,19 @@ class HalfOpen(Generic[T]):
         self._strangers += own.is_stranger
 
     def has_begun(self, one: T) -> None:
-        """It has said something."""
+        """It has sent something."""
         address = self._of.get(one)
         if address is not None and one in address.silent:
             address.begun[one] = address.silent.pop(one)
 
     def was_refused(self, one: T) -> None:
-        """Its login was: it keeps the place until it is gone."""
+        """Its login was refused: it stays in its place until it is gone."""
         address = self._of.get(one)
-        if address is not None and one not in address.held:
+        if address is not None and one not in address.refused:
             self._lift(address)
             address.silent.pop(one, None)
             address.begun.pop(one, None)
-            address.held[one] = None
+            address.refused[one] = None
             self._put(address)
 
     def has_logged_in(self, one: T) -> None:
@@ -159,14 +160,14 @@ class HalfOpen(Generic[T]):
             self._put(address)
 
     def leave(self, one: T) -> None:
-        """It is gone, whatever became of it."""
+        """It is gone, for whatever reason."""
         address = self._of.pop(one, None)
         if address is None:
             return
         self._lift(address)
         address.silent.pop(one, None)
         address.begun.pop(one, None)
-        address.held.pop(one, None)
+        address.refused.pop(one, None)
         self._strangers -= address.is_stranger
         self._put(address)
         if not address.count:
@@ -187,7 +188,7 @@ class HalfOpen(Generic[T]):
         return None if heaviest is None else heaviest[1]
 
     def _lift(self, address: _Address[T]) -> None:
-        """Out of its row of equals; `_put` puts it back with its new weight."""
+        """Take it out of the addresses of equal weight; `_put` puts it back with its new one."""
         weight = address.weight
         if weight:
             by_weight = self._by_weight[address.is_stranger]

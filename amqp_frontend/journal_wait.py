@@ -8,7 +8,7 @@ from .login import Login
 
 
 class JournalWait:
-    """`has_published`: in this turn, so it must wait if the journal cannot keep up.
+    """`has_published`: in this turn, so it must wait if the journal is too slow.
 
     `has_acted`: it did something that may not be in the journal yet; the next durable answer waits for that, too.
     `asked`: the service that was sent a request in this turn.

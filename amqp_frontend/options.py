@@ -1,4 +1,4 @@
-"""What an operator may choose about the AMQP frontend. Units are in the names."""
+"""What an operator can set for the AMQP frontend. Units are in the names."""
 
 import ssl
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ class FrontendOptions:
     """Defaults: interfaces page, "Configuration keys". `product` and `version` stand in connection.start.
 
     Clients branch on the product (kombu chooses its kind of prefetch by it), so we name the broker whose behaviour
-    ours is compared with; `platform` and `information` say who we are.
+    ours is compared with; `platform` and `information` name Leveret.
     """
 
     heartbeat_s: int = 60
@@ -33,7 +33,7 @@ class FrontendOptions:
     product: str = "RabbitMQ"
     version: str = "3.10.8"
     cluster_name: str = "leveret@localhost"
-    tls: ssl.SSLContext | None = None  # what a TLS listener shows to the next connection
+    tls: ssl.SSLContext | None = None  # what a TLS listener uses for the next connection
     ssl_cert_login_from: str = "common-name"
     ssl_cert_login_san_type: str = "dns"
     ssl_cert_login_san_index: int = 0

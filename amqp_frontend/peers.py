@@ -19,7 +19,7 @@ def peer_of(address: object, local: object) -> Peer:
 
 
 def _origin_of(host: str) -> str:
-    """One machine as far as can be told: who has an IPv6 address has its whole /64."""
+    """One machine, as far as can be known: an owner of one IPv6 address usually has its whole /64."""
     if ":" not in host:
         return host
     address = IPv6Address(host.partition("%")[0])

@@ -59,7 +59,7 @@ class PublishReceived:
     """A run of publishes on one channel with the same arguments and the same property facts.
 
     `method_frame`: the whole basic.publish frame. `blobs`: content frames as they came. `oversized`: the body size of a
-    message that was too large to keep (its blob is empty), else 0.
+    message that was larger than allowed (its blob is empty), else 0.
     """
 
     channel: ChannelReader

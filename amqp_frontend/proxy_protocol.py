@@ -1,4 +1,4 @@
-"""PROXY protocol, version 1 and 2: where a connection comes from, said by a proxy before anything else.
+"""PROXY protocol, version 1 and 2: where a connection comes from, as a proxy announces it before anything else.
 
 Pure: octets in, a header out. It is read from listed peers only, and then it must be there: guessing would let clients
 forge it. Source: haproxy's doc/proxy-protocol.txt, sections 2.1 and 2.2.
@@ -100,7 +100,7 @@ def _read_binary(data: bytes) -> ProxyHeader | None:
     if family == _UNIX:
         if length < _UNIX_SIZE:
             raise ProxyFault("version 2: shorter than its addresses")
-        return ProxyHeader(size)  # a path on the proxy's machine says nothing here
+        return ProxyHeader(size)  # a path on the proxy's machine means nothing here
     form = {_STREAM4: _TCP4, _STREAM6: _TCP6}.get(family)
     if form is None:
         raise ProxyFault(f"version 2: address family and transport are {family:#04x}")

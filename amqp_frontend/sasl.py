@@ -7,7 +7,7 @@ from ..engine import FieldTableError, User, Users, decode_bare_table, errors
 
 
 class MalformedResponse(Exception):
-    """The response is no response of its mechanism: not a refusal, but a fault of the peer."""
+    """The response does not have its mechanism's form: the peer's fault, and no refusal."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -24,9 +24,9 @@ class Peer:
     origin: str = field(default="", compare=False)
 
     def offered(self, mechanisms: tuple[str, ...]) -> tuple[str, ...]:
-        """Of those that are switched on: EXTERNAL on TLS alone, and there with or without a certificate.
+        """The mechanisms to offer of those that are enabled: EXTERNAL only over TLS, with or without a certificate.
 
-        Without one it is refused with a reason, which says more than a mechanism that is not there. Source: RabbitMQ.
+        Without one it is refused with a reason, which helps more than a missing mechanism. Source: RabbitMQ.
         """
         return mechanisms if self.is_secured else tuple(name for name in mechanisms if name != "EXTERNAL")
 

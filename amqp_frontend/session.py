@@ -26,7 +26,7 @@ from .sasl import Peer
 
 
 def generated_name(prefix: str) -> str:
-    """A name that nobody else has: `prefix` and 22 random characters."""
+    """A unique name: `prefix` and 22 random characters."""
     return prefix + base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
@@ -50,7 +50,7 @@ class AmqpSession:
     ) -> None:
         """Args:
 
-        on_output: called when another connection's turn, or a deadline, left something to send.
+        on_output: called when another connection's turn, or a deadline, produced something to send.
         clock, deadlines: for heartbeats and timeouts, where they are not the broker's.
         connection: the frame reader, where it is not an ordinary one.
         """

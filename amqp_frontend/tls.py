@@ -1,7 +1,7 @@
 """TLS as a transport: `recv` and `send` as a non-blocking socket has them, through ssl's memory buffers.
 
 The plain path knows nothing of it: what an endpoint reads from and sends to is its socket or one of these. There is no
-task and no wait in here; what the kernel does not take is kept, and goes first at the next `send`.
+task and no wait in here; what the kernel does not take is stored, and is sent first at the next `send`.
 Source: ruling 4; security page, "CVE classes", "TLS-level exhaustion".
 """
 
@@ -9,19 +9,19 @@ import ssl
 from collections.abc import Callable
 from typing import Protocol
 
-#: Ciphertext is handed to OpenSSL in such pieces, plaintext one record at a time: its buffers keep their largest size
-#: for ever, and 128 KiB at once would leave each idle connection with 170 KiB.
+#: Ciphertext is handed to OpenSSL in such pieces, plaintext one record at a time: its buffers never shrink,
+#: and 128 KiB at once would leave each idle connection with 170 KiB.
 PIECE = 16 * 1024
 RECORD = 16 * 1024
 #: So much plaintext is encrypted before the kernel is asked to take it.
 BATCH = 8 * RECORD
-#: A client's hello has about 2 KiB. OpenSSL would take 128, and reserves that as soon as somebody says so.
+#: A client's hello has about 2 KiB. OpenSSL would take 128, and reserves that as soon as one is announced.
 HELLO_MAX = 16 * 1024
 #: The whole handshake, with a chain of client certificates.
 HANDSHAKE_MAX = 64 * 1024
 #: Octets in a row without any data in them. A record is 16 KiB at most, so an honest peer stays far below.
 DATALESS_MAX = 64 * 1024
-#: Octets of answers that TLS gave by itself over the life of a connection (key updates at 16 us each, 27 octets:
+#: Octets of answers that TLS sent by itself over the life of a connection (key updates at 16 us each, 27 octets:
 #: 1,200 of them; an honest peer asks for one in millions of records).
 ANSWERS_MAX = 32 * 1024
 
@@ -43,7 +43,7 @@ _EXPLAINED = {
 
 
 class TlsFault(ConnectionError):
-    """The peer broke TLS, or it and we cannot agree; the message is for the log."""
+    """The peer broke TLS, or no common parameters exist; the message is for the log."""
 
 
 class Wire(Protocol):
@@ -59,8 +59,8 @@ class Wire(Protocol):
 class TlsTransport:
     """The server's side of one TLS connection over `wire`.
 
-    `on_goodbye` is called when the peer's close_notify came together with data or the handshake: those are given out
-    first, and the owner of the wire sees to it that `recv` is called again.
+    `on_goodbye` is called when the peer's close_notify came together with data or the handshake: those are returned
+    first, and the owner of the wire has to call `recv` again.
     """
 
     __slots__ = (
@@ -84,7 +84,7 @@ class TlsTransport:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._incoming, self._outgoing, server_side=True)
         self._unsent: bytes | memoryview = b""  # ciphertext that the kernel has not taken
-        self._encrypted = 0  # octets of plaintext in `_unsent` that `send` has not yet owned up to
+        self._encrypted = 0  # octets of plaintext in `_unsent` that `send` has not yet reported as sent
         self._ended = False  # the peer's close_notify came
         self._first = b""
         self._handshake_octets = 0
@@ -94,9 +94,9 @@ class TlsTransport:
     # -- the handshake ------------------------------------------------------------------------------------------------
 
     def handshake(self, received: bytes) -> bool:
-        """Go on with what was read of the wire; `flush` then sends our part of it.
+        """Continue with what was read from the wire; `flush` then sends our part of it.
 
-        Returns: whether the handshake is over; what the peer said after it is in `early_data`.
+        Returns: whether the handshake is over; what the peer sent after it is in `early_data`.
         Raises: TlsFault; an alert for the peer was made, and sent if that needed no waiting.
         """
         if len(self._first) < _HELLO_HEAD:
@@ -188,7 +188,7 @@ class TlsTransport:
         parts: list[bytes] = []
         read, incoming = self._tls.read, self._incoming
         try:
-            # Nothing is left in OpenSSL after a whole record, so this spares most calls that end in an exception.
+            # OpenSSL has nothing more after a whole record, so this spares most calls that end in an exception.
             while incoming.pending:
                 part = read(RECORD)
                 if not part:
@@ -212,7 +212,7 @@ class TlsTransport:
     def send(self, data: bytes | memoryview) -> int:
         """Encrypt and send; returns how much of `data` is with the kernel. What is not must be given again, first.
 
-        Raises: BlockingIOError: nothing more goes now. OSError.
+        Raises: BlockingIOError: the kernel takes nothing now. OSError.
         """
         taken = self._encrypted
         if not self.flush():
@@ -237,7 +237,7 @@ class TlsTransport:
         return taken
 
     def flush(self) -> bool:
-        """Send ciphertext that was left over: all of it (True), or till the kernel takes no more. Raises: OSError."""
+        """Send ciphertext that is pending. Returns: whether that was all; else the kernel is full. Raises: OSError."""
         unsent = self._unsent
         while unsent:
             try:
@@ -249,7 +249,7 @@ class TlsTransport:
         return True
 
     def say_goodbye(self) -> None:
-        """Send close_notify, as far as that goes without waiting; nothing may be sent after it."""
+        """Send close_notify if that is possible without waiting; nothing may be sent after it."""
         try:
             self._tls.unwrap()
         except OSError:  # the peer's own one is not here yet, or never will be
@@ -257,7 +257,7 @@ class TlsTransport:
         self._queue_and_flush()
 
     def _queue_and_flush(self) -> None:
-        """TLS has something to say of its own: it goes at once, or before the next data."""
+        """Octets that TLS itself sends: sent at once, or before the next data."""
         self._unsent = bytes(self._unsent) + self._outgoing.read()
         try:
             self.flush()

@@ -33,7 +33,7 @@ def _vhost(session: AmqpSession) -> "VirtualHost":
 
 
 def _table(arguments: object) -> "FieldTable":
-    """Decoded by our codec, whatever pamqp's annotation says."""
+    """Decoded by our codec: pamqp's annotation does not apply."""
     return arguments  # type: ignore[return-value]
 
 

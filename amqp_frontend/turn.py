@@ -10,15 +10,15 @@ from typing import Any
 
 from pamqp import commands
 
-from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
+from ..engine import errors
 from .backlog import Work
 from .basic_methods import BASIC_HANDLERS
-from .channel import SPREAD_MAX, Channel, CommitUnderWay, KnownRoute, run_max_of
+from .channel import SPREAD_MAX, Channel, CommitUnderWay
 from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
 from .codec import Method
 from .connection_methods import CONNECTION_HANDLERS, header_received
 from .output import REPLIES_MAX
-from .peer_errors import ImmediateNotImplemented, InternalError, PeerError, UserIdMismatch
+from .peer_errors import InternalError, PeerError
 from .protocol_events import (
     AcksReceived,
     ChannelMethod,
@@ -27,7 +27,7 @@ from .protocol_events import (
     HeaderRejected,
     PublishReceived,
 )
-from .publish_memory import MEMORY_MAX
+from .publishing import published
 from .session import AmqpSession, Handler
 from .states import ChannelState, ConnectionState
 from .topology_methods import TOPOLOGY_HANDLERS
@@ -35,8 +35,6 @@ from .wire import PROTOCOL_HEADER
 
 logger = logging.getLogger("leveret.amqp")
 
-#: What it costs to ask for a route, whatever is looked at to find it, in the measure of `Broker.spread`.
-LOOK_UP_COST = 24
 #: What a method, and a run of acknowledgements, costs at least, by the measure of `Broker.spread`.
 METHOD_COST, ACKS_COST = 16, 4
 #: Method class -> (session, channel, method) -> None.
@@ -73,7 +71,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
         except Exception:
             _fail(session)
         if session.connection.state is not ConnectionState.CLOSING:
-            break  # refused: nothing that follows matters
+            break  # refused: what follows is ignored
     if backlog.blocked is not None:
         _read_what_passes(session)
     if session.confirming.channels:
@@ -130,7 +128,7 @@ def _read_what_passes(session: AmqpSession) -> None:
 
 
 def _fail(session: AmqpSession) -> None:
-    """Our own fault: the peer is told that it was, other connections go on, the log gets all of it."""
+    """Our own fault: the close says so, other connections go on, the log gets the traceback."""
     logger.exception("%s: internal error", session.login.peer.name)
     session.closing.refuse(InternalError(), None)
 
@@ -149,8 +147,8 @@ def _handle(session: AmqpSession, event: Work) -> None:
         session.closing.refuse(error, getattr(event, "channel", None), event.ids)
 
 
-#: How other things begin that are sent here by mistake -> what the log adds.
-_SPOKEN = (
+#: How other protocols begin that are sent here by mistake -> what the log adds.
+_OTHER_PROTOCOLS = (
     (b"\x16", ": the peer speaks TLS, but this port does not"),
     (b"PROXY", ": a PROXY header, but the peer is not in broker.proxy-protocol-from"),
     (b"\r\n\r\n\0", ": a PROXY header, but the peer is not in broker.proxy-protocol-from"),
@@ -160,119 +158,10 @@ _SPOKEN = (
 
 
 def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:
-    spoken = next((what for start, what in _SPOKEN if event.octets.startswith(start)), "")
-    logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1%s", session.login.peer.name, spoken)
+    note = next((what for start, what in _OTHER_PROTOCOLS if event.octets.startswith(start)), "")
+    logger.warning("%s: refused: the protocol header is not that of AMQP 0-9-1%s", session.login.peer.name, note)
     session.output.send_raw(PROTOCOL_HEADER)
     session.closing.finished = True
-
-
-def _published(session: AmqpSession, event: PublishReceived) -> None:
-    """The hot path: one dict hit for the route, one call for the whole run."""
-    channel = event.channel
-    assert isinstance(channel, Channel)
-    key = (event.method_frame, event.facts)
-    known = channel.routes.get(key)
-    if known is None or known.route.is_stale or event.oversized:
-        if session.broker.alarm is not None and not _is_for_the_broker(session, event):
-            session.backlog.block(event)
-            return
-        known = _find_route(session, event, channel)
-        firehose = channel.session.client.vhost.firehose
-        if firehose is not None:
-            firehose.expect(channel.session, known.route, known.envelope, event.blobs)
-    engine_session = channel.session
-    if session.journal.is_refusing and _must_wait(engine_session, known):
-        session.backlog.block(event)
-        return
-    if event.facts.is_marked or len(event.blobs) > known.run_max:
-        _publish_parts(session, event, channel, known)
-        return
-    returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
-    session.journal.has_published = True
-    if returned:
-        session.send_returns(channel, returned)
-    if engine_session.confirms is not None:
-        session.confirming.channels[channel] = None
-
-
-def _is_for_the_broker(session: AmqpSession, event: PublishReceived) -> bool:
-    """Whether it is a request to a service: an operator must be able to end an alarm."""
-    assert session.login.client is not None
-    name = session.connection.memory.arguments_of(event.method_frame).exchange
-    return isinstance(session.login.client.vhost.exchanges.get(name), ServiceExchange)
-
-
-def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
-    """Whether persistent messages would get lost without a word: nobody listens for a nack, nor has committed yet."""
-    queues = known.route.queues
-    is_stored = (
-        known.envelope.facts.persistent if queues is None else any(queue.stores(known.envelope) for queue in queues)
-    )
-    return is_stored and engine_session.confirms is None and engine_session.transaction is None
-
-
-def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:
-    """A run that goes to many queues, until the turn has become long enough: the rest is for the next one.
-
-    Messages that may be refused one by one are published so, too: what stands before such a one is published, returned,
-    confirmed.
-    """
-    session.journal.has_published = True
-    blobs = event.blobs
-    engine_session = channel.session
-    broker = session.broker
-    is_kept = engine_session.transaction is not None and known.route.queues is not None  # for a commit, in slices
-    size = 1 if event.facts.is_marked else len(blobs) if is_kept else known.run_max
-    for start in range(0, len(blobs), size):
-        if broker.spread >= session.spread_max and start:
-            session.backlog.unfinished = PublishReceived(channel, event.method_frame, event.facts, blobs[start:])
-            return
-        part = blobs[start : start + size]
-        returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
-        if returned:
-            session.send_returns(channel, returned)
-        if engine_session.confirms is not None:
-            session.confirming.channels[channel] = None
-
-
-def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) -> KnownRoute:
-    """Check a publish and find its way; remembered until the route is stale.
-
-    Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
-        TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
-    """
-    session.broker.spread += LOOK_UP_COST
-    arguments = session.connection.memory.arguments_of(event.method_frame)
-    if arguments.immediate:
-        raise ImmediateNotImplemented
-    if event.oversized:
-        raise errors.MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
-    client = session.login.client
-    assert client is not None
-    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
-    if event.facts.is_marked:
-        channel.session.subscriptions.check_reply_to(channel.framing, event.blobs[0])
-    user_id = event.facts.user_id
-    if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
-        raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
-    check_expiration(event.facts.expiration)
-    known = channel.routes.get((event.method_frame, event.facts))
-    envelope = (
-        known.envelope
-        if known is not None
-        else Envelope(arguments.exchange, arguments.routing_key, event.facts, channel.framing, arguments.address)
-    )
-    if isinstance(route.exchange, ServiceExchange):  # not remembered, so that each request is noted
-        session.journal.asked = route.exchange
-        return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
-    if client.vhost.firehose is not None:  # nor here: each publish says whose it is
-        return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
-    if len(channel.routes) >= MEMORY_MAX:
-        channel.routes.clear()
-    fresh = channel.routes[event.method_frame, event.facts] = KnownRoute(
-        route, envelope, arguments.mandatory, run_max_of(route)
-    )
-    return fresh
 
 
 def _acked(session: AmqpSession, event: AcksReceived) -> None:
@@ -301,18 +190,18 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
         journal.has_acted = True
         HANDLERS[type(event.method)](session, channel, event.method)
         return
-    durability.take_barrier()  # what was recorded before, for others, holds no answer up
+    durability.take_barrier()  # what was recorded before, for others, does not delay this answer
     HANDLERS[type(event.method)](session, channel, event.method)
     barrier = durability.take_barrier()
     if not barrier and (journal.has_acted or journal.has_published) and getattr(event.method, "durable", True):
-        barrier = durability.outstanding_lsn  # what this peer did before is there as well once it hears of this
+        barrier = durability.outstanding_lsn  # the answer also says that what this peer did before is safe
     if barrier:
         journal.has_acted = journal.has_published = False
         journal.withhold_output(barrier)
 
 
 #: Their answers wait until what they did is in the journal, and what the peer did before (docs/journal-format.md, "The
-#: crash model"); but for a transient queue or exchange: of reply queues there are many, and nothing survives of them.
+#: crash model"); except for a transient queue or exchange: reply queues are many, and do not survive anyway.
 ANSWERED_WHEN_SAFE = frozenset(
     {
         commands.Exchange.Declare,
@@ -333,7 +222,7 @@ def _connection_method(session: AmqpSession, event: ConnectionMethod) -> None:
 
 
 EVENT_HANDLERS: dict[type, Callable[[AmqpSession, Any], None]] = {
-    PublishReceived: _published,
+    PublishReceived: published,
     AcksReceived: _acked,
     ChannelMethod: _channel_method,
     CommitUnderWay: answer_commit,

@@ -47,7 +47,7 @@ def content_frames(channel: int, header: bytes, body: bytes, frame_max: int) -> 
 
 
 def around_body(channel: int, header: bytes, size: int) -> tuple[bytes, bytes]:
-    """What stands before and behind a body of so many octets that goes into one frame. As `content_frames`."""
+    """The octets before and after a body of `size` octets that fits into one frame. As `content_frames`."""
     start = frame(HEADER, channel, header)
     return (start + FRAME_HEAD.pack(BODY, channel, size), FRAME_END_OCTET) if size else (start, b"")
 

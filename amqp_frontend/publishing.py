@@ -1,0 +1,124 @@
+"""Publishes: from a run of them to the engine, and what is remembered of their routes. The hot path.
+
+Source: performance page 4, rules 4 and 6; behaviour page 2.7.
+"""
+
+from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
+from .channel import Channel, KnownRoute, run_max_of
+from .peer_errors import ImmediateNotImplemented, UserIdMismatch
+from .protocol_events import PublishReceived
+from .publish_memory import MEMORY_MAX
+from .session import AmqpSession
+
+#: What it costs to ask for a route, whatever is looked at to find it, by the measure of `Broker.spread`.
+LOOK_UP_COST = 24
+
+
+def published(session: AmqpSession, event: PublishReceived) -> None:
+    """Handle a run of publishes. The hot path: one dict hit for the route, one call for the whole run."""
+    channel = event.channel
+    assert isinstance(channel, Channel)
+    key = (event.method_frame, event.facts)
+    known = channel.routes.get(key)
+    if known is None or known.route.is_stale or event.oversized:
+        if session.broker.alarm is not None and not _is_request(session, event):
+            session.backlog.block(event)
+            return
+        known = _find_route(session, event, channel)
+        firehose = channel.session.client.vhost.firehose
+        if firehose is not None:
+            firehose.expect(channel.session, known.route, known.envelope, event.blobs)
+    engine_session = channel.session
+    if session.journal.is_refusing and _must_wait(engine_session, known):
+        session.backlog.block(event)
+        return
+    if event.facts.is_marked or len(event.blobs) > known.run_max:
+        _publish_parts(session, event, channel, known)
+        return
+    returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
+    session.journal.has_published = True
+    if returned:
+        session.send_returns(channel, returned)
+    if engine_session.confirms is not None:
+        session.confirming.channels[channel] = None
+
+
+def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
+    """Whether it is a request to a service; these are handled during an alarm, so that an operator can end it."""
+    assert session.login.client is not None
+    name = session.connection.memory.arguments_of(event.method_frame).exchange
+    return isinstance(session.login.client.vhost.exchanges.get(name), ServiceExchange)
+
+
+def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
+    """Whether persistent messages would be lost silently: the publisher gets no nack and has no commit to fail."""
+    queues = known.route.queues
+    is_stored = (
+        known.envelope.facts.persistent if queues is None else any(queue.stores(known.envelope) for queue in queues)
+    )
+    return is_stored and engine_session.confirms is None and engine_session.transaction is None
+
+
+def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:
+    """Publish a run to many queues until the turn has become long enough; the rest is for the next turn.
+
+    Messages that may be refused one by one are published one by one, too: those before the refused one are published,
+    returned and confirmed.
+    """
+    session.journal.has_published = True
+    blobs = event.blobs
+    engine_session = channel.session
+    broker = session.broker
+    # A transaction gathers them for the commit, which has slices of its own.
+    is_gathered = engine_session.transaction is not None and known.route.queues is not None
+    size = 1 if event.facts.is_marked else len(blobs) if is_gathered else known.run_max
+    for start in range(0, len(blobs), size):
+        if broker.spread >= session.spread_max and start:
+            session.backlog.unfinished = PublishReceived(channel, event.method_frame, event.facts, blobs[start:])
+            return
+        part = blobs[start : start + size]
+        returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
+        if returned:
+            session.send_returns(channel, returned)
+        if engine_session.confirms is not None:
+            session.confirming.channels[channel] = None
+
+
+def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) -> KnownRoute:
+    """Check a publish and find its route; remembered until the route is stale.
+
+    Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
+        TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
+    """
+    session.broker.spread += LOOK_UP_COST
+    arguments = session.connection.memory.arguments_of(event.method_frame)
+    if arguments.immediate:
+        raise ImmediateNotImplemented
+    if event.oversized:
+        raise errors.MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
+    client = session.login.client
+    assert client is not None
+    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
+    if event.facts.is_marked:
+        channel.session.subscriptions.check_reply_to(channel.framing, event.blobs[0])
+    user_id = event.facts.user_id
+    if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
+        raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
+    check_expiration(event.facts.expiration)
+    known = channel.routes.get((event.method_frame, event.facts))
+    envelope = (
+        known.envelope
+        if known is not None
+        else Envelope(arguments.exchange, arguments.routing_key, event.facts, channel.framing, arguments.address)
+    )
+    if isinstance(route.exchange, ServiceExchange):  # not remembered, so that each request is noted
+        session.journal.asked = route.exchange
+        return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
+    if client.vhost.firehose is not None:  # nor here: each publish is traced with its session
+        return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
+    if len(channel.routes) >= MEMORY_MAX:
+        channel.routes.clear()
+    fresh = channel.routes[event.method_frame, event.facts] = KnownRoute(
+        route, envelope, arguments.mandatory, run_max_of(route)
+    )
+    return fresh
