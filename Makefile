@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop artemis differential workers fuzz soak crash crash-objects changelog clean
+.PHONY: serve test machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop artemis differential workers fuzz soak crash crash-objects changelog clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -39,7 +39,13 @@ serve: $(VENV)/.serve
 # Files are shared out among the cores; `make test JOBS=0` runs one after another.
 JOBS ?= auto
 test: $(VENV)/.spark lint types
-	@$(BIN)/pytest -n $(JOBS) --dist loadfile $(ARGS)
+	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
+
+# The state machines and properties with examples that nobody saw before, ten times as many; EFFORT=100 for a night.
+EFFORT ?= 10
+machines: $(VENV)/.dev
+	@LEVERET_EFFORT=$(EFFORT) $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout=0 --hypothesis-profile=random \
+		tests/engine tests/journal tests/amqp_frontend tests/settings $(ARGS)
 
 # The data pipeline's tests alone; and the one that starts a cluster of a master and two workers.
 spark: $(VENV)/.spark

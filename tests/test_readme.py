@@ -22,7 +22,7 @@ def test_examples_run(tmp_path: Path, index: int, library: str) -> None:
     assert library in source
     with leveret_serve(tmp_path) as broker:
         source = source.replace(":5672/", f":{broker.port}/")
-        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([sys.executable, "-c", source], capture_output=True, text=True, timeout=180)
         assert done.returncode == 0, done.stderr
         assert done.stdout == "hello, hare\n"
 

@@ -11,6 +11,7 @@ from itertools import count
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -738,7 +739,7 @@ def _pick(things: list[Any], pick: int) -> Any:
 
 
 QueueMachine.TestCase.settings = settings(
-    max_examples=600,
+    max_examples=examples(250),
     stateful_step_count=40,
     deadline=None,
     suppress_health_check=list(HealthCheck),

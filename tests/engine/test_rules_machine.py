@@ -11,6 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -284,7 +285,7 @@ class TestRules(RulesMachine.TestCase):  # type: ignore[misc,name-defined]
     """Many short stories."""
 
     settings = settings(
-        max_examples=500,
+        max_examples=examples(200),
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=list(HealthCheck),

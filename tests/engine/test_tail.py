@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -134,7 +135,7 @@ def flat(taken: list[Taken | Message]) -> list[tuple[int, int, int]]:
     return found
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(200))
 @given(steps=STEPS)
 def test_order(steps: list[tuple[str, int, int, int]]) -> None:
     """After each step the two hold the same."""

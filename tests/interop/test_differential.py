@@ -62,7 +62,7 @@ def test_without_a_reference_the_command_says_so() -> None:
         env={**os.environ, "RABBITMQ_SERVER": "/nonexistent"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=180,
     )
     assert (ended.returncode, ended.stdout) == (2, "seed 4\n")
     assert ended.stderr == "no rabbitmq-server on this machine (make peers); or name one with --peer\n"
@@ -79,7 +79,7 @@ def test_of_a_broker_that_is_gone_one_reads_why(subject_url: str) -> None:
             [sys.executable, "-m", "leveret.interop.differential", "--peer", subject_url, "--subject", peer.url],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=180,
         )
     assert ended.returncode == 3, ended.stderr
     assert "ConnectionRefusedError" in ended.stderr and f"{peer.url} is not ours" in ended.stderr

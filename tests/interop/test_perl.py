@@ -72,5 +72,5 @@ def test_perl(name: str, tmp_path: Path) -> None:
         pytest.skip(reason)
     with leveret_serve(tmp_path) as broker:
         command = ["perl", str(SCRIPTS / f"{name}.pl"), LOOPBACK, str(broker.port)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert (done.stdout, done.stderr) == (expected, "")

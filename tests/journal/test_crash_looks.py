@@ -81,7 +81,6 @@ def test_times_count(late_ms: int, is_right: bool) -> None:
             check_times(world, found)
 
 
-@pytest.mark.timeout(300)
 def test_a_broker_that_ends_by_itself_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it was killed, that is."""
     commit, count = Journal.commit, 0

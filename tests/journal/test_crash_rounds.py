@@ -25,10 +25,9 @@ PROGRAM = Path(__file__).with_name("crash_rounds.py")
 ROUNDS_MAX = 30
 
 
-@pytest.mark.timeout(600)
 def test_what_was_confirmed_is_there_and_nothing_comes_back() -> None:
-    """The seed is in the output; a killed process loses nothing that was handed to the system, in any mode."""
-    command = [sys.executable, str(PROGRAM), "--seconds", "45", "--lanes", "2"]
+    """A killed process loses nothing that was handed to the system, in any mode. `make crash` does it for hours."""
+    command = [sys.executable, str(PROGRAM), "--seed", "1", "--seconds", "20", "--lanes", "2"]
     done = subprocess.run(command, capture_output=True, text=True)
     print(done.stdout, done.stderr)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -38,7 +37,6 @@ def lane_in(directory: Path, seed: int, rules: Sequence[int] = RULES) -> Lane:
     return Lane(Setup(str(directory), memory="64KiB", segment_size="64KiB"), random.Random(seed), rules)
 
 
-@pytest.mark.timeout(300)
 def test_a_journal_of_yesterday_is_noticed(tmp_path: Path) -> None:
     """Files that lack the last rounds: what was confirmed there is lost, what was acknowledged is back."""
     lane = lane_in(tmp_path, 7)
@@ -52,7 +50,6 @@ def test_a_journal_of_yesterday_is_noticed(tmp_path: Path) -> None:
         lane.round()
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", [EventKind.ACKED, EventKind.DEAD_LETTERED, EventKind.EVICTED, EventKind.REPLACED])
 def test_a_broker_that_forgets_is_noticed(kind: EventKind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One in twenty of what takes messages out of queues is not written down."""
@@ -72,7 +69,6 @@ def test_a_broker_that_forgets_is_noticed(kind: EventKind, tmp_path: Path, monke
             lane.round()
 
 
-@pytest.mark.timeout(300)
 def test_a_broker_whose_deleted_objects_come_back_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users, policies, virtual hosts, queues, exchanges: that they are gone is not written down."""
     monkeypatch.setattr(ObjectRecords, "undeclared", lambda records, *arguments, **more: 0)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from depth_world import MS, PERSISTENT, DepthWorld
+from effort import examples
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -279,7 +280,7 @@ class KeptLastValueMachine(KeptMachine):
 
 
 STORIES = settings(
-    max_examples=100,
+    max_examples=examples(60),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

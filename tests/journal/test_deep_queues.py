@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from depth_world import PERSISTENT
 from depth_world import DepthWorld as World
+from effort import examples
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -195,7 +196,7 @@ class TestDepth(DepthMachine.TestCase):  # type: ignore[misc,name-defined]
     """Many short stories."""
 
     settings = settings(
-        max_examples=150,
+        max_examples=examples(80),
         stateful_step_count=25,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from simulated_files import SimulatedFiles
@@ -128,7 +129,7 @@ ACTS = st.lists(
 )
 
 
-@settings(max_examples=150)
+@settings(max_examples=examples(80))
 @given(acts=ACTS, is_deep=st.booleans(), is_bounded=st.booleans())
 def test_a_consumer_reads_what_was_published(acts: list[tuple[str, int]], is_deep: bool, is_bounded: bool) -> None:
     """From any offset, any time, before and after restarts; a bounded stream has lost whole segments at its head."""

@@ -10,6 +10,7 @@ import unittest
 from typing import Any
 
 import pytest
+from effort import examples
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -242,7 +243,7 @@ class TestJournalled(JournalMachine.TestCase):  # type: ignore[misc,name-defined
     """Many short stories."""
 
     settings = settings(
-        max_examples=60,
+        max_examples=examples(60),
         stateful_step_count=20,
         deadline=None,
         suppress_health_check=list(HealthCheck),

@@ -156,12 +156,12 @@ def test_a_slow_fsync_only_delays() -> None:
     def slow(operation: str, path: str) -> None:
         if operation == "sync":
             in_sync.set()
-            assert go_on.wait(30)
+            assert go_on.wait(60)
 
     files.fault = slow
     driver.publish([b"1"], "a")
     first = journal.commit()
-    assert in_sync.wait(30)
+    assert in_sync.wait(60)
     for _ in range(50):
         driver.publish([b"2"], "a")
         end = journal.commit()
@@ -185,10 +185,10 @@ def test_the_thread_survives_a_full_disk() -> None:
     files.capacity = 0
     driver.publish([b"1"], "a")
     end = journal.commit()
-    assert full.wait(30) and not journal.wait(end, 30)
+    assert full.wait(60) and not journal.wait(end, 30)
     full.clear()
     journal.retry()
-    assert full.wait(30)
+    assert full.wait(60)
     files.capacity = None
     journal.close()
     again = opened(files)

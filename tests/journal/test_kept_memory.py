@@ -109,7 +109,6 @@ def test_what_is_read_back_is_seen(tmp_path: Path) -> None:
     desk.close()
 
 
-@pytest.mark.timeout(120)
 def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
     """20,000 messages of 1 KiB, a budget of 1 MiB: while they come, while two consumers read, and after a restart."""
     desk = Desk(tmp_path / "j", KEPT)
@@ -152,7 +151,6 @@ def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.timeout(120)
 def test_last_values_stay_within_the_budget(tmp_path: Path) -> None:
     """20,000 keys, two values each; while they come, after a restart, and while a slow consumer takes them."""
     desk = Desk(tmp_path / "j", LAST_VALUES)
@@ -179,7 +177,6 @@ def test_last_values_stay_within_the_budget(tmp_path: Path) -> None:
     again.close()
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("arguments", [KEPT, LAST_VALUES])
 def test_dead_letters_of_many_that_expire_at_once(tmp_path: Path, arguments: FieldTable) -> None:
     """Their contents are not all read back at once."""

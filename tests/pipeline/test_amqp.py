@@ -16,7 +16,7 @@ from leveret.interop.brokers.peers import WITHOUT_RABBITMQ, find_rabbitmq, lever
 from leveret.pipeline.amqp.sink import SinkOptions
 from leveret.pipeline.amqp.source import AmqpStreamReader, SourceOptions, StreamFailed, consumed, newest, oldest
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(

@@ -74,7 +74,6 @@ def numbers(facts: Iterable[Fact], queue: str) -> set[int]:
     return {int(str(fact[2])) for fact in facts if fact[:2] == ("message", queue)}
 
 
-@pytest.mark.timeout(600)
 def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
     """Open is what a last look finds; settled for good is gone; confirmed is one of the two; and no fault.
 

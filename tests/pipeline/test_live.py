@@ -26,7 +26,7 @@ from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import EVENTS
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.spark
 QUICK = ["--master", "local[1]", "--driver-memory", "600m", "--conf"]
 QUICK += ["spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]
 

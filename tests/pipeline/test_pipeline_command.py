@@ -19,7 +19,7 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.java import NoJava, find_java
 from leveret.pipeline.lake.lake import reader_name
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 LEVERET = [sys.executable, "-m", "leveret", "pipeline"]
 QUICK = ["--master", "local[1]", "--driver-memory", "600m", "--conf"]
 QUICK += ["spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"]

@@ -22,7 +22,7 @@ from leveret.pipeline.reading.positions import JournalPlan
 from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import BY_DATE, TABLES, ddl
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 def filled(path: Path, messages: int = 40) -> RecordedBroker:

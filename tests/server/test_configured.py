@@ -62,7 +62,7 @@ def rewrite(file: Path, text: str) -> None:
 def ctl(broker: BrokerProcess, *arguments: str) -> "subprocess.CompletedProcess[str]":
     """One control command."""
     command = [sys.executable, "-m", "leveret", "ctl", "--url", broker.url, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
 def channel_to(broker: BrokerProcess) -> BlockingChannel:
@@ -183,7 +183,7 @@ def test_what_no_broker_could_declare_is_exit_2(tmp_path: Path) -> None:
     file.write_text('[[address]]\nname = "q"\n[[address.queue]]\nname = "q"\narguments = { x-expires = 0 }\n')
     for command in (("serve", "--memory", "--config"), ("check",)):
         done = subprocess.run(
-            [sys.executable, "-m", "leveret", *command, str(file)], capture_output=True, text=True, timeout=30
+            [sys.executable, "-m", "leveret", *command, str(file)], capture_output=True, text=True, timeout=180
         )
         assert done.returncode == 2
         assert (done.stdout + done.stderr).startswith(f"{file}:5: x-expires: invalid arg 'x-expires' for queue 'q'")

@@ -108,7 +108,7 @@ def test_a_hash_that_is_none_is_a_fault_with_its_line() -> None:
 def leveret(*arguments: str, typed: str = "") -> "subprocess.CompletedProcess[str]":
     """Run one command to its end."""
     command = [sys.executable, "-m", "leveret", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30, input=typed)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180, input=typed)
 
 
 def ctl(broker: BrokerProcess, *words: str, typed: str = "") -> str:
@@ -161,7 +161,7 @@ def test_users_by_hand_in_a_running_broker(tmp_path: Path) -> None:
         assert ctl(broker, "users", "delete", "shop") == "name: shop\nconnections_closed: 1\n"
         with pytest.raises(pika.exceptions.ConnectionClosedByBroker) as closed:
             while True:  # pika comes back as soon as anything was there
-                connection.process_data_events(time_limit=10)
+                connection.process_data_events(time_limit=60)
         assert (closed.value.reply_code, closed.value.reply_text) == (
             320,
             "CONNECTION_FORCED - user 'shop' is deleted",

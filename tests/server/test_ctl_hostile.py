@@ -67,7 +67,7 @@ def server(first: bytes, for_ever: bytes = b"") -> Iterator[str]:
 def said_to(url: str, *words: str) -> str:
     """What `ctl` says on stderr: it must fail, in one line."""
     command = [sys.executable, "-m", "leveret", "ctl", "--url", url, *words]
-    done = subprocess.run(command, capture_output=True, timeout=100, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=180, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, ""), done
     assert done.stderr.startswith("leveret ctl: ") and done.stderr.count("\n") == 1, done.stderr
     return done.stderr
@@ -113,7 +113,7 @@ def test_an_answer_of_another_shape(words: tuple[str, ...], result: bytes) -> No
     """It is shown, or there is one sentence; never a traceback."""
     with server(BEFORE + reply(b'{"ok": true, "result": ' + result + b"}")) as url:
         command = [sys.executable, "-m", "leveret", "ctl", "--url", url, *words]
-        done = subprocess.run(command, capture_output=True, timeout=100, text=True, check=False)
+        done = subprocess.run(command, capture_output=True, timeout=180, text=True, check=False)
         assert "Traceback" not in done.stderr and done.stderr.count("\n") == done.returncode, done.stderr
 
 
@@ -121,5 +121,5 @@ def test_an_answer_of_another_shape(words: tuple[str, ...], result: bytes) -> No
 def test_a_timeout_that_is_none(seconds: str) -> None:
     """Refused before anything is asked."""
     command = [sys.executable, "-m", "leveret", "ctl", "--timeout", seconds, "status"]
-    done = subprocess.run(command, capture_output=True, timeout=100, text=True, check=False)
+    done = subprocess.run(command, capture_output=True, timeout=180, text=True, check=False)
     assert done.returncode and "--timeout" in done.stderr and "Traceback" not in done.stderr

@@ -31,7 +31,7 @@ STEERING = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u
 def leveret(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[bytes]":
     """Run one command to its end."""
     command = [sys.executable, "-m", "leveret", *arguments]
-    return subprocess.run(command, capture_output=True, timeout=60, env={**os.environ, **environment})
+    return subprocess.run(command, capture_output=True, timeout=180, env={**os.environ, **environment})
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ FROM_HERE = "[broker]\nproxy-protocol-from = ['127.0.0.0/8']\n"
 
 def start_of(wire: socket.socket, said: bytes) -> tuple[bytes, bytes]:
     """What comes back, its size left out."""
-    wire.settimeout(20)
+    wire.settimeout(60)
     for octet in said:
         wire.sendall(bytes([octet]))
     got = b""
@@ -28,7 +28,7 @@ def start_of(wire: socket.socket, said: bytes) -> tuple[bytes, bytes]:
 
 def tcp(port: int) -> socket.socket:
     """One octet in a packet."""
-    wire = socket.create_connection(("127.0.0.1", port), timeout=20)
+    wire = socket.create_connection(("127.0.0.1", port), timeout=60)
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return wire
 

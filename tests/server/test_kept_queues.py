@@ -3,7 +3,6 @@
 from pathlib import Path
 
 import pika
-import pytest
 from broker_process import leveret_serve
 from pika.adapters.blocking_connection import BlockingChannel
 
@@ -25,7 +24,6 @@ def read(channel: BlockingChannel, queue: str, count: int) -> list[int]:
     return numbers
 
 
-@pytest.mark.timeout(180)
 def test_every_consumer_reads_all_of_a_deep_queue(tmp_path: Path) -> None:
     """From the head, also after a restart; a get sees the head; of last values only the newest are there."""
     data = tmp_path / "data"

@@ -27,7 +27,6 @@ def _url(kind: str, path: Path) -> Iterator[str]:
             yield broker.url
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["sockets", "test broker with a journal"])
 def test_a_large_commit_and_a_wide_fanout(kind: str, tmp_path: Path) -> None:
     """tx.commit of thousands of messages, a burst to hundreds of queues with confirms, and what is sent behind them."""

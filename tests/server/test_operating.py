@@ -148,7 +148,7 @@ def test_close_connection_says_what_rabbitmq_says(broker: SocketBroker, ctl: Ctl
         if connection is second:
             assert len(ctl("close-connection", name="b")["closed"]) == 2
         with pytest.raises(ConnectionClosedByBroker) as closed:
-            connection.process_data_events(time_limit=10)
+            connection.process_data_events(time_limit=60)
         assert closed.value.reply_code == 320
         assert closed.value.reply_text == f"CONNECTION_FORCED - {text or 'Closed via management plugin'}"
     broker.wait_for_clients(0)
@@ -170,7 +170,7 @@ def test_a_reason_longer_than_a_short_string_is_cut(broker: SocketBroker, ctl: C
         connection = connect(broker, "long")
         ctl("close-connection", name="long", reason=reason)
         with pytest.raises(ConnectionClosedByBroker) as closed:
-            connection.process_data_events(time_limit=10)
+            connection.process_data_events(time_limit=60)
         assert closed.value.reply_text.startswith(text)
         assert len(closed.value.reply_text.encode()) <= 255
         assert bool(reason) == (len(closed.value.reply_text) > len("CONNECTION_FORCED - "))

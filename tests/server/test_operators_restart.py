@@ -36,7 +36,7 @@ def operated(directory: Path, configuration: str = "", end: signal.Signals = sig
     with leveret_serve(directory, config=configuration, data=directory / "data") as process:
         yield Operated(process)
         process.process.send_signal(end)
-        process.process.wait(timeout=20)
+        process.process.wait(timeout=60)
 
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])

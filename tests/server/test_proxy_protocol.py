@@ -22,7 +22,7 @@ FAR6 = (
 
 def connect(broker: BrokerProcess) -> socket.socket:
     """Nothing said yet."""
-    return socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+    return socket.create_connection(("127.0.0.1", broker.port), timeout=60)
 
 
 def login(wire: socket.socket) -> str:

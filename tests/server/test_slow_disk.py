@@ -15,7 +15,6 @@ BACKLOG_MAX = 1_000_000
 COUNT = 400
 
 
-@pytest.mark.timeout(120)
 def test_a_publisher_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """While an fsync lasts, no more is read than may wait; others are served; afterwards all of it is there."""
     goes_on, is_congested = threading.Event(), threading.Event()

@@ -60,7 +60,7 @@ def round_trip(connection: pika.BlockingConnection, body: bytes = b"hello, hare"
 
 def secured(port: int, context: ssl.SSLContext) -> ssl.SSLSocket:
     """A bare TLS connection."""
-    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=20), server_hostname="localhost")
+    return context.wrap_socket(socket.create_connection(("127.0.0.1", port), timeout=60), server_hostname="localhost")
 
 
 @pytest.mark.parametrize("version", ["TLSv1.2", "TLSv1.3"])
@@ -273,15 +273,16 @@ def test_goodbyes_over_real_sockets(tmp_path: Path, authority: Authority) -> Non
             with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="320"):
                 while True:
                     connection.process_data_events(time_limit=1)
-        assert broker.process.wait(20) == 0
+        assert broker.process.wait(60) == 0
 
 
 def test_data_and_close_notify_together(tmp_path: Path, authority: Authority) -> None:
     """A header and the goodbye in one segment: the answer comes, then the end, without waiting for the timeout."""
-    with leveret_serve(tmp_path, config=configuration(), listen=(TLS,)) as broker:
+    config = configuration() + "[limits]\nhandshake-timeout = '1h'\nfirst-octet-timeout = '1h'\n"
+    with leveret_serve(tmp_path, config=config, listen=(TLS,)) as broker:
         incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
         client = authority.trusting().wrap_bio(incoming, outgoing, server_hostname="localhost")
-        with socket.create_connection(("127.0.0.1", port_of(broker)), timeout=9) as wire:
+        with socket.create_connection(("127.0.0.1", port_of(broker)), timeout=60) as wire:
             while True:
                 try:
                     client.do_handshake()

@@ -151,7 +151,7 @@ def test_serve_refuses_what_check_refuses(tmp_path: Path) -> None:
 
 def serial(broker: BrokerProcess, authority: Authority) -> str:
     """Of the certificate that a new connection is shown."""
-    wire = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+    wire = socket.create_connection(("127.0.0.1", broker.port), timeout=60)
     with authority.trusting().wrap_socket(wire, server_hostname="localhost") as client:
         certificate = client.getpeercert()
         assert certificate is not None
@@ -210,13 +210,13 @@ def test_those_who_were_believed_are_not_any_more(tmp_path: Path, authority: Aut
     config = configuration(client_ca="clients.pem", verify="required")
     with leveret_serve(tmp_path, config=config, listen=(TLS,)) as broker:
         context = authority.trusting(client, newest=ssl.TLSVersion.TLSv1_2)
-        wire = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+        wire = socket.create_connection(("127.0.0.1", broker.port), timeout=60)
         with context.wrap_socket(wire, server_hostname="localhost") as connected:
             session = connected.session
         (tmp_path / "clients.pem").write_bytes(other.file.read_bytes())
         broker.process.send_signal(signal.SIGHUP)
         broker.wait_for_log("configuration reloaded")
-        wire = socket.create_connection(("127.0.0.1", broker.port), timeout=20)
+        wire = socket.create_connection(("127.0.0.1", broker.port), timeout=60)
         with pytest.raises((ssl.SSLError, ConnectionError)):
             context.wrap_socket(wire, server_hostname="localhost", session=session)
         broker.wait_for_log("the peer's certificate is refused: self-signed certificate in certificate chain")

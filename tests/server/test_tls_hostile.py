@@ -26,7 +26,7 @@ def authority(tmp_path: Path) -> Authority:
 
 def wire_to(port: int) -> socket.socket:
     """A connection on which nothing was said yet."""
-    wire = socket.create_connection(("127.0.0.1", port), timeout=20)
+    wire = socket.create_connection(("127.0.0.1", port), timeout=60)
     wire.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     return wire
 
@@ -181,6 +181,6 @@ def test_renegotiation_is_refused(tmp_path: Path, authority: Authority) -> None:
             assert b"Compression: NONE" in said
             client.stdin.write(b"R\n")  # s_client's word for: renegotiate
             client.stdin.flush()
-            rest = client.communicate(timeout=20)[0]
+            rest = client.communicate(timeout=60)[0]
             assert b"RENEGOTIATING" in rest and b"no renegotiation" in rest
         assert is_served(broker.port, authority.trusting())

@@ -64,7 +64,7 @@ def external_broker(kind: str, directory: Path, ca: Path, login_from: str) -> It
 
 def ask(wire: socket.socket, mechanism: str, response: str = "") -> tuple[set[str], str]:
     """What is offered, and what a login comes to: the name of a method or the text of a close."""
-    wire.settimeout(20)
+    wire.settimeout(60)
     wire.sendall(HELLO)
     start = b""
     while not start.endswith(b"\xce"):

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix 
 def login(path: Path) -> str:
     """Name of the method that answers a login as guest."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as wire:
-        wire.settimeout(20)
+        wire.settimeout(60)
         wire.connect(str(path))
         wire.sendall(b"AMQP\x00\x00\x09\x01")
         assert b"".join(iter(lambda: wire.recv(1), b"\xce"))[:3] == b"\x01\0\0"

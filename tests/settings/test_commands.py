@@ -28,7 +28,7 @@ name = "jobs.mail"
 def leveret(*arguments: str) -> "subprocess.CompletedProcess[str]":
     """Run one command to its end."""
     command = [sys.executable, "-m", "leveret", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=30)
+    return subprocess.run(command, capture_output=True, text=True, timeout=180)
 
 
 @pytest.fixture

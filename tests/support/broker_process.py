@@ -63,7 +63,7 @@ class BrokerProcess:
     def stop(self) -> int:
         """SIGTERM, then the exit code."""
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(timeout=20)
+        return self.process.wait(timeout=60)
 
 
 @contextmanager

@@ -38,11 +38,11 @@ class Seen:
 
     def next(self) -> bytes:
         """The next body that comes."""
-        return self.bodies.get(timeout=20)
+        return self.bodies.get(timeout=60)
 
     def end(self) -> BaseException | str:
         """Why consuming ended."""
-        return self.ended.get(timeout=20)
+        return self.ended.get(timeout=60)
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def consuming(url: str, queue_name: str, handler: Handler = acknowledge, **decla
 
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
-    assert is_ready.wait(20)
+    assert is_ready.wait(60)
     try:
         yield seen
     finally:
@@ -86,7 +86,7 @@ def consuming(url: str, queue_name: str, handler: Handler = acknowledge, **decla
                 connection.add_callback_threadsafe(lambda: connection.close())
             except pika.exceptions.AMQPError:
                 pass
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive()
 
 

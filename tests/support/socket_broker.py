@@ -22,7 +22,7 @@ from leveret.engine import Broker, ManualClock, User, Users, hash_password
 from leveret.serving.runtime import Runtime
 from leveret.settings import Configuration
 
-PATIENCE_SECONDS = 20.0
+PATIENCE_SECONDS = 60.0
 T = TypeVar("T")
 
 

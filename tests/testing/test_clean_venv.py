@@ -44,7 +44,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, source]
     subprocess.run(build, check=True, capture_output=True, timeout=180)
     (wheel,) = folder.glob("*.whl")
-    subprocess.run([*install, "--no-index", wheel], check=True, capture_output=True, timeout=60)
+    subprocess.run([*install, "--no-index", wheel], check=True, capture_output=True, timeout=180)
     return python
 
 
@@ -52,7 +52,7 @@ def run(python: Path, folder: Path, *arguments: str) -> str:
     """The environment's Python in a folder, with nothing of ours in its variables. Returns what it printed."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
     done = subprocess.run(
-        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=100
+        [python, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=180
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout + done.stderr
@@ -93,7 +93,7 @@ class Mails(BrokerTestMixin, SimpleTestCase):
             queue = connection.SimpleQueue("mails")
             queue.put({"to": "hare"})
             self.amqp_broker.assert_published("mails", body={"to": "hare"})
-            queue.get(timeout=10).ack()
+            queue.get(timeout=60).ack()
             queue.close()
             connection.channel().queue_delete("mails")
         self.assertEqual((at_the_top.SECRET_KEY, engine.WHOSE), (settings.SECRET_KEY, "theirs"))

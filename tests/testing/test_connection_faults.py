@@ -77,7 +77,7 @@ def test_a_broker_that_does_not_write_does_what_it_is_asked(broker: RunningBroke
         assert broker.queue("q").name == "q"
         assert asking.is_alive()
         fault.stop()
-        asking.join(20)
+        asking.join(60)
         assert not asking.is_alive()
 
 
@@ -91,7 +91,7 @@ def test_a_broker_that_does_not_read_is_a_timeout_for_the_client(broker: Running
             broker.queue("q")
         assert ended.is_alive()
         fault.stop()
-        ended.join(20)
+        ended.join(60)
         assert not ended.is_alive()
         assert broker.queue("q").name == "q"
 

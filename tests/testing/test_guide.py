@@ -10,7 +10,7 @@ from guide import write_guide
 
 def run(folder: Path, *arguments: str) -> str:
     """Python with these arguments in the folder. Returns what it printed; fails when it fails."""
-    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, *arguments], cwd=folder, capture_output=True, text=True, timeout=180)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 

@@ -15,11 +15,11 @@ from leveret.testing import RunningBroker, start_broker
 def run(folder: Path, *arguments: str) -> "tuple[int, str]":
     """pytest on what is in a folder: exit code and output."""
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "--timeout=60", *arguments],
+        [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-rs", "--timeout=180", *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=180,
     )
     return done.returncode, done.stdout + done.stderr
 
@@ -280,7 +280,7 @@ def test_kombu(amqp_broker, amqp_url):
         queue = connection.SimpleQueue("mails")
         queue.put({"to": "hare"})
         amqp_broker.assert_published("mails", body={"to": "hare"})
-        message = queue.get(timeout=10)
+        message = queue.get(timeout=60)
         assert message.payload == {"to": "hare"}
         message.ack()
         queue.close()
@@ -340,7 +340,7 @@ class Leaky(BrokerTestMixin, unittest.TestCase):
 """
     )
     done = subprocess.run(
-        [sys.executable, "-m", "unittest", "-v", "test_it"], cwd=tmp_path, capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "unittest", "-v", "test_it"], cwd=tmp_path, capture_output=True, text=True, timeout=180
     )
     assert "Ran 4 tests" in done.stderr
     assert "FAILED (failures=1)" in done.stderr

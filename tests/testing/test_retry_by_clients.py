@@ -58,10 +58,10 @@ def aio_pika_worker(url: str) -> Iterator[None]:
 
     thread = threading.Thread(target=lambda: asyncio.run(work()))
     thread.start()
-    assert is_ready.wait(20)
+    assert is_ready.wait(60)
     yield
     is_over.set()
-    thread.join(20)
+    thread.join(60)
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def node_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "package.json").write_text('{"private": true}')
     command = [npm, "install", "--no-audit", "--no-fund", "--silent", "amqplib@2"]
     try:
-        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=90)
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=180)
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         pytest.skip(f"npm cannot install amqplib: {error}")
     shutil.copy(Path(__file__).with_name("retry_worker.js"), folder)
@@ -90,7 +90,7 @@ def node_worker(folder: Path, url: str) -> Iterator[None]:
             yield
             assert process.stdin is not None
             process.stdin.close()
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()
 

@@ -42,12 +42,12 @@ def running(program: Callable[..., Any], url: str, *arguments: Any) -> Iterator[
 
     thread = threading.Thread(target=run)
     thread.start()
-    assert is_set_up.wait(20)
+    assert is_set_up.wait(60)
     try:
         yield printed
     finally:
         channels[0].connection.add_callback_threadsafe(channels[0].stop_consuming)
-        thread.join(20)
+        thread.join(60)
 
 
 # -- 1: hello world -------------------------------------------------------------------------------------------------

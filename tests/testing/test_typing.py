@@ -19,7 +19,7 @@ def test_mypy() -> None:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=180,
     )
     assert done.returncode == 0, done.stdout
 
@@ -49,7 +49,7 @@ def test_pyright(tmp_path: Path) -> None:
         "--outputjson",
     ]
     try:
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=110)
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=180)
         report = json.loads(done.stdout)
     except (ValueError, subprocess.TimeoutExpired) as error:
         pytest.skip(f"pyright cannot be run: {error}")
