@@ -6,18 +6,30 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from check_store import KEY, Kind, check_store
-from memory_pager import StoreOwner
+from hypothesis import given
+from hypothesis import strategies as st
+from memory_pager import MemoryPager, StoreOwner
 
+from leveret.engine import Envelope, Message
+from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
+from leveret.engine.messages.field_table import Field
 from leveret.engine.stores import kept_windows, paged_places, paged_run, scanning, stream_store, tailed_store
+from leveret.engine.stores.kept_store import KeptStore
 from leveret.engine.stores.kinds import make_store
+from leveret.engine.stores.last_value import header_value
+from leveret.engine.stores.paged_places import Left
 from leveret.engine.stores.store import Store
 from leveret.engine.stores.stream_store import StreamStore
+from leveret.engine.stores.surroundings import Storage
 
 KINDS: dict[str, tuple[Callable[[StoreOwner], Store], Kind]] = {
-    "plain": (lambda owner: make_store(owner), Kind()),
-    "leveled": (lambda owner: make_store(owner, level_max=2), Kind(level_max=2)),
-    "counting": (lambda owner: make_store(owner, counts_octets=True), Kind(counts=True)),
-    "both": (lambda owner: make_store(owner, level_max=1, counts_octets=True), Kind(level_max=1, counts=True)),
+    "plain": (lambda owner: make_store(owner), Kind(has_tail=True)),
+    "leveled": (lambda owner: make_store(owner, level_max=2), Kind(level_max=2, has_tail=True)),
+    "counting": (lambda owner: make_store(owner, counts_octets=True), Kind(counts=True, has_tail=True)),
+    "both": (
+        lambda owner: make_store(owner, level_max=1, counts_octets=True),
+        Kind(level_max=1, counts=True, has_tail=True),
+    ),
     "last value": (lambda owner: make_store(owner, last_value_key=KEY), Kind(replaces=True, counts=True)),
     "kept": (lambda owner: make_store(owner, keeps=True), Kind(in_order=True, counts=True)),
     "stream": (StreamStore, Kind(reads_only=True)),
@@ -55,3 +67,103 @@ def test_a_store_does_as_lists_do(name: str, depth: str) -> None:
     make, kind = KINDS[name]
     memory, spool_octets = DEPTHS[depth]
     check_store(make, kind, memory=memory, spool_octets=spool_octets)
+
+
+class Kept:
+    """A deep kept store of last values that holds next to nothing in memory."""
+
+    def __init__(self) -> None:
+        self.pager = MemoryPager(600, 0)
+        storage = Storage()
+        storage.pager = self.pager
+        self.store = KeptStore(StoreOwner(storage), header_value(KEY))
+
+    def append(self, id_: int, key: bytes, expires_ns: int = 0) -> Message | Left | None:
+        """One message comes. Returns the one that it replaced."""
+        body = bytes(100)
+        blob = PLAIN.join(encode_header(len(body), {"headers": {KEY: Field("S", key)}}), body)
+        message = Message(id_, blob, PERSISTENT)
+        message.expires_ns = expires_ns
+        self.pager.journal[id_] = (PERSISTENT, blob)
+        older = self.store.supersede(message)
+        self.store.append(message)
+        return older
+
+    @property
+    def ids(self) -> list[int]:
+        """All that are here."""
+        paged = [id_ for part in self.store.paged_parts() for id_ in part.ids]  # type: ignore[union-attr]
+        return sorted([*paged, *(message.id for message in self.store)])
+
+
+PERSISTENT = Envelope("e", "q", PropertyFacts(persistent=True, has_headers=True))
+
+
+@given(st.lists(st.sampled_from(b"abcdefgh"), max_size=40))
+def test_a_kept_store_has_the_newest_of_each_key(keys: list[int]) -> None:
+    """The older one is out, wherever it was, and is handed back; so it is after a restart."""
+    kept = Kept()
+    newest: dict[int, int] = {}
+    for id_, key in enumerate(keys, 1):
+        older = kept.append(id_, bytes((key,)))
+        assert (None if older is None else older.id) == newest.get(key)
+        newest[key] = id_
+    assert kept.ids == sorted(newest.values())
+    again = Kept()
+    again.pager.journal = kept.pager.journal
+    again.store.places.extend(kept.ids, [100] * len(newest), [0] * len(newest), None)
+    assert again.store.know_contents(counts_octets=True) == again.store.places.blob_octets
+    assert again.store.know_contents(counts_octets=False) == 0
+    for key, id_ in newest.items():
+        older = again.append(100 + key, bytes((key,)))
+        assert older is not None
+        assert older.id == id_
+    again.store.load_all()
+    assert not again.store.is_deep
+    assert again.ids == sorted(100 + key for key in newest)
+
+
+def test_the_head_of_a_kept_store_is_the_oldest_that_lives() -> None:
+    """A get sees it wherever it is; nothing is taken."""
+    kept = Kept()
+    for id_ in range(1, 11):
+        kept.append(id_, b"%d" % id_, expires_ns=5 if id_ in (1, 2, 4) else 0)
+    assert kept.store.is_deep
+    heads = [kept.store.head(now_ns) for now_ns in (1, 5)]
+    assert [one and one.id for one in heads] == [1, 3]
+    assert kept.store.first_alive(5) == 3
+    assert kept.store.next_expiry_ns == 5
+    octets = len(kept.pager.journal[3][1])
+    assert kept.store.take_at([3, 4]).unread == [Left(3, octets, 0), Left(4, octets, 5)]
+    kept.store.drop_all()
+    assert kept.store.head(5) is None
+
+
+def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
+    """By places alone; what is read has its offset."""
+    pager = MemoryPager(8000, 0)
+    storage = Storage()
+    storage.pager = pager
+    store = StreamStore(StoreOwner(storage))
+    blob = PLAIN.join(encode_header(3, {}), b"abc")
+    pager.journal = dict.fromkeys((*range(5, 9), *range(20, 23)), (PERSISTENT, blob))
+    store.start(100)
+    store.restore(5, [3] * 4)
+    store.restore(20, [3] * 3)
+    store.restored(lambda id_: 1000 + id_)
+    store.append(Message(30, blob, PERSISTENT))
+    assert (store.first_offset, store.memory_offset, store.next_offset) == (100, 107, 108)
+    assert store.offset_at(1021) == 105
+    found, missing = store.scan(0, 20)
+    assert (found, missing) == ([], True)
+    positions: list[int] = []
+    while len(positions) < 8:
+        store.load_at(positions[-1] if positions else 0, 20)
+        found, missing = store.scan(positions[-1] if positions else 0, 20)
+        assert [store.position_of(message) for _, message in found] == [position for position, _ in found]
+        positions += [position for position, _ in found]
+    assert positions == list(range(101, 109))
+    gone = store.drop_all()
+    assert [list(ids) for ids, _ in gone.runs] == [[5, 6, 7, 8], [20, 21, 22]]
+    assert len(gone.ready) == 1
+    assert store.next_offset == 108

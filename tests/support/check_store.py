@@ -13,7 +13,14 @@ from dataclasses import dataclass
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 from memory_pager import MemoryPager, StoreOwner
 
 from leveret.engine import Envelope, Message
@@ -35,7 +42,8 @@ class Kind:
     """What a store can, beside what all can.
 
     `in_order`: it holds messages by id, wherever they are put. `replaces`: `append` and `put_back` know last values.
-    `reads_only`: nothing is taken out but all at once. `counts`: octets of bodies.
+    `reads_only`: nothing is taken out but all at once. `counts`: octets of bodies. `has_tail`: messages may be paged
+    out to a tail, and are there after a restart.
     """
 
     level_max: int = 0
@@ -43,6 +51,7 @@ class Kind:
     replaces: bool = False
     reads_only: bool = False
     counts: bool = False
+    has_tail: bool = False
 
 
 Make = Callable[[StoreOwner], Store]
@@ -172,6 +181,28 @@ class StoreMachine(RuleBasedStateMachine):
         return next((one for one in self.here if self.key_of(one) == key), None)
 
     # -- in -----------------------------------------------------------------------------------------------------------
+
+    @initialize(
+        runs=st.lists(st.tuples(SIZES, st.integers(0, 1), PRIORITIES, st.sampled_from([0, 0, 2]), EXPIRIES), max_size=3)
+    )
+    def restart(self, runs: list[tuple[list[int], int, int, int, int]]) -> None:
+        """What the journal had: runs of sizes, gap before them, priority, deliveries, expiry."""
+        if not self.kind.has_tail or self.pager is None:
+            return
+        for sizes, gap, priority, deliveries, expires_ns in runs:
+            self.next_id += gap
+            first_id, envelope = self.next_id, self.envelope(priority, True, None)
+            doubles = [self.double(self.made(envelope, size, expires_ns, None)) for size in sizes]
+            self.store.restore_run(  # type: ignore[attr-defined]
+                first_id,
+                [len(one.body) for one in doubles],
+                [expires_ns] * len(doubles) if expires_ns else None,
+                level=min(priority, self.kind.level_max),
+                deliveries=deliveries,
+            )
+            for double in doubles:
+                double.deliveries = deliveries
+                self.level_of(double).append(double)
 
     @rule(sizes=SIZES, priority=PRIORITIES, persistent=st.booleans(), gap=st.integers(0, 2))
     def append_run(self, sizes: list[int], priority: int, persistent: bool, gap: int) -> None:

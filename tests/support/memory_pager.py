@@ -70,13 +70,13 @@ class MemoryPager:
 
 
 class StoreOwner:
-    """A durable queue as its store sees it. `attempts`: what it was told of loaded messages, by id."""
+    """A durable queue as its store sees it. `loaded_count`: messages that came back."""
 
     store: Store
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
-        self.attempts: dict[int, int] = {}
+        self.loaded_count = 0
 
     def stores(self, envelope: Envelope) -> bool:
         """See `Owner`."""
@@ -88,4 +88,6 @@ class StoreOwner:
 
     def loaded(self, messages: list[Message], attempts: int) -> None:
         """See `Owner`."""
-        self.attempts.update((message.id, attempts) for message in messages)
+        self.loaded_count += len(messages)
+        for message in messages:
+            assert attempts in (0, message.deliveries - message.uncounted)
