@@ -18,7 +18,7 @@ from .memory_budget import OVERHEAD
 from .paged_message import body_size
 from .paged_places import Left, PagedPlaces, stretches
 from .paged_run import IN_JOURNAL, Part
-from .store import Dropped, Removed, Scanned, Store
+from .store import Dropped, Removed, Scanned
 from .surroundings import Owner
 from .untailed_store import SCANNING, UntailedStore
 
@@ -110,10 +110,6 @@ class KeptStore(UntailedStore):
     def has(self, id_: int) -> bool:
         """Whether the message with this id is here, in memory or not."""
         return self._here.has(id_) or id_ in self.places
-
-    def counting_octets(self) -> Store:
-        """See `Store`."""
-        return self
 
     # -- in -----------------------------------------------------------------------------------------------------------
 

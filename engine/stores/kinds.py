@@ -7,6 +7,7 @@ from .leveled_store import LeveledStore
 from .plain_store import PlainStore
 from .store import Store
 from .surroundings import Owner
+from .tailed_store import TailedStore
 
 
 def make_store(
@@ -30,3 +31,16 @@ def make_store(
     if level_max or counts_octets:
         return LeveledStore(owner, level_max, counts_octets=counts_octets)
     return PlainStore(owner)
+
+
+def converted(store: Store, owner: Owner, *, counts_octets: bool) -> Store:
+    """The store of a queue whose rules changed: the same one, or another kind with all its messages.
+
+    O(messages at hand) where it is another one.
+    """
+    if store.counts_octets in (None, counts_octets):
+        return store
+    other = make_store(owner, level_max=store.level_max, counts_octets=counts_octets)
+    assert isinstance(store, TailedStore) and isinstance(other, TailedStore)
+    other.take_over(store)
+    return other

@@ -10,7 +10,6 @@ from ..messages.message import Envelope, Message
 from .last_value import Key, LastValueReady
 from .leveled_store import LeveledStore
 from .paged_message import PagedMessage
-from .store import Store
 from .surroundings import Owner
 
 
@@ -34,9 +33,10 @@ class LastValueStore(LeveledStore):
         """See `Store`."""
         return self._ready.left_count > 0
 
-    def counting_octets(self) -> Store:
-        """See `Store`."""
-        return self
+    @property
+    def counts_octets(self) -> bool | None:
+        """See `Store`. It always does."""
+        return None
 
     def allow_paging(self, allowed: bool) -> None:
         """See `Store`. There is never a tail."""

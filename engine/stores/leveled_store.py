@@ -11,7 +11,7 @@ from ..messages.message import Envelope, Message
 from .memory_budget import OVERHEAD
 from .paged_message import body_size
 from .ready import LeveledReady
-from .store import LEVEL_STEP, Store
+from .store import LEVEL_STEP
 from .surroundings import Owner
 from .tail import Tail
 from .tailed_store import TailedStore
@@ -68,21 +68,10 @@ class LeveledStore(TailedStore):
         tail = self._tail
         return self._ready.octets + (0 if tail is None else tail.octets or 0)
 
-    def counting_octets(self) -> Store:
+    @property
+    def counts_octets(self) -> bool | None:
         """See `Store`."""
-        self._counts_octets = True
-        if self._tail is not None:
-            self._tail.count_octets()
-        return self
-
-    def take_over(self, other: TailedStore) -> None:
-        """Have all that another store of one level has, which is empty afterwards. O(messages at hand)."""
-        self._tail, other._tail = other._tail, None
-        if self._tail is not None and self._counts_octets:
-            self._tail.count_octets()
-        self._ready.extend(other._ready)
-        self._scanner, self.expiring, self.may_page = other._scanner, other.expiring, other.may_page
-        other.drop_all()
+        return self._counts_octets
 
     def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """See `Store`."""

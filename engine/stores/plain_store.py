@@ -4,7 +4,6 @@ from collections import deque
 from collections.abc import Sequence
 
 from ..messages.message import Message
-from .leveled_store import LeveledStore
 from .ready import merge_back
 from .surroundings import Owner
 from .tail import Tail
@@ -47,11 +46,10 @@ class PlainStore(TailedStore):
         """See `Store`."""
         return 0
 
-    def counting_octets(self) -> LeveledStore:
+    @property
+    def counts_octets(self) -> bool | None:
         """See `Store`."""
-        other = LeveledStore(self._owner, 0, counts_octets=True)
-        other.take_over(self)
-        return other
+        return False
 
     def position_of(self, message: Message) -> int:
         """See `Store`."""

@@ -134,6 +134,21 @@ class Store(Protocol):
         Returns: the message that had to go for it, which may be the new one itself (last value); else None.
         """
 
+    def restore_run(
+        self,
+        first_id: int,
+        sizes: Sequence[int],
+        expires: Sequence[int] | None = None,
+        *,
+        level: int = 0,
+        deliveries: int = 0,
+    ) -> None:
+        """After a restart: messages with consecutive ids that the journal has, at the end of a level.
+
+        `sizes`: octets of bodies; `expires`: monotonic ns each; `deliveries`: how often each was tried. Only where
+        `may_page`.
+        """
+
     def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
         """Messages (ids falling) that were out, to the places that their ids say. O(messages + those before them).
 
@@ -210,8 +225,9 @@ class Store(Protocol):
         What it does not take becomes ready, and so does all once something is. Raises: Unreadable.
         """
 
-    def counting_octets(self) -> "Store":
-        """A store with the same messages that counts the octets of bodies; this one, if it does. The other is empty."""
+    @property
+    def counts_octets(self) -> bool | None:
+        """Whether it counts the octets of all bodies; None: it does as its kind needs (see `kinds.converted`)."""
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from ..messages.message import Envelope, Message
 from .kept_windows import Reader
 from .memory_budget import OVERHEAD
 from .paged_run import IN_JOURNAL, Numbers, Part, messages_of
-from .store import Dropped, Removed, Scanned, Store
+from .store import Dropped, Removed, Scanned
 from .surroundings import Owner
 from .untailed_store import SCANNING, UntailedStore
 
@@ -146,10 +146,6 @@ class StreamStore(UntailedStore):
     def next_offset(self) -> int:
         """Of the message that comes next."""
         return self.first_offset + len(self._sizes)
-
-    def counting_octets(self) -> Store:
-        """See `Store`."""
-        return self
 
     # -- in -----------------------------------------------------------------------------------------------------------
 

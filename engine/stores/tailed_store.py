@@ -80,6 +80,23 @@ class TailedStore(ABC):
         """Whether the store takes no more with this message than it was charged; if so, the message is counted."""
         return False
 
+    @property
+    @abstractmethod
+    def counts_octets(self) -> bool | None:
+        """See `Store`."""
+
+    def take_over(self, other: "TailedStore") -> None:
+        """Have all that another store of the same levels has, which is empty afterwards. O(messages at hand)."""
+        self._tail, other._tail = other._tail, None
+        if self._tail is not None:
+            if self.counts_octets:
+                self._tail.count_octets()
+            else:
+                self._tail.octets = None
+        self._ready.extend(other._ready)
+        self._scanner, self.expiring, self.may_page = other._scanner, other.expiring, other.may_page
+        other.drop_all()
+
     # -- what is there ------------------------------------------------------------------------------------------------
 
     def __len__(self) -> int:

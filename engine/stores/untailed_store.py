@@ -3,6 +3,8 @@
 They leave their oldest messages to the journal by themselves as they grow, and have no part in the common budget.
 """
 
+from collections.abc import Sequence
+
 from ..messages.message import Envelope, Message
 from .store import HandOver
 
@@ -32,6 +34,18 @@ class UntailedStore:
         """See `Store`."""
         return Message(id_, blob, envelope)
 
+    def restore_run(
+        self,
+        first_id: int,
+        sizes: Sequence[int],
+        expires: Sequence[int] | None = None,
+        *,
+        level: int = 0,
+        deliveries: int = 0,
+    ) -> None:
+        """See `Store`. Such stores have places of their own."""
+        raise AssertionError
+
     def page_out(self, octets: int) -> int:
         """See `Store`."""
         return 0
@@ -52,6 +66,11 @@ class UntailedStore:
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
         """See `Store`."""
+
+    @property
+    def counts_octets(self) -> bool | None:
+        """See `Store`."""
+        return None
 
     @property
     def level_max(self) -> int:

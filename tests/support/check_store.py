@@ -26,6 +26,7 @@ from memory_pager import MemoryPager, StoreOwner
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
 from leveret.engine.messages.field_table import Field
+from leveret.engine.stores.kinds import converted
 from leveret.engine.stores.memory_budget import UNLIMITED
 from leveret.engine.stores.paged_places import Left
 from leveret.engine.stores.store import LEVEL_STEP, Removed, Store
@@ -193,7 +194,7 @@ class StoreMachine(RuleBasedStateMachine):
             self.next_id += gap
             first_id, envelope = self.next_id, self.envelope(priority, True, None)
             doubles = [self.double(self.made(envelope, size, expires_ns, None)) for size in sizes]
-            self.store.restore_run(  # type: ignore[attr-defined]
+            self.store.restore_run(
                 first_id,
                 [len(one.body) for one in doubles],
                 [expires_ns] * len(doubles) if expires_ns else None,
@@ -471,13 +472,13 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(taken) + self.store.at_hand <= count
         self.remove(here[: len(taken)])
 
-    @rule()
-    def count_octets(self) -> None:
-        """A limit on octets is new."""
-        if self.has_spooled and self.pager is not None and not self.kind.counts:
-            return
-        self.store = self.owner.store = self.store.counting_octets()
-        self.counts = not self.kind.reads_only
+    @precondition(lambda self: self.kind.has_tail and not (self.has_spooled and self.pager is not None))
+    @rule(counts=st.booleans())
+    def count_octets(self, counts: bool) -> None:
+        """A limit on octets is new, or none is left."""
+        self.store = self.owner.store = converted(self.store, self.owner, counts_octets=counts)
+        assert self.store.counts_octets is counts
+        self.counts = counts
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
