@@ -16,6 +16,7 @@ import shutil
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from leveret.engine import ManualClock
@@ -28,84 +29,101 @@ from leveret.journal.recovery.recovered import FRESH
 
 QUEUES = 20
 MESSAGES_PER_SECOND = 5_000
+#: What becomes of a message: (below this chance, fate).
+FATES = ((0.90, "acked"), (0.95, "requeued"), (0.97, "expired"), (0.99, "evicted"), (1.0, "dead"))
 
 
 def write_journal(path: Path, events: int, *, seed: int = 1, segment_size: int = 64 * 1024 * 1024) -> dict[str, int]:
     """Write about `events` events; returns their number by kind."""
-    rng = random.Random(seed)
     clock = ManualClock()
     journal = Journal.open(str(path), clock, JournalOptions(fsync="never", scope="all", segment_size=segment_size))
-    vhost = journal.objects.define(VHOST, 0, "/")
-    exchange = journal.objects.define(EXCHANGE, vhost, "orders")
-    connection = journal.objects.define(CONNECTION, vhost, "127.0.0.1:50000 -> 127.0.0.1:5672")
-    queues = [journal.objects.define(QUEUE, vhost, f"queue-{number}") for number in range(QUEUES)]
-    consumers = [journal.objects.define(CONSUMER, vhost, f"consumer-{number}") for number in range(QUEUES)]
-    for queue in queues:
-        journal.objects.declared(queue, Declared(QUEUE, 1, "", b""))
-    bodies = [rng.randbytes(rng.randrange(100, 400)) for _ in range(64)]
-    blobs = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in bodies]
-    tally = dict.fromkeys((kind.value for kind in EventKind), 0)
-    open_ids: dict[int, list[tuple[int, int, int]]] = {queue: [] for queue in queues}
-    next_id, count = 1, 0
+    writer = _Writer(journal, clock, random.Random(seed))
+    while writer.count < events:
+        writer.write_run(events)
+    writer.close()
+    return {kind: number for kind, number in writer.tally.items() if number}
 
-    def tell(kind: EventKind, queue: int, ids: list[int], **more: int | str | bool) -> None:
-        nonlocal count
-        if ids:
-            journal.messages.happened(kind, queue, ids, conn_id=connection, **more)  # type: ignore[arg-type]
-            tally[kind.value] += len(ids)
-            count += len(ids)
 
-    while count < events:
-        which = rng.randrange(QUEUES)
-        queue, consumer = queues[which], consumers[which]
-        size = rng.randrange(1, 65)
-        ids = list(range(next_id, next_id + size))
-        next_id += size
-        lsn = journal.messages.published(ids, exchange, b"key", blobs[:size], queue_ids=[queue], conn_id=connection)
-        journal.messages.enqueued(queue, ids, lsn, [len(body) for body in bodies[:size]])
-        tally["published"] += size
-        tally["enqueued"] += size
-        count += 2 * size
-        fates: dict[str, list[int]] = {word: [] for word in ("acked", "requeued", "expired", "evicted", "dead", "left")}
+class _Writer:
+    """Writes runs of messages with all that happens to them; `tally` by kind, `count` of all events."""
+
+    def __init__(self, journal: Journal, clock: ManualClock, rng: random.Random) -> None:
+        self.journal, self.clock, self.rng = journal, clock, rng
+        define = journal.objects.define
+        vhost = define(VHOST, 0, "/")
+        self.exchange = define(EXCHANGE, vhost, "orders")
+        self.connection = define(CONNECTION, vhost, "127.0.0.1:50000 -> 127.0.0.1:5672")
+        self.queues = [define(QUEUE, vhost, f"queue-{number}") for number in range(QUEUES)]
+        self.consumers = [define(CONSUMER, vhost, f"consumer-{number}") for number in range(QUEUES)]
+        for queue in self.queues:
+            journal.objects.declared(queue, Declared(QUEUE, 1, "", b""))
+        self.bodies = [rng.randbytes(rng.randrange(100, 400)) for _ in range(64)]
+        self.blobs = [PLAIN.join(encode_header(len(body), {"delivery_mode": 2}), body) for body in self.bodies]
+        self.tally = dict.fromkeys((kind.value for kind in EventKind), 0)
+        self.open_ids: dict[int, list[tuple[int, int, int]]] = {queue: [] for queue in self.queues}
+        self.next_id, self.count = 1, 0
+
+    def write_run(self, events: int) -> None:
+        """One run, committed; some of the last of `events` events leave messages in their queues."""
+        which = self.rng.randrange(QUEUES)
+        queue, consumer = self.queues[which], self.consumers[which]
+        size = self.rng.randrange(1, 65)
+        ids = list(range(self.next_id, self.next_id + size))
+        self.next_id += size
+        messages = self.journal.messages
+        lsn = messages.published(
+            ids, self.exchange, b"key", self.blobs[:size], queue_ids=[queue], conn_id=self.connection
+        )
+        messages.enqueued(queue, ids, lsn, [len(body) for body in self.bodies[:size]])
+        self.tally["published"] += size
+        self.tally["enqueued"] += size
+        self.count += 2 * size
+        self._write_fates(queue, consumer, self._draw_fates(queue, ids, lsn, is_near_end=self.count >= events - 5_000))
+        self.clock.advance_ns(size * 1_000_000_000 // MESSAGES_PER_SECOND)
+        self.journal.commit()
+        if self.journal.backlog_bytes > 8 * 1024 * 1024:
+            self.journal.wait(self.journal.next_lsn - 200_000, 60)
+
+    def _draw_fates(self, queue: int, ids: list[int], lsn: int, *, is_near_end: bool) -> dict[str, list[int]]:
+        """Fate -> ids; `open_ids` gets those that stay."""
+        fates: dict[str, list[int]] = {word: [] for _, word in FATES}
         for place, id_ in enumerate(ids):
-            chance = rng.random()
-            if count >= events - 5_000 and chance < 0.5:
-                fates["left"].append(id_)
-                open_ids[queue].append((id_, lsn + place, len(bodies[place])))
+            chance = self.rng.random()
+            if is_near_end and chance < 0.5:
+                self.open_ids[queue].append((id_, lsn + place, len(self.bodies[place])))
             else:
-                word = (
-                    "acked"
-                    if chance < 0.90
-                    else "requeued"
-                    if chance < 0.95
-                    else "expired"
-                    if chance < 0.97
-                    else ("evicted" if chance < 0.99 else "dead")
-                )
-                fates[word].append(id_)
-        clock.advance_ns(2_000_000)
-        tell(EventKind.EXPIRED, queue, fates["expired"], reason="expired")
-        tell(EventKind.EVICTED, queue, fates["evicted"])
+                fates[next(word for below, word in FATES if chance < below)].append(id_)
+        return fates
+
+    def _write_fates(self, queue: int, consumer: int, fates: dict[str, list[int]]) -> None:
+        happened = partial(self._happened, queue)
+        self.clock.advance_ns(2_000_000)
+        happened(EventKind.EXPIRED, fates["expired"], reason="expired")
+        happened(EventKind.EVICTED, fates["evicted"])
         first = sorted(fates["acked"] + fates["requeued"] + fates["dead"])
-        tell(EventKind.DELIVERED, queue, first, durable=False, deliveries=1, consumer_id=consumer)
-        clock.advance_ns(3_000_000)
-        tell(EventKind.REQUEUED, queue, fates["requeued"], deliveries=1, reason="nacked")
-        tell(EventKind.DELIVERED, queue, fates["requeued"], durable=False, deliveries=2, flags=32, consumer_id=consumer)
-        tell(EventKind.DEAD_LETTERED, queue, fates["dead"], reason="rejected", consumer_id=consumer)
-        tell(EventKind.ACKED, queue, sorted(fates["acked"] + fates["requeued"]), consumer_id=consumer)
-        clock.advance_ns(size * 1_000_000_000 // MESSAGES_PER_SECOND)
-        journal.commit()
-        if journal.backlog_bytes > 8 * 1024 * 1024:
-            journal.wait(journal.next_lsn - 200_000, 60)
-    journal.checkpoints.begin()
-    for queue, left in open_ids.items():
-        for _ in journal.checkpoints.snapshot(
-            queue, (RecoveredMessage(id_, lsn, octets, 0, FRESH) for id_, lsn, octets in left)
-        ):
-            journal.commit()
-    journal.checkpoints.end()
-    journal.close()
-    return {kind: number for kind, number in tally.items() if number}
+        happened(EventKind.DELIVERED, first, durable=False, deliveries=1, consumer_id=consumer)
+        self.clock.advance_ns(3_000_000)
+        happened(EventKind.REQUEUED, fates["requeued"], deliveries=1, reason="nacked")
+        happened(EventKind.DELIVERED, fates["requeued"], durable=False, deliveries=2, flags=32, consumer_id=consumer)
+        happened(EventKind.DEAD_LETTERED, fates["dead"], reason="rejected", consumer_id=consumer)
+        happened(EventKind.ACKED, sorted(fates["acked"] + fates["requeued"]), consumer_id=consumer)
+
+    def _happened(self, queue: int, kind: EventKind, ids: list[int], **more: int | str | bool) -> None:
+        if ids:
+            self.journal.messages.happened(kind, queue, ids, conn_id=self.connection, **more)  # type: ignore[arg-type]
+            self.tally[kind.value] += len(ids)
+            self.count += len(ids)
+
+    def close(self) -> None:
+        """A checkpoint with the messages that stay, then the end."""
+        checkpoints = self.journal.checkpoints
+        checkpoints.begin()
+        for queue, left in self.open_ids.items():
+            messages = (RecoveredMessage(id_, lsn, octets, 0, FRESH) for id_, lsn, octets in left)
+            for _ in checkpoints.snapshot(queue, messages):
+                self.journal.commit()
+        checkpoints.end()
+        self.journal.close()
 
 
 def ingest(journal: Path, lake: Path, cores: int) -> dict[str, float]:

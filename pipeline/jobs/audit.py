@@ -41,11 +41,9 @@ def _starts(frames: Frames) -> int:
     return int(found.agg({"lsn": "max"}).first()[0] or 0)
 
 
-def _of_lives(frames: Frames, lives: Any) -> Any:
-    """Faults in one message's own events. Messages published before the lake begins may lack their `enqueued`."""
-    published = frames.events.where("kind = 'published'").agg({"msg_id": "min"}).first()[0]
-    known = 0 if frames.first_lsn() <= 1 else int(published if published is not None else (1 << 62))
-    checks = (
+def _checks_of_lives(known: int) -> tuple[tuple[str, str, str, str], ...]:
+    """(fault, condition, LSN, detail), in SQL; `known`: the first message id whose `enqueued` must be there."""
+    return (
         (
             LOST,
             f"enqueues = 0 AND kind <> 'dropped' AND msg_id >= {known}",
@@ -83,7 +81,13 @@ def _of_lives(frames: Frames, lives: Any) -> Any:
             "concat('delivered or returned at LSN ', between_max, ', after ', kind, ' at ', finished_lsn)",
         ),
     )
-    found = None
+
+
+def _of_lives(frames: Frames, lives: Any) -> Any:
+    """Faults in one message's own events. Messages published before the lake begins may lack their `enqueued`."""
+    published = frames.events.where("kind = 'published'").agg({"msg_id": "min"}).first()[0]
+    known = 0 if frames.first_lsn() <= 1 else int(published if published is not None else (1 << 62))
+    checks = _checks_of_lives(known)
     tests = " ".join(
         f"IF({condition}, named_struct('fault', '{fault}', 'lsn', {lsn}, 'detail', {detail}), NULL),"
         for fault, condition, lsn, detail in checks

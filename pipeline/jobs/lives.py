@@ -13,6 +13,27 @@ CODE = 64
 DURABLE, KEPT = 1, 2
 KEY = ("msg_id", "vhost", "queue")
 
+#: What is folded of the events of one (message, queue), in SQL.
+AGGREGATES = {
+    "enqueues": "count_if(is_enqueued)",
+    "terminals": "count(code)",
+    "deliveries": "count_if(is_delivered)",
+    "requeues": "count_if(is_requeued)",
+    "enqueued_lsn": "min(IF(is_enqueued, lsn, NULL))",
+    "enqueued_us": "min(IF(is_enqueued, us, NULL))",
+    "again_lsn": "max(IF(is_enqueued, lsn, NULL))",
+    "finish": f"min(IF(code IS NULL, NULL, lsn * {CODE} + code))",
+    "refinished_lsn": "max(IF(code IS NULL, NULL, lsn))",
+    "finished_us": "min(IF(code IS NULL, NULL, us))",
+    "delivered_us": "min(IF(is_delivered, us, NULL))",
+    "redelivered_us": "max(IF(is_delivered, us, NULL))",
+    "between_min": "min(IF(is_between, lsn, NULL))",
+    "between_max": "max(IF(is_between, lsn, NULL))",
+    "attempts": "max(IF(is_between, attempt, 0))",
+    "size_bytes": "max(size_bytes)",
+    "durables": f"max(IF(is_enqueued, flags & {DURABLE}, NULL))",
+}
+
 
 def lives(events: Any) -> Any:
     """Columns:
@@ -43,27 +64,7 @@ def lives(events: Any) -> Any:
             ),
         )
         .groupBy(*KEY)
-        .agg(
-            *_named(
-                enqueues="count_if(is_enqueued)",
-                terminals="count(code)",
-                deliveries="count_if(is_delivered)",
-                requeues="count_if(is_requeued)",
-                enqueued_lsn="min(IF(is_enqueued, lsn, NULL))",
-                enqueued_us="min(IF(is_enqueued, us, NULL))",
-                again_lsn="max(IF(is_enqueued, lsn, NULL))",
-                finish=f"min(IF(code IS NULL, NULL, lsn * {CODE} + code))",
-                refinished_lsn="max(IF(code IS NULL, NULL, lsn))",
-                finished_us="min(IF(code IS NULL, NULL, us))",
-                delivered_us="min(IF(is_delivered, us, NULL))",
-                redelivered_us="max(IF(is_delivered, us, NULL))",
-                between_min="min(IF(is_between, lsn, NULL))",
-                between_max="max(IF(is_between, lsn, NULL))",
-                attempts="max(IF(is_between, attempt, 0))",
-                size_bytes="max(size_bytes)",
-                durables=f"max(IF(is_enqueued, flags & {DURABLE}, NULL))",
-            )
-        )
+        .agg(*_named(**AGGREGATES))
     )
     return folded.select(
         *KEY,

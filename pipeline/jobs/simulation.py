@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ...engine import Broker, ManualClock, User, Users
 from ...engine.messages.content import PLAIN, PropertyFacts, encode_header
 from ...engine.messages.message import Envelope
-from ...settings import load_configuration
+from ...settings import SettingsRepository, load_configuration
 
 MS = 1_000_000
 #: Counters that are compared.
@@ -39,53 +39,88 @@ def simulate(queue_name: str, arrivals: Iterable[Arrival], offers_ms: Iterable[i
     configuration, faults = load_configuration([("settings", settings)])
     if faults:
         raise ValueError("; ".join(map(str, faults)))
-    clock = ManualClock()
-    guest = User("guest")
-    broker = Broker(clock, Users([guest]), settings=configuration.repository)
-    session = broker.connect("/", guest, name="what if", flush=lambda: None).open_session()
-    vhost = broker.virtual_hosts["/"]
-    vhost.declare_queue(queue_name, client=session.client)
-    queue = vhost.queue(queue_name)
-    route = vhost.route("", queue_name, guest)
-    known: dict[int, Arrival] = {}
-    tries: dict[int, int] = {}
-    plan: list[tuple[int, int, int, Arrival | None]] = []  # (ms, order, delivery tag, arrival); tag -1: credit for one
-    for order, arrival in enumerate(arrivals):
-        plan.append((arrival.ms, order, 0, arrival))
-    base = len(plan)
-    plan += [(ms, base + order, -1, None) for order, ms in enumerate(offers_ms)]
-    heapq.heapify(plan)
-    begin = plan[0][0] if plan else 0
-    order, room = len(plan), 0
-    held: dict[int, int] = {}  # delivery tag -> message
-    while plan:
-        ms, _, tag, came = heapq.heappop(plan)
-        _advance(broker, clock, (ms - begin) * MS)
-        if came is not None:
-            known[broker.next_id] = came
-            expiration = None if came.expiration_ms is None else b"%d" % max(came.expiration_ms, 0)
-            facts = PropertyFacts(persistent=True, priority=came.priority or None, expiration=expiration)
-            blob = PLAIN.join(encode_header(came.size_bytes), bytes(came.size_bytes))
-            session.publish(route, Envelope("", queue_name, facts), [blob], mandatory=False)
-        elif tag < 0:
-            room += 1
-        else:
-            id_ = held.pop(tag)
-            tries[id_] = tries.get(id_, 0) + 1
-            if tries[id_] <= known[id_].failures:
-                session.reject(tag, requeue=True)
+    simulation = _Simulation(queue_name, configuration.repository)
+    simulation.plan(arrivals, offers_ms)
+    simulation.run()
+    return simulation.counters()
+
+
+class _Simulation:
+    """One queue in a broker on virtual time, and what is still to happen to it."""
+
+    def __init__(self, queue_name: str, repository: SettingsRepository) -> None:
+        self.clock = ManualClock()
+        guest = User("guest")
+        self.broker = Broker(self.clock, Users([guest]), settings=repository)
+        self.session = self.broker.connect("/", guest, name="what if", flush=lambda: None).open_session()
+        vhost = self.broker.virtual_hosts["/"]
+        vhost.declare_queue(queue_name, client=self.session.client)
+        self.queue = vhost.queue(queue_name)
+        self.route = vhost.route("", queue_name, guest)
+        self.known: dict[int, Arrival] = {}  # by message id
+        self.tries: dict[int, int] = {}  # settled deliveries, by message id
+        self.unacked: dict[int, int] = {}  # delivery tag -> message id
+        self.credit = 0
+        #: A heap of (ms, order, delivery tag, arrival); tag -1: credit for one.
+        self.steps: list[tuple[int, int, int, Arrival | None]] = []
+        self.order = 0
+
+    def plan(self, arrivals: Iterable[Arrival], offers_ms: Iterable[int]) -> None:
+        """Arrivals first: at one instant they come before credit."""
+        for order, arrival in enumerate(arrivals):
+            self.steps.append((arrival.ms, order, 0, arrival))
+        base = len(self.steps)
+        self.steps += [(ms, base + order, -1, None) for order, ms in enumerate(offers_ms)]
+        heapq.heapify(self.steps)
+        self.order = len(self.steps)
+
+    def run(self) -> None:
+        """Step by step, until nothing is left."""
+        begin = self.steps[0][0] if self.steps else 0
+        while self.steps:
+            ms, _, tag, arrival = heapq.heappop(self.steps)
+            _advance(self.broker, self.clock, (ms - begin) * MS)
+            if arrival is not None:
+                self._publish(arrival)
+            elif tag < 0:
+                self.credit += 1
             else:
-                session.ack(tag)
-        broker.end_turn()
-        while room and (got := session.get(queue, no_ack=False)) is not None:
-            room -= 1
-            held[got[0]] = got[1].id
-            order += 1
-            heapq.heappush(plan, (ms + known[got[1].id].service_ms, order, got[0], None))
-    counters = broker.statistics().counters
-    told = {name: counters[name] for name in WHAT}
-    told["open"] = told["enqueued"] - sum(told[name] for name in ("acknowledged", "expired", "killed", "replaced"))
-    return told
+                self._settle(tag)
+            self.broker.end_turn()
+            self._deliver(ms)
+
+    def counters(self) -> dict[str, int]:
+        """`WHAT`, and `open`."""
+        counters = self.broker.statistics().counters
+        found = {name: counters[name] for name in WHAT}
+        found["open"] = found["enqueued"] - sum(
+            found[name] for name in ("acknowledged", "expired", "killed", "replaced")
+        )
+        return found
+
+    def _publish(self, arrival: Arrival) -> None:
+        self.known[self.broker.next_id] = arrival
+        expiration = None if arrival.expiration_ms is None else b"%d" % max(arrival.expiration_ms, 0)
+        facts = PropertyFacts(persistent=True, priority=arrival.priority or None, expiration=expiration)
+        blob = PLAIN.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))
+        self.session.publish(self.route, Envelope("", self.queue.name, facts), [blob], mandatory=False)
+
+    def _settle(self, tag: int) -> None:
+        id_ = self.unacked.pop(tag)
+        self.tries[id_] = self.tries.get(id_, 0) + 1
+        if self.tries[id_] <= self.known[id_].failures:
+            self.session.reject(tag, requeue=True)
+        else:
+            self.session.ack(tag)
+
+    def _deliver(self, now_ms: int) -> None:
+        """As many as there is credit for; each is settled after its service time."""
+        while self.credit and (got := self.session.get(self.queue, no_ack=False)) is not None:
+            tag, message, *_ = got
+            self.credit -= 1
+            self.unacked[tag] = message.id
+            self.order += 1
+            heapq.heappush(self.steps, (now_ms + self.known[message.id].service_ms, self.order, tag, None))
 
 
 def _advance(broker: Broker, clock: ManualClock, until_ns: int) -> None:

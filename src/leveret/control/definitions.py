@@ -15,7 +15,7 @@ from ..configured.configured import ConfiguredObjects, text_of
 from ..configured.configured_users import new_hash
 from ..engine import Broker, ManualClock, Queue, User, VirtualHost
 from ..engine.errors import EngineError
-from ..engine.exchanges.exchange import PREDECLARED
+from ..engine.exchanges.exchange import PREDECLARED, Exchange
 from ..engine.publishing.service import ServiceExchange
 from ..settings import Configuration
 from ..settings.values import shown
@@ -59,20 +59,6 @@ class Definitions:
         """The whole broker except exclusive queues, the default exchange's bindings, and predeclared exchanges."""
         broker = self._broker()
         vhosts = list(broker.virtual_hosts.values())
-        limits = [
-            {"vhost": vhost.name, "component": LIMITS_COMPONENT, "name": "limits", "value": value}
-            for vhost in vhosts
-            if (value := _limits_value(vhost.limits.max_connections, "max-queues", vhost.limits.max_queues))
-        ]
-        operator_policies = [
-            {
-                "vhost": value.pop("vhost"),
-                "component": OPERATOR_POLICY_COMPONENT,
-                "name": value.pop("name"),
-                "value": value,
-            }
-            for value in (policy_value(policy) for policy in broker.policies if policy.is_operator)
-        ]
         users = list(broker.users)
         grants = [(user.name, vhost, grant) for user in users for vhost, grant in grants_of(user, broker).items()]
         return {
@@ -89,22 +75,14 @@ class Definitions:
                 for user, vhost, grant in grants
                 for exchange, topic in grant.topics.items()
             ],
-            "parameters": limits + operator_policies + list(self._kept["parameters"].values()),
+            "parameters": [*_parameter_values(broker), *self._kept["parameters"].values()],
             "global_parameters": list(self._kept["global_parameters"].values()),
             "policies": [policy_value(policy) for policy in broker.policies if not policy.is_operator],
             "queues": [
                 _queue_value(queue) for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive
             ],
             "exchanges": [
-                {
-                    "name": exchange.name,
-                    "vhost": vhost.name,
-                    "type": exchange.type,
-                    "durable": exchange.durable,
-                    "auto_delete": exchange.auto_delete,
-                    "internal": exchange.internal,
-                    "arguments": json_of(exchange.arguments),
-                }
+                _exchange_value(exchange, vhost)
                 for vhost in vhosts
                 for exchange in vhost.exchanges.values()
                 if exchange.name not in _PREDECLARED and not isinstance(exchange, ServiceExchange)
@@ -215,6 +193,30 @@ def _user_value(user: User) -> dict[str, Any]:
 def _limits_value(connections: int | None, key: str, other: int | None) -> dict[str, int]:
     limits = {"max-connections": connections, key: other}
     return {name: value for name, value in limits.items() if value is not None}
+
+
+def _parameter_values(broker: Broker) -> Iterator[dict[str, Any]]:
+    """Limits of virtual hosts, and operator policies."""
+    for vhost in broker.virtual_hosts.values():
+        if value := _limits_value(vhost.limits.max_connections, "max-queues", vhost.limits.max_queues):
+            yield {"vhost": vhost.name, "component": LIMITS_COMPONENT, "name": "limits", "value": value}
+    for policy in broker.policies:
+        if policy.is_operator:
+            value = policy_value(policy)
+            place = {"vhost": value.pop("vhost"), "component": OPERATOR_POLICY_COMPONENT, "name": value.pop("name")}
+            yield {**place, "value": value}
+
+
+def _exchange_value(exchange: Exchange, vhost: VirtualHost) -> dict[str, Any]:
+    return {
+        "name": exchange.name,
+        "vhost": vhost.name,
+        "type": exchange.type,
+        "durable": exchange.durable,
+        "auto_delete": exchange.auto_delete,
+        "internal": exchange.internal,
+        "arguments": json_of(exchange.arguments),
+    }
 
 
 def _queue_value(queue: Queue) -> dict[str, Any]:
