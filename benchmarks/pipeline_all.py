@@ -84,12 +84,12 @@ def main() -> None:
     options.directory.mkdir(parents=True, exist_ok=True)
     results = json.loads(options.out.read_text()) if options.out.exists() else {}
     for name in options.only.split(","):
-        told = PARTS[name](options.directory)
+        figures = PARTS[name](options.directory)
         stamp = {"date": datetime.now(UTC).date().isoformat(), "command": f"pipeline_all.py --only {name}"}
         stamp["nice"] = str(os.nice(0))
-        results = {**results, "machine": machine(), name: {**stamp, **told}}
+        results = {**results, "machine": machine(), name: {**stamp, **figures}}
         options.out.write_text(json.dumps(results, indent=1) + "\n")
-        print(json.dumps({name: told}), flush=True)
+        print(json.dumps({name: figures}), flush=True)
 
 
 if __name__ == "__main__":

@@ -48,16 +48,16 @@ def measure(spark: Any, lake: str) -> dict[str, Any]:
         "redelivery": lambda: redelivery(frames),
         "loss": lambda: loss(folded),
     }
-    told: dict[str, Any] = {"lake": Path(lake).name, "events": frames.events.count()}
+    figures: dict[str, Any] = {"lake": Path(lake).name, "events": frames.events.count()}
     began, processor = time.monotonic(), processor_seconds()
     for name, job in jobs.items():
         start = time.monotonic()
         job().write.format("noop").mode("overwrite").save()
-        told[name] = round(time.monotonic() - start, 1)
-    told["seconds"] = round(time.monotonic() - began, 1)
-    told["processor_seconds"] = round(processor_seconds() - processor, 1)
+        figures[name] = round(time.monotonic() - start, 1)
+    figures["seconds"] = round(time.monotonic() - began, 1)
+    figures["processor_seconds"] = round(processor_seconds() - processor, 1)
     folded.unpersist(True)
-    return told
+    return figures
 
 
 def main() -> None:

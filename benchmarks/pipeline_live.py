@@ -56,8 +56,8 @@ def summary(spark: Any, source: str, out: Path) -> dict[str, Any]:
     """The contents of the sink."""
     sink = spark.read.parquet(str(out / "sink"))
     if source == "amqp":
-        told = sink.selectExpr("count(*) AS rows", "count(DISTINCT offset) AS distinct", "max(offset) + 1 AS end")
-        return dict(told.first().asDict())
+        counts = sink.selectExpr("count(*) AS rows", "count(DISTINCT offset) AS distinct", "max(offset) + 1 AS end")
+        return dict(counts.first().asDict())
     by_kind = {row["kind"]: row["count"] for row in sink.groupBy("kind").count().collect()}
     persistent = sink.where("kind = 'published' AND msg_id > 0").join(
         sink.where(f"kind = 'enqueued' AND queue = '{QUEUE}' AND (flags & 1) <> 0").select("msg_id"),
@@ -213,8 +213,10 @@ def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, pee
             start(spark, source, where, out, to_the_end=True).awaitTermination()
             found = summary(spark, source, out)
     wrong = faults(source, found, sent, expected)
-    told = {"source": source, "broker": peer_name, "batches_before_each_kill": batches, "broker_kills": broker_kills}
-    print(json.dumps({**told, **sent, "sink": found, **expected, "faults": wrong, "load_average": os.getloadavg()[0]}))
+    result = {"source": source, "broker": peer_name, "batches_before_each_kill": batches, "broker_kills": broker_kills}
+    print(
+        json.dumps({**result, **sent, "sink": found, **expected, "faults": wrong, "load_average": os.getloadavg()[0]})
+    )
     return 1 if wrong else 0
 
 

@@ -221,8 +221,8 @@ def run(port: int, rate: int, until: Path, queue: str, *, is_stream: bool) -> di
                 traffic.read(left)
         except (ConnectionError, TimeoutError):
             traffic.connect()
-    told = {"sent": traffic.sent, "seconds": round(published, 1), "rate": round(traffic.sent / published)}
-    return {**told, "connections": [one.persistent() for one in traffic.published]}
+    result = {"sent": traffic.sent, "seconds": round(published, 1), "rate": round(traffic.sent / published)}
+    return {**result, "connections": [one.persistent() for one in traffic.published]}
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
-"""What is in each table of the lake, column by column: the contract between `ingest` and every job.
+"""The columns of each table of the lake: the contract between `ingest` and every job.
 
-Times are microseconds since 1970 UTC, as Spark's `timestamp` (session time zone UTC). `?` in these pages is nullable
-here. Text that a row has nothing to say in is "" where the column is not nullable. All tables but `segments` and
-`checkpoints` are partitioned by `date`, the UTC day of `ts`, which is no column of the source.
+Times are microseconds since 1970 UTC, as Spark's `timestamp` (session time zone UTC). `?` means nullable. A text
+without a value is "" if the column is not nullable. All tables except `segments` and `checkpoints` are partitioned by
+`date`, the UTC day of `ts`, which is not a column of the source.
 Source: Spark page 3; rulings, "Events".
 """
 
@@ -25,7 +25,7 @@ Columns = tuple[Column, ...]
 
 
 def columns(*texts: str) -> Columns:
-    """Of `msg_id bigint, consumer string?`: what may be null has a question mark."""
+    """Parses `msg_id bigint, consumer string?`: nullable columns have a question mark."""
     found = []
     for text in ", ".join(texts).split(", "):
         name, type_ = text.split(" ")
@@ -34,13 +34,13 @@ def columns(*texts: str) -> Columns:
 
 
 EVENTS: Columns = (
-    #: Of the journal's record. A record that stands for many messages (a purge, a deleted queue) is a row for each of
-    #: them, all with its LSN; so (lsn, msg_id) is unique, and lsn alone is not.
+    #: Of the journal's record. A record for many messages (a purge, a deleted queue) becomes one row for each, all with
+    #: its LSN; so (lsn, msg_id) is unique, and lsn alone is not.
     Column("lsn", "bigint"),
     Column("ts", "timestamp"),
-    #: The event's word: published, enqueued, delivered, acked, ...; nothing that a checkpoint only says again.
+    #: The kind of event: published, enqueued, delivered, acked, ...; without those that a checkpoint only repeats.
     Column("kind", "string"),
-    #: 0: the event is about no message. Unique for ever in a journal, rising in the order of publishing.
+    #: 0: the event is about no message. Unique in a journal, rising in the order of publishing.
     Column("msg_id", "bigint"),
     Column("vhost", "string"),
     #: The exchange published to; of a dead letter its target.
@@ -49,14 +49,14 @@ EVENTS: Columns = (
     Column("consumer", "string", True),
     #: 0: unknown.
     Column("conn_id", "int"),
-    #: Of delivered, requeued and scheduled: deliveries so far that counted, this one too; so a first attempt is 1.
+    #: Of delivered, requeued and scheduled: counted deliveries so far, including this one; so a first attempt is 1.
     Column("attempt", "smallint"),
     #: 1 durable, 2 kept (acked, but the queue keeps it), 4 range, 32 redelivered.
     Column("flags", "tinyint"),
     Column("priority", "tinyint"),
     #: rejected, expired, maxlen, delivery_limit; of `requeued` nacked, rejected, recovered, lost, closed, ...; the name
     #: of a connection, the tag of a consumer, settings as JSON. A `settings_changed` with reason and without vhost is
-    #: the start of a broker with scope "all": transient messages (flag durable not set) of before are gone.
+    #: the start of a broker with scope "all": earlier transient messages (flag durable not set) ended there.
     Column("reason", "string", True),
     #: Milliseconds from `ts` until the message expires (published, enqueued) or is due (requeued, scheduled).
     Column("arg_ms", "bigint", True),
@@ -83,16 +83,16 @@ PAYLOADS: Columns = (
     Column("segment", "string"),
 )
 
-#: What the journal itself says was in which durable queue, at its checkpoints: a row a message. `lsn` is that of the
-#: snapshot record: what the events below it say of the queue must agree.
+#: The messages in durable queues at the journal's checkpoints: one row per message. `lsn` is that of the snapshot
+#: record: the events below it must give the same contents of the queue.
 SNAPSHOTS = columns("lsn bigint, ts timestamp, queue string, vhost string, msg_id bigint")
 
-#: A row a whole checkpoint: the snapshots with begin_lsn <= lsn < end_lsn are all that was in durable queues (an empty
-#: queue has no row there).
+#: One row per complete checkpoint: the snapshots with begin_lsn <= lsn < end_lsn are all messages in durable queues (an
+#: empty queue has no row there).
 CHECKPOINTS = columns("begin_lsn bigint, end_lsn bigint, ts timestamp")
 
-#: A row a segment that ingest has begun with. `scope`: "durable" or "all"; deliveries and transient messages are
-#: recorded in "all" alone, so what needs them is "not recorded" otherwise. `fsync`: never, interval, commit.
+#: One row per segment that ingest has started. `scope`: "durable" or "all"; deliveries and transient messages are
+#: recorded only with "all", so jobs that need them report "not recorded" otherwise. `fsync`: never, interval, commit.
 SEGMENTS = columns(
     "segment string, base_lsn bigint, ts timestamp, scope string, fsync string, program string",
 )
@@ -104,7 +104,7 @@ TABLES: dict[str, Columns] = {
     "checkpoints": CHECKPOINTS,
     "segments": SEGMENTS,
 }
-#: Those that grow by rows a message.
+#: Tables with rows for each message.
 BY_DATE = ("events", "payloads", "snapshots")
 
 
@@ -125,12 +125,12 @@ def chosen(table: str, names: Sequence[str] | None = None) -> Columns:
 
 
 def ddl(wanted: Columns) -> str:
-    """As Spark reads it: `lsn bigint NOT NULL, ...`."""
+    """The schema for Spark: `lsn bigint NOT NULL, ...`."""
     return ", ".join(f"{column.name} {column.type}{'' if column.nullable else ' NOT NULL'}" for column in wanted)
 
 
 def arrow(wanted: Columns) -> "pyarrow.Schema":
-    """As Arrow has it: the same names, types and nullability, or Spark refuses the batches."""
+    """The schema for Arrow: with the same names, types and nullability, or Spark refuses the batches."""
     import pyarrow
 
     types = {

@@ -18,7 +18,7 @@ from .amqp.data_source import Amqp
 from .java import find_java
 from .reading.source import JournalSource
 
-#: What a session is beside what is asked for. Filters are pushed down, times are UTC, files written as they come.
+#: Settings of every session. Filters are pushed down, times are UTC, files are written as they come.
 SETTINGS = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.python.filterPushdown.enabled": "true",
@@ -26,14 +26,14 @@ SETTINGS = {
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.maxConcurrentOutputFileWriters": "16",
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.python.authenticate.socketTimeout": "60s",  # 15 s are too few on a busy machine
+    "spark.python.authenticate.socketTimeout": "60s",  # 15 s are not enough on a busy machine
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.hadoop.fs.file.impl.disable.cache": "false",
 }
-#: Starts faster and computes slower: for tests, which compute little.
+#: Starts faster and computes more slowly: for tests, which compute little.
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-#: Spark's own words: errors at most, on stderr, where progress is lines of JSON.
+#: Spark's own log: at most errors, on stderr, where progress is lines of JSON.
 LOGGING = """
 rootLogger.level = {level}
 rootLogger.appenderRef.stderr.ref = stderr
@@ -43,16 +43,16 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 """
-#: Java chooses the serial collector on small machines, which costs a third more at size.
+#: Java chooses the serial collector on small machines, which takes a third longer on large data.
 GOOD_JAVA = "-XX:+UseParallelGC"
 LOOPBACK = "127.0.0.1"
-#: The rooms that executors need, with what is inside them, beside the package's own files: no frontend.
+#: The rooms that executors need, beside the package's own files: no frontend.
 SENT = ("engine", "journal", "pipeline", "settings")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionOptions:
-    """`more`: Spark's own settings, over everything here. `log_level`: of what Spark itself says, error or off."""
+    """`more`: Spark's own settings, which override everything here. `log_level`: of Spark's own log, error or off."""
 
     master: str = "local[*]"
     name: str = "leveret"
@@ -64,7 +64,7 @@ class SessionOptions:
 
     @property
     def is_local(self) -> bool:
-        """Whether there are no other processes."""
+        """Whether everything runs in one process."""
         return self.master.startswith("local")
 
     def settings(self, environment: MutableMapping[str, str]) -> dict[str, str]:
@@ -80,7 +80,7 @@ class SessionOptions:
 
 
 def _partitions(master: str) -> int:
-    """Two a core on this machine; on a cluster as many as Spark thinks right."""
+    """Two per core on this machine; on a cluster Spark's default."""
     if not master.startswith("local"):
         return 200
     count = master.removeprefix("local").strip("[]").split(",")[0]
@@ -88,13 +88,13 @@ def _partitions(master: str) -> int:
 
 
 def prepare(environment: MutableMapping[str, str], options: SessionOptions, scratch: Path) -> None:
-    """What must be in the environment before Java starts. Raises: NoJava."""
+    """Set the environment for Java. Raises: NoJava."""
     environment["JAVA_HOME"] = find_java(environment, scratch)
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     environment.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     here = options.is_local or LOOPBACK in options.master or "localhost" in options.master
     if here:
-        environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # else Spark takes some interface's address
+        environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)  # otherwise Spark uses the address of some interface
 
 
 def open_session(options: SessionOptions | None = None, *, scratch: Path | None = None) -> Any:

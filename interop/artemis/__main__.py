@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"leveret.interop.artemis: {error}", file=sys.stderr)
         return 2
     failed = [shown for shown in results if shown.faults]
-    print(f"{len(results)} runs of {len(scenarios)} scenarios, {len(failed)} not as the table says")
+    print(f"{len(results)} runs of {len(scenarios)} scenarios, {len(failed)} not as in the table")
     if options.write:
         options.write.write_text(page(scenarios, results))
     return 1 if failed else 0
@@ -74,7 +74,7 @@ def _run(name: str, scenarios: list[Scenario], work: Path) -> list[Shown]:
 
 
 def _tell(shown: Shown) -> None:
-    print(f"{shown.broker:8} {shown.scenario}: {'; '.join(shown.faults) or 'as the table says'}", flush=True)
+    print(f"{shown.broker:8} {shown.scenario}: {'; '.join(shown.faults) or 'as in the table'}", flush=True)
 
 
 if __name__ == "__main__":

@@ -14,27 +14,27 @@ from .run import Shown
 from .table import BROKERS, Scenario
 
 HEAD = """\
-# Beside a real Artemis
+# Compared with a real Artemis
 
 Written by `make artemis` on {date}: Apache Artemis {artemis} (Java {java}) through AMQP 1.0 (qpid-proton {proton}),
 Leveret {leveret} (Python {python}) through AMQP 0-9-1 (pika {pika}). Both load the same `broker.xml`, in real
 time; order, counts and "not before" are compared, not exact times. The table:
 [scenarios.toml](../interop/artemis/scenarios.toml).
 
-A failed attempt is `modified` with `delivery-failed` there and `basic.nack` with requeue here; given back by choice is
-`released` there and `basic.recover` here; rejected is `rejected` there and `basic.reject` without requeue here.
+A failed attempt is `modified` with `delivery-failed` in Artemis and `basic.nack` with requeue in Leveret; a released
+message is `released` and `basic.recover`; a rejected one is `rejected` and `basic.reject` without requeue.
 
-{agree} scenarios of {count} agree, {differ} differ as listed, {wrong} did something else.
+{agree} scenarios of {count} agree, {differ} differ as listed, {wrong} failed.
 
 ## What differs
 
-| scenario | what it is about | |
+| scenario | what it tests | |
 |---|---|---|
 {differences}
 
 ## What agrees
 
-| scenario | what holds |
+| scenario | common behaviour |
 |---|---|
 {agreements}
 """
@@ -53,7 +53,7 @@ def page(scenarios: Sequence[Scenario], results: Sequence[Shown]) -> str:
         row = f"| {scenario.name} | {scenario.says} |"
         if what:
             wrong += 1
-            verdict = f"**other than the table says**: {' / '.join(what)}".replace("|", "\\|")
+            verdict = f"**not as in the table**: {' / '.join(what)}".replace("|", "\\|")
             differences.append(f"{row} {verdict} |")
         elif scenario.why:
             differences.append(f"{row} {scenario.why}. {_shown(scenario)} |")

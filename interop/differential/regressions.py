@@ -2,8 +2,8 @@
 
     {"title": ..., "reference": "RabbitMQ 3.10.8", "operations": [...], "expected": [...]}
 
-`expected` are the reference's observations, so that a replay needs only the subject. A file about an intended
-difference also has `subject`: the subject's expected observations.
+A replay compares with `expected`, the reference's observations, so that it needs only the subject. A file about an
+intended difference also has `subject`: the subject's expected observations.
 """
 
 from __future__ import annotations

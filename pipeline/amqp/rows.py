@@ -24,8 +24,8 @@ def message_of(row: dict[str, Any], message_id: str) -> aio_pika.Message:
     """The message of a row. `message_id`: used if the row has none. Raises: ValueError (invalid JSON)."""
     body = row["body"]
     headers = value_of(_object(row, "headers_json"))
-    told = _object(row, "properties_json")
-    properties = {name: told[name] for name in PROPERTIES if told.get(name) is not None}
+    values = _object(row, "properties_json")
+    properties = {name: values[name] for name in PROPERTIES if values.get(name) is not None}
     properties.setdefault("message_id", message_id)
     if "expiration" in properties:
         properties["expiration"] = float(properties["expiration"]) / 1000  # aio-pika uses seconds
@@ -37,8 +37,8 @@ def message_of(row: dict[str, Any], message_id: str) -> aio_pika.Message:
 def row_of(message: aio_pika.abc.AbstractIncomingMessage, *, without: str) -> tuple[Any, ...]:
     """A message in the form of `COLUMNS`, without one header that the broker added."""
     headers = {name: value for name, value in message.headers.items() if name != without}
-    told = {name: getattr(message, name) for name in (*PROPERTIES, "user_id")}
-    properties = {name: value for name, value in told.items() if value not in (None, "")}
+    values = {name: getattr(message, name) for name in (*PROPERTIES, "user_id")}
+    properties = {name: value for name, value in values.items() if value not in (None, "")}
     properties["delivery_mode"] = int(message.delivery_mode or aio_pika.DeliveryMode.NOT_PERSISTENT)
     if isinstance(message.expiration, int | float):
         properties["expiration"] = str(round(message.expiration * 1000))

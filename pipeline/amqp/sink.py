@@ -112,14 +112,14 @@ async def publish_all(options: SinkOptions, rows: Iterator[Any], prefix: str) ->
         for row in rows:
             if options.rate:
                 await asyncio.sleep(max(0.0, began + count / options.rate - time.monotonic()))
-            told = row.asDict()
-            name = told.get("exchange")
+            values = row.asDict()
+            name = values.get("exchange")
             name = options.exchange if name is None else name
             if name not in exchanges:
                 exchanges[name] = await channel.get_exchange(name, ensure=False)
-            key = told.get("routing_key")
+            key = values.get("routing_key")
             key = options.routing_key if key is None else key
-            message = message_of(told, f"{prefix}-{count}")
+            message = message_of(values, f"{prefix}-{count}")
             publishing = exchanges[name].publish(message, key, mandatory=options.mandatory)
             pending.add(asyncio.ensure_future(publishing))
             count += 1

@@ -96,5 +96,7 @@ def log_of(rows: Any, options: ReplayOptions, sent: int) -> Any:
     """`REPLAY_LOG`."""
     from pyspark.sql import functions as F
 
-    told = rows.selectExpr("msg_id", "source_lsn", "exchange AS address", "current_timestamp() AS ts")
-    return conform(told.withColumn("replay_id", F.lit(options.replay_id)).withColumn("sent", F.lit(sent)), REPLAY_LOG)
+    sent_rows = rows.selectExpr("msg_id", "source_lsn", "exchange AS address", "current_timestamp() AS ts")
+    return conform(
+        sent_rows.withColumn("replay_id", F.lit(options.replay_id)).withColumn("sent", F.lit(sent)), REPLAY_LOG
+    )

@@ -19,11 +19,11 @@ def ids_of(frames: Frames, message: str) -> list[int]:
     payloads = frames.with_payloads("trace by header or correlation id").payloads
     name, equals, value = message.partition("=")
     if equals:
-        told = F.from_json("headers_json", "map<string,string>")[name] == value
+        matches = F.from_json("headers_json", "map<string,string>")[name] == value
     else:
         properties = F.from_json("properties_json", "map<string,string>")
-        told = (properties["correlation_id"] == message) | (properties["message_id"] == message)
-    return sorted(row[0] for row in payloads.where(told).select("msg_id").limit(1000).collect())
+        matches = (properties["correlation_id"] == message) | (properties["message_id"] == message)
+    return sorted(row[0] for row in payloads.where(matches).select("msg_id").limit(1000).collect())
 
 
 def family(frames: Frames, ids: list[int]) -> dict[int, int]:

@@ -90,7 +90,7 @@ def _one_queue(rows: Any, settings: str) -> Any:
     def was(*kinds: str) -> int:
         return int(sum(fates.get(kind, 0) for kind in kinds))
 
-    told = {
+    recorded = {
         "enqueued": len(came),
         "acknowledged": was("acked"),
         "requeued": int(came.failures.sum()),
@@ -101,6 +101,6 @@ def _one_queue(rows: Any, settings: str) -> Any:
         "open": was("open"),
     }
     return pandas.DataFrame(
-        [(vhost, queue, what, told[what], would[what]) for what in told],
+        [(vhost, queue, what, recorded[what], would[what]) for what in recorded],
         columns=["vhost", "queue", "what", "was", "would_be"],
     )

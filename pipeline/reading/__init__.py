@@ -1,1 +1,1 @@
-"""The journal a column at a time: `leveret_journal`, a data source of Spark; a program without Spark reads so, too."""
+"""The journal column by column: `leveret_journal`, a data source for Spark; programs without Spark can use it, too."""

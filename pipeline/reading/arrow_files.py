@@ -1,6 +1,6 @@
 """The journal's files through pyarrow's file systems, so that executors on other hosts can read them.
 
-`file:`, `hdfs:`, `s3:`, `gs:`, `abfs:` URIs and plain paths. Reading only, but for a reader's registration.
+`file:`, `hdfs:`, `s3:`, `gs:`, `abfs:` URIs and plain paths. Read-only, except for a reader's registration.
 """
 
 import json
@@ -13,7 +13,7 @@ from ...journal.disk.directory import READER_NAME, READERS, register_reader
 
 
 class ArrowFiles:
-    """What reading a journal asks of a file system. Handles are numbers, as everywhere in the journal."""
+    """The file operations for reading a journal. Handles are numbers, as everywhere in the journal."""
 
     def __init__(self, system: Any) -> None:
         self._system = system
@@ -47,11 +47,11 @@ class ArrowFiles:
 
     @property
     def is_local(self) -> bool:
-        """Whether these are the files of this machine."""
+        """Whether the files are on this machine."""
         return isinstance(self._system, fs.LocalFileSystem)
 
     def register(self, directory: str, name: str, lsn: int) -> None:
-        """`register_reader`, wherever the journal is. Raises: ValueError (a name that is none), OSError."""
+        """`register_reader` for any file system. Raises: ValueError (invalid name), OSError."""
         if self.is_local:
             register_reader(directory, name, lsn)
             return

@@ -1,7 +1,7 @@
-"""Slices of segments as columns: many blocks' records in one numpy array, with their LSNs and the names they speak of.
+"""Slices of segments as columns: records of many blocks in one numpy array, with their LSNs and names.
 
-Whole blocks are believed only with their CRC; a slice that does not read to its end is damaged, and says so: an audit
-must never invent losses.
+Blocks are accepted only with a valid CRC; a slice that cannot be read to its end is reported as damaged, so that an
+audit never invents losses.
 """
 
 from bisect import bisect_right
@@ -19,7 +19,7 @@ from ...journal.format.record import DEFINE, RECORD_SIZE
 from .arrow_files import ArrowFiles
 from .positions import JournalGone, Slice
 
-#: record.py's table.
+#: The table of record.py.
 RECORD = np.dtype(
     [
         ("ts_us", "<i8"),
@@ -42,13 +42,13 @@ RECORD = np.dtype(
     ]
 )
 assert RECORD.itemsize == RECORD_SIZE
-#: A chunk is handed on when it has so many records, or so many octets of heap.
+#: A chunk is complete with this many records, or octets of heap.
 ROWS, HEAP_OCTETS = 65_536, 16 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class Chunk:
-    """Neighbouring records. `records`, `lsns`: one for each; those of gap blocks, which have no LSN, are left out."""
+    """Consecutive records. `records`, `lsns`: one for each; those of gap blocks, which have no LSN, are omitted."""
 
     segment: int
     records: "np.ndarray[tuple[int], np.dtype[np.void]]"
@@ -73,7 +73,7 @@ class Chunk:
 
 
 def read_chunks(files: ArrowFiles, directory: str, part: Slice) -> Iterator[Chunk]:
-    """A slice, chunk by chunk. Memory: a chunk, and a window of the file. Raises: Damaged, JournalGone, OSError."""
+    """A slice, chunk by chunk. Memory: one chunk, and a window of the file. Raises: Damaged, JournalGone, OSError."""
     name = segment_name(part.segment)
     path = path_of(directory, part.segment)
     try:
@@ -102,7 +102,7 @@ def read_chunks(files: ArrowFiles, directory: str, part: Slice) -> Iterator[Chun
 
 
 def _chunk(segment: int, blocks: list[Block], names: Names) -> Chunk:
-    """Names that the blocks define are taken in: no id ever has two."""
+    """Adds the names that the blocks define: no id ever has two."""
     kept: list[Block] = []
     starts: list[int] = []
     count = 0
@@ -132,13 +132,13 @@ def _take_names(segment: int, block: Block, names: Names) -> None:
         raise Damaged(segment_name(segment), block.offset, str(error)) from error
 
 
-#: Path -> (octets, LSN, the names defined up to there) of segments that are read piece by piece, as streams do.
+#: Path -> (octets, LSN, the names defined up to there) of segments that streams read piece by piece.
 _known: dict[str, tuple[int, int, Names]] = {}
 KNOWN_MAX = 8
 
 
 def _names_before(files: ArrowFiles, handle: int, path: str, part: Slice) -> Names:
-    """The names that a segment defines before a slice of it begins. More of them do no harm: no id ever has two."""
+    """The names that a segment defines before a slice of it. Later names do no harm: no id ever has two."""
     offset, lsn, names = _known.get(path, (0, part.segment, Names()))
     if part.start > offset:
         scan = Scan(files, handle, lsn, offset=offset, size=part.start)

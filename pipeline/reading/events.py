@@ -1,7 +1,7 @@
-"""Chunks of records as rows of the `events` table: Arrow batches, a column at a time.
+"""Chunks of records as rows of the `events` table: Arrow batches, column by column.
 
-What stands for many messages (flag range) becomes a row for each. Names come through the ids that a chunk holds: looked
-up once an id, not once a row. Source: Spark page 2 and 3.
+A record for many messages (flag range) becomes one row for each. Names are looked up once per id of a chunk, not once
+per row. Source: Spark page 2 and 3.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -66,7 +66,7 @@ REASON_WORDS = pa.array([None, *REASONS[1:], *[None] * (256 - len(REASONS))], pa
 
 
 class EventDecoder:
-    """Makes batches of the columns that are asked for, of rows that a predicate lets through."""
+    """Makes batches of the requested columns, with the rows that a predicate allows."""
 
     def __init__(self, columns: Columns, predicate: Predicate) -> None:
         self._schema = arrow(columns)
@@ -93,7 +93,7 @@ class EventDecoder:
         yield from self._expanded(chunk, indices, counts[indices])
 
     def _expanded(self, chunk: Chunk, indices: Any, counts: Any) -> Iterator[Any]:
-        """A row for each message; halves while that would be too many at once."""
+        """One row for each message; divided while that would be too many at once."""
         if counts.sum() > 2 * ROWS and len(indices) > 1:
             middle = len(indices) // 2
             for part in (slice(None, middle), slice(middle, None)):
@@ -135,7 +135,7 @@ class _Rows:
         self.vhost_name = chunk.names.vhost_text
 
     def only(self, chosen: Any) -> "_Rows":
-        """Some of them."""
+        """The selected rows."""
         return _Rows(self.chunk, self.index[chosen], self.ids[chosen])
 
     def field(self, name: str) -> Any:
@@ -152,7 +152,7 @@ class _Rows:
 
     @property
     def owner_ids(self) -> Any:
-        """An id that lies in the virtual host of the row: its queue, else its exchange, its connection, or itself."""
+        """An id in the virtual host of the row: its queue, else its exchange, its connection, or itself."""
         records = self.records
         by_arg = NAMES_BY_ARG[records["kind"]]
         owner = np.where(by_arg, np.clip(records["arg"], 0, INT32_MAX), records["conn_id"]).astype(np.int32)
@@ -161,7 +161,7 @@ class _Rows:
 
 
 def _ids(chunk: Chunk, indices: Any, counts: Any) -> Any:
-    """The messages of records that stand for `counts` each: consecutive ids, but where the heap has runs."""
+    """The messages of records that stand for `counts` each: consecutive ids, unless the heap has runs."""
     records = chunk.records[indices]
     ends = np.cumsum(counts)
     ids = np.repeat(records["msg_id"] - (ends - counts), counts) + np.arange(ends[-1])
@@ -176,8 +176,8 @@ def _ids(chunk: Chunk, indices: Any, counts: Any) -> Any:
         if sum(count for _, count in runs) != counts[at]:
             faulty[at] = True
             continue
-        told: Any = [np.arange(first, first + count, dtype=np.int64) for first, count in runs]
-        ids[ends[at] - counts[at] : ends[at]] = np.concatenate(told)
+        listed: Any = [np.arange(first, first + count, dtype=np.int64) for first, count in runs]
+        ids[ends[at] - counts[at] : ends[at]] = np.concatenate(listed)
     if faulty.any():
         lsn = chunk.lsns[indices[np.flatnonzero(faulty)[0]]]
         raise Damaged(segment_name(chunk.segment), 0, f"record {lsn} does not say which messages it stands for")
@@ -197,16 +197,16 @@ def _names(ids: Any, name: Callable[[int], str], none: str | None) -> Any:
 
 
 def _reason(rows: _Rows) -> Any:
-    """Word by code; some kinds have text instead."""
+    """The reason by its code; some kinds have text instead."""
     records = rows.records
     words = REASON_WORDS.take(pa.array(rows.field("reason")))
-    told: Any = np.flatnonzero(
+    with_text: Any = np.flatnonzero(
         ((records["reason"] == OTHER_REASON) | IS_TEXT[records["kind"]]) & (records["heap_len"] > 0)
     )
-    if not len(told):
+    if not len(with_text):
         return words
     patched = words.to_pylist()
-    for at in told:
+    for at in with_text:
         index = int(rows.index[at])
         try:
             patched[at] = utf8(decode_text(rows.chunk.heap(index))) or None
@@ -216,7 +216,7 @@ def _reason(rows: _Rows) -> Any:
 
 
 def _arg_ms(rows: _Rows) -> Any:
-    """From the record's time on; null where it is about no time, or never."""
+    """Milliseconds from the record's time; null if it has no other time, or it is never."""
     args = rows.field("arg")
     is_null = ~(HAS_TIME[rows.records["kind"]] & (args > 0))
     return pa.array(args - rows.records["ts_us"] // 1000, mask=is_null)

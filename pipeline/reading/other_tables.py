@@ -18,7 +18,7 @@ from ..json_values import json_of, utf8
 from ..schemas import Columns, arrow
 from .chunks import Chunk
 
-#: Which records make the rows of a table.
+#: The kinds of records for the rows of a table.
 CODES = {
     "payloads": frozenset({PUBLISHED}),
     "snapshots": frozenset({SNAPSHOT}),
@@ -30,7 +30,7 @@ BATCH_ROWS = 16_384
 
 
 class TableDecoder:
-    """Makes batches of the columns that are asked for."""
+    """Makes batches of the requested columns."""
 
     def __init__(self, table: str, columns: Columns) -> None:
         self._schema = arrow(columns)

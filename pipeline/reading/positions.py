@@ -1,8 +1,8 @@
-"""Where a reader is in a journal, and what lies between two such places: one slice a segment.
+"""Positions of a reader in a journal, and the slices between two positions: one per segment.
 
-A position is a block boundary: (segment, octets into it), with the LSN there. Positions stay valid when the broker dies
-and starts again: it never writes where something durable was, and goes on in another segment. Of the open segment only
-what is provably durable is offered (docs/journal-format.md, "What a reader may trust").
+A position is a block boundary: (segment, octets into it), with the LSN there. Positions stay valid when the broker is
+killed and restarted: it never overwrites durable records, and continues in another segment. Of the open segment only
+the provably durable part is offered (docs/journal-format.md, "What a reader may trust").
 """
 
 import json
@@ -19,7 +19,7 @@ from .arrow_files import locate
 
 
 class Position(NamedTuple):
-    """Behind the last block that was read. `journal`: whose it is, in hex."""
+    """The position after the last block that was read. `journal`: the journal's id in hex."""
 
     journal: str
     segment: int
@@ -27,7 +27,7 @@ class Position(NamedTuple):
     lsn: int
 
     def as_dict(self) -> dict[str, Any]:
-        """As Spark keeps it in a checkpoint."""
+        """The form in Spark's checkpoints."""
         return {"journal": self.journal, "segment": self.segment, "position": self.offset, "lsn": self.lsn}
 
     @classmethod
@@ -51,11 +51,11 @@ class Slice(NamedTuple):
 
 
 class JournalGone(JournalError):
-    """What a reader still wanted has been deleted."""
+    """Records that a reader still needs have been deleted."""
 
 
 class JournalPlan:
-    """What there is to read. Locks nothing; keeps the footers that it has read and the place in the open segment."""
+    """The readable part of a journal. Locks nothing; caches footers and the position in the open segment."""
 
     def __init__(self, where: str) -> None:
         self.files, path = locate(where)
@@ -64,15 +64,15 @@ class JournalPlan:
         self._footers: dict[int, Segment] = {}
         self._trusted: tuple[int, int, int] = (0, 0, 0)  # of the open segment: base, octets, LSN
 
-    # -- what is there ------------------------------------------------------------------------------------------------
+    # -- positions ------------------------------------------------------------------------------------------------
 
     def first(self) -> Position:
-        """Where the journal begins now."""
+        """The present beginning of the journal."""
         bases = segments_in(self.files, self.directory)
         return self._at(bases[0], 0, bases[0]) if bases else self._at(0, 0, 0)
 
     def end(self) -> Position:
-        """Behind the last block that may be trusted now. Raises: Damaged, OSError."""
+        """The position after the last durable block. Raises: Damaged, OSError."""
         bases = segments_in(self.files, self.directory)
         if not bases:
             return self._at(0, 0, 0)
@@ -82,7 +82,7 @@ class JournalPlan:
         return self._at(bases[-1], *self._durable_end(bases[-1]))
 
     def slices(self, start: Position, end: Position, wanted: Callable[[Segment], bool] | None = None) -> list[Slice]:
-        """From `start` to `end`, one a segment. `wanted`: whether a sealed segment may hold what is looked for.
+        """From `start` to `end`, one per segment. `wanted`: whether a sealed segment may contain wanted records.
 
         Raises: JournalGone, Damaged, OSError.
         """
@@ -95,7 +95,7 @@ class JournalPlan:
         ]
 
     def within(self, start: Position, end: Position, octets: int) -> Position:
-        """A place between them that is at least one block and not much more than so many octets behind `start`."""
+        """A position between them, at least one block and not much more than `octets` after `start`."""
         room = octets
         at = start
         for part in self._parts(start, end):
@@ -117,7 +117,7 @@ class JournalPlan:
         return self._at(part.segment, part.end, part.end_lsn)
 
     def readers(self) -> dict[str, int]:
-        """Registered readers and what they still need. Raises: JournalError."""
+        """Registered readers, with the LSN from which they need records. Raises: JournalError."""
         return reader_offsets(self.directory, self.files)
 
     # -- segments -----------------------------------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class JournalPlan:
                 yield Slice(base, *first, sealed.size, sealed.end_lsn, True)
 
     def footer(self, base: int, *, is_last: bool) -> Segment | None:
-        """What a segment's footer says; None: it is the newest, and open. Raises: Damaged, OSError."""
+        """The footer of a segment; None for the newest, open one. Raises: Damaged, OSError."""
         found = self._footers.get(base)
         if found is None:
             with self._open(base) as handle:
@@ -175,7 +175,7 @@ class JournalPlan:
         return found
 
     def _durable_end(self, base: int) -> tuple[int, int]:
-        """(octets, LSN) behind the last block of the open segment that is durable; reads what came since."""
+        """(octets, LSN) after the last durable block of the open segment; reads what was added since."""
         offset, lsn = self._trusted[1:] if self._trusted[0] == base else (0, base)
         bad_before = -1
         while True:
@@ -185,7 +185,8 @@ class JournalPlan:
                 try:
                     scan.check_tail(segment_name(base), is_last=True)
                 except Damaged:
-                    # While the broker writes, what was half there a moment ago may have a witness by now: look again.
+                    # While the broker writes, a block that was incomplete a moment ago may be followed by another now:
+                    # read again.
                     if scan.position == bad_before:
                         raise
                     bad_before = scan.position
@@ -225,7 +226,7 @@ class JournalPlan:
         return found
 
     def _next_cut(self, part: Slice) -> tuple[int, int]:
-        """The first boundary behind the start of a slice that is indexed, or is one at all."""
+        """The first boundary after the start of a slice, an indexed one if possible."""
         footer = self._footers.get(part.segment)
         if footer is not None:
             at = bisect_right(footer.index_offsets, part.start)

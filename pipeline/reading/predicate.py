@@ -1,7 +1,7 @@
-"""Filters that the source itself applies: what Spark pushes down, as bounds and sets per column.
+"""Filters that the source applies: those that Spark pushes down, as bounds and sets per column.
 
-Only what is answered exactly is taken; the rest stays with Spark. Columns compare as the journal's numbers do: `ts` in
-microseconds, names as text.
+Only filters that can be applied exactly are accepted; Spark applies the rest. Columns are compared like the journal's
+numbers: `ts` in microseconds, names as text.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from ...journal.format.record import CODE_OF, KIND_NAMES
 
 NUMBERS = ("lsn", "ts", "msg_id", "conn_id")
 WORDS = ("kind", "queue", "vhost", "address")
-#: A clock that was set back within a block is not in the segment's earliest and latest time.
+#: Margin for a clock that was set back within a block, which the segment's earliest and latest time do not show.
 CLOCK_SLACK_US = 60_000_000
 CODES = {name: code for code, name in KIND_NAMES.items()}
 EVENT_CODES = frozenset(CODE_OF.values())
@@ -33,7 +33,7 @@ class Allowed:
     never: frozenset[Any] = frozenset()
 
     def mask(self, values: Any) -> Any:
-        """Of an array of numbers, which are allowed."""
+        """Which numbers of an array are allowed."""
         kept = (values >= self.low) & (values <= self.high)
         if self.only is not None:
             kept &= np.isin(values, list(self.only))
@@ -42,13 +42,13 @@ class Allowed:
         return kept
 
     def allows(self, value: Any) -> bool:
-        """Of a word."""
+        """Whether a word is allowed."""
         return (self.only is None or value in self.only) and value not in self.never
 
 
 @dataclass(slots=True)
 class Predicate:
-    """The AND of what was taken. Empty: everything."""
+    """The AND of the accepted filters. Empty: everything."""
 
     columns: dict[str, Allowed] = field(default_factory=dict)
 
@@ -81,16 +81,16 @@ class Predicate:
         return True
 
     def of(self, column: str) -> Allowed | None:
-        """What is allowed of a column; None: everything."""
+        """The allowed values of a column; None: everything."""
         return self.columns.get(column)
 
     def kinds(self, codes: Iterable[int] = EVENT_CODES) -> frozenset[int]:
-        """Of these record kinds, those that may be wanted."""
+        """The record kinds among these that are allowed."""
         allowed = self.of("kind")
         return frozenset(code for code in codes if allowed is None or allowed.allows(KIND_NAMES[code]))
 
     def may_be_in(self, segment: Segment, codes: Iterable[int] = EVENT_CODES) -> bool:
-        """Whether a sealed segment can hold a record of these kinds that is wanted."""
+        """Whether a sealed segment can contain an allowed record of these kinds."""
         if not any(segment.kinds.get(code) for code in self.kinds(codes)):
             return False
         return self._overlaps("lsn", segment.base_lsn, segment.end_lsn - 1) and self._overlaps(
@@ -107,7 +107,7 @@ class Predicate:
 
 
 def _number(column: str, value: Any) -> Any:
-    """A filter's value as columns compare; None: it is no such value."""
+    """A filter's value as a number for comparison; None if it is none."""
     if column in WORDS:
         return value if isinstance(value, str) else None
     if isinstance(value, datetime):

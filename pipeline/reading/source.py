@@ -4,11 +4,11 @@
     spark.read.format("leveret_journal").load("leveret-data").where("kind = 'acked'")
     spark.readStream.format("leveret_journal").option("reader", "audit").load("leveret-data")
 
-Options: `table` (events), `columns` (a,b,c: Spark 4.3 does not tell a Python source which it needs), `reader` (a name:
-segments stay until it has read them; streams), `from`, `until` (positions), `maxBytesPerTrigger` (octets of journal a
-micro-batch, 256 MiB), `pushdown` (false). With pushdown filters are applied here, whole segments by their footers; it
-needs spark.sql.python.filterPushdown.enabled, and a `load()` of its own for each query: Spark 4.3.0 keeps what was
-pushed with what `load()` gave, and other queries of that would lack rows.
+Options: `table` (events), `columns` (a,b,c: Spark 4.3 does not report which it needs to a Python source), `reader` (a
+name: segments stay until it has read them; streams), `from`, `until` (positions), `maxBytesPerTrigger` (octets of
+journal per micro-batch, 256 MiB), `pushdown` (false). With pushdown filters are applied here, whole segments by their
+footers; it needs spark.sql.python.filterPushdown.enabled, and a `load()` of its own for each query: Spark 4.3.0 keeps
+what was pushed with what `load()` gave, and other queries of that would lack rows.
 
 A partition is a segment, or what is new of it. A stream's offsets are (segment, position); each row comes exactly once
 in a query with a checkpoint, also when it, or the broker, is killed. Source: Spark page 2.
@@ -50,11 +50,11 @@ class JournalSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What `format` is given."""
+        """The name for `format`."""
         return NAME
 
     def schema(self) -> str:
-        """The columns that are asked for."""
+        """The requested columns."""
         return ddl(reader_of(self.options).columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
@@ -68,7 +68,7 @@ class JournalSource(DataSource):
 
 
 class SegmentPartition(InputPartition):
-    """What one task reads."""
+    """The part of one task."""
 
     def __init__(self, directory: str, part: Slice) -> None:
         super().__init__(part.segment)
@@ -77,7 +77,7 @@ class SegmentPartition(InputPartition):
 
 
 class PlainReader(DataSourceReader):
-    """Everything that may be trusted when the query is planned. Spark refuses `pushFilters` unless it is enabled."""
+    """Reads everything that is durable when the query is planned. Spark refuses `pushFilters` unless it is enabled."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.table: TableReader = reader_of(options)
@@ -85,7 +85,7 @@ class PlainReader(DataSourceReader):
         self.until = position_of(options, "until")
 
     def partitions(self) -> list[InputPartition]:
-        """One a segment that can hold a row."""
+        """One for each segment that can contain a row."""
         plan = self.table.plan()
         parts = self.table.slices(plan, self.start or plan.first(), self.until or plan.end())
         return _partitions(plan, parts)
@@ -99,7 +99,7 @@ class PushingReader(PlainReader):
     """The same, with filters applied before rows are made."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Takes what it answers exactly; the rest is Spark's."""
+        """Accepts filters that it applies exactly; Spark applies the rest."""
         for one in filters:
             if not self._takes(one):
                 yield one
@@ -121,7 +121,7 @@ class PushingReader(PlainReader):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Micro-batches. Registers as a reader, if it has a name, before it says where it begins."""
+    """Micro-batches. With a name it registers as a reader before it returns its first offset."""
 
     def __init__(self, options: Mapping[str, str]) -> None:
         self.table: TableReader = reader_of(options)
@@ -139,25 +139,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @property
     def plan(self) -> JournalPlan:
-        """Made in the process that plans; a reader that is sent to executors has none."""
+        """Created in the planning process; a reader that is sent to executors has none."""
         if self._plan is None:
             self._plan = self.table.plan()
         return self._plan
 
     def initialOffset(self) -> dict[str, Any]:
-        """Of a new query: where the journal begins."""
+        """For a new query: the beginning of the journal."""
         if self.start is not None:
             self._register(self.start.lsn)
             return self.start.as_dict()
-        self._register(0)  # before looking what is there, so that it stays
+        self._register(0)  # before reading what exists, so that it is kept
         return self.plan.first().as_dict()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """So many octets of journal."""
+        """A number of octets of journal."""
         return ReadMaxBytes(self.max_bytes)
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """How far a micro-batch from `start` on may go."""
+        """The end of a micro-batch from `start` on."""
         begin = Position.of(start)
         if not self._is_registered:
             self._register(begin.lsn)
@@ -170,15 +170,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self.plan.within(begin, end, octets).as_dict()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the journal ends now."""
+        """The present end of the journal."""
         return self.plan.end().as_dict()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Everything that is there now, and no more."""
+        """Read up to the present end only."""
         self._target = self.until or self.plan.end()
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Everything below is in the sink: its segments may go."""
+        """Everything below is in the sink: its segments may be deleted."""
         self._register(Position.of(end).lsn)
 
     def _register(self, lsn: int) -> None:
@@ -189,7 +189,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     # -- rows ---------------------------------------------------------------------------------------------------------
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """One a segment between the two."""
+        """One per segment between the two."""
         return _partitions(self.plan, self.table.slices(self.plan, Position.of(start), Position.of(end)))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
@@ -201,7 +201,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class NoPartition(InputPartition):
-    """Nothing to read: Spark makes one of its own, without a value, of an empty list."""
+    """For nothing to read: from an empty list Spark would make a partition without a value."""
 
     def __init__(self) -> None:
         super().__init__(None)

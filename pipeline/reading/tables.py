@@ -1,6 +1,6 @@
-"""One table of a journal, as whoever reads it says: which columns, which rows, from where to where.
+"""One table of a journal, with the reader's choice of columns, rows, and range.
 
-What both kinds of Spark readers and a program without Spark do: slices, then batches of each.
+Shared by both kinds of Spark readers and programs without Spark: slices, then batches of each.
 """
 
 import json
@@ -16,13 +16,13 @@ from .other_tables import CODES, TableDecoder
 from .positions import JournalPlan, Position, Slice
 from .predicate import EVENT_CODES, Predicate
 
-#: A batch of a stream is not much larger than this, unless the option says otherwise.
+#: A batch of a stream is not much larger than this, unless the option is set.
 OPTIONS = ("path", "journal", "table", "columns", "pushdown", "reader", "from", "until", "maxbytespertrigger")
 
 
 @dataclass(slots=True)
 class TableReader:
-    """`where`: path or URI of the journal or of the data directory that it is in."""
+    """`where`: path or URI of the journal or of its data directory."""
 
     where: str
     table: str = "events"
@@ -30,11 +30,11 @@ class TableReader:
     predicate: Predicate = field(default_factory=Predicate)
 
     def plan(self) -> JournalPlan:
-        """What there is to read. Raises: ForeignDirectory, OSError."""
+        """The readable part. Raises: ForeignDirectory, OSError."""
         return JournalPlan(self.where)
 
     def slices(self, plan: JournalPlan, start: Position, end: Position) -> list[Slice]:
-        """Those that can hold a row. Raises: JournalGone, Damaged, OSError."""
+        """The slices that can contain a row. Raises: JournalGone, Damaged, OSError."""
         codes = CODES.get(self.table, EVENT_CODES)
         found = plan.slices(start, end, lambda segment: self.predicate.may_be_in(segment, codes))
         if self.table == "segments":
@@ -53,14 +53,14 @@ class TableReader:
             yield from decoder.batches(chunk)
 
     def all_batches(self) -> Iterator[Any]:
-        """Everything that may be trusted now, without Spark."""
+        """Everything that is durable now, without Spark."""
         plan = self.plan()
         for part in self.slices(plan, plan.first(), plan.end()):
             yield from self.batches(plan.directory, part)
 
 
 def reader_of(options: Mapping[str, str]) -> TableReader:
-    """As the options of a data source say (their names in whatever case). Raises: ValueError."""
+    """A reader for the options of a data source (names in any case). Raises: ValueError."""
     given = {name.lower(): value for name, value in options.items()}
     for name in given:
         if name not in OPTIONS:

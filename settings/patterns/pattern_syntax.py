@@ -2,7 +2,7 @@
 
 What RabbitMQ's permissions and policies use: alternatives, groups, classes, repetitions (greedy and lazy mean the same
 where only "does it match" is asked), anchors, word boundaries, look-ahead, the flags i and s. Back-references,
-look-behind, atomic groups, possessive repetitions and recursion are refused by name: they are what makes others' time
+look-behind, atomic groups, possessive repetitions and recursion are refused by name: they make other engines' time
 explode. Source: ruling 19; pcre2pattern(3) for the meaning of each element.
 """
 

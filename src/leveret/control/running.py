@@ -1,7 +1,7 @@
 """Why the queues of a running broker have the settings that they have.
 
-As `settings.explain`, but for existing queues: a queue's own arguments come first, whoever declared it, and a resized
-ring shows its present size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
+As `settings.explain`, but for existing queues: a queue's own arguments come first, whether configured or declared by
+a client, and a resized ring shows its present size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
 """
 
 from dataclasses import replace
