@@ -9,6 +9,7 @@ from ..engine import (
     FieldTable,
     check_consumer_arguments,
     errors,
+    queue_of,
     queue_type_of,
 )
 from .channel import Channel
@@ -63,7 +64,7 @@ def _consume_replies(session: AmqpSession, channel: Channel, method: commands.Ba
 def _cancel(session: AmqpSession, channel: Channel, method: commands.Basic.Cancel) -> None:
     consumer = channel.session.consumers.get(method.consumer_tag or "")
     if consumer is not None:
-        session.broker.dispatch_now(consumer.queue)  # what was ready before the cancel is still for it
+        session.broker.dispatch_now(queue_of(consumer))  # what was ready before the cancel is still for it
     channel.session.cancel(method.consumer_tag or "")
     if not method.nowait:
         session.output.send(channel.number, commands.Basic.CancelOk, method.consumer_tag)

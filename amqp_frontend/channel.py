@@ -8,7 +8,7 @@ from ..engine import Commit, Envelope, PropertyFacts, Route, Session
 from .channel_reader import ChannelReader
 from .publish_memory import PublishMemory
 
-#: What a turn does of what costs much, by the measure of `Broker.spread` (about 5 ms); the rest is for the next turns.
+#: What a turn does of what costs much, by the measure of `Effort` (about 5 ms); the rest is for the next turns.
 SPREAD_MAX = 4_000
 #: A run is not cut into parts of less: much of what each costs is the same for one message.
 PART_MIN = 4

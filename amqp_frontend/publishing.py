@@ -10,7 +10,7 @@ from .protocol_events import PublishReceived
 from .publish_memory import MEMORY_MAX
 from .session import AmqpSession
 
-#: What it costs to ask for a route, whatever is looked at to find it, by the measure of `Broker.spread`.
+#: What it costs to ask for a route, whatever is looked at to find it, by the measure of `Effort`.
 LOOK_UP_COST = 24
 
 
@@ -73,7 +73,7 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channe
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
     size = 1 if event.facts.is_marked else len(blobs) if is_gathered else known.run_max
     for start in range(0, len(blobs), size):
-        if broker.spread >= session.spread_max and start:
+        if broker.effort.spent >= session.spread_max and start:
             session.backlog.unfinished = PublishReceived(channel, event.method_frame, event.facts, blobs[start:])
             return
         part = blobs[start : start + size]
@@ -90,7 +90,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     Raises: ImmediateNotImplemented, MessageTooLarge, PermissionRefused, ExchangeNotFound, InternalExchangeRefused,
         TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
     """
-    session.broker.spread += LOOK_UP_COST
+    session.broker.effort.spent += LOOK_UP_COST
     arguments = session.connection.memory.arguments_of(event.method_frame)
     if arguments.immediate:
         raise ImmediateNotImplemented

@@ -35,7 +35,7 @@ from .wire import PROTOCOL_HEADER
 
 logger = logging.getLogger("leveret.amqp")
 
-#: What a method, and a run of acknowledgements, costs at least, by the measure of `Broker.spread`.
+#: What a method, and a run of acknowledgements, costs at least, by the measure of `Effort`.
 METHOD_COST, ACKS_COST = 16, 4
 #: Method class -> (session, channel, method) -> None.
 HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS, **BASIC_HANDLERS}
@@ -49,7 +49,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
     """
     session.received(data)
     backlog = session.backlog
-    session.spread_max = session.broker.spread + SPREAD_MAX
+    session.spread_max = session.broker.effort.spent + SPREAD_MAX
     backlog.is_cut = False
     waiting: Work | None = None
     if backlog.is_waiting:
@@ -84,12 +84,12 @@ def _handle_backlog(session: AmqpSession, event: Work | None) -> None:
     if event is not None:
         if _still_matters(session, event):
             _handle(session, event)
-        backlog.is_cut = broker.spread >= session.spread_max
+        backlog.is_cut = broker.effort.spent >= session.spread_max
     while backlog.deferred and not (backlog.is_waiting or backlog.is_cut):
         event = backlog.take_deferred()
         if _still_matters(session, event):
             _handle(session, event)
-        backlog.is_cut = broker.spread >= session.spread_max
+        backlog.is_cut = broker.effort.spent >= session.spread_max
 
 
 def _handle_new(session: AmqpSession) -> None:
@@ -105,7 +105,7 @@ def _handle_new(session: AmqpSession) -> None:
             or backlog.unfinished is not None
         ):
             break  # what was not looked at stays in the connection's buffer
-        if broker.spread >= spread_max:
+        if broker.effort.spent >= spread_max:
             backlog.is_cut = True
             break
 
@@ -166,7 +166,7 @@ def _header_rejected(session: AmqpSession, event: HeaderRejected) -> None:
 
 def _acked(session: AmqpSession, event: AcksReceived) -> None:
     session.journal.has_acted = True
-    session.broker.spread += ACKS_COST
+    session.broker.effort.spent += ACKS_COST
     assert isinstance(event.channel, Channel)
     engine_session = event.channel.session
     if event.tags:
@@ -176,7 +176,7 @@ def _acked(session: AmqpSession, event: AcksReceived) -> None:
 
 
 def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
-    session.broker.spread += METHOD_COST
+    session.broker.effort.spent += METHOD_COST
     channel = event.channel
     if channel is None:
         open_channel(session, event.number)

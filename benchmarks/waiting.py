@@ -91,7 +91,7 @@ class Stage:
             self.clock.advance_ns(max(0, due - self.clock.monotonic_ns()))
             self.broker.advance()
             self.broker.end_turn()
-            self.queue.take_ready()
+            self.queue.store.drop_all()
 
 
 @contextmanager

@@ -28,7 +28,7 @@ from .peers.effects import ConsumerCancelled, Delivered, SessionFailed
 from .peers.session import Session
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
-from .queues.queue import Queue, QueueStatistics
+from .queues.queue import Queue, QueueStatistics, queue_of
 from .queues.reply_queue import REPLY_PREFIX, REPLY_TO
 from .rules.arguments import Reason, check_consumer_arguments, check_expiration, queue_type_of
 from .statistics import BrokerStatistics
@@ -93,6 +93,7 @@ __all__ = [
     "errors",
     "hash_password",
     "holder_of",
+    "queue_of",
     "queue_type_of",
     "read_password_hash",
     "scan_properties",

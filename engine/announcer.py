@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from .events import EventKind
 from .messages.event import Event, Listener
-from .messages.message import Envelope, Message
+from .messages.message import Envelope
 from .queues.queue import Queue
 
 
@@ -15,19 +15,6 @@ class Announcer:
 
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
-
-    def emit(self, kind: EventKind, queue: Queue, messages: Sequence[Message] = (), **detail: object) -> None:
-        """Tell the listeners about messages in a queue."""
-        ids = [message.id for message in messages]
-        event = Event(kind, queue.vhost.name, queue.name, ids, detail or None, messages)
-        for listener in self.listeners:
-            listener(event)
-
-    def emit_run(self, kind: EventKind, queue: Queue, ids: Sequence[int], envelope: Envelope, **detail: object) -> None:
-        """The same for messages of one run, of which only the ids are known."""
-        event = Event(kind, queue.vhost.name, queue.name, ids, detail or None, envelope)
-        for listener in self.listeners:
-            listener(event)
 
     def emit_published(
         self,

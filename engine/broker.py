@@ -20,20 +20,20 @@ from .dead_letters import DEAD_SPREAD, DeadLetters
 from .deadlines import Deadlines
 from .departures import Departures
 from .durability import Durability
+from .effort import Effort
 from .errors import VirtualHostNotFound
 from .events import Counters, EventKind
 from .messages.message import Envelope
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .peers.client import Client
-from .peers.outstanding import unacked_of
 from .publishing.arrival import publish_by_name
 from .publishing.auto_created import Reaper
 from .publishing.firehose import Firehose
-from .queues.memory_budget import MemoryBudget
 from .queues.queue import Queue
 from .reloading import Reloading
 from .statistics import BrokerStatistics, statistics_of
+from .stores.surroundings import Storage
 from .stores.tail import Pager
 from .turns import Turns
 from .users.access import Users
@@ -41,7 +41,7 @@ from .virtual_host import Service, VirtualHost
 
 #: Rounds of dispatch and flush in one turn; what is left is for the next, so that no peer keeps the others waiting.
 ROUNDS_MAX = 4
-#: What the end of a turn does before others have theirs, by the measure of `Broker.spread` (5 to 10 ms).
+#: What the end of a turn does before others have theirs, by the measure of `Effort` (5 to 10 ms).
 TURN_SPREAD = 4_000
 
 UNSENT_MAX_DEFAULT = 1024 * 1024
@@ -74,14 +74,11 @@ class Broker:
         self.chance = chance
         self.unsent_max = unsent_max
         self.deadlines = Deadlines()
-        self.durability: Durability | None = None
-        self.pager: Pager | None = None
-        self.memory = MemoryBudget()  # of the ready messages, where there is a pager
+        self.storage = Storage()
+        self.effort = Effort()
         self.awaiting: dict[Client, None] = {}  # hear more when more is safe
         self.counters = Counters()
         self.next_id = 1
-        self.spread = 0  # what was done that costs much, in messages times queues (about 1.2 us each): rises only
-        self.turn_spread_max = sys.maxsize  # while a turn ends: where it is long enough
         self.clients: dict[Client, None] = {}
         self.touched: dict[Client, None] = {}  # have effects in their outbox
         self.alarm: str | None = None  # why clients may not publish, while an operator says so
@@ -89,16 +86,14 @@ class Broker:
 
         announcer = Announcer()
         self.listeners = announcer.listeners
-        self.emit = announcer.emit
-        self.emit_run = announcer.emit_run
         self.emit_published = announcer.emit_published
         self.emit_object = announcer.emit_object
 
-        self.turns = Turns(self)
+        self.turns = Turns(self.effort)
         self.mark = self.turns.mark
         self.is_marked = self.turns.is_marked
 
-        letters = self._dead_letters = DeadLetters(self)
+        letters = self.dead_letters = DeadLetters(self)
         self.bury = letters.bury
         self.expire_later = letters.expire_later
 
@@ -209,22 +204,42 @@ class Broker:
             del self.awaiting[client]
             client.flush()  # also one that is closed: its last words may be among what waits
 
+    # -- where messages are kept --------------------------------------------------------------------------------------
+
+    @property
+    def durability(self) -> Durability | None:
+        """What says how far the journal is; None: there is none."""
+        return self.storage.durability
+
+    @durability.setter
+    def durability(self, durability: Durability | None) -> None:
+        self.storage.durability = durability
+
+    @property
+    def pager(self) -> Pager | None:
+        """What gives paged-out messages back; None: nothing is paged out."""
+        return self.storage.pager
+
+    @pager.setter
+    def pager(self, pager: Pager | None) -> None:
+        self.storage.pager = pager
+
     # -- the turn ---------------------------------------------------------------------------------------------------
 
     @property
     def waiting_count(self) -> int:
         """While the marked queues have their turns: how many of them wait for theirs."""
-        return self.turns.waiting_count
+        return self.turns.waiting_count()
 
     @property
     def is_crowded(self) -> bool:
         """Whether dead letters cause no deaths for now."""
-        return self._dead_letters.is_crowded
+        return self.dead_letters.is_crowded()
 
     @property
     def dead_count(self) -> int:
         """How many dead letters are still to be published."""
-        return len(self._dead_letters.waiting)
+        return len(self.dead_letters.waiting)
 
     @property
     def is_unfinished(self) -> bool:
@@ -232,20 +247,20 @@ class Broker:
 
         So with dead letters, whose deaths are recorded, and in the middle of a large commit.
         """
-        return bool(self._dead_letters.waiting) or self._commits.is_under_way
+        return bool(self.dead_letters.waiting) or self._commits.is_under_way
 
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
-        if self._dead_letters.waiting:
-            self._dead_letters.publish()
-        if queue.expiring:
+        if self.dead_letters.waiting:
+            self.dead_letters.publish()
+        if queue.store.expiring:
             queue.expire_now()
         self.turns.dispatch_now(queue)
 
     def end_turn(self) -> bool:
         """Dispatch marked queues, flush touched clients, do a slice of each chore. True: call again soon."""
         self._hand_out()
-        commits, agenda, letters = self._commits, self._agenda, self._dead_letters
+        commits, agenda, letters = self._commits, self._agenda, self.dead_letters
         if commits.waiting:
             commits.work()
         if agenda.pending:
@@ -256,28 +271,29 @@ class Broker:
 
     def _hand_out(self) -> None:
         """Rounds of dispatch and flush, until nothing is left or the turn has become long enough."""
-        marked, touched, letters = self.turns.marked, self.touched, self._dead_letters
+        marked, touched, letters = self.turns.marked, self.touched, self.dead_letters
         dead = letters.waiting
-        until = self.turn_spread_max = self.spread + TURN_SPREAD
-        dead_until = self.spread + DEAD_SPREAD
+        effort = self.effort
+        until = effort.turn_max = effort.spent + TURN_SPREAD
+        dead_until = effort.spent + DEAD_SPREAD
         try:
             if dead or letters.late or letters.was_crowded:
                 letters.begin()
             for _ in range(ROUNDS_MAX):
-                if dead and self.spread < dead_until:
+                if dead and effort.spent < dead_until:
                     letters.publish(dead_until)
-                while marked and self.spread < until:
+                while marked and effort.spent < until:
                     self.turns.dispatch()
-                if not touched and (not dead or self.spread >= dead_until):
+                if not touched and (not dead or effort.spent >= dead_until):
                     break
                 for client in list(touched):
                     del touched[client]
                     if not client.closed:
                         client.flush()
-                if self.spread >= until:
+                if effort.spent >= until:
                     break
         finally:
-            self.turn_spread_max = sys.maxsize
+            effort.turn_max = sys.maxsize
 
     # -- time -------------------------------------------------------------------------------------------------------
 
@@ -290,8 +306,6 @@ class Broker:
         return self.deadlines.advance(self.clock.monotonic_ns())
 
     # -- what is there ------------------------------------------------------------------------------------------------
-
-    unacked_of = staticmethod(unacked_of)
 
     def statistics(self) -> BrokerStatistics:
         """A snapshot. O(queues)."""

@@ -10,11 +10,10 @@ from ..settings import Policies, Policy
 from .agenda import Agenda
 from .dead_letters import DeadLetters
 from .durability import Durability
+from .messages.message import Message
 from .peers.client import Client
 from .peers.commit import Commit
-from .queues.limits import enforce
 from .queues.queue import Queue
-from .stores.ready import Ready
 
 #: Messages given back to the allocator in one slice of a purge or delete (about 2 ms).
 FREE_SLICE = 20_000
@@ -83,10 +82,10 @@ class Freeing:
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
         agenda.add(self)
-        self._waiting: deque[Ready] = deque()
+        self._waiting: deque[list[Message]] = deque()
         self.pending = False
 
-    def free(self, messages: Ready) -> None:
+    def free(self, messages: list[Message]) -> None:
         """Give messages back, in slices if there are many."""
         if len(messages) > FREE_SLICE:
             self._waiting.append(messages)
@@ -127,7 +126,7 @@ class Trimming:
         queue = next(iter(self._queues))
         del self._queues[queue]
         if not queue.deleted:
-            enforce(queue)  # which may ask for more
+            queue.trim()  # which may ask for more
         self.pending = bool(self._queues)
 
 

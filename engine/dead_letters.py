@@ -6,15 +6,16 @@ Source: behaviour page 2.11; address-settings page 6.7.
 """
 
 from collections import deque
+from collections.abc import Sequence
 
 from .messages.deaths import EXPIRED, dead_letter
 from .messages.message import Message
 from .publishing.auto_created import targets_of
-from .publishing.host import HostBroker
+from .publishing.host import Host, HostBroker
 from .publishing.publish import publish_dead
 from .queues.queue import Queue
 
-#: How much of `Broker.spread` dead letters may cost in one turn: half of what a turn may (about 3 to 5 ms).
+#: How much of `Effort` dead letters may cost in one turn: half of what a turn may (about 3 to 5 ms).
 DEAD_SPREAD = 2_000
 #: What a dead letter costs by that measure: it, each queue that it goes to, and so many octets of it.
 LETTER_COST, LETTER_QUEUE_COST, LETTER_OCTETS = 40, 20, 1_000
@@ -29,19 +30,18 @@ class DeadLetters:
 
     def __init__(self, broker: HostBroker) -> None:
         self._broker = broker
-        self.waiting: deque[tuple[Queue, Message, str]] = deque()
+        self.waiting: deque[tuple[Host, Queue, Message, str]] = deque()
         self.late: dict[Queue, None] = {}  # where messages have expired, and have to wait for that
         self.published = 0  # since there were none on their way
         self.was_crowded = False
 
-    @property
     def is_crowded(self) -> bool:
         """Whether dead letters cause no deaths for now: first those are to be out that are on their way."""
         return self.published >= LETTERS_MAX or len(self.waiting) >= LETTERS_MAX
 
-    def bury(self, queue: Queue, messages: list[Message], reason: str) -> None:
+    def bury(self, vhost: Host, queue: Queue, messages: Sequence[Message], reason: str) -> None:
         """Messages died in a queue that has a dead-letter exchange: they are published there before the turn ends."""
-        self.waiting.extend((queue, message, reason) for message in messages)
+        self.waiting.extend((vhost, queue, message, reason) for message in messages)
 
     def expire_later(self, queue: Queue) -> None:
         """Messages have expired, and are to go when the dead letters are out that are on their way."""
@@ -52,31 +52,31 @@ class DeadLetters:
 
         Called when there is one, or something has expired, or there were many when the last turn began to end.
         """
-        self.was_crowded = self.is_crowded
+        self.was_crowded = self.is_crowded()
         if self.late and not self.waiting:
             late, self.late = self.late, {}
             for queue in late:
                 queue.expire_now()
 
     def publish(self, until: int | None = None) -> None:
-        """A slice of them, until so much `spread`."""
+        """A slice of them, until so much `Effort`."""
         broker, waiting = self._broker, self.waiting
         if until is None:
-            until = broker.spread + DEAD_SPREAD
-        while waiting and broker.spread < until:
-            queue, message, reason = waiting.popleft()
+            until = broker.effort.spent + DEAD_SPREAD
+        while waiting and broker.effort.spent < until:
+            vhost, queue, message, reason = waiting.popleft()
             self.published += 1
-            self._publish_one(queue, message, reason)
+            self._publish_one(vhost, queue, message, reason)
         if not waiting:
             self.published = 0
 
-    def _publish_one(self, queue: Queue, message: Message, reason: str) -> None:
+    def _publish_one(self, vhost: Host, queue: Queue, message: Message, reason: str) -> None:
         broker = self._broker
-        broker.spread += LETTER_COST + len(message.blob) // LETTER_OCTETS
-        target = queue.dead_letter_target(reason)
+        broker.effort.spent += LETTER_COST + len(message.blob) // LETTER_OCTETS
+        target = queue.rules.dead_letter_target(reason)
         if target is None:
             return
-        rules, vhost, options = queue.rules, queue.vhost, broker.options
+        rules, options = queue.rules, broker.options
         if rules.dead_letter_exchange is not None:
             targets = [(target, rules.dead_letter_routing_key)]
         else:
@@ -95,13 +95,13 @@ class DeadLetters:
                 continues_deaths=options.continues_deaths,
                 tells_last_death=options.tells_last_death,
             )
-            broker.spread += publish_dead(vhost, letter) * LETTER_QUEUE_COST
+            broker.effort.spent += publish_dead(vhost, letter) * LETTER_QUEUE_COST
 
     def _address_of(self, queue: Queue, message: Message) -> str | None:
         """What a dead letter tells as the message's address; None where only a dead-letter exchange rules (6.7)."""
         broker = self._broker
         if queue.rules.dead_letter_exchange is not None:
-            settings = broker.settings.resolve(queue.address, queue.vhost.name)
+            settings = broker.settings.resolve(queue.address, queue.vhost_name)
             if not settings.dead_letter_address and not settings.expiry_address:
                 return None
         return broker.options.address_of(message.envelope.exchange, message.envelope.routing_key)

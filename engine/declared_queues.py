@@ -1,7 +1,6 @@
 """Declaring the queues of a virtual host, and what ends them. Source: behaviour page 2.6; address-settings page 3.5."""
 
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
 from .bindings import Bindings
@@ -21,8 +20,6 @@ from .errors import (
 from .events import EventKind
 from .messages.field_table import FieldTable
 from .peers.client import Client
-from .peers.effects import ConsumerCancelled
-from .peers.outstanding import unacked_of
 from .peers.permission_checks import may, require, require_for_arguments
 from .publishing.publish import tell_what_was
 from .publishing.router import Router
@@ -31,6 +28,7 @@ from .queues.non_destructive import NonDestructiveQueue
 from .queues.queue import Queue
 from .queues.queue_types import check_delete, check_purge
 from .queues.stream_queue import StreamQueue
+from .queues.surroundings import Surroundings
 from .rules.arguments import (
     CLASSIC,
     STREAM,
@@ -43,9 +41,6 @@ from .rules.arguments import (
 from .rules.queue_rules import NO_RULES, effective_arguments, own_settings, plain_arguments, rules_of
 from .users.permissions import CONFIGURE, QUEUE, READ
 
-if TYPE_CHECKING:
-    from .virtual_host import VirtualHost
-
 
 class DeclaredQueues:
     """Of one virtual host. `client`: who does it, and may; None: the broker itself."""
@@ -53,7 +48,12 @@ class DeclaredQueues:
     __slots__ = ("_bindings", "_queues", "_router", "_surroundings", "_topology", "_vhost")
 
     def __init__(
-        self, vhost: DeclaringHost, surroundings: "VirtualHost", topology: Topology, router: Router, bindings: Bindings
+        self,
+        vhost: DeclaringHost,
+        surroundings: Surroundings[Queue],
+        topology: Topology,
+        router: Router,
+        bindings: Bindings,
     ) -> None:
         self._vhost = vhost
         self._surroundings = surroundings  # of each queue
@@ -227,8 +227,8 @@ class DeclaredQueues:
             address=address,
             policy=policy,
             layer=layer,
+            is_auto_created=is_auto_created,
         )
-        queue.is_auto_created = is_auto_created
         self._queues[name] = queue
         self._router.add_queue(queue)
         queue.touch()
@@ -269,34 +269,20 @@ class DeclaredQueues:
     def remove(self, queue: Queue) -> int:
         """Take a queue away, for whatever reason; its consumers are told. Returns how many messages were ready."""
         broker = self._vhost.broker
-        queue.deleted = True
+        queue.condemn()
         del self._queues[queue.name]
         self._router.remove_queue(queue)
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue, None)
         consumers = sorted(queue.consumers, key=lambda one: one.tag)  # RabbitMQ's order
         for consumer in consumers:
-            consumer.session.subscriptions.forget(consumer)
+            consumer.session.forget_consumer(consumer)
         queue.remove_consumers(consumers)
         for consumer in consumers:
-            consumer.client.put(ConsumerCancelled(consumer), 0)
+            consumer.session.notify_cancelled(consumer)
         self._bindings.unbind_all(queue)
-        paged = queue.drop_paged(EventKind.DELETED)
-        ready = queue.take_ready()
-        ready.extend(queue.scheduled.take_all())
-        queue.forget_deadlines()
-        broker.memory.forget(queue)
-        count = len(ready) + paged
-        queue.counters.deleted += count + (0 if queue.keeps else queue.unacked)
-        if broker.listeners:
-            gone = [*ready, *(() if queue.keeps else unacked_of(queue))]
-            gone.sort(key=lambda message: message.id)
-            broker.emit(EventKind.DELETED, queue, gone)
-        for session in queue.sessions:
-            session.forget_queue(queue)
-        queue.sessions.clear()
+        count = queue.end()
         broker.counters.add(queue.counters)
-        broker.free(ready)
         broker.emit_object(EventKind.UNDECLARED, self._vhost.name, queue.name, {"what": "queue", "queue": queue})
         return count
 

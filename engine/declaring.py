@@ -1,25 +1,19 @@
 """What declaring exchanges, queues and bindings has in common: whom it asks, and how a redeclaration is compared."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from ..settings import Policies
 from .errors import InequivalentField
-from .events import EventKind
 from .exchanges.exchange import Destination
-from .messages.message import Message
 from .options import VirtualHostLimits
 from .publishing.auto_created import Reaper
 from .publishing.host import Host, HostBroker
-from .queues.memory_budget import MemoryBudget
 from .queues.queue import Queue
-from .stores.ready import Ready
 
 
 class DeclaringBroker(HostBroker, Protocol):
     """The broker that a virtual host is in."""
 
-    memory: MemoryBudget
     policies: Policies
     reaper: Reaper
 
@@ -31,12 +25,6 @@ class DeclaringBroker(HostBroker, Protocol):
 
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue."""
-
-    def emit(self, kind: EventKind, queue: Queue, messages: Sequence[Message] = (), **detail: object) -> None:
-        """Tell the listeners about messages in a queue."""
-
-    def free(self, messages: Ready) -> None:
-        """Give messages back to the allocator."""
 
 
 class DeclaringHost(Host, Protocol):

@@ -1,27 +1,19 @@
 """Whose turn it is: queues that were marked hand out before the turn of the frontend ends, one after the other."""
 
-from typing import Protocol
-
+from .effort import Effort
 from .publishing.firehose import Firehose
 from .queues.queue import Queue
 
 Marked = Queue | Firehose
 
 
-class Meter(Protocol):
-    """What measures how long a turn is: `Broker.spread`, and where it is long enough."""
-
-    spread: int
-    turn_spread_max: int
-
-
 class Turns:
     """Queues that may have something to hand out. `round`: of turns, since the broker started."""
 
-    __slots__ = ("_ahead", "_is_on", "_meter", "marked", "round", "round_width")
+    __slots__ = ("_ahead", "_effort", "_is_on", "marked", "round", "round_width")
 
-    def __init__(self, meter: Meter) -> None:
-        self._meter = meter
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
         self.marked: dict[Marked, None] = {}
         self._ahead: list[Marked] = []  # of those that were marked, the next one last
         self._is_on = False
@@ -36,7 +28,6 @@ class Turns:
         """Whether it will be looked at."""
         return queue in self.marked
 
-    @property
     def waiting_count(self) -> int:
         """While the marked queues have their turns: how many of them wait for theirs."""
         return len(self.marked) if self._is_on else 0
@@ -56,7 +47,7 @@ class Turns:
             if not queue.deleted:
                 queue.dispatch()
             return
-        ahead, meter = self._ahead, self._meter
+        ahead, effort = self._ahead, self._effort
         self._is_on = True
         try:
             while marked:
@@ -69,7 +60,7 @@ class Turns:
                     del marked[queue]
                     if not queue.deleted:
                         queue.dispatch()
-                        if meter.spread >= meter.turn_spread_max:
+                        if effort.spent >= effort.turn_max:
                             break
         finally:
             self._is_on = False

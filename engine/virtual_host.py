@@ -14,6 +14,7 @@ from .declared_exchanges import DeclaredExchanges
 from .declared_queues import DeclaredQueues
 from .errors import QueueNotFound
 from .events import EventKind
+from .lending import surroundings_of
 from .messages.duplicates import IdCache
 from .messages.message import Envelope
 from .options import NO_LIMITS
@@ -22,6 +23,7 @@ from .publishing.firehose import Firehose
 from .publishing.route import Route
 from .publishing.router import Router
 from .publishing.topology import Topology
+from .queues.queue import Queue
 from .queues.reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue
 from .rules.diverts import Diverts
 from .users.access import User
@@ -40,6 +42,7 @@ class VirtualHost:
         "_declared_exchanges",
         "_declared_queues",
         "_router",
+        "_surroundings",
         "arrival_rules",
         "bind_exchange",
         "bind_queue",
@@ -90,7 +93,8 @@ class VirtualHost:
         router = self._router = Router(topology, broker, self)
         bindings = self.bindings = Bindings(self, topology, router)
         exchanges = self._declared_exchanges = DeclaredExchanges(self, topology, bindings)
-        queues = self._declared_queues = DeclaredQueues(self, self, topology, router, bindings)
+        self._surroundings = surroundings_of(broker, self, topology, router, self._remove_queue)
+        queues = self._declared_queues = DeclaredQueues(self, self._surroundings, topology, router, bindings)
 
         self.exchanges = topology.exchanges
         self.queues = topology.queues
@@ -149,8 +153,16 @@ class VirtualHost:
 
     def add_reply_queue(self, address: str, owner: Client) -> ReplyQueue:
         """Where direct replies to `address` go from now on, until the queue loses its consumer."""
-        queue = self.reply_queues[address] = ReplyQueue(self, address, owner)
+        queue = ReplyQueue(self._surroundings, address, owner, self._remove_reply_queue)
+        self.reply_queues[address] = queue
         return queue
+
+    def _remove_reply_queue(self, queue: ReplyQueue) -> None:
+        """Its consumer is gone; replies on their way are, too."""
+        queue.condemn()
+        del self.reply_queues[queue.name]
+        queue.end()
+        self.broker.counters.add(queue.counters)
 
     def has_reply_queue(self, name: str) -> bool:
         """Whether somebody waits for direct replies there. The name that stands for one's own is always right.
@@ -162,6 +174,9 @@ class VirtualHost:
         if name.startswith(REPLY_PREFIX):
             raise QueueNotFound(name=name, vhost=self.name)
         return False
+
+    def _remove_queue(self, queue: Queue) -> int:
+        return self._declared_queues.remove(queue)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

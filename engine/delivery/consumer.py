@@ -1,20 +1,84 @@
-"""Who holds deliveries: consumers, and one-off gets."""
+"""Who holds deliveries: consumers, and one-off gets.
 
-from collections.abc import Callable, Iterable
+Queues stand above this room and sessions above them, so a holder knows both only by what deliveries need of them.
+Whoever needs more asks `queue_of` (queues) or `session_of` (peers).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from ..messages.field_table import FieldTable, integer_of
-
-if TYPE_CHECKING:
-    from ..messages.message import Message
-    from ..peers.client import Client
-    from ..peers.session import Session
-    from ..queues.queue import Queue
+from ..messages.message import Envelope, Message
 
 UNLIMITED = 1 << 62
 #: Who has a message that is out. To the message itself it is opaque.
 holder_of: "Callable[[Message], Holder]" = attrgetter("holder")
+
+
+class Origin(Protocol):
+    """The queue that deliveries come from."""
+
+    name: str
+
+
+class Recipient(Protocol):
+    """The client that deliveries go to. `unsent`, `unsent_max`: octets on their way to it, and how many may be."""
+
+    name: str
+    paused: bool
+    unsent: int
+    unsent_max: int
+
+    def room(self) -> int:
+        """Octets that may still be sent before the client is paused."""
+
+    def affordable(self, blobs: Sequence[bytes]) -> int:
+        """How many of these to send until the room is used up; at least one."""
+
+
+class Receiver(Protocol):
+    """The session that numbers deliveries and counts what is unacknowledged. Hashable."""
+
+    flowing: bool
+    prefetch_total: int
+    unacked_by_consumers: int
+
+    @property
+    def client(self) -> Recipient:
+        """Whose session it is."""
+
+    def room(self) -> int:
+        """How many more deliveries may be unacknowledged."""
+
+    def has_shared_room(self, consumer: "Consumer") -> bool:
+        """Whether a consumer that does not acknowledge may have a message under a shared prefetch limit."""
+
+    def portion(self) -> int:
+        """How much of a shared prefetch limit one queue gets in this round of turns."""
+
+    def deliver_new(
+        self, consumer: "Consumer", ids: Sequence[int], envelope: Envelope, blobs: Sequence[bytes], octets: int
+    ) -> None:
+        """Hand over a run of messages that were never in a store, `octets` in all."""
+
+    def deliver_ready(self, consumer: "Consumer", messages: Sequence[Message]) -> None:
+        """Hand over messages that were ready."""
+
+    def release(self, holder: "Holder", count: int) -> None:
+        """So many deliveries of a holder are no longer out: credit is free, queues may go on."""
+
+    def unacked_of(self, queue: Any) -> list[Message]:
+        """Deliveries of a queue that are unacknowledged, or whose settling waits for a commit; in no order."""
+
+    def forget_queue(self, queue: Any) -> None:
+        """The queue is deleted: what is unacknowledged of it is settled into nothing."""
+
+    def forget_consumer(self, consumer: "Consumer") -> None:
+        """The broker ended a subscription."""
+
+    def notify_cancelled(self, consumer: "Consumer") -> None:
+        """Let the client know that the broker ended a subscription."""
 
 
 class Holder:
@@ -22,7 +86,7 @@ class Holder:
 
     __slots__ = ("counts_against_prefetch", "queue", "session", "unacked")
 
-    def __init__(self, queue: "Queue", session: "Session", *, counts_against_prefetch: bool) -> None:
+    def __init__(self, queue: Origin, session: Receiver, *, counts_against_prefetch: bool) -> None:
         self.queue = queue
         self.session = session
         self.unacked = 0
@@ -40,8 +104,8 @@ class Consumer(Holder):
 
     def __init__(
         self,
-        queue: "Queue",
-        session: "Session",
+        queue: Origin,
+        session: Receiver,
         tag: str,
         *,
         no_ack: bool,
@@ -50,7 +114,7 @@ class Consumer(Holder):
         arguments: FieldTable,
     ) -> None:
         super().__init__(queue, session, counts_against_prefetch=True)
-        self.client: Client = session.client
+        self.client = session.client
         self.tag = tag
         self.no_ack = no_ack
         self.exclusive = exclusive
@@ -74,7 +138,7 @@ class Consumer(Holder):
         return credit
 
 
-def by_holder(messages: list["Message"]) -> Iterable[tuple[Holder, list["Message"]]]:
+def by_holder(messages: list[Message]) -> Iterable[tuple[Holder, list[Message]]]:
     """Consecutive messages of one holder, as runs."""
     holders = set(map(holder_of, messages))
     if len(holders) == 1:
@@ -94,7 +158,7 @@ def by_holder(messages: list["Message"]) -> Iterable[tuple[Holder, list["Message
         yield holder_of(run[0]), run
 
 
-def by_consumer(messages: list["Message"]) -> list[list["Message"]]:
+def by_consumer(messages: list[Message]) -> list[list[Message]]:
     """The messages of each consumer: those of one queue after the other's; what was got first, then by consumer tag.
 
     The order in which RabbitMQ's channels settle several deliveries at once (`foreach_per_queue`).

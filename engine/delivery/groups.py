@@ -5,23 +5,11 @@ the group. Messages of a group whose consumer has no credit wait; those behind t
 Source: address-settings page 3.4.
 """
 
-from collections import deque
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
 
-from ..messages.field_table import Field
-from ..messages.message import Message
-from ..queues import deep
-from ..queues.limits import expire
-from . import rota
+from ..rules.queue_rules import QueueRules
 from .consumer import Consumer
 from .group_id import GroupedMessage
-
-if TYPE_CHECKING:
-    from ..queues.queue import Queue
-
-#: Messages of groups whose consumers are busy that one dispatch looks past (about 5 ms).
-PASSED_MAX = 20_000
 
 
 class Groups:
@@ -33,71 +21,39 @@ class Groups:
         self._consumers: dict[str, Consumer] = {}
         self._is_paused = False
 
-    def consumer_of(self, group: str) -> Consumer | None:
-        """Who has the group; None: nobody."""
-        return self._consumers.get(group)
-
-    def consumer_joined(self, queue: "Queue") -> None:
-        """Groups are dealt anew where the queue's rules say so, at once or when nothing is out any more."""
-        if queue.rules.group_rebalance and len(queue.consumers) > 1:
+    def consumer_joined(self, rules: QueueRules, count: int) -> None:
+        """Groups are dealt again where the rules say so, at once or when nothing is unacknowledged any more."""
+        if rules.group_rebalance and count > 1:
             self._consumers.clear()
-            self._is_paused = queue.rules.group_rebalance_pause_dispatch
+            self._is_paused = rules.group_rebalance_pause_dispatch
 
     def consumers_left(self, consumers: Iterable[Consumer]) -> None:
         """Their groups are free."""
         gone = set(consumers)
         self._consumers = {group: one for group, one in self._consumers.items() if one not in gone}
 
-    def dispatch(self, queue: "Queue") -> None:
-        """Hand out ready messages, each to the consumer of its group. O(delivered + passed)."""
-        if self._is_paused and queue.unacked:
-            return
+    def may_dispatch(self, unacked: int) -> bool:
+        """Whether messages are handed out while so many are unacknowledged: not while a rebalance waits for them."""
+        if self._is_paused and unacked:
+            return False
         self._is_paused = False
-        ready = queue.ready
-        passed: deque[Message] = deque()
-        while ready and len(passed) < PASSED_MAX:
-            if queue.expiring:
-                expire(queue)
-                if not ready:
-                    break
-            if not rota.has_waiting(queue):
-                break
-            message = ready.popleft()
-            consumer = self._taker(queue, message)
-            if consumer is None:
-                passed.append(message)
-            else:
-                consumer.session.deliver_ready(consumer, [message])
-                if rota.gives_way(queue, consumer):
-                    break
-        while passed:
-            ready.appendleft(passed.pop())
-        if queue.tail is not None:
-            deep.feed(queue)
+        return True
 
-    def _taker(self, queue: "Queue", message: Message) -> Consumer | None:
-        """Who may have the message now; a group without a consumer goes to the next in the rota."""
-        if not isinstance(message, GroupedMessage):
-            eligible = rota.eligible(queue, 1)
-            return eligible[0] if eligible else None
+    def taker(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:
+        """Who may have a message now, and whether it is the first of its group for that consumer.
+
+        A group without a consumer goes to the next one that is eligible.
+        """
         consumer = self._consumers.get(message.group)
         if consumer is None:
-            eligible = rota.eligible(queue, 1)
-            if not eligible:
-                return None
-            consumer = eligible[0]
+            found = eligible(1)
+            if not found:
+                return None, False
             if not message.ends:
-                self._consumers[message.group] = consumer
-            _tell_first(queue, message)
-        elif consumer.credit() <= 0:
-            return None
-        elif message.ends:
+                self._consumers[message.group] = found[0]
+            return found[0], True
+        if consumer.credit() <= 0:
+            return None, False
+        if message.ends:
             del self._consumers[message.group]
-        return consumer
-
-
-def _tell_first(queue: "Queue", message: Message) -> None:
-    """The first message of a group for a consumer says so, where the queue's rules name a header for it."""
-    key = queue.rules.group_first_key
-    if key is not None:
-        queue.add_headers(message, {key: Field("t", True)})
+        return consumer, False

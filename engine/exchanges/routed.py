@@ -20,7 +20,7 @@ class Routed:
 
     Without an envelope there is no message yet: a route is looked up for all messages with these keys. Exchanges whose
     choice depends on the message say so (`Exchange.decides_each`) and are asked for each. `cost` is what they looked at
-    until now, in the measure of `Broker.spread` (one is about 1.2 us).
+    until now, in the measure of `Effort` (one is about 1.2 us).
     """
 
     __slots__ = ("_blob", "_comparables", "_envelope", "_headers", "chance", "cost", "keys")

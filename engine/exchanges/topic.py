@@ -22,7 +22,7 @@ TREE_STARS_MAX = 3
 class TopicPatterns(Generic[T]):
     """A multiset of (pattern, value); look-ups give each value once.
 
-    `cost` is that of all look-ups until now, in the measure of `Broker.spread`: it rises only.
+    `cost` is that of all look-ups until now, in the measure of `Effort`: it rises only.
     """
 
     __slots__ = ("_automata", "_exact", "_tree", "cost")

@@ -19,7 +19,7 @@ Words = tuple[str, ...]
 
 #: States of one bundle: 256 octets an integer, which is what one step of Python costs anyway.
 BUNDLE_STATES = 2048
-#: Words that a bundle is matched with, and states of one that is made anew, for one in the measure of `Broker.spread`.
+#: Words that a bundle is matched with, and states of one that is made anew, for one in the measure of `Effort`.
 WORDS_A_STEP, STATES_A_STEP = 4, 12
 
 

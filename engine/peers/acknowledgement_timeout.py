@@ -15,6 +15,7 @@ from ..delivery.consumer import Consumer, Holder, holder_of
 from ..errors import AcknowledgementTimedOut, EngineError
 from ..messages.field_table import integer_of
 from ..messages.message import Message
+from ..queues.queue import queue_of
 
 INTERVAL_MAX_MS = 60_000
 INTERVAL_MIN_MS = 10
@@ -171,7 +172,7 @@ def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
     """How long a holder may keep a delivery: by the consumer's argument, the queue's, or as for all. None: for ever."""
     own = integer_of(holder.arguments, ARGUMENT) if isinstance(holder, Consumer) else None
     if own is None:
-        own = integer_of(holder.queue.effective, ARGUMENT)
+        own = integer_of(queue_of(holder).terms.effective, ARGUMENT)
     if own is None:
         return default_ms
     return own or None

@@ -95,7 +95,7 @@ class Commit:
             if budget <= 0:
                 return False
             messages, requeue, why = rejected.popleft()
-            give_back(messages, requeue=requeue, why=why, options=session.client.broker.options)
+            give_back(messages, requeue=requeue, why=why, broker=session.client.broker)
             budget -= len(messages)
         return True
 

@@ -1,10 +1,7 @@
 """What clients and sessions need of the virtual host that they are in, and of the broker."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
-from ..events import EventKind
-from ..messages.message import Envelope, Message
 from ..publishing.firehose import Firehose
 from ..publishing.host import Host, HostBroker
 from ..publishing.route import Route
@@ -40,12 +37,6 @@ class PeerBroker(HostBroker, Protocol):
 
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue."""
-
-    def emit(self, kind: EventKind, queue: Queue, messages: Sequence[Message] = (), **detail: object) -> None:
-        """Tell the listeners about messages in a queue."""
-
-    def emit_run(self, kind: EventKind, queue: Queue, ids: Sequence[int], envelope: Envelope, **detail: object) -> None:
-        """The same for messages of one run."""
 
     def forget(self, client: "Client") -> None:
         """A client is closed."""

@@ -8,21 +8,10 @@ from typing import TYPE_CHECKING
 
 from ..delivery.consumer import holder_of
 from ..messages.message import Message
+from ..queues.queue import Queue, queue_of
 
 if TYPE_CHECKING:
-    from ..queues.queue import Queue
     from .session import Session
-
-
-def unacked_of(queue: "Queue") -> list[Message]:
-    """Messages of `queue` that are out; also those whose settling waits for a commit.
-
-    O(those + what its sessions got since this was asked last).
-    """
-    if not queue.unacked:
-        return []
-    return [message for session in queue.sessions for message in session.outstanding.of(session, queue)]
-
 
 #: So many tags of settled deliveries, beside twice what is out, are kept until all is looked at anew.
 SETTLED_MAX = 1000
@@ -43,7 +32,7 @@ class Outstanding:
         self._up_to = 0  # tags up to here were looked at
         self._withheld = 0  # of what the transaction withholds, so many were looked at
 
-    def of(self, session: "Session", queue: "Queue") -> list[Message]:
+    def of(self, session: "Session", queue: Queue) -> list[Message]:
         """Deliveries of `queue` that are out, or whose settling waits for a commit; in no order.
 
         O(those + what was delivered or settled since this was asked last).
@@ -61,7 +50,7 @@ class Outstanding:
         if session.committing is None:
             return list(found.values())
         left = session.committing.unsettled()
-        held = (message for message in left if message.holder is not None and holder_of(message).queue is queue)
+        held = (message for message in left if message.holder is not None and queue_of(holder_of(message)) is queue)
         return [*found.values(), *held]
 
     def _look(self, unacked: dict[int, Message], withheld: dict[int, Message]) -> None:
@@ -81,11 +70,11 @@ class Outstanding:
         self._withheld = len(withheld)
 
     def _note(self, tag: int, message: Message) -> None:
-        tags = self._by_queue.setdefault(holder_of(message).queue, {})
+        tags = self._by_queue.setdefault(queue_of(holder_of(message)), {})
         if tag not in tags:
             tags[tag] = None
             self._size += 1
 
-    def forget(self, queue: "Queue") -> None:
+    def forget(self, queue: Queue) -> None:
         """The queue is gone."""
         self._size -= len(self._by_queue.pop(queue, ()))

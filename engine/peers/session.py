@@ -18,7 +18,6 @@ from ..errors import (
     UnackedMaxReached,
     UnknownDeliveryTag,
 )
-from ..events import EventKind
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
@@ -26,12 +25,12 @@ from ..publishing.choosing import choose
 from ..publishing.marked import prepared
 from ..publishing.publish import nowhere_to_go
 from ..publishing.route import Route
-from ..queues.queue import Queue
+from ..queues.queue import Queue, queue_of
 from ..queues.queue_types import check_get, check_reject
 from ..users.permissions import WRITE
 from .commit import Commit, Returned
 from .confirms import Confirms
-from .effects import Delivered, SessionFailed
+from .effects import ConsumerCancelled, Delivered, SessionFailed
 from .outstanding import Outstanding
 from .permission_checks import require_topic
 from .settling import NACKED, give_back, requeue_by_consumer, requeue_run, settle
@@ -169,16 +168,13 @@ class Session:
         self.next_tag = tag + 1
         redelivered = message.deliveries > 0
         message.deliveries += 1
-        queue.counters.delivered += 1
-        if self.client.broker.listeners:
-            self.client.broker.emit(EventKind.DELIVERED, queue, (message,), client=self.client, session=self)
+        queue.ledger.delivered((message,), self, consumer=None, no_ack=no_ack)
         if no_ack:
             queue.acknowledged([message])
         else:
             holder = Holder(queue, self, counts_against_prefetch=False)
             holder.unacked = 1
             message.holder = holder
-            queue.unacked += 1
             self.unacked[tag] = message
             self.subscriptions.note_holder(holder)
         return tag, message, redelivered, queue.ready_count
@@ -228,15 +224,11 @@ class Session:
     def deliver_new(
         self, consumer: Consumer, ids: Sequence[int], envelope: Envelope, blobs: Sequence[bytes], octets: int
     ) -> None:
-        """Hand over messages that were never in the ready list, `octets` in all. The hot path of an idle queue."""
+        """Hand over messages that were never in a store, `octets` in all. The hot path of an idle queue."""
         count = len(blobs)
         tag = self.next_tag
         self.next_tag = tag + count
-        queue = consumer.queue
-        queue.counters.delivered += count
-        if consumer.no_ack:
-            queue.counters.acknowledged += count
-        else:
+        if not consumer.no_ack:
             # No loop: the constructor and both zips run in C (0.25 us a message instead of 0.45).
             self.unacked.update(
                 zip(
@@ -246,20 +238,14 @@ class Session:
             )
             consumer.unacked += count
             self.unacked_by_consumers += count
-            queue.unacked += count
         self.client.put(Delivered(consumer, tag, envelope, False, blobs), octets + count * DELIVERY_OVERHEAD)
-        if queue.broker.listeners:
-            client = self.client
-            more = {"consumer": consumer.tag, "client": client, "session": self, "blobs": blobs}
-            queue.broker.emit_run(EventKind.DELIVERED, queue, ids, envelope, **more)
-            if consumer.no_ack:
-                queue.broker.emit_run(EventKind.ACKED, queue, ids, envelope, consumer=consumer.tag, client=client)
+        queue_of(consumer).ledger.delivered_run(consumer, self, ids, envelope, blobs)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
-        """Hand over messages from the ready list, as runs of one envelope and redelivered flag."""
-        queue = consumer.queue
+        """Hand over messages that were ready, as runs of one envelope and redelivered flag."""
+        queue = queue_of(consumer)
         count = len(messages)
-        queue.broker.spread += count
+        self.client.broker.effort.spent += count
         tag = self.next_tag
         first_tag = tag
         envelope = messages[0].envelope
@@ -279,17 +265,13 @@ class Session:
             message.holder = consumer
         put(Delivered(consumer, tag, envelope, redelivered, run), _octets(run))
         self.next_tag = first_tag + count
-        queue.counters.delivered += count
-        if queue.broker.listeners:
-            client = self.client
-            queue.broker.emit(EventKind.DELIVERED, queue, messages, consumer=consumer.tag, client=client, session=self)
+        queue.ledger.delivered(messages, self, consumer=consumer, no_ack=consumer.no_ack)
         if consumer.no_ack:
             queue.acknowledged(messages)
         else:
             self.unacked.update(zip(range(first_tag, first_tag + count), messages))
             consumer.unacked += count
             self.unacked_by_consumers += count
-            queue.unacked += count
 
     # -- settling ---------------------------------------------------------------------------------------------------
 
@@ -338,24 +320,24 @@ class Session:
         if transaction is not None:
             transaction.rejected.append((messages, requeue, why))
         else:
-            give_back(messages, requeue=requeue, why=why, options=self.client.broker.options)
+            give_back(messages, requeue=requeue, why=why, broker=self.client.broker)
 
     def recover(self) -> None:
         """Requeue everything unacknowledged; deliveries come anew, with new tags, at the end of the turn."""
-        requeue_by_consumer(self.unacked.take_all(), why="recovered", counted=False)
+        requeue_by_consumer(self.unacked.take_all(), why="recovered", counted=False, broker=self.client.broker)
 
     def release(self, holder: Holder, count: int) -> None:
         """`count` deliveries of a holder are no longer out: credit is free, queues may go on."""
-        queue = holder.queue
-        queue.unacked -= count
+        queue = queue_of(holder)
+        queue.ledger.settled(count)
         holder.unacked -= count
         if holder.counts_against_prefetch:
             self.unacked_by_consumers -= count
         if self.prefetch_total or self.is_full:
             self.is_full = False
             self.subscriptions.mark_queues()
-        elif queue.ready or queue.tail is not None:
-            queue.broker.mark(queue)
+        elif len(queue.store):
+            queue.mark()
 
     # -- transactions -----------------------------------------------------------------------------------------------
 
@@ -423,6 +405,18 @@ class Session:
         """The broker ends the session; its frontend learns why with the next flush."""
         self.close(failed=True)
         self.client.put(SessionFailed(self, error), 0)
+
+    def unacked_of(self, queue: Queue) -> list[Message]:
+        """Deliveries of a queue that are out, or whose settling waits for a commit; in no order."""
+        return self.outstanding.of(self, queue)
+
+    def notify_cancelled(self, consumer: Consumer) -> None:
+        """Let the client know that the broker ended a subscription."""
+        self.client.put(ConsumerCancelled(consumer), 0)
+
+    def forget_consumer(self, consumer: Consumer) -> None:
+        """The broker ended a subscription."""
+        self.subscriptions.forget(consumer)
 
     def forget_queue(self, queue: Queue) -> None:
         """The queue is gone; what is out of it is settled into nothing."""

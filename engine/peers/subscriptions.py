@@ -18,7 +18,7 @@ from ..errors import (
 )
 from ..messages.content import REPLY_TO_ME, Framing, decode_properties
 from ..messages.field_table import FieldTable
-from ..queues.queue import Queue
+from ..queues.queue import Queue, queue_of
 from ..queues.queue_types import check_consume
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ class Subscriptions:
     def check_access(self, queue: Queue) -> None:
         """Raises: ResourceLocked when the queue is exclusive to another client."""
         if queue.owner is not None and queue.owner is not self._client:
-            raise ResourceLocked(name=queue.name, vhost=queue.vhost.name)
+            raise ResourceLocked(name=queue.name, vhost=queue.vhost_name)
 
     def check_reply_to(self, framing: Framing, blob: bytes) -> None:
         """Refuse a message that asks for direct replies of a session which has no consumer for them.
@@ -97,8 +97,9 @@ class Subscriptions:
     def note_holder(self, holder: Holder) -> None:
         """Deliveries of its queue may be out here from now on."""
         self._client.broker.acknowledgements.watch(holder)
-        self.queues[holder.queue] = None
-        holder.queue.sessions[holder.session] = None
+        queue = queue_of(holder)
+        self.queues[queue] = None
+        queue.may_be_out_at(holder.session)
 
     def mark_queues(self) -> bool:
         """Look again, at the end of the turn, at all queues that this session consumes from. False: nothing is there.
@@ -108,12 +109,12 @@ class Subscriptions:
         """
         is_any = False
         first = None
-        broker = self._client.broker
-        broker.spread += len(self.by_tag) // rota.LOOKS
+        self._client.broker.effort.spent += len(self.by_tag) // rota.LOOKS
         for consumer in self.by_tag.values():
-            if consumer.queue.has_ready:
+            queue = queue_of(consumer)
+            if queue.has_ready:
                 is_any = True
-                broker.mark(consumer.queue)
+                queue.mark()
                 if first is None and consumer.credit() > 0:
                     first = consumer
         if first is not None:
@@ -127,7 +128,7 @@ class Subscriptions:
         by_queue: dict[Queue, list[Consumer]] = {}
         for tag in tags:
             consumer = self.by_tag.pop(tag)
-            by_queue.setdefault(consumer.queue, []).append(consumer)
+            by_queue.setdefault(queue_of(consumer), []).append(consumer)
         for queue, consumers in by_queue.items():
             if self.replies in consumers:
                 self.replies = None
@@ -138,9 +139,9 @@ class Subscriptions:
 
     def cancel_last(self) -> None:
         """Auto-delete queues that nobody else consumes from go with what is out, before that could come back."""
-        counts = Counter(consumer.queue for consumer in self.by_tag.values() if consumer.queue.auto_delete)
+        counts = Counter(queue for queue in map(queue_of, self.by_tag.values()) if queue.auto_delete)
         going = {queue for queue, count in counts.items() if count == len(queue.consumers)}
-        self.cancel([tag for tag, consumer in self.by_tag.items() if consumer.queue in going])
+        self.cancel([tag for tag, consumer in self.by_tag.items() if queue_of(consumer) in going])
 
     def forget(self, consumer: Consumer) -> None:
         """The broker ended a subscription."""
@@ -150,5 +151,5 @@ class Subscriptions:
     def leave_queues(self, session: "Session") -> None:
         """Nothing of theirs is out here any more."""
         for queue in self.queues:
-            del queue.sessions[session]
+            queue.left_by(session)
         self.queues.clear()

@@ -78,13 +78,13 @@ class Reaper:
         watched = [queue for queue in self._broker.queues() if queue.is_auto_created]
         unused = {queue for queue in watched if self._is_unused(queue)}
         for queue in unused & self._found:
-            queue.vhost.remove_queue(queue)
+            queue.surroundings.remove(queue)
         self._found = unused - self._found
         if len(watched) > len(unused) or self._found:
             self.watch()
 
     def _is_unused(self, queue: Queue) -> bool:
-        settings = self._broker.settings.resolve(queue.address, queue.vhost.name)
+        settings = self._broker.settings.resolve(queue.address, queue.vhost_name)
         if not settings.auto_delete_queues or queue.consumers:
             return False
         held = queue.ready_count + len(queue.scheduled) + queue.unacked

@@ -7,6 +7,7 @@ from typing import Protocol
 from ...settings import SettingsRepository
 from ..clock import Clock
 from ..durability import Durability
+from ..effort import Effort
 from ..events import Counters, EventKind
 from ..exchanges.exchange import Exchange
 from ..exchanges.routed import Routed
@@ -21,7 +22,7 @@ from .route import Route
 
 
 class HostBroker(Protocol):
-    """The broker that a virtual host is in. `spread`: work done, in messages times queues (`Broker.spread`)."""
+    """The broker that a virtual host is in. `effort`: work done."""
 
     chance: Callable[[], float]
     clock: Clock
@@ -31,7 +32,7 @@ class HostBroker(Protocol):
     next_id: int
     options: BrokerOptions
     settings: SettingsRepository
-    spread: int
+    effort: Effort
 
     def emit_object(self, kind: EventKind, vhost: str, subject: str, detail: dict[str, object]) -> None:
         """Tell the listeners about an object."""

@@ -24,7 +24,7 @@ def publish_run(
 ) -> Outcome:
     """Give a run its ids and put it into the queues of its route, to wait there until `due_ns` if it is given.
 
-    What a run costs goes with its messages times their queues. `Broker.spread` counts that where it is more than the
+    What a run costs goes with its messages times their queues. `Effort` counts that where it is more than the
     messages alone, so that whoever publishes much at once knows when others should have their turn.
     """
     broker = vhost.broker
@@ -45,7 +45,7 @@ def publish_run(
         if len(queues) == 1:
             refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
             return Outcome((), refused) if refused else ALL_WELL
-        broker.spread += count * len(queues)
+        broker.effort.spent += count * len(queues)
         refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs, due_ns)}
         return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
     if isinstance(route.exchange, ServiceExchange):
@@ -68,7 +68,7 @@ def _publish_unsafely(
     for queue in queues:
         if queue.stores(envelope):
             refused.update(range(len(blobs)))
-            queue.counters.dropped += len(blobs)
+            queue.ledger.refused_unsafe(len(blobs))
         else:
             refused.update(queue.enqueue(first_id, envelope, blobs, due_ns))
     return Outcome((), sorted(refused)) if refused else ALL_WELL
@@ -85,7 +85,7 @@ def _publish_each(
         queues = vhost.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
         if vhost.broker.listeners:
             vhost.broker.emit_published(vhost.name, envelope, (first_id + offset,), (blob,), queues)
-        vhost.broker.spread += 1 + len(queues)
+        vhost.broker.effort.spent += 1 + len(queues)
         if queues:
             counters.routed += 1
             if vhost.broker.durability is not None and vhost.broker.durability.has_failed:

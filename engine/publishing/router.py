@@ -82,7 +82,7 @@ class Router:
         if not is_reply_address(exchange, routing_key) and not self._takes_turns(exchange, routing_key):
             message = Routed((routing_key,))
             queues, way = reach_all(exchange, message, self._topology)
-            self._broker.spread += message.cost
+            self._broker.effort.spent += message.cost
             if queues is not None:
                 queues = self._taking(queues, exchange, (routing_key,))
         rules = self.arrival_rules(exchange.name, routing_key)
@@ -101,10 +101,10 @@ class Router:
     def reach(self, exchange: Exchange, message: Routed) -> list[Queue]:
         """The queues that take a message: those that are reached, and are open to new messages.
 
-        What that cost goes from the message to `Broker.spread`.
+        What that cost goes from the message to `Effort`.
         """
         reached = reach(exchange, message, self._topology)
-        self._broker.spread += message.cost
+        self._broker.effort.spent += message.cost
         message.cost = 0
         return self._taking(reached, exchange, message.keys)
 
@@ -132,7 +132,7 @@ class Router:
         Multicast are those bound to the exchange of that name. Source: address-settings page 1.3.
         """
         sharing = self._sharing[address]
-        self._broker.spread += len(sharing) // FOUND_A_STEP
+        self._broker.effort.spent += len(sharing) // FOUND_A_STEP
         named_alike = self._topology.exchanges.get(address)
         bound = {} if named_alike is None else named_alike.destinations
         multicast = [queue for queue in sharing if queue in bound]

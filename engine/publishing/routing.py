@@ -7,7 +7,7 @@ from ..exchanges.routed import Routed
 from ..queues.queue import Queue
 from .topology import Topology
 
-#: What an exchange on the way costs, and destinations found (or keys looked up) for one more, by `Broker.spread`.
+#: What an exchange on the way costs, and destinations found (or keys looked up) for one more, by `Effort`.
 EXCHANGE_COST, FOUND_A_STEP = 2, 8
 
 

@@ -4,19 +4,16 @@ It is there as long as its consumer and is in no list of queues; messages for it
 order, flow and counters are theirs. Source: behaviour page 3.10.
 """
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from ..delivery.consumer import Consumer
-from ..events import EventKind
 from ..exchanges.exchange import Exchange
 from ..messages.content import REPLY_TO_ME
 from ..rules.queue_rules import NO_RULES
+from .parts import ExclusiveOwner
 from .queue import Queue
-
-if TYPE_CHECKING:
-    from ..peers.client import Client
-    from ..virtual_host import VirtualHost
+from .surroundings import Surroundings
 
 #: What clients consume from, and put into their requests' reply_to.
 REPLY_TO = REPLY_TO_ME.decode()
@@ -25,13 +22,22 @@ REPLY_PREFIX = REPLY_TO + "."
 
 
 class ReplyQueue(Queue):
-    """`name` is the address. Not exclusive by the book: everybody may publish, nobody else can consume."""
+    """`name` is the address. Not exclusive by the book: everybody may publish, nobody else can consume.
 
-    __slots__ = ()
+    `on_unused` is called once, when its consumer is gone: the queue is to be deleted.
+    """
 
-    def __init__(self, vhost: "VirtualHost", address: str, owner: "Client") -> None:
+    __slots__ = ("_on_unused",)
+
+    def __init__(
+        self,
+        surroundings: Surroundings[Any],
+        address: str,
+        owner: ExclusiveOwner,
+        on_unused: "Callable[[ReplyQueue], object]",
+    ) -> None:
         super().__init__(
-            vhost,
+            surroundings,
             address,
             durable=False,
             owner=owner,
@@ -40,21 +46,12 @@ class ReplyQueue(Queue):
             rules=NO_RULES,
             address=address,
         )
+        self._on_unused = on_unused
 
-    def remove_consumers(self, consumers: Sequence[Consumer]) -> None:
-        """The address dies with its only one; replies that were on their way are gone."""
-        super().remove_consumers(consumers)
-        self.deleted = True
-        del self.vhost.reply_queues[self.name]
-        self.forget_deadlines()
-        paged = self.drop_paged(EventKind.DELETED)
-        gone = self.take_ready()
-        self.broker.memory.forget(self)
-        self.counters.deleted += len(gone) + paged
-        if self.broker.listeners:
-            self.broker.emit(EventKind.DELETED, self, list(gone))
-        self.broker.counters.add(self.counters)
-        self.broker.free(gone)
+    def remove_consumers(self, leaving: Sequence[Consumer]) -> None:
+        """The address dies with its only one; replies under way to it are dropped."""
+        super().remove_consumers(leaving)
+        self._on_unused(self)
 
 
 def is_reply_address(exchange: Exchange, routing_key: str) -> bool:

@@ -7,6 +7,7 @@ Source: behaviour page 3.1 to 3.5; address-settings page 3, 4, 6.6.
 from dataclasses import dataclass, replace
 
 from ...settings import AddressSettings, PolicyLayer, ResolvedSettings, settings_of_arguments
+from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
 from .arguments import QUORUM, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
@@ -123,6 +124,14 @@ class QueueRules:
     def has_limit(self) -> bool:
         """Whether the number or size of ready messages is bounded."""
         return self.max_length is not None or self.max_length_bytes is not None
+
+    def dead_letter_target(self, reason: str) -> str | None:
+        """Exchange or address that messages dead of `reason` go to. An exchange named by the client wins for all."""
+        if self.dead_letter_exchange is not None:
+            return self.dead_letter_exchange
+        if reason == EXPIRED:
+            return self.expiry_address
+        return None if reason == MAXLEN else self.dead_letter_address
 
 
 #: A queue without rules behaves like this.

@@ -12,7 +12,6 @@ from operator import attrgetter
 
 from ...engine import Broker, Message, Queue
 from ...engine.stores.paged_run import Part
-from ...engine.stores.ready import LeveledReady
 from ..journal import Journal
 from ..recovery.recovered import MessageState, RecoveredMessage
 from ..recovery.snapshot import PART_MESSAGES, run_record
@@ -56,9 +55,9 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
     gone = recorder.watch(queue)
     queue_id = recorder.id_of(queue)
     due = {message.id: due_ns for due_ns, message in queue.scheduled.entries()}
-    held = [*queue.messages(), *(() if queue.keeps else broker.unacked_of(queue))]
+    held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
     tail: list[Part] = []
-    for part in queue.paged_parts():
+    for part in queue.store.paged_parts():
         if isinstance(part, Message):
             held.append(part)
         elif part.place is None:
@@ -75,8 +74,7 @@ def _state_messages(broker: Broker, journal: Journal, recorder: Recorder, queue:
             if found is not None:
                 yield found
 
-    is_leveled = isinstance(queue.ready, LeveledReady) and queue.ready.level_max > 0
-    if tail and (is_leveled or any(part.attempts for part in tail)):
+    if tail and (queue.store.level_max > 0 or any(part.attempts for part in tail)):
         # Ids of different levels, and of what came back, lie among each other; recovery wants them to rise.
         for _ in journal.checkpoints.snapshot(
             queue_id, merge(stated(), *_each(recorder, tail, gone), key=attrgetter("id"))
@@ -135,8 +133,8 @@ def _forget_contents(broker: Broker, recorder: Recorder) -> None:
     for queue in queues:
         alive.extend(message.id for message in queue.messages())
         if not queue.keeps:
-            alive.extend(message.id for message in broker.unacked_of(queue))
-        first_paged = queue.first_paged_id
+            alive.extend(message.id for message in queue.unacked_messages())
+        first_paged = queue.store.first_paged_id
         if first_paged is not None:
             tails += 1
             alive.append(first_paged)

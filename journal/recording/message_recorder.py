@@ -220,7 +220,7 @@ class MessageRecorder(ObjectRecorder):
         """From now on the ids that leave this queue go into the set that is returned; None: no more."""
         gone: set[int] = set()
         self._gone = None if queue is None else gone
-        self._stated = ("", "") if queue is None else (queue.vhost.name, queue.name)
+        self._stated = ("", "") if queue is None else (queue.vhost_name, queue.name)
         return gone
 
 

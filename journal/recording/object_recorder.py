@@ -48,7 +48,7 @@ class ObjectRecorder:
         return self._journal.objects.define(VHOST, 0, name)
 
     def _queue_id(self, queue: Queue) -> int:
-        key = (queue.vhost.name, queue.name)
+        key = (queue.vhost_name, queue.name)
         found = self._queue_ids.get(key)
         if found is None:
             found = self._queue_ids[key] = self._journal.objects.define(QUEUE, self._vhost_id(key[0]), queue.name)

@@ -60,7 +60,7 @@ class JournalPager:
 
     def budget(self) -> int:
         """See `Pager`: equal shares."""
-        deep = sum(queue.is_deep for vhost in self._broker.virtual_hosts.values() for queue in vhost.queues.values())
+        deep = sum(queue.store.is_deep for queue in self._broker.queues())
         return self.memory // (deep + 1)
 
     def load(self, ids: Sequence[int]) -> list[Run]:

@@ -187,7 +187,7 @@ class Recorder(MessageRecorder):
         if lsn is None:
             lsn = self._journal.messages.published(
                 (id_,),
-                self._exchange_id(queue.vhost.name, envelope.exchange),
+                self._exchange_id(queue.vhost_name, envelope.exchange),
                 envelope.routing_key.encode(),
                 (message.blob,),
                 framing=envelope.framing,

@@ -9,15 +9,9 @@ from ...engine import Broker, Envelope, Message, Queue
 from ...engine.clock import AHEAD_MS_MAX, MS
 from ...engine.messages.content import PLAIN, scan_properties
 from ...engine.messages.field_table import FieldTable, decode_table, integer_of
-from ...engine.queues import deep
-from ...engine.queues.limits import trim
-from ...engine.queues.memory_budget import held_octets
-from ...engine.queues.new_message import message_for
 from ...engine.queues.non_destructive import NonDestructiveQueue
-from ...engine.queues.paging_out import begin_tail, may_have_tail
-from ...engine.queues.returns import trim_ring
 from ...engine.queues.stream_queue import StreamQueue
-from ...engine.stores.stream_log import HEADER_OCTETS
+from ...engine.stores.stream_store import HEADER_OCTETS
 from ...settings import Policy
 from ..format.heap import IS_AUTO_DELETE, IS_INTERNAL
 from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
@@ -97,7 +91,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.listeners.append(recorder)
     broker.durability = recorder
     for _, queue in queues:
-        _settle_in(queue)
+        queue.settle_in()
     return count
 
 
@@ -142,21 +136,22 @@ class _Filling:
     def fill(self, queue: Queue, recovered: RecoveredQueue) -> int:
         """Messages back where they were; of many only the first ones into memory. Returns how many."""
         count = len(recovered)
-        if self._pages and may_have_tail(queue):
+        store = queue.store
+        if self._pages and store.may_page:
             self._fill_tail(queue, recovered)
             if self._memory > 0:
-                deep.load(queue)
-                self._memory -= held_octets(queue.ready)
+                store.load()
+                self._memory -= store.held_octets
         elif self._pages and isinstance(queue, NonDestructiveQueue):
             self._fill_kept(queue, recovered)
         else:
             for one in recovered.messages():
                 message = self._restored(queue, one)
                 if message is not None:
-                    queue.ready.append(message)
+                    store.put_last(message)
         if isinstance(queue, NonDestructiveQueue):
             queue.know_contents()
-        queue.counters.enqueued += count
+        queue.ledger.restored(count)
         return count
 
     def _fill_kept(self, queue: NonDestructiveQueue, recovered: RecoveredQueue) -> None:
@@ -164,7 +159,8 @@ class _Filling:
         ids, _, sizes, expires = recovered.columns()
         special = {id_ for id_, state in recovered.states.items() if state.deliveries or state.due_ms}
         rows = array("q", (at for at, id_ in enumerate(ids) if id_ not in special)) if special else range(len(ids))
-        queue.expiring = queue.expiring or expires is not None
+        if expires is not None:
+            queue.store.expect_expiry()
         queue.kept.places.extend(
             array("q", (ids[at] for at in rows)) if special else ids,
             array("I", (sizes[at] for at in rows)) if special else sizes,
@@ -174,7 +170,7 @@ class _Filling:
         if special:
             for one in recovered.messages():
                 if one.id in special and (message := self._restored(queue, one)) is not None:
-                    queue.ready.append(message)
+                    queue.store.put_last(message)
 
     def fill_stream(self, queue: StreamQueue, recovered: RecoveredQueue, first_offset: int) -> int:
         """A stream's messages with the offsets that they had. Returns how many."""
@@ -189,7 +185,7 @@ class _Filling:
                 message = self._restored(queue, one)
                 if message is not None:
                     queue.append(message, self._time_ms(one.id))
-        queue.counters.enqueued += len(recovered)
+        queue.ledger.restored(len(recovered))
         return len(recovered)
 
     def _time_ms(self, id_: int) -> int:
@@ -201,20 +197,20 @@ class _Filling:
     def _fill_tail(self, queue: Queue, recovered: RecoveredQueue) -> None:
         """By place only, but for messages that wait for their time."""
         _, _, sizes, expires = recovered.columns()
-        queue.expiring = queue.expiring or expires is not None
-        tail = begin_tail(queue)
-        priorities = recovered.priorities if tail.level_max else None
+        store = queue.store
+        level_max = store.level_max
+        priorities = recovered.priorities if level_max else None
         states = recovered.states
 
         def extend(first: int, start: int, stop: int, attempts: int = 0) -> None:
             due = None if expires is None else list(map(self._expires_ns, expires[start:stop]))
             if priorities is None:
-                tail.extend(first, sizes[start:stop], due, deliveries=attempts)
+                store.restore_run(first, sizes[start:stop], due, deliveries=attempts)
                 return
             for at in range(start, stop):
                 one_due = None if due is None else due[at - start : at - start + 1]
-                level = min(priorities[at], tail.level_max)
-                tail.extend(first + at - start, (sizes[at],), one_due, level=level, deliveries=attempts)
+                level = min(priorities[at], level_max)
+                store.restore_run(first + at - start, (sizes[at],), one_due, level=level, deliveries=attempts)
 
         special = sorted(states)
         for start, first, lsn, count in recovered.runs():
@@ -229,8 +225,6 @@ class _Filling:
                     extend(id_, start + at, start + at + 1, state.deliveries - state.uncounted)
                 done = at + 1
             extend(first + done, start + done, start + count)
-        if not len(tail):
-            queue.tail = None
 
     def _due_ns(self, wall_ms: int) -> int:
         """A recorded time by the running clock; a journal may have one that no clock takes."""
@@ -244,14 +238,11 @@ class _Filling:
         message = self._message(queue, one)
         if one.expires_ms:
             message.expires_ns = self._expires_ns(one.expires_ms)
-            queue.expiring = True
+            queue.store.expect_expiry()
         message.deliveries = attempts = one.state.deliveries - one.state.uncounted  # redelivered: tried before (5.7)
-        if queue.octets is not None:
-            queue.octets += len(message.blob)
-        if attempts > 0 and queue.rules.counts_deliveries:
-            queue.tell_count(message, attempts)
+        queue.loaded([message], attempts)
         if one.state.due_ms > self._wall_ms:
-            queue.scheduled.add(self._due_ns(one.state.due_ms), message)
+            queue.restore_waiting(message, self._due_ns(one.state.due_ms))
             return None
         return message
 
@@ -266,15 +257,4 @@ class _Filling:
             exchange = journal.names.text(record.address_id)
             envelope = self._envelopes[key] = Envelope(exchange, content.routing_key.decode(), facts)
             envelope.cause_id = content.cause_id
-        return message_for(queue, one.id, content.content, envelope)
-
-
-def _settle_in(queue: Queue) -> None:
-    """What limits and times do to what came back."""
-    queue.await_due()
-    if queue.expiring:
-        queue.expire_due()
-    if queue.rules.ring_size is not None:
-        trim_ring(queue, len(queue.ready))
-    if queue.rules.has_limit:
-        trim(queue)
+        return queue.message_for(one.id, content.content, envelope)

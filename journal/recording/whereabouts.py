@@ -19,13 +19,13 @@ def whereabouts(broker: Broker, recorder: Recorder) -> Callable[[int], tuple[int
             if not queue.durable:
                 continue
             id_ = recorder.id_of(queue)
-            parts = queue.paged_parts()
+            parts = queue.store.paged_parts()
             levels: dict[int, list[Sequence[int]]] = {}  # within each, runs do not overlap
             for part in parts:
                 if not isinstance(part, Message) and part.place is None:
                     levels.setdefault(part.level, []).append(part.ids)
             paged.extend((id_, sorted(runs, key=_first)) for runs in levels.values())
-            out = () if queue.keeps else broker.unacked_of(queue)
+            out = () if queue.keeps else queue.unacked_messages()
             aside = (part for part in parts if isinstance(part, Message))
             for message in (*queue.messages(), *out, *aside):
                 if message.envelope.facts.persistent:

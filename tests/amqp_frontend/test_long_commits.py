@@ -56,7 +56,7 @@ class Stage(Pair):
 
 
 def bodies(queue: Queue) -> list[bytes]:
-    return [message.body for message in queue.ready]
+    return [message.body for message in queue.store]
 
 
 def transaction(count: int = COUNT) -> bytes:
@@ -143,7 +143,7 @@ def test_a_client_that_goes_in_the_middle(way: str) -> None:
     handle_bytes(peer.session, method(1, C.Tx.Commit))
     assert stage.broker.end_turn()
     queue = stage.queue
-    assert 0 < queue.ready_count < COUNT and len(stage.broker.unacked_of(queue)) == queue.unacked == 2
+    assert 0 < queue.ready_count < COUNT and len(queue.unacked_messages()) == queue.unacked == 2
     if way == "hangs up":
         peer.hang_up()
     elif way == "is expelled":
@@ -151,7 +151,7 @@ def test_a_client_that_goes_in_the_middle(way: str) -> None:
     else:
         stage.broker.delete_virtual_host("/")
     stage.end_turn()
-    assert queue.unacked == 0 and not stage.broker.unacked_of(queue) and not queue.sessions
+    assert queue.unacked == 0 and not queue.unacked_messages() and not queue.sessions
     if way != "its virtual host goes":
         assert bodies(queue) == [b"%d" % number for number in range(COUNT)]
         assert (queue.counters.acknowledged, queue.counters.killed) == (1, 1)
@@ -172,7 +172,7 @@ def test_many_acknowledgements() -> None:
     left = []
     while stage.broker.end_turn():
         left.append(stage.queue.unacked)
-        assert len(stage.broker.unacked_of(stage.queue)) == left[-1]
+        assert len(stage.queue.unacked_messages()) == left[-1]
     assert left[0] == 2 * COMMIT_SLICE and left[-1] == 0
     assert [type(frame) for frame in stage.finish(peer)] == [C.Tx.CommitOk]
 

@@ -42,11 +42,11 @@ class Stage(Pair):
 
     def step(self, peer: Peer, data: bytes = b"") -> None:
         """One turn."""
-        before = self.broker.spread
+        before = self.broker.effort.spent
         handle_bytes(peer.session, data)
         self.end_turn()
         peer._flush()
-        self.turns.append(self.broker.spread - before)
+        self.turns.append(self.broker.effort.spent - before)
 
     def finish(self, peer: Peer) -> None:
         """All that is left."""
@@ -83,7 +83,7 @@ def test_no_turn_publishes_to_too_many_queues(kind: str, key: str, properties: d
     stage.finish(peer)
     assert stage.counts() == {100} and sum(stage.turns) >= 100 * QUEUES
     assert max(stage.turns) < SPREAD_MAX + PART_MIN * QUEUES
-    bodies = [one.body for one in stage.broker.virtual_hosts["/"].queues["q7"].ready]
+    bodies = [one.body for one in stage.broker.virtual_hosts["/"].queues["q7"].store]
     assert bodies == [b"%d" % number for number in range(100)]
 
 
@@ -122,7 +122,7 @@ def test_two_publishers_take_turns() -> None:
             if peer.session.backlog.has_more:
                 stage.step(peer)
     assert stage.counts() == {100}
-    ids = [one.id for one in stage.broker.virtual_hosts["/"].queues["q7"].ready]
+    ids = [one.id for one in stage.broker.virtual_hosts["/"].queues["q7"].store]
     assert ids == sorted(ids)
 
 

@@ -65,7 +65,7 @@ def test_a_delivery_in_time_and_one_too_late() -> None:
     assert bench.failures() == []
     bench.wait(2.7)
     assert bench.failures() == [10_000]
-    assert (len(bench.queue.ready), bench.queue.unacked, bench.queue.consumers) == (2, 0, [])
+    assert (bench.queue.ready_count, bench.queue.unacked, bench.queue.consumers) == (2, 0, [])
     assert bench.session not in bench.client.sessions
 
 

@@ -76,7 +76,7 @@ def test_the_most_specific_entry_counts() -> None:
         assert got is not None
         session.reject(got[0], requeue=True)
         session.client.broker.end_turn()
-        assert len(session.client.vhost.queue("Y").ready) == (attempt == 4)
+        assert session.client.vhost.queue("Y").store.at_hand == (attempt == 4)
     assert (bodies(session, "X"), bodies(session, "Y")) == ("", "m")
 
 
@@ -101,12 +101,12 @@ def test_redelivery_by_settings(is_live: bool) -> None:
         assert len(queue.scheduled) == 1
         clock.advance_ns(1_000_000)
         broker.advance()
-        assert len(queue.ready) == 1
+        assert queue.store.at_hand == 1
     broker.replace_settings(SettingsRepository())
     got = session.get(queue, no_ack=False)
     assert got is not None
     session.reject(got[0], requeue=True)
-    assert len(queue.ready) == 1  # no delay any more
+    assert queue.store.at_hand == 1  # no delay any more
 
 
 def test_without_settings_a_queue_has_no_rules() -> None:

@@ -95,8 +95,8 @@ def test_live_is_as_new(queues: dict[str, FieldTable], steps: list[tuple[Policy 
         for name in NAMES:
             queue, new = (one.virtual_hosts["/"].queues[name] for one in (broker, fresh))
             assert queue.rules == new.rules, name
-            assert queue.effective == new.effective, name
+            assert queue.terms.effective == new.terms.effective, name
             assert queue.policy == new.policy, name
             assert queue.takes_plainly == new.takes_plainly, name
-            assert type(queue.ready) is type(new.ready), name
-            assert (queue.unused_deadline is None) == (new.unused_deadline is None), name
+            assert type(queue.store) is type(new.store), name
+            assert queue.timers.expects_disuse == new.timers.expects_disuse, name

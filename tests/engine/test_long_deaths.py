@@ -65,7 +65,7 @@ def test_every_death_is_told() -> None:
     chain = Chain(50, HASTE[0])
     chain.publish()
     chain.finish()
-    (message,) = chain.last.ready
+    (message,) = chain.last.store
     deaths = message.envelope.headers(message.blob)["x-death"].value
     assert isinstance(deaths, list)
     tables = [death.value for death in deaths]
@@ -85,7 +85,7 @@ def test_a_turn_publishes_a_slice(arguments: Arguments) -> None:
         is_more = chain.broker.end_turn()
         slices.append(chain.broker.counters.published - before)
     assert sum(slices) == 30 * 100 and max(slices) <= DEAD_SPREAD // LETTER_COST + 1
-    ids = [message.id for message in chain.last.ready]
+    ids = [message.id for message in chain.last.store]
     assert len(ids) == 30 and ids == sorted(ids)
 
 
@@ -134,7 +134,7 @@ def test_letters_to_many_queues() -> None:
         chain.broker.advance()
         is_more = True
         while is_more:
-            before = chain.broker.spread
+            before = chain.broker.effort.spent
             is_more = chain.broker.end_turn()
-            widths.append(chain.broker.spread - before)
+            widths.append(chain.broker.effort.spent - before)
     assert max(widths) <= 2 * DEAD_SPREAD and len(widths) > 10

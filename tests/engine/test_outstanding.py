@@ -79,7 +79,7 @@ def test_the_end_of_a_queue_costs_what_is_of_it(is_same_session: bool) -> None:
         world.hold(session if is_same_session else world.client.open_session(), "much", others)
         world.hold(session, "first", 1)
         queue = world.hold(session, "little", 3)
-        assert len(world.broker.unacked_of(world.vhost.queues["first"])) == 1  # what is out is looked at once
+        assert len(world.vhost.queues["first"].unacked_messages()) == 1  # what is out is looked at once
         return steps(partial(world.vhost.remove_queue, queue))
 
     assert work(2000) == work(200)
@@ -156,7 +156,7 @@ def test_the_end_of_many_consumers(end: Ends, kind: str, monkeypatch: pytest.Mon
         world = World()
         queue = world.declare("q", arguments=arguments.get(kind, {}))
         if kind == "groups":
-            queue.has_groups()
+            queue.rota.heed_groups()
         client = world.connect()
         session = client.open_session()
         for number in range(count):
@@ -228,7 +228,7 @@ def test_the_same_as_a_look_at_everything(walk: list[tuple[str, int, int]]) -> N
             world.publish(f"q{number}", 1 + pick % 5)
         elif what == "ask":
             queue = world.vhost.queue(f"q{number}")
-            found = world.broker.unacked_of(queue)
+            found = queue.unacked_messages()
             assert {message.id for message in found} == _all_out(world.broker, queue)
             assert len(found) == len(_all_out(world.broker, queue)) == queue.unacked
         elif what == "ack" and tag:

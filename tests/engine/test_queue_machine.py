@@ -670,7 +670,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert set(self.vhost.queues) == set(self.queues)
         for name, model in self.queues.items():
             queue = self.vhost.queues[name]
-            ids = [message.id for message in queue.ready]
+            ids = [message.id for message in queue.store]
             assert ids == sorted(set(ids)), "ready messages stand in publish order"
             assert [self.number_of_id[id_] for id_ in ids] == model.ready
             assert queue.unacked == model.unacked

@@ -28,14 +28,16 @@ def test_requeues_merge_by_publish_order(size: int, data: st.DataObject) -> None
     queue = broker.virtual_hosts["/"].declare_queue("q", client=client)
     messages = [Message(number, b"", Envelope("", "q")) for number in range(size)]
     out = data.draw(st.sets(st.integers(0, size - 1)))
-    queue.ready.extend(message for message in messages if message.id not in out)
+    for message in messages:
+        if message.id not in out:
+            queue.store.put_last(message)
     left = data.draw(st.permutations(sorted(out)))
     while left:
         count = data.draw(st.integers(1, len(left)))
         group, left = left[:count], left[count:]
         queue.requeue([messages[number] for number in group], why="rejected")
         assert requeued[-1] == sorted(group)
-        assert [message.id for message in queue.ready] == [number for number in range(size) if number not in left]
+        assert [message.id for message in queue.store] == [number for number in range(size) if number not in left]
     queue.requeue([], why="rejected")
     assert queue.counters.requeued == len(out)
-    assert len(queue.ready) == size
+    assert queue.store.at_hand == size

@@ -425,9 +425,9 @@ def test_a_new_key_costs_the_same_beside_other_words(pattern: str) -> None:
         found = []
         for key in (matching, f"z.{matching}.z", "z.y"):
             vhost.route("amq.topic", f"{key}.before", User("u"))  # automata are made
-            before = broker.spread
+            before = broker.effort.spent
             found.append(steps(lambda key=key: vhost.route("amq.topic", key, User("u"))))
-            found.append(broker.spread - before)
+            found.append(broker.effort.spent - before)
         assert [queue.name for queue in vhost.route("amq.topic", matching, User("u")).queues or ()] == ["q"]
         return found
 

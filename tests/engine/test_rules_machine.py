@@ -140,7 +140,7 @@ class RulesMachine(RuleBasedStateMachine):
         properties: dict[str, Any] = {"headers": table, "expiration": expiration, "priority": priority}
         blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
         facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
-        self.ring_before = len(self.queue.ready)
+        self.ring_before = self.queue.store.at_hand
         session = self.sessions[0]
         session.publish(session.client.vhost.route("", key, USER), Envelope("", key, facts), blobs, mandatory=False)
         self.end_turn()
@@ -257,8 +257,8 @@ class RulesMachine(RuleBasedStateMachine):
         """Never more than its size; after it was made smaller, never more than before."""
         size = self.queue.rules.ring_size
         if size is not None:
-            assert len(self.queue.ready) <= max(size, self.ring_before)
-        self.ring_before = len(self.queue.ready)
+            assert self.queue.store.at_hand <= max(size, self.ring_before)
+        self.ring_before = self.queue.store.at_hand
 
     @precondition(lambda self: hasattr(self, "ring_before"))
     @invariant()
@@ -267,7 +267,7 @@ class RulesMachine(RuleBasedStateMachine):
         for queue in self.broker.virtual_hosts["/"].queues.values():
             here = [message.id for message in queue.messages()]
             if not queue.keeps:
-                here += [message.id for message in self.broker.unacked_of(queue)]
+                here += [message.id for message in queue.unacked_messages()]
             assert len(set(here)) == len(here)
             assert set(here) == {id_ for name, id_ in self.open if name == queue.name}
             counters = queue.counters.as_dict()
@@ -277,8 +277,8 @@ class RulesMachine(RuleBasedStateMachine):
                     counters["enqueued"] - len(here)
                 )
                 assert ended + counters["dropped"] == counters["enqueued"] - len(here) + dead_on_arrival
-            held = [*queue.messages(), *(() if queue.keeps else self.broker.unacked_of(queue))]
-            assert queue.octets is None or queue.octets == sum(len(message.blob) for message in held)
+            held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
+            assert queue.ledger.octets is None or queue.ledger.octets == sum(len(message.blob) for message in held)
 
 
 class TestRules(RulesMachine.TestCase):  # type: ignore[misc,name-defined]

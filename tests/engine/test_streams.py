@@ -12,7 +12,7 @@ from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.message import Envelope
 from leveret.engine.queues.stream_queue import StreamQueue
 from leveret.engine.rules.stream_offset import age_ms
-from leveret.engine.stores.stream_log import StreamLog
+from leveret.engine.stores.stream_store import StreamStore
 
 SECOND_NS = 1_000_000_000
 
@@ -87,8 +87,8 @@ def test_a_bounded_stream_is_bounded_without_a_segment_size() -> None:
     bench = Bench(x_max_length_bytes=Field("I", 10_000))
     for number in range(1000):
         bench.publish(str(number) * 10)
-    assert isinstance(bench.queue.ready, StreamLog)
-    assert 8_000 < bench.queue.ready.octets <= 10_000 + 1_300
+    assert isinstance(bench.queue.store, StreamStore)
+    assert 8_000 < bench.queue.store.octets <= 10_000 + 1_300
     assert bench.queue.counters.dropped + bench.queue.ready_count == 1000
     offset, body = bench.read(FIRST)[0]
     assert body == str(offset) * 10
@@ -120,7 +120,8 @@ def test_offsets_go_on_after_an_operators_purge() -> None:
 
 def test_a_restored_log() -> None:
     """Messages that come back after a restart are numbered from 0; they came long ago."""
-    log = StreamLog()
+    log = Bench().queue.store
+    assert isinstance(log, StreamStore)
     for id_ in (5, 9):
         log.append(Message(id_, blob(str(id_)), Envelope("", "s")))
     assert (len(log), log.next_offset, log.offset_at(1)) == (2, 2, 2)

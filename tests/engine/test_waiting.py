@@ -68,4 +68,4 @@ def test_an_exchange_that_delays_is_looked_at_late() -> None:
         session.publish(vhost.route("later", "", USER), Envelope("later", "", facts), [blob], mandatory=False)
     clock.advance_ns(500 * MS)
     broker.advance()
-    assert [int(message.body) for message in vhost.queue("q").ready] == [0, 300, 300, 500]
+    assert [int(message.body) for message in vhost.queue("q").store] == [0, 300, 300, 500]

@@ -18,13 +18,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
-from leveret.engine.queues import kept_heads
+from leveret.engine.queues import expiry
 from leveret.engine.queues.non_destructive import NonDestructiveQueue
 from leveret.engine.stores import kept_windows
-from leveret.engine.stores.kept_log import KeptLog
+from leveret.engine.stores.kept_store import KeptStore
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.settings import SettingsRepository, entry
-from leveret.testing.queue_surgery import load_all, take_ready
+from leveret.testing.queue_surgery import take_ready
 from leveret.testing.snapshots import snapshot_of
 
 
@@ -33,9 +33,9 @@ def _small() -> Iterator[None]:
     """What is read back comes in threes; few expire at once."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_windows, "WINDOW_MESSAGES", 3)
-        patch.setattr("leveret.engine.stores.kept_log.WINDOW_MESSAGES", 3)
-        patch.setattr(kept_heads, "EXPIRE_SLICE", 4)
-        patch.setattr(kept_heads, "BURIED_MAX", 4)
+        patch.setattr("leveret.engine.stores.kept_store.WINDOW_MESSAGES", 3)
+        patch.setattr("leveret.engine.stores.kept_store.EXPIRE_SLICE", 4)
+        patch.setattr(expiry, "BURIED_MAX", 4)
         yield
 
 
@@ -56,10 +56,10 @@ class World(DepthWorld):
         return SettingsRepository([entry("q", **{"default_non_destructive": self.is_kept, **self.said})])
 
     @property
-    def log(self) -> KeptLog:
+    def log(self) -> KeptStore:
         """The messages of a queue that keeps them."""
-        assert isinstance(self.queue.ready, KeptLog)
-        return self.queue.ready
+        assert isinstance(self.queue.store, KeptStore)
+        return self.queue.store
 
 
 ARGUMENTS = st.sampled_from(
@@ -259,7 +259,7 @@ class KeptMachine(RuleBasedStateMachine):
     def no_difference(self) -> None:
         shallow, deep = self.worlds
         assert deep.facts() == shallow.facts()
-        assert not shallow.queue.is_deep
+        assert not shallow.queue.store.is_deep
 
     def teardown(self) -> None:
         for world in getattr(self, "worlds", ()):
@@ -319,7 +319,7 @@ def test_the_keys_of_last_values_are_known_after_a_restart(memory: int | None, i
         world.publish([50], of_key(key), number)
     world.end_turn()
     world.restart()
-    assert world.queue.is_deep is (memory == 0)
+    assert world.queue.store.is_deep is (memory == 0)
     world.publish([50], of_key(b"b"), 3)
     world.end_turn()
     assert (world.queue.ready_count, world.queue.statistics().counters["replaced"]) == (3, 1)
@@ -414,8 +414,7 @@ def test_the_tests_own_tools_see_all() -> None:
     world.end_turn()
     picture = snapshot_of(world.queue, world.clock)
     assert [message.body.rstrip(b"\0") for message in picture.ready] == [b"%d.0" % number for number in range(6)]
-    load_all(world.queue)
-    take_ready(world.queue, [message for message in world.queue.ready if message.body[:1] in b"24"])
+    take_ready(world.queue, lambda message: message.body[:1] in b"24")
     world.end_turn()
     assert world.queue.statistics().counters["purged"] == 2
     world.restart()

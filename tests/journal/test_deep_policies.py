@@ -22,7 +22,7 @@ def deep_desk() -> DurableDesk:
     desk.publish(*[f"{number:0{SIZE}}" for number in range(COUNT)], delivery_mode=2)
     desk.settle()
     queue = desk.vhost.queues["q"]
-    assert queue.tail is not None and len(queue.tail) > COUNT // 2
+    assert queue.store.is_deep and len(queue.store) - queue.store.at_hand > COUNT // 2
     return desk
 
 
@@ -71,18 +71,18 @@ def test_an_address_that_counts_octets_comes_late() -> None:
     queue = desk.vhost.queues["q"]
     said = {"max_size_bytes": 10**9, "address_full_policy": "DROP"}
     desk.pair.broker.replace_settings(SettingsRepository([entry("q", **said)]))
-    assert queue.octets == octets_in_memory(queue)
+    assert queue.ledger.octets == octets_in_memory(queue)
     desk.publish(*["z" * SIZE] * 3, delivery_mode=2)
-    assert queue.octets == octets_in_memory(queue)
+    assert queue.ledger.octets == octets_in_memory(queue)
     for _ in range(COUNT - 10):
         desk.ack(desk.must_get("q"))
-        assert queue.octets == octets_in_memory(queue)
+        assert queue.ledger.octets == octets_in_memory(queue)
     assert queue.purge() == 13
-    assert queue.octets == 0
+    assert queue.ledger.octets == 0
     desk.settle()
 
 
 def octets_in_memory(queue: Queue) -> int:
     """Of all messages that are not only in the journal."""
-    aside = [part for part in queue.paged_parts() if isinstance(part, Message)]
-    return sum(len(message.blob) for message in (*queue.messages(), *aside, *queue.broker.unacked_of(queue)))
+    aside = [part for part in queue.store.paged_parts() if isinstance(part, Message)]
+    return sum(len(message.blob) for message in (*queue.messages(), *aside, *queue.unacked_messages()))

@@ -22,7 +22,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
-from leveret.engine.queues import deep, memory_budget, paging_out
+from leveret.engine.queues import dispatch
+from leveret.engine.stores import memory_budget, tailed_store
 from leveret.settings import SettingsRepository, entry
 
 ARGUMENTS = st.sampled_from(
@@ -54,10 +55,10 @@ SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
 def _small() -> Iterator[None]:
     """A queue is deep from its first messages on, and they come back in pairs."""
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "STRAIGHT_MIN": 2}.items():
-            patch.setattr(deep, name, value)
+        for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
+            patch.setattr(tailed_store, name, value)
+        patch.setattr(dispatch, "STRAIGHT_MIN", 2)
         patch.setattr(memory_budget, "SMALL", 0)
-        patch.setattr(paging_out, "SLICE", 2)
         yield
 
 
@@ -303,7 +304,7 @@ def test_a_turn_that_reads_back_what_it_wrote_is_not_cut_in_two(arguments: Field
     world.end_turn()
     before = held(world)
     world.publish([50] * 20, PERSISTENT, 2)
-    assert world.queue.is_deep
+    assert world.queue.store.is_deep
     world.journal.writer.run_once()  # its thread may write at any time
     assert held(World(arguments, {}, memory=0, files=world.files.crash())) == before
     world.end_turn()
@@ -329,13 +330,13 @@ def test_deep_queues_are_fed_in_turns() -> None:
     world.end_turn()
     queues = [world.client.vhost.queue(name) for name in ("q", "other")]
     for queue in queues:
-        assert queue.is_deep
-        queue.broker.hungry[queue] = None
+        assert queue.store.is_deep
+        queue.surroundings.feed_later(queue)
     fed = []
     while all(queue.is_hungry() for queue in queues):
-        before = [len(queue.ready) for queue in queues]
+        before = [queue.store.at_hand for queue in queues]
         world.broker.feed()
-        fed += [at for at, queue in enumerate(queues) if len(queue.ready) > before[at]]
+        fed += [at for at, queue in enumerate(queues) if queue.store.at_hand > before[at]]
     assert len(fed) >= 3
     assert all(one != following for one, following in pairwise(fed))
     world.close()
@@ -353,7 +354,7 @@ def test_where_a_delayed_message_is_when_it_is_due(memory: int | None, arguments
     for number, waits in enumerate(headers):
         world.publish([1, 1], {**PERSISTENT, "headers": waits if waits["x-delay"].value else {}}, number)
     world.end_turn()
-    assert world.queue.is_deep is (memory is not None)
+    assert world.queue.store.is_deep is (memory is not None)
     world.clock.advance_ns(600 * 1_000_000)
     world.broker.advance()
     world.end_turn()
@@ -386,7 +387,7 @@ def test_a_ring_counts_what_is_not_in_memory() -> None:
     for number in range(20):
         world.publish([100, 100], PERSISTENT, number)
         world.end_turn()
-        assert world.queue.is_deep
+        assert world.queue.store.is_deep
         assert world.queue.ready_count <= 6
     assert world.queue.counters.replaced == 34
     got = [world.get()[3][0][:4].rstrip(b"\0") for _ in range(6)]

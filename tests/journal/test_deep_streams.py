@@ -14,8 +14,8 @@ from simulated_files import SimulatedFiles
 from leveret.engine import Broker, Delivered, Envelope, ManualClock, Session, User
 from leveret.engine.messages.content import PLAIN, encode_header, headers_of
 from leveret.engine.messages.field_table import Field
-from leveret.engine.queues import stream_queue
 from leveret.engine.queues.stream_queue import StreamQueue
+from leveret.engine.stores import stream_store
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
@@ -31,8 +31,8 @@ SECOND = 1_000_000_000
 def _small() -> Iterator[None]:
     """Nearly nothing stays in memory, and comes back in threes."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(stream_queue, "LOOK_OCTETS", 100)
-        patch.setattr(stream_queue, "WINDOW_MESSAGES", 3)
+        patch.setattr(stream_store, "LOOK_OCTETS", 100)
+        patch.setattr(stream_store, "WINDOW_MESSAGES", 3)
         yield
 
 
@@ -163,7 +163,7 @@ def test_little_stays_in_memory() -> None:
     world = World()
     for _ in range(50):
         world.publish(20)
-    log: Any = world.queue.ready
+    log: Any = world.queue.store
     assert log.memory_octets < 500 and world.queue.ready_count == 1000
     for tag, offset in (("a", 0), ("b", 500)):
         arguments = {"x-stream-offset": Field("l", offset)}

@@ -99,7 +99,7 @@ class JournalMachine(RuleBasedStateMachine):
         now = self.clock.monotonic_ns()
         for queue in broker.virtual_hosts["/"].queues.values():
             if queue.durable:
-                held = [*queue.messages(), *(() if queue.keeps else broker.unacked_of(queue))]
+                held = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
                 found[queue.name] = {
                     one.id: self.facts(one)
                     for one in held

@@ -11,7 +11,7 @@ from reachable import reachable
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Message, User
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
-from leveret.engine.stores.kept_log import KeptLog
+from leveret.engine.stores.kept_store import KeptStore
 from leveret.engine.stores.paged_message import PagedMessage
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
@@ -70,10 +70,10 @@ class Desk:
         self.journal.close()
 
     @property
-    def log(self) -> KeptLog:
+    def log(self) -> KeptStore:
         """Of a non-destructive queue."""
-        assert isinstance(self.queue.ready, KeptLog)
-        return self.queue.ready
+        assert isinstance(self.queue.store, KeptStore)
+        return self.queue.store
 
     @property
     def content_octets(self) -> int:
@@ -116,7 +116,7 @@ def test_contents_stay_within_the_budget(tmp_path: Path) -> None:
     for start in range(0, COUNT, RUN):
         desk.publish(range(start, start + RUN))
         most = max(most, desk.content_octets)
-    assert len(desk.log) == COUNT and desk.log.memory_count < COUNT // 20
+    assert len(desk.log) == COUNT and desk.log.at_hand < COUNT // 20
     assert most <= BUDGET
     assert desk.broker_octets <= BUDGET
     assert desk.columns_octets <= 40 * COUNT

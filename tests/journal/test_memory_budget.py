@@ -15,8 +15,8 @@ from leveret.engine import Broker, Envelope, ManualClock, Message, Queue, Sessio
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
-from leveret.engine.queues import memory_budget
-from leveret.engine.queues.memory_budget import SMALL, held_octets
+from leveret.engine.stores import memory_budget
+from leveret.engine.stores.memory_budget import SMALL, held_octets
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
@@ -72,7 +72,7 @@ class Desk:
     @property
     def held(self) -> int:
         """Octets that ready messages take in memory now."""
-        return sum(held_octets(queue.ready) for queue in self.queues)
+        return sum(held_octets(queue.store) for queue in self.queues)
 
     @property
     def bound(self) -> int:
@@ -108,10 +108,10 @@ def test_who_came_first_makes_room(desk: Desk) -> None:
         desk.declare({})
     first, second = desk.queues
     desk.publish(first, 500, 1000)
-    assert not first.is_deep
+    assert not first.store.is_deep
     desk.publish(second, 500, 1000)
     assert desk.held <= desk.bound
-    assert first.is_deep and len(second.ready) > 200
+    assert first.store.is_deep and second.store.at_hand > 200
     for queue in desk.queues:
         bodies = [desk.session.get(queue, no_ack=True) for _ in range(500)]
         numbers = [int(got[1].body.partition(b".")[0]) for got in bodies if got is not None]
@@ -143,7 +143,7 @@ def test_what_comes_back_leaves_again(desk: Desk) -> None:
     desk.end_turn()
     assert queue.ready_count == 3600
     assert desk.held <= desk.bound
-    assert len(queue.paged_parts()) < 10
+    assert len(queue.store.paged_parts()) < 10
     again = desk.client.open_session()
     found = [again.get(queue, no_ack=True) for _ in range(3600)]
     numbers = [int(got[1].body.partition(b".")[0]) for got in found if got is not None]
@@ -237,7 +237,7 @@ def test_many_queues_that_grow_alike() -> None:
                     desk.publish(queue, 1, size)
 
         count = steps(fill)
-        assert any(queue.tail is not None for queue in desk.queues)
+        assert any(queue.store.is_deep for queue in desk.queues)
         return count
 
     assert work(400) <= 2.2 * work(200)
@@ -254,7 +254,7 @@ def test_direct_replies_that_nobody_reads(tmp_path_factory: pytest.TempPathFacto
     queue = consumer.queue
     handed_out = queue.counters.delivered
     assert mute.paused and queue.ready_count == count - handed_out > 0
-    assert 0 < held_octets(queue.ready) <= MEMORY and queue.is_deep
+    assert 0 < held_octets(queue.store) <= MEMORY and queue.store.is_deep
     mute.close(failed=True)
-    assert not queue.has_ready and desk.broker.memory.total == 0
+    assert not queue.has_ready and desk.broker.storage.memory.total == 0
     assert desk.broker.counters.deleted == count - handed_out

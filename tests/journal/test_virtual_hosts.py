@@ -64,7 +64,7 @@ def test_it_comes_back_until_it_is_deleted() -> None:
     one.furnish()
     one.again()
     assert list(one.broker.virtual_hosts["v"].queues) == ["q"]
-    assert len(one.broker.virtual_hosts["v"].queues["q"].ready) == 1
+    assert one.broker.virtual_hosts["v"].queues["q"].store.at_hand == 1
     one.broker.delete_virtual_host("v")
     one.again()
     assert "v" not in one.broker.virtual_hosts
@@ -75,7 +75,7 @@ def test_it_comes_back_until_it_is_deleted() -> None:
     one.again()
     vhost = one.broker.virtual_hosts["v"]
     assert list(vhost.queues) == ["q"] and "e" not in vhost.exchanges
-    assert len(vhost.queues["q"].ready) == 0
+    assert vhost.queues["q"].store.at_hand == 0
 
 
 def test_a_kill_behind_the_answer_does_not_bring_it_back() -> None:
@@ -91,7 +91,7 @@ def test_a_kill_behind_the_answer_does_not_bring_it_back() -> None:
     one.furnish()
     one.again()
     vhost = one.broker.virtual_hosts["v"]
-    assert list(vhost.queues) == ["q"] and len(vhost.queues["q"].ready) == 1
+    assert list(vhost.queues) == ["q"] and vhost.queues["q"].store.at_hand == 1
 
 
 def test_a_checkpoint_that_was_under_way_does_not_bring_its_messages_back() -> None:

@@ -90,7 +90,7 @@ def test_virtual_hosts_are_there_also_by_what_is_in_them() -> None:
     """[[vhost]] and the vhost of an address."""
     objects = make('[[vhost]]\nname = "v"\n[[address]]\nname = "a"\nvhost = "w"\n[[address.queue]]\nname = "a"\n')
     assert set(objects.broker.virtual_hosts) == {"/", "v", "w"}
-    assert queue_of(objects, "a", "w").vhost.name == "w"
+    assert queue_of(objects, "a", "w").vhost_name == "w"
     assert "a" not in objects.broker.virtual_hosts["/"].queues
 
 

@@ -78,7 +78,7 @@ class ConfiguredObjects:
 
     def is_managed(self, queue: Queue) -> bool:
         """Whether the configuration rules this queue."""
-        managed = self._queues.get((queue.vhost.name, queue.name))
+        managed = self._queues.get((queue.vhost_name, queue.name))
         return managed is not None and managed.queue is queue
 
     def apply(self, configuration: Configuration) -> Report:
@@ -154,7 +154,7 @@ class ConfiguredObjects:
                 self._remark(f"{_queue_at(declared)} is there otherwise and stays as it is: {text_of(error)}")
                 self._queues.pop((declared.vhost, declared.name), None)
                 return False
-            queue.is_auto_created = False  # if it was, it is here to stay now
+            queue.keep()
             managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(queue, declared)
         self._bind(vhost, managed, declared)
         self._enable(managed.queue, declared)
@@ -176,8 +176,7 @@ class ConfiguredObjects:
     def _enable(self, queue: Queue, declared: QueueDeclaration) -> None:
         if queue.enabled == declared.is_enabled:
             return
-        queue.enabled = declared.is_enabled
-        queue.vhost.forget_routes_to(queue)
+        queue.enable(declared.is_enabled)
         if not declared.is_enabled:
             self._done.append(f"{_queue_at(declared)} takes no new messages (enabled = false)")
 
@@ -219,9 +218,7 @@ class ConfiguredObjects:
         for key in changed:
             before, after = _value(queue.arguments.get(key)), _value(arguments.get(key))
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
-        queue.arguments = arguments
-        queue.own_settings = own
-        queue.arguments_changed()
+        queue.redeclare(arguments, own)
         if RING in changed:  # removed: back to what the address says now
             set_ring_size(queue, queue.resolved().default_ring_size)
 
@@ -260,7 +257,7 @@ class ConfiguredObjects:
             del self._queues[key]
             self.broker.dispatch_now(queue)
             unacked = queue.unacked
-            count = queue.vhost.remove_queue(queue) + unacked
+            count = queue.surroundings.remove(queue) + unacked
             text = f"{what} is no longer declared: deleted, as config-delete-queues is FORCE"
             if count:
                 self._lost.append(f"{text}; {count} message{'s' if count > 1 else ''} lost")

@@ -186,7 +186,7 @@ class ControlTable:
             except ArgumentFault as fault:
                 raise CommandError(f"queue {queue.name!r} can be no ring: {fault}") from None
         set_ring_size(queue, size)
-        return {"queue": queue.name, "vhost": queue.vhost.name, "ring_size": size}
+        return {"queue": queue.name, "vhost": queue.vhost_name, "ring_size": size}
 
     def _list_scheduled(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         queue = self._queue_named(arguments)
@@ -205,7 +205,7 @@ class ControlTable:
         ]
 
     def _fire(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._to_scheduled("fire", arguments, lambda queue, id_: queue.fire(id_))
+        return self._to_scheduled("fire", arguments, lambda queue, id_: queue.reschedule(id_, 0))
 
     def _cancel(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._to_scheduled("cancel", arguments, lambda queue, id_: queue.cancel_scheduled(id_))

@@ -222,7 +222,7 @@ def _exchange_value(exchange: Exchange, vhost: VirtualHost) -> dict[str, Any]:
 def _queue_value(queue: Queue) -> dict[str, Any]:
     return {
         "name": queue.name,
-        "vhost": queue.vhost.name,
+        "vhost": queue.vhost_name,
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
         "arguments": json_of(queue.arguments),

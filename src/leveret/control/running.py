@@ -65,18 +65,18 @@ def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Brok
 
 
 def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_managed: bool) -> Explanation:
-    vhost, address = queue.vhost.name, queue.address
+    vhost, address = queue.vhost_name, queue.address
     arguments = plain_of(queue.arguments)
     declared = _declaration(configuration, queue) if is_managed else None
     own_rules = _rules(queue, declared)
-    rows = explain_rows(broker.settings, address, vhost, settings_of_arguments(arguments), own_rules, queue.layer)
+    rows = explain_rows(broker.settings, address, vhost, settings_of_arguments(arguments), own_rules, queue.terms.layer)
     rows = [_as_it_is(queue, row) if row.name == "default-ring-size" else row for row in rows]
     by = f"{declared.origin}: queue {queue.name!r}" if declared is not None else "declared by a client"
     flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
     rows += [Row(key, value, by) for key, value in flags.items()]
     if not queue.enabled:
         rows.append(Row("enabled", False, by))
-    rows += argument_rows(arguments, own_rules, queue.layer)
+    rows += argument_rows(arguments, own_rules, queue.terms.layer)
     declared_at = str(declared.origin) if declared is not None else ""
     matches = matches_of(broker.settings, address, vhost)
     titles = titles_of(queue.policy)
@@ -85,7 +85,7 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
 
 def _declaration(configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
     """None also for a queue that was removed from the configuration but not deleted."""
-    place = (queue.vhost.name, queue.name)
+    place = (queue.vhost_name, queue.name)
     return next((one for one in configuration.queues if (one.vhost, one.name) == place), None)
 
 

@@ -175,8 +175,7 @@ def wipe(edge: Stage, *, durable: bool) -> None:
             if not (durable and queue.durable):
                 vhost.remove_queue(queue)
                 continue
-            transient = [message for message in queue.ready if not message.envelope.facts.persistent]
-            take_ready(queue, transient)
+            take_ready(queue, lambda message: not message.envelope.facts.persistent)
             for _, message in queue.scheduled.entries():
                 if not message.envelope.facts.persistent:
                     queue.cancel_scheduled(message.id)

@@ -10,7 +10,6 @@ from ..amqp_frontend.states import ChannelState
 from ..amqp_frontend.turn import EVENT_HANDLERS
 from ..engine.clock import MS
 from ..engine.errors import EngineError
-from ..engine.peers.effects import ConsumerCancelled
 from .fault import Aim, Fault, Stage, channel_of, method_of
 from .server import Confirms, WatchedEndpoint
 
@@ -167,9 +166,9 @@ class CancelConsumers(Fault):
                 if not self.aim.takes():
                     break
                 self.hit(f"cancelled {consumer.tag} of {consumer.client.name}")
-                consumer.session.subscriptions.forget(consumer)
+                consumer.session.forget_consumer(consumer)
                 queue.remove_consumers((consumer,))
-                consumer.client.put(ConsumerCancelled(consumer), 0)
+                consumer.session.notify_cancelled(consumer)
         edge.end_turn()
 
 

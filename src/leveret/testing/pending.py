@@ -25,7 +25,7 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
             holders = sorted(
                 {
                     f"{holder_of(message).session.client.name}"
-                    for message in edge.broker.unacked_of(queue)
+                    for message in queue.unacked_messages()
                     if message.holder is not None
                 }
             )

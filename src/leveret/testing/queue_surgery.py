@@ -1,28 +1,31 @@
 """Messages taken out of the middle of a queue, which no client can ask for."""
 
+from collections.abc import Callable, Iterator
+
 from ..engine import Message, Queue
-from ..engine.queues import deep
-from ..engine.stores.kept_log import KeptLog
-from ..engine.stores.kept_ready import KeptReady
+
+#: Messages that are looked at in one slice.
+SLICE = 1000
 
 
-def load_all(queue: Queue) -> None:
-    """Bring what only the journal holds into memory."""
-    while queue.tail is not None:
-        deep.load(queue)
-    if isinstance(queue.ready, KeptLog):
-        queue.ready.load_all()
+def take_ready(queue: Queue, is_meant: Callable[[Message], bool]) -> list[Message]:
+    """Take messages out of those that are ready, wherever they are; the rest stays as it is. Returns what was taken."""
+    meant = [(position, message) for position, message in _scan_all(queue) if is_meant(message)]
+    if meant:
+        gone = queue.store.take_at([position for position, _ in meant])
+        queue.ledger.purged(gone.messages, gone.unread)
+    return [message for _, message in meant]
 
 
-def take_ready(queue: Queue, gone: list[Message]) -> None:
-    """Take messages out of the ready list; the rest stays as it is."""
-    if not gone:
-        return
-    if isinstance(queue.ready, KeptReady):
-        for message in gone:
-            queue.ready.take(message.id)
-    else:
-        ids = {message.id for message in gone}
-        kept = [message for message in queue.take_ready() if message.id not in ids]
-        queue.merge(sorted(kept, key=lambda message: message.id, reverse=True))
-    queue.purge_these(gone)
+def _scan_all(queue: Queue) -> Iterator[tuple[int, Message]]:
+    """Everything that is ready, by position."""
+    store, after = queue.store, 0
+    while True:
+        found, is_missing = store.scan(after, SLICE)
+        yield from found
+        if found:
+            after = found[-1][0]
+        if is_missing:
+            store.load_at(after, SLICE)
+        elif not found:
+            return

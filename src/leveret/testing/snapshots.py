@@ -140,10 +140,10 @@ class QueueSnapshot:
 
 def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
     """A picture of a queue; in the broker's loop."""
-    unacked = sorted(queue.broker.unacked_of(queue), key=lambda message: message.id)
+    unacked = sorted(queue.unacked_messages(), key=lambda message: message.id)
     return QueueSnapshot(
         name=queue.name,
-        vhost=queue.vhost.name,
+        vhost=queue.vhost_name,
         ready=tuple(message_of(message) for message in _ready(queue)),
         unacked=tuple(message_of(message) for message in unacked),
         scheduled=tuple(message_of(message, due_ns) for due_ns, message in queue.scheduled.entries()),
@@ -158,7 +158,7 @@ def snapshot_of(queue: Queue, clock: EngineClock) -> QueueSnapshot:
 
 def _ready(queue: Queue) -> list[Message]:
     """What is ready, wherever it is."""
-    found = [*queue.ready, *_only_on_disk(queue)]
+    found = [*queue.store, *_only_on_disk(queue)]
     if queue.keeps:
         found.sort(key=lambda message: message.id)  # what only the disk has stands before, or between
     return found
@@ -166,11 +166,11 @@ def _ready(queue: Queue) -> list[Message]:
 
 def _only_on_disk(queue: Queue) -> Iterator[Message]:
     """What a queue has that is deeper than memory."""
-    for part in queue.paged_parts():
+    for part in queue.store.paged_parts():
         if isinstance(part, Message):
             yield part
         else:
-            pager = queue.broker.pager
+            pager = queue.storage.pager
             assert pager is not None
             yield from messages_of(part.ids, pager.load(part.ids))
 

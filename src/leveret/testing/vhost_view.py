@@ -17,7 +17,7 @@ from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
 from .loop_thread import result_of, turns_of_this_loop
 from .pending import pending_of
-from .queue_surgery import load_all, take_ready
+from .queue_surgery import take_ready
 from .snapshots import MessageSnapshot, Properties, QueueSnapshot, message_of, snapshot_of
 
 T = TypeVar("T")
@@ -190,11 +190,9 @@ class VirtualHostView:
 
         def take(vhost: VirtualHost) -> tuple[MessageSnapshot, ...]:
             found = _find(vhost, queue)
-            load_all(found)
-            gone = [message for message in found.ready if is_meant(message)]
+            gone = take_ready(found, is_meant)
             waiting = [entry for entry in found.scheduled.entries() if is_meant(entry[1], entry[0])]
             taken = (*map(message_of, gone), *(message_of(message, due_ns) for due_ns, message in waiting))
-            take_ready(found, gone)
             for _, message in waiting:
                 found.cancel_scheduled(message.id)
             self._broker.edge.end_turn()

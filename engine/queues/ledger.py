@@ -1,0 +1,298 @@
+"""The ledger of a queue: its counters, what is unacknowledged, its octets, and the announcing of what happens to it.
+
+Nothing is counted or announced but here: one method an event. With nobody listening an event costs an addition a run.
+Source: rulings, "Events".
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ..delivery.consumer import Consumer, Receiver
+from ..events import Counters, EventKind
+from ..messages.deaths import EXPIRED, MAXLEN
+from ..messages.event import Event, Listener
+from ..messages.message import Envelope, Message
+from ..stores.paged_message import octets_of
+from ..stores.paged_places import Left
+from ..stores.paged_run import IN_JOURNAL
+from ..stores.store import Dropped
+
+
+class Ledger:
+    """`unacked`: deliveries that are out. `octets`: of all messages, ready, waiting or out; None: nobody asks."""
+
+    __slots__ = ("_listeners", "_name", "_vhost", "counters", "octets", "unacked")
+
+    def __init__(self, vhost: str, name: str, listeners: list[Listener]) -> None:
+        self._vhost = vhost
+        self._name = name
+        self._listeners = listeners
+        self.counters = Counters()
+        self.unacked = 0
+        self.octets: int | None = None
+
+    # -- octets ------------------------------------------------------------------------------------------------------
+
+    def count_octets(self, messages: Iterable[Message] | None) -> None:
+        """Count octets from now on, beginning with those of these messages; None: no longer."""
+        self.octets = None if messages is None else sum(map(octets_of, messages))
+
+    def octets_changed(self, difference: int) -> None:
+        """The queue takes so many octets more, or less, where they are counted."""
+        if self.octets is not None:
+            self.octets += difference
+
+    def _came(self, message: Message) -> None:
+        if self.octets is not None:
+            self.octets += len(message.blob)
+
+    def _left(self, messages: Iterable[Message]) -> None:
+        if self.octets is not None:
+            self.octets -= sum(map(octets_of, messages))
+
+    # -- in ----------------------------------------------------------------------------------------------------------
+
+    def restored(self, count: int) -> None:
+        """So many messages are back after a restart."""
+        self.counters.enqueued += count
+
+    def enqueued_run(self, first_id: int, envelope: Envelope, count: int) -> None:
+        """A run of new messages. Their octets are not counted: who counts them takes messages one by one."""
+        self.counters.enqueued += count
+        if self._listeners:
+            self._announce(EventKind.ENQUEUED, range(first_id, first_id + count), None, envelope)
+
+    def enqueued(self, message: Message) -> None:
+        """A new message."""
+        self.counters.enqueued += 1
+        self._came(message)
+        if self._listeners:
+            self._announce(EventKind.ENQUEUED, (message.id,), None, (message,))
+
+    def scheduled(
+        self, messages: Sequence[Message], due_ns: Sequence[int], *, why: str, counted: bool | None = None
+    ) -> None:
+        """Messages wait until they are due. `counted`: of returned ones, whether the delivery was a failed attempt."""
+        if self._listeners:
+            detail: dict[str, object] = {"why": why, "due_ns": due_ns}
+            if counted is not None:
+                detail["counted"] = counted
+            self._announce_messages(EventKind.SCHEDULED, messages, detail)
+
+    def due(self, messages: Sequence[Message]) -> None:
+        """Their wait is over."""
+        if self._listeners:
+            self._announce_messages(EventKind.DUE, messages)
+
+    def requeued(self, messages: Sequence[Message], *, why: str, counted: bool) -> None:
+        """Deliveries came back, and are ready again. `counted`: they were failed attempts."""
+        self.counters.requeued += len(messages)
+        if self._listeners:
+            self._announce_messages(EventKind.REQUEUED, messages, {"why": why, "counted": counted})
+
+    def refused_unsafe(self, count: int) -> None:
+        """So many messages were refused because the journal takes nothing now. That is not announced."""
+        self.counters.dropped += count
+
+    def refused(self, message: Message, reason: str) -> None:
+        """A message did not come in."""
+        self.counters.dropped += 1
+        if self._listeners:
+            self._announce_messages(EventKind.DROPPED, (message,), {"reason": reason, "came_in": False})
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+
+    def delivered_run(
+        self, consumer: Consumer, session: Receiver, ids: Sequence[int], envelope: Envelope, blobs: Sequence[bytes]
+    ) -> None:
+        """A run of messages that were never ready went to a consumer; without acknowledgements that settles them."""
+        counters, count = self.counters, len(blobs)
+        counters.delivered += count
+        if consumer.no_ack:
+            counters.acknowledged += count
+        else:
+            self.unacked += count
+        if self._listeners:
+            client = session.client
+            detail: dict[str, object] = {"consumer": consumer.tag, "client": client, "session": session, "blobs": blobs}
+            self._announce(EventKind.DELIVERED, ids, detail, envelope)
+            if consumer.no_ack:
+                self._announce(EventKind.ACKED, ids, {"consumer": consumer.tag, "client": client}, envelope)
+
+    def delivered(
+        self, messages: Sequence[Message], session: Receiver, *, consumer: Consumer | None, no_ack: bool
+    ) -> None:
+        """Messages that were ready went to a consumer, or to a get (None). Without acknowledgements see `acked`."""
+        self.counters.delivered += len(messages)
+        if not no_ack:
+            self.unacked += len(messages)
+        if self._listeners:
+            detail: dict[str, object] = {"client": session.client, "session": session}
+            if consumer is not None:
+                detail["consumer"] = consumer.tag
+            self._announce_messages(EventKind.DELIVERED, messages, detail)
+
+    def settled(self, count: int) -> None:
+        """So many deliveries are no longer out, whatever becomes of them."""
+        self.unacked -= count
+
+    def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
+        """Deliveries were acknowledged: gone for good, or (`kept`) here as before."""
+        self.counters.acknowledged += len(messages)
+        if not kept:
+            self._left(messages)
+        if self._listeners:
+            self._announce_messages(EventKind.ACKED, messages, {"kept": True} if kept else None)
+
+    def replaced(self, older: Message) -> None:
+        """A newer value took a message's place."""
+        self.counters.replaced += 1
+        self._left((older,))
+        if self._listeners:
+            self._announce_messages(EventKind.REPLACED, (older,))
+
+    def replaced_unread(self, older: Left) -> None:
+        """The same with one whose content is only in the journal."""
+        self.counters.replaced += 1
+        self._left_unread(EventKind.REPLACED, (older,))
+
+    def evicted(self, messages: Sequence[Message], unread: Sequence[Left] = ()) -> None:
+        """A ring had no room for them."""
+        self.counters.replaced += len(messages) + len(unread)
+        if messages:
+            self._left(messages)
+            if self._listeners:
+                self._announce_messages(EventKind.EVICTED, messages)
+        self._left_unread(EventKind.EVICTED, unread)
+
+    def evicted_run(self, first_id: int, envelope: Envelope, count: int) -> None:
+        """New messages came and went within a run that was longer than the ring."""
+        self.counters.replaced += count
+        if self._listeners:
+            self._announce(EventKind.EVICTED, range(first_id, first_id + count), None, envelope)
+
+    def lost(self, messages: Sequence[Message], reason: str, target: str | None, *, came_in: bool = True) -> None:
+        """Messages came to a bad end. `reason`: rejected, expired, maxlen or delivery_limit.
+
+        `target`: where they go as dead letters. `came_in`: they were in the queue before.
+        """
+        count, counters = len(messages), self.counters
+        if came_in:
+            self._left(messages)
+        if reason == EXPIRED:
+            kind = EventKind.EXPIRED
+            counters.expired += count
+        elif reason == MAXLEN and target is None:
+            kind = EventKind.DROPPED
+            counters.dropped += count
+        else:
+            kind = EventKind.DEAD_LETTERED if target is not None else EventKind.KILLED
+            counters.killed += count
+        if self._listeners:
+            detail: dict[str, object] = {"reason": reason}
+            if target is not None:
+                detail["to"] = target
+            if not came_in:
+                detail["came_in"] = False
+            self._announce_messages(kind, messages, detail)
+
+    def lost_unread(self, unread: Sequence[Left], reason: str) -> None:
+        """The same with messages whose content is only in the journal, and is not wanted: no dead letters."""
+        if reason == EXPIRED:
+            self.counters.expired += len(unread)
+            self._left_unread(EventKind.EXPIRED, unread, reason)
+        else:
+            self.counters.dropped += len(unread)
+            self._left_unread(EventKind.DROPPED, unread, reason)
+
+    def segment_dropped(self, runs: Iterable[Sequence[int]], count: int, reason: str) -> None:
+        """A stream dropped its oldest segment."""
+        if reason == EXPIRED:
+            kind = EventKind.EXPIRED
+            self.counters.expired += count
+        else:
+            kind = EventKind.DROPPED
+            self.counters.dropped += count
+        if self._listeners:
+            for ids in runs:
+                self._announce(kind, ids, {"reason": reason}, IN_JOURNAL)
+
+    def purged(self, messages: Sequence[Message], unread: Sequence[Left] = ()) -> None:
+        """Messages in memory were purged; of those `unread` the content is only in the journal."""
+        self.counters.purged += len(messages) + len(unread)
+        if messages:
+            self._left(messages)
+            if self._listeners:
+                self._announce_messages(EventKind.PURGED, messages)
+        self._left_unread(EventKind.PURGED, unread)
+
+    def purged_paged(self, dropped: Dropped) -> int:
+        """What was paged out was purged. Returns how many messages."""
+        count = self._dropped_paged(EventKind.PURGED, dropped)
+        self.counters.purged += count
+        return count
+
+    def deleted_paged(self, dropped: Dropped) -> int:
+        """What was paged out was deleted with its queue. Returns how many messages; see `deleted`."""
+        return self._dropped_paged(EventKind.DELETED, dropped)
+
+    def deleted(self, messages: Sequence[Message], count: int) -> None:
+        """The queue is deleted with so many messages; these are the ones in memory, ids rising."""
+        self.counters.deleted += count
+        if self._listeners:
+            self._announce_messages(EventKind.DELETED, messages)
+
+    def _dropped_paged(self, kind: EventKind, dropped: Dropped) -> int:
+        count = len(dropped.paged)
+        for message in dropped.paged:
+            self._left((message,))
+            if self._listeners:
+                self._announce_messages(kind, (message,))
+        for ids, envelope in dropped.runs:
+            count += len(ids)
+            if self._listeners:
+                self._announce(kind, ids, None, envelope)
+        self.octets_changed(-dropped.paged_octets)
+        return count
+
+    def cancelled(self, message: Message) -> None:
+        """An operator took a waiting message out for good."""
+        self.counters.cancelled += 1
+        self._left((message,))
+        if self._listeners:
+            self._announce_messages(EventKind.CANCELLED, (message,))
+
+    # -- consumers, and how it is told --------------------------------------------------------------------------------
+
+    def consumer_added(self, consumer: Consumer) -> None:
+        """A subscription began."""
+        if self._listeners:
+            self._announce(EventKind.CONSUMER_ADDED, (), {"tag": consumer.tag, "client": consumer.client}, ())
+
+    def consumers_removed(self, consumers: Iterable[Consumer]) -> None:
+        """Subscriptions ended."""
+        if self._listeners:
+            for consumer in consumers:
+                self._announce(EventKind.CONSUMER_REMOVED, (), {"tag": consumer.tag, "client": consumer.client}, ())
+
+    def _left_unread(self, kind: EventKind, unread: Sequence[Left], reason: str | None = None) -> None:
+        if unread:
+            self.octets_changed(-sum(one.octets for one in unread))
+            if self._listeners:
+                detail: dict[str, object] | None = None if reason is None else {"reason": reason}
+                self._announce(kind, [one.id for one in unread], detail, IN_JOURNAL)
+
+    def _announce_messages(
+        self, kind: EventKind, messages: Sequence[Message], detail: dict[str, object] | None = None
+    ) -> None:
+        self._announce(kind, [message.id for message in messages], detail, messages)
+
+    def _announce(
+        self,
+        kind: EventKind,
+        ids: Sequence[int],
+        detail: dict[str, object] | None,
+        of: Sequence[Message] | Envelope,
+    ) -> None:
+        event = Event(kind, self._vhost, self._name, ids, detail, of)
+        for listener in self._listeners:
+            listener(event)

@@ -1,0 +1,212 @@
+"""What a queue is made of: store, rota, terms, timers and ledger, in the surroundings that the broker lends it."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import Any, ClassVar, Protocol
+
+from ...settings import NO_LAYER, NO_POLICY, EffectivePolicy, PolicyLayer
+from ..delivery.consumer import Consumer, Receiver
+from ..delivery.rota import Rota
+from ..events import Counters
+from ..exchanges.exchange import Binding
+from ..messages.field_table import FieldTable
+from ..messages.message import Envelope, Message
+from ..rules.arguments import CLASSIC
+from ..rules.queue_rules import QueueRules
+from ..stores.kinds import make_store
+from ..stores.scheduled import Scheduled
+from ..stores.store import Store
+from ..stores.surroundings import Storage
+from .ledger import Ledger
+from .surroundings import Surroundings
+from .terms import Terms
+from .timers import Timers
+
+
+class ExclusiveOwner(Protocol):
+    """The client of an exclusive queue. Its queues go with it."""
+
+    @property
+    def exclusive_queues(self) -> dict[Any, None]:
+        """All that it has."""
+
+
+class QueueParts:
+    """`store`: where ready messages wait; `rota`: the consumers; `terms`: what it was declared with, and `rules`: what
+    that comes to; `scheduled`: messages that wait for their time; `ledger`: what is counted and announced.
+
+    Source of the fields: queue.declare. `owner` is the client of an exclusive queue.
+
+    `address`: what its settings are looked up by: its name, unless x-address says otherwise (address-settings 1.3).
+    """
+
+    #: Whether acknowledged messages stay.
+    keeps: ClassVar[bool] = False
+
+    __slots__ = (
+        "address",
+        "auto_delete",
+        "deleted",
+        "durable",
+        "enabled",
+        "exclusive",
+        "incoming",
+        "is_auto_created",
+        "last_used_ns",
+        "ledger",
+        "name",
+        "owner",
+        "rota",
+        "rules",
+        "scheduled",
+        "sessions",
+        "store",
+        "stores_all",
+        "surroundings",
+        "takes_plainly",
+        "terms",
+        "timers",
+        "type",
+    )
+
+    def __init__(
+        self,
+        surroundings: Surroundings[Any],
+        name: str,
+        *,
+        durable: bool,
+        owner: ExclusiveOwner | None,
+        auto_delete: bool,
+        arguments: FieldTable,
+        rules: QueueRules,
+        address: str,
+        policy: EffectivePolicy = NO_POLICY,
+        layer: PolicyLayer = NO_LAYER,
+        is_auto_created: bool = False,
+    ) -> None:
+        self.surroundings = surroundings
+        self.name = name
+        self.address = address
+        self.durable = durable
+        self.owner = owner
+        self.exclusive = owner is not None
+        self.auto_delete = auto_delete
+        self.is_auto_created = is_auto_created
+        self.terms = Terms(name, address, arguments, rules, policy, layer)
+        self.rules = rules
+        self.type = self.terms.type
+        self.stores_all = durable and self.type != CLASSIC  # whatever the delivery mode (behaviour page 3.6, 3.7)
+        self.store: Store = self._make_store()
+        self.rota = Rota(rules, surroundings.effort, surroundings.waiting_count)
+        self.timers = Timers(surroundings.deadlines)
+        self.ledger = Ledger(surroundings.vhost, name, surroundings.listeners)
+        self.scheduled = Scheduled()  # waiting for their time, neither ready nor out
+        self.takes_plainly = not rules.concerns_arrival  # arrivals meet no rule
+        self.enabled = True  # False: takes no new messages
+        self.deleted = False
+        self.last_used_ns = surroundings.clock.monotonic_ns()  # when the last consumer left
+        self.sessions: dict[Receiver, None] = {}  # where deliveries of it may be out
+        self.incoming: dict[Binding, None] = {}
+        if self._counts_octets:
+            self.ledger.count_octets(())
+            self.store.allow_paging(allowed=False)
+
+    def _make_store(self) -> Store:
+        """An empty store of the kind that its rules ask for."""
+        rules = self.rules
+        return make_store(
+            self,
+            keeps=rules.non_destructive,
+            last_value_key=rules.last_value_key,
+            level_max=rules.max_priority or 0,
+            counts_octets=self._counts_body_octets,
+        )
+
+    @property
+    def _counts_body_octets(self) -> bool:
+        """Whether its store counts the octets of all ready bodies (max-length-bytes)."""
+        return self.rules.max_length_bytes is not None
+
+    @property
+    def _counts_octets(self) -> bool:
+        """Whether anybody asks for the octets of all messages (max-size-bytes)."""
+        return self.rules.max_size_bytes is not None and self.rules.has_size_limit
+
+    # -- for its store (`stores.Owner`) -------------------------------------------------------------------------------
+
+    @property
+    def storage(self) -> Storage:
+        """Where messages can be paged out."""
+        return self.surroundings.storage
+
+    def stores(self, envelope: Envelope) -> bool:
+        """Whether messages of this kind survive a restart in this queue."""
+        return self.durable and (envelope.facts.persistent or self.stores_all)
+
+    def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+        """A message of this queue: of its group, where the queue heeds groups."""
+        raise NotImplementedError
+
+    def loaded(self, messages: list[Message], attempts: int) -> None:
+        """Messages that were paged out are in memory again; they were tried so often."""
+        raise NotImplementedError
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    @property
+    def vhost_name(self) -> str:
+        """Of its virtual host."""
+        return self.surroundings.vhost
+
+    @property
+    def arguments(self) -> FieldTable:
+        """What it was declared with."""
+        return self.terms.arguments
+
+    @property
+    def policy(self) -> EffectivePolicy:
+        """That holds for it."""
+        return self.terms.policy
+
+    @property
+    def consumers(self) -> list[Consumer]:
+        """In the order in which they are asked; not to be changed."""
+        return self.rota.consumers
+
+    @property
+    def counters(self) -> Counters:
+        """What has happened to it; not to be changed."""
+        return self.ledger.counters
+
+    @property
+    def unacked(self) -> int:
+        """Deliveries of it that are out."""
+        return self.ledger.unacked
+
+    @property
+    def has_ready(self) -> bool:
+        """Whether any message is ready, wherever it is."""
+        return len(self.store) > 0
+
+    @property
+    def ready_count(self) -> int:
+        """How many messages are ready, wherever they are."""
+        return len(self.store)
+
+    def messages(self) -> Iterator[Message]:
+        """All in memory that are ready or wait for their time."""
+        return chain(self.store, self.scheduled)
+
+    def unacked_messages(self) -> list[Message]:
+        """Messages that are out; also those whose settling waits for a commit.
+
+        O(those + what its sessions got since this was asked last).
+        """
+        if not self.ledger.unacked:
+            return []
+        return [message for session in self.sessions for message in session.unacked_of(self)]
+
+    @property
+    def is_open(self) -> bool:
+        """Whether new messages are routed here."""
+        return self.enabled and (not self.rules.purge_on_no_consumers or bool(self.rota.consumers))

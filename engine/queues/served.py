@@ -1,0 +1,96 @@
+"""Consumers of a queue come and go, and what follows from that.
+
+Source: behaviour page 2.12, 3.2; address-settings page 3.4 (consumers-before-dispatch, purge-on-no-consumers).
+"""
+
+from collections.abc import Sequence
+
+from ..clock import due_after
+from ..delivery.consumer import Consumer, Receiver
+from ..rules.arguments import QUORUM
+from .core import QueueCore
+
+
+class ServedQueue(QueueCore):
+    """A queue with consumers."""
+
+    __slots__ = ()
+
+    def purge(self) -> int:
+        """Drop all ready and scheduled messages; returns how many."""
+        raise NotImplementedError
+
+    def add_consumer(self, consumer: Consumer) -> None:
+        """Join the rota. Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
+        rota, rules = self.rota, self.rules
+        if self.type == QUORUM:
+            consumer.exclusive = False  # accepted and passed over, as in RabbitMQ
+        rota.check_join(consumer, queue=self.name, vhost=self.surroundings.vhost)
+        rota.join(consumer)
+        self.touch()
+        self.ledger.consumer_added(consumer)
+        if rules.consumers_before_dispatch > 0:
+            self._gather()
+        rota.regroup()
+        if rules.purge_on_no_consumers and len(rota.consumers) == 1:
+            self.surroundings.forget_routes_to(self)  # it takes messages from now on
+        if self.has_ready:
+            self.mark()
+
+    def remove_consumers(self, leaving: Sequence[Consumer]) -> None:
+        """They leave the rota; what they have unacked stays theirs. An auto-delete queue goes with the last one."""
+        is_another = self.rota.leave(leaving)
+        self.ledger.consumers_removed(leaving)
+        if self.rota.consumers:
+            if is_another and self.has_ready:
+                self.mark()
+        elif not self.deleted:
+            if self.auto_delete:
+                self.surroundings.remove(self)
+            else:
+                self.last_used_ns = self.surroundings.clock.monotonic_ns()
+                if self.rules.purge_on_no_consumers:
+                    self.purge()
+                    self.surroundings.forget_routes_to(self)
+        self.touch()
+
+    def may_be_out_at(self, session: Receiver) -> None:
+        """Deliveries of it may be out at this session from now on."""
+        self.sessions[session] = None
+
+    def left_by(self, session: Receiver) -> None:
+        """Nothing of it is out there any more."""
+        del self.sessions[session]
+
+    def _gather(self) -> None:
+        """A consumer joined a queue that waits for several: enough of them now, or the first one starts the clock.
+
+        Dispatch that has started goes on until there are no consumers and nothing is out.
+        """
+        rules, rota = self.rules, self.rota
+        if len(rota.consumers) == 1 and not self.ledger.unacked:
+            rota.wait(True)
+            delay_ms = rules.delay_before_dispatch_ms
+            due_ns = None if delay_ms is None else due_after(self.surroundings.clock, delay_ms)
+            self.timers.arm_start(due_ns, self._start)
+        if rota.waits and len(rota.consumers) >= rules.consumers_before_dispatch:
+            self._start()
+
+    def _start(self) -> None:
+        self.timers.arm_start(None, self._start)
+        self.rota.wait(False)
+        if self.has_ready and not self.deleted:
+            self.mark()
+
+    def touch(self) -> None:
+        """The queue is in use: its own expiry (x-expires) begins again. Source: behaviour page 3.2."""
+        expires_ms, timers = self.rules.expires_ms, self.timers
+        if expires_ms is None and not timers.expects_disuse:
+            return
+        is_unused = expires_ms is not None and not self.rota.consumers and not self.deleted
+        due_ns = due_after(self.surroundings.clock, expires_ms) if is_unused and expires_ms is not None else None
+        timers.arm_unused(due_ns, self._unused)
+
+    def _unused(self) -> None:
+        if not self.deleted and not self.rota.consumers:
+            self.surroundings.remove(self)

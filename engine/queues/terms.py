@@ -1,0 +1,104 @@
+"""The terms of a queue: what it was declared with, what its policy and its address add, and the rules that follow.
+
+Source: ruling 11 (precedence); behaviour page 3.12; address-settings page 3.8.
+"""
+
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from ...settings import NO_LAYER, NO_POLICY, AddressSettings, EffectivePolicy, PolicyLayer, ResolvedSettings
+from ..messages.field_table import FieldTable
+from ..rules.arguments import queue_type_of
+from ..rules.queue_rules import (
+    NO_RULES,
+    RING,
+    QueueRules,
+    changed_rules,
+    effective_arguments,
+    own_settings,
+    plain_arguments,
+)
+from .surroundings import Surroundings
+
+
+class Change(NamedTuple):
+    """The rules before and after."""
+
+    before: QueueRules
+    now: QueueRules
+
+    @property
+    def own_expiry(self) -> bool:
+        """Whether the queue's own expiry (x-expires) changed."""
+        return self.before.expires_ms != self.now.expires_ms
+
+
+class Terms:
+    """`type`: classic, quorum or stream. `policy`: that holds for it; `layer`: what that does to it.
+
+    `effective`: the arguments that it declared, and what its policy adds. `rules`: what all of it comes to.
+    """
+
+    __slots__ = ("address", "arguments", "effective", "layer", "name", "own_settings", "policy", "rules", "type")
+
+    def __init__(
+        self,
+        name: str,
+        address: str,
+        arguments: FieldTable,
+        rules: QueueRules,
+        policy: EffectivePolicy = NO_POLICY,
+        layer: PolicyLayer = NO_LAYER,
+    ) -> None:
+        self.name = name
+        self.address = address
+        self.arguments = arguments
+        self.type = queue_type_of(arguments)
+        self.own_settings = own_settings(arguments)
+        self.policy = policy
+        self.layer = layer
+        self.effective = effective_arguments(arguments, layer)
+        self.rules = rules
+
+    def resolved(self, surroundings: Surroundings[Any]) -> ResolvedSettings:
+        """Its own arguments, over its policy, over the settings of its address, as all of them are now."""
+        return surroundings.resolve(self.address, self.own_settings, self.layer.settings)
+
+    def redeclared(self, arguments: FieldTable, own: AddressSettings) -> None:
+        """The configuration that declared the queue gives it other arguments; see `policy_changed`."""
+        self.arguments = arguments
+        self.own_settings = own
+
+    def settings_changed(self, surroundings: Surroundings[Any]) -> Change:
+        """The settings of its address were reloaded."""
+        limit = surroundings.options().quorum_delivery_limit
+        return self._set(changed_rules(self.rules, self.effective, self.resolved(surroundings), limit))
+
+    def follow_policy(self, surroundings: Surroundings[Any]) -> tuple[PolicyLayer, PolicyLayer]:
+        """Other policies may hold for it. Returns the layer before and the one now; another policy may say the same."""
+        before = self.layer
+        self.policy = surroundings.policy_of(self.name, self.type)
+        self.layer = NO_LAYER if self.policy is NO_POLICY else self.policy.layer(plain_arguments(self.arguments))
+        self.effective = effective_arguments(self.arguments, self.layer)
+        return before, self.layer
+
+    def policy_changed(self, surroundings: Surroundings[Any], *, always: bool) -> Change | None:
+        """Other policies may hold for it (`always`: its arguments changed, too); None: nothing follows from that."""
+        before, layer = self.follow_policy(surroundings)
+        if layer == before and not always:
+            return None
+        rules, resolved = self.rules, self.resolved(surroundings)
+        if RING in layer.arguments or RING in before.arguments:
+            size = resolved.default_ring_size
+            rules = replace(rules, ring_size=size if size > 0 else None)
+        limit = surroundings.options().quorum_delivery_limit
+        return self._set(changed_rules(rules, self.effective, resolved, limit))
+
+    def ring_resized(self, size: int | None) -> Change:
+        """An operator resizes the ring; None: there is none any more."""
+        return self._set(replace(self.rules, ring_size=size))
+
+    def _set(self, rules: QueueRules) -> Change:
+        change = Change(self.rules, NO_RULES if rules == NO_RULES else rules)
+        self.rules = change.now
+        return change

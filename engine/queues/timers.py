@@ -1,0 +1,58 @@
+"""What a queue waits for: the expiry of a head, due times of waiting messages, its own expiry, and its start."""
+
+from collections.abc import Callable
+
+from ..deadlines import Deadline, Deadlines
+
+Action = Callable[[], object]
+
+
+class Timers:
+    """At most one deadline of each kind is set."""
+
+    __slots__ = ("_deadlines", "_due", "_expiry", "_start", "_unused")
+
+    def __init__(self, deadlines: Deadlines) -> None:
+        self._deadlines = deadlines
+        self._expiry: Deadline | None = None
+        self._due: Deadline | None = None
+        self._unused: Deadline | None = None
+        self._start: Deadline | None = None
+
+    def arm_expiry(self, due_ns: int, action: Action) -> None:
+        """The soonest head expires then (monotonic ns; 0: none does). A deadline that is earlier stays."""
+        deadline = self._expiry
+        if deadline is not None and deadline.action is not None:
+            if due_ns and deadline.due_ns <= due_ns:
+                return  # it will look, and arm again
+            self._deadlines.cancel(deadline)
+        self._expiry = self._deadlines.set(due_ns, action) if due_ns else None
+
+    def arm_due(self, due_ns: int | None, action: Action) -> None:
+        """The soonest waiting message is due then; None: there is none."""
+        deadline = self._due
+        if deadline is not None and deadline.action is not None:
+            if deadline.due_ns == due_ns:
+                return
+            self._deadlines.cancel(deadline)
+        self._due = None if due_ns is None else self._deadlines.set(due_ns, action)
+
+    @property
+    def expects_disuse(self) -> bool:
+        """Whether the queue's own expiry is set."""
+        return self._unused is not None
+
+    def arm_unused(self, due_ns: int | None, action: Action) -> None:
+        """The queue expires then if nobody uses it; None: not now."""
+        self._deadlines.cancel(self._unused)
+        self._unused = None if due_ns is None else self._deadlines.set(due_ns, action)
+
+    def arm_start(self, due_ns: int | None, action: Action) -> None:
+        """Dispatch starts then, however few consumers there are; None: it does not wait for a time."""
+        self._deadlines.cancel(self._start)
+        self._start = None if due_ns is None else self._deadlines.set(due_ns, action)
+
+    def cancel_all(self) -> None:
+        """The queue is deleted."""
+        for deadline in (self._expiry, self._due, self._unused, self._start):
+            self._deadlines.cancel(deadline)
