@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop artemis differential workers fuzz soak crash crash-objects changelog clean
+.PHONY: serve test machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop artemis differential workers fuzz soak crash crash-objects census changelog clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -41,7 +41,7 @@ JOBS ?= auto
 test: $(VENV)/.spark lint types
 	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
-# The state machines and properties with examples that nobody saw before, ten times as many; EFFORT=100 for a night.
+# The state machines and properties on new random examples, ten times as many; EFFORT=100 for a night.
 EFFORT ?= 10
 machines: $(VENV)/.dev
 	@LEVERET_EFFORT=$(EFFORT) $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout=0 --hypothesis-profile=random \
@@ -144,6 +144,11 @@ $(VENV)/.fuzz: pyproject.toml | $(VENV)/.dev
 
 fuzz: $(VENV)/.fuzz
 	@$(BIN)/python tests/fuzz/fuzz_$(FUZZ_TARGET).py -max_total_time=$(FUZZ_SECONDS) $(ARGS)
+
+# docs/census.md: counts of the structure, beside those of an earlier revision (BEFORE=DIR: of a tree that is there).
+BEFORE ?=
+census: $(VENV)/.serve
+	@$(BIN)/python docs/draw_census.py $(if $(BEFORE),--before $(BEFORE)) $(ARGS) > .census.md && mv .census.md docs/census.md
 
 # CHANGELOG.md from the fragments in changelog.d/.
 changelog: $(VENV)/.serve

@@ -5,16 +5,10 @@ import re
 import subprocess
 import tomllib
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
-
-ROOT = Path(__file__).resolve().parents[1]
-ROOMS = ("settings", "engine", "journal", "amqp_frontend", "pipeline", "console", "interop")
-FRONT_DOOR = "src/leveret"
-#: Programs in many languages, each built and started by itself: no packages, whatever they are written in.
-PROGRAMS = "interop/drivers"
+from import_graph import FRONT_DOOR, ROOMS, ROOT, circles, import_graph, imported, imports, packages, sources
 
 #: Room -> what it may import of ours (its own modules aside). Source: docs/architecture.md; ruling 2.
 MAY_IMPORT = {
@@ -88,65 +82,6 @@ ARROWS = {
 
 #: Nothing in a pure room may know these.
 IMPURE = {"trio", "socket", "time", "os", "random", "threading", "asyncio", "select", "secrets", "subprocess", "io"}
-
-
-def sources(room: str) -> list[Path]:
-    """The modules of a room and of the rooms in it."""
-    return sorted(path for path in (ROOT / room).rglob("*.py") if (ROOT / PROGRAMS) not in path.parents)
-
-
-def packages(room: str) -> list[str]:
-    """The folders of a room that hold modules, itself among them, by their paths in the tree."""
-    return sorted({path.parent.relative_to(ROOT).as_posix() for path in sources(room)})
-
-
-def imports(path: Path) -> Iterator[tuple[int, str]]:
-    """(level, module) of every import of a file, wherever it stands."""
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.Import):
-            yield from ((0, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            names = [node.module] if node.module else [alias.name for alias in node.names]
-            yield from ((node.level, name) for name in names if name)
-
-
-def import_graph(room: str, nodes: Callable[[ast.Module], Iterable[ast.AST]] = ast.walk) -> dict[str, set[str]]:
-    """Module -> modules of its room that it imports, by dotted names within the room; `nodes`: where to look."""
-    names = {path: ".".join(path.relative_to(ROOT / room).with_suffix("").parts) for path in sources(room)}
-    graph = {}
-    for path, name in names.items():
-        tree = ast.parse(path.read_text())
-        graph[name] = imported(nodes(tree), name.split(".")[:-1], set(names.values())) - {name}
-    return graph
-
-
-def imported(nodes: Iterable[ast.AST], package: list[str], modules: set[str]) -> set[str]:
-    """Which of the modules a module in this package imports relatively; what leaves the room is left out."""
-    found = set()
-    for node in nodes:
-        if not isinstance(node, ast.ImportFrom) or not 1 <= node.level <= len(package) + 1:
-            continue
-        base = [*package[: len(package) + 1 - node.level], *(node.module.split(".") if node.module else ())]
-        for alias in node.names:
-            inner = [*base, alias.name]
-            candidates = (".".join(parts) for parts in (inner, [*inner, "__init__"], base, [*base, "__init__"]))
-            found |= set([candidate for candidate in candidates if candidate in modules][:1])
-    return found
-
-
-def circles(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
-    """The strongly connected components of more than one node, sorted."""
-    reached: dict[str, set[str]] = {}
-    for start in graph:
-        reached[start], ahead = set(), [start]
-        while ahead:
-            for name in graph.get(ahead.pop(), ()):
-                if name not in reached[start]:
-                    reached[start].add(name)
-                    ahead.append(name)
-    return sorted(
-        {tuple(sorted(other for other in reached[name] if name in reached.get(other, ()))) for name in graph} - {()}
-    )
 
 
 @pytest.mark.parametrize("room", [room for room in ROOMS if (ROOT / room).is_dir()])

@@ -1,0 +1,72 @@
+"""Who imports whom in a tree of ours, read from its source. For the tests of the house, and for its census."""
+
+import ast
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+ROOMS = ("settings", "engine", "journal", "amqp_frontend", "pipeline", "console", "interop")
+FRONT_DOOR = "src/leveret"
+#: Programs in many languages, each built and started by itself: no packages, whatever they are written in.
+PROGRAMS = "interop/drivers"
+
+
+def sources(room: str, root: Path = ROOT) -> list[Path]:
+    """The modules of a room and of the rooms in it."""
+    return sorted(path for path in (root / room).rglob("*.py") if (root / PROGRAMS) not in path.parents)
+
+
+def packages(room: str, root: Path = ROOT) -> list[str]:
+    """The folders of a room that hold modules, itself among them, by their paths in the tree."""
+    return sorted({path.parent.relative_to(root).as_posix() for path in sources(room, root)})
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """(level, module) of every import of a file, wherever it stands."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from ((0, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            names = [node.module] if node.module else [alias.name for alias in node.names]
+            yield from ((node.level, name) for name in names if name)
+
+
+def import_graph(
+    room: str, nodes: Callable[[ast.Module], Iterable[ast.AST]] = ast.walk, root: Path = ROOT
+) -> dict[str, set[str]]:
+    """Module -> modules of its room that it imports, by dotted names within the room; `nodes`: where to look."""
+    names = {path: ".".join(path.relative_to(root / room).with_suffix("").parts) for path in sources(room, root)}
+    graph = {}
+    for path, name in names.items():
+        tree = ast.parse(path.read_text())
+        graph[name] = imported(nodes(tree), name.split(".")[:-1], set(names.values())) - {name}
+    return graph
+
+
+def imported(nodes: Iterable[ast.AST], package: list[str], modules: set[str]) -> set[str]:
+    """Which of the modules a module in this package imports relatively; what leaves the room is left out."""
+    found = set()
+    for node in nodes:
+        if not isinstance(node, ast.ImportFrom) or not 1 <= node.level <= len(package) + 1:
+            continue
+        base = [*package[: len(package) + 1 - node.level], *(node.module.split(".") if node.module else ())]
+        for alias in node.names:
+            inner = [*base, alias.name]
+            candidates = (".".join(parts) for parts in (inner, [*inner, "__init__"], base, [*base, "__init__"]))
+            found |= set([candidate for candidate in candidates if candidate in modules][:1])
+    return found
+
+
+def circles(graph: Mapping[str, Iterable[str]]) -> list[tuple[str, ...]]:
+    """The strongly connected components of more than one node, sorted."""
+    reached: dict[str, set[str]] = {}
+    for start in graph:
+        reached[start], ahead = set(), [start]
+        while ahead:
+            for name in graph.get(ahead.pop(), ()):
+                if name not in reached[start]:
+                    reached[start].add(name)
+                    ahead.append(name)
+    return sorted(
+        {tuple(sorted(other for other in reached[name] if name in reached.get(other, ()))) for name in graph} - {()}
+    )
