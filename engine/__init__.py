@@ -1,17 +1,34 @@
 """The broker itself, as a pure machine: no I/O, no clock, no chance of its own.
 
-Frontends use what is named here and nothing else; `errors` has a class for each refusal.
+What is outside this room uses what is named here and nothing else; `errors` has a class for each refusal. The journal
+has a second door, `engine.state`, for what recovery has to put back.
 """
 
 from . import errors
 from .broker import Broker
-from .clock import Clock, ManualClock, due_after
+from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
 from .deadlines import Deadline, Deadlines
-from .delivery.consumer import Consumer, Holder, holder_of
+from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
 from .durability import UNTIL_STATED, Durability
-from .messages.content import PLAIN, CommonHeader, ContentError, PropertyFacts, scan_properties
+from .errors import ConnectionForced, EngineError, VirtualHostNotFound
+from .events import TERMINAL, EventKind
+from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
+from .messages.content import (
+    PLAIN,
+    REPLY_TO_ME,
+    CommonHeader,
+    ContentError,
+    Framing,
+    PropertyFacts,
+    PropertyValue,
+    decode_properties,
+    encode_header,
+    scan_properties,
+)
 from .messages.deaths import REJECTED
+from .messages.event import Event
 from .messages.field_table import (
+    DEPTH_MAX,
     Field,
     FieldTable,
     FieldTableError,
@@ -19,31 +36,34 @@ from .messages.field_table import (
     decode_bare_table,
     decode_table,
     encode_table,
+    integer_of,
+    number_of,
 )
 from .messages.message import Envelope, Message
-from .options import BrokerOptions, MessageAddress, VirtualHostLimits
+from .options import NO_LIMITS, BrokerOptions, MessageAddress, VirtualHostLimits
 from .peers.client import Client, Effect
 from .peers.commit import Commit
 from .peers.effects import ConsumerCancelled, Delivered, SessionFailed
 from .peers.session import Session
+from .publishing.arrival import publish_by_name
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .queues.queue import Queue, QueueStatistics, queue_of
 from .queues.reply_queue import REPLY_PREFIX, REPLY_TO
-from .rules.arguments import Reason, check_consumer_arguments, check_expiration, queue_type_of
+from .rules.arguments import ARGUMENTS, QUEUE_TYPES, Reason, check_consumer_arguments, check_expiration, queue_type_of
+from .rules.queue_rules import own_settings
 from .statistics import BrokerStatistics
+from .stores.paged_run import messages_of
+from .stores.tail import Unreadable
 from .users.access import TAGS, User, Users
-from .users.passwords import PasswordHash, hash_password, read_password_hash
+from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
 
 __all__ = [
-    "PLAIN",
-    "REJECTED",
-    "REPLY_PREFIX",
-    "REPLY_TO",
-    "TAGS",
-    "UNTIL_STATED",
+    "AHEAD_MS_MAX",
+    "ARGUMENTS",
+    "Binding",
     "Broker",
     "BrokerOptions",
     "BrokerStatistics",
@@ -51,48 +71,84 @@ __all__ = [
     "Clock",
     "Commit",
     "CommonHeader",
+    "ConnectionForced",
     "Consumer",
     "ConsumerCancelled",
     "ContentError",
+    "DEPTH_MAX",
     "Deadline",
     "Deadlines",
     "Delivered",
+    "DirectExchange",
     "Durability",
+    "EXCHANGE_TYPES",
     "Effect",
+    "EngineError",
     "Envelope",
+    "Event",
+    "EventKind",
+    "Exchange",
     "Field",
     "FieldTable",
     "FieldTableError",
+    "Framing",
     "Grant",
     "Holder",
+    "MS",
     "ManualClock",
     "Message",
     "MessageAddress",
+    "NO_LIMITS",
+    "NO_PASSWORD",
+    "PLAIN",
+    "PREDECLARED",
     "PasswordHash",
     "Permissions",
     "PropertyFacts",
+    "PropertyValue",
+    "QUEUE_TYPES",
     "Queue",
     "QueueStatistics",
+    "REJECTED",
+    "REPLY_PREFIX",
+    "REPLY_TO",
+    "REPLY_TO_ME",
     "Reason",
     "Route",
+    "SALT_SIZE",
+    "SHA256",
     "ServiceExchange",
     "Session",
     "SessionFailed",
+    "TAGS",
+    "TERMINAL",
     "TopicPermission",
+    "UNLIMITED",
+    "UNTIL_STATED",
     "UnknownFieldTag",
+    "Unreadable",
     "User",
     "Users",
     "VirtualHost",
     "VirtualHostLimits",
+    "VirtualHostNotFound",
+    "bounded_ms",
     "check_consumer_arguments",
     "check_expiration",
     "decode_bare_table",
+    "decode_properties",
     "decode_table",
     "due_after",
+    "encode_header",
     "encode_table",
     "errors",
     "hash_password",
     "holder_of",
+    "integer_of",
+    "messages_of",
+    "number_of",
+    "own_settings",
+    "publish_by_name",
     "queue_of",
     "queue_type_of",
     "read_password_hash",

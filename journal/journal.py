@@ -14,7 +14,7 @@ No method waits for the disk but `open`, `close` and `wait`. All are for one thr
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..engine.clock import Clock
+from ..engine import Clock
 from .appending.checkpoints import Checkpoints
 from .appending.message_records import MessageRecords
 from .appending.object_records import ObjectRecords

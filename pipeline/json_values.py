@@ -3,7 +3,7 @@
 import base64
 from typing import Any
 
-from ..engine.messages.field_table import Field
+from ..engine import Field
 
 BINARY = "$binary"
 

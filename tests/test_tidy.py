@@ -1,6 +1,7 @@
 """The house keeps its own rules: imports, purity, packaging, words that must not be committed."""
 
 import ast
+import importlib
 import re
 import subprocess
 import tomllib
@@ -80,6 +81,9 @@ ARROWS = {
     "pipeline/jobs": {"schemas", "progress", "amqp", "lake"},
 }
 
+#: By which doors a room enters the engine: its façade, and the journal also by what recovery has to put back.
+DOORS = {"journal": {"engine", "engine.state"}, "pipeline": {"engine"}, FRONT_DOOR: {"engine"}}
+
 #: Nothing in a pure room may know these.
 IMPURE = {"trio", "socket", "time", "os", "random", "threading", "asyncio", "select", "secrets", "subprocess", "io"}
 
@@ -97,6 +101,41 @@ def test_imports_point_one_way_and_are_relative_inside_rooms(room: str) -> None:
                 assert top in MAY_IMPORT[room], f"{path.name}: {room} must not import {module}"
             else:
                 assert 1 <= level <= depth, f"{path.name}: import {module} leaves the package"
+
+
+@pytest.mark.parametrize("room", DOORS)
+def test_the_engine_is_entered_by_its_doors(room: str) -> None:
+    """A module of the engine that is not a door may be moved or renamed without a look outside the engine."""
+    for path in sources(room):
+        assert past_the_doors(room, path.relative_to(ROOT / room), ast.parse(path.read_text())) == set(), path
+
+
+def past_the_doors(room: str, name: Path, tree: ast.Module) -> set[str]:
+    """What a file of a room imports of the engine, but not from a door, or not one of a door's own names."""
+    level = len(name.parts) + (room != FRONT_DOOR)  # of what stands beside the rooms
+    found = set()
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.ImportFrom) or node.level != level:
+            continue
+        for alias in node.names:
+            module = node.module or alias.name
+            if module.split(".")[0] != "engine":
+                continue
+            if node.module not in DOORS[room]:
+                found.add(module)
+            elif alias.name not in importlib.import_module(f"leveret.{module}").__all__:
+                found.add(f"{module}.{alias.name}")
+    return found
+
+
+def test_what_looks_past_the_doors_is_found() -> None:
+    """The test above would see it."""
+    text = "from ...engine.queues import deep\nfrom ...engine import Broker, broker\nfrom ...engine.state import Part"
+    tree = ast.parse(f"{text}\nfrom ..engine import inner\nfrom ... import engine")
+    assert past_the_doors("journal", Path("room/file.py"), tree) == {"engine.queues", "engine.broker", "engine"}
+    assert "engine.state" in past_the_doors("pipeline", Path("room/file.py"), tree)
+    tree = ast.parse("from ..engine.queues import deep\ndef later():\n    from ..engine import Broker\n")
+    assert past_the_doors(FRONT_DOOR, Path("room/file.py"), tree) == {"engine.queues"}
 
 
 @pytest.mark.parametrize("room", ["settings", "engine"])

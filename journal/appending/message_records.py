@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...engine.events import EventKind
-from ...engine.messages.content import PLAIN, Framing
+from ...engine import PLAIN, EventKind, Framing
 from ..format.heap import content_prefix, encode_runs, encode_text
 from ..format.record import (
     ATTEMPT_MAX,

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ...engine.clock import Clock
+from ...engine import Clock
 from ..disk.directory import reader_offsets
 from ..disk.files import Files
 from ..disk.reserve import Reserve

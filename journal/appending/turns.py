@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable
 
-from ...engine.clock import Clock
+from ...engine import Clock
 from ..disk.writer import Writer
 from ..format.block import BlockBuilder
 from ..format.heap import Head, encode_head

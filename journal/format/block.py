@@ -25,7 +25,7 @@ from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from ...engine.messages.content import PLAIN, Framing
+from ...engine import PLAIN, Framing
 from .errors import BadRecord
 from .heap import encode_link
 from .record import (

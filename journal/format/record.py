@@ -35,7 +35,7 @@ Source: Spark page 4; ruling 21. Nothing but two leaves of the engine is importe
 from struct import Struct
 from typing import NamedTuple
 
-from ...engine.events import TERMINAL, EventKind
+from ...engine import TERMINAL, EventKind
 
 RECORD = Struct("<qqqIBBBBiiiiHHIII")
 RECORD_SIZE = 64

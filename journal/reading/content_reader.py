@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct, unpack
 from typing import NamedTuple
 
-from ...engine.messages.content import PLAIN
+from ...engine import PLAIN
 from ..disk.files import LATER, REAL, Files
 from ..disk.segment import Scan, Segment, path_of, read_footer, segment_name, segments_in
 from ..format.block import HEADER_SIZE, IS_GAP, Block

@@ -11,7 +11,7 @@ from itertools import repeat
 from operator import attrgetter
 
 from ...engine import Broker, Message, Queue
-from ...engine.stores.paged_run import Part
+from ...engine.state import Part
 from ..journal import Journal
 from ..recovery.recovered import MessageState, RecoveredMessage
 from ..recovery.snapshot import PART_MESSAGES, run_record

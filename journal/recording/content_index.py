@@ -7,7 +7,7 @@ from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...engine.stores.paged_places import stretches
+from ...engine.state import stretches
 
 
 class ContentIndex:

@@ -10,12 +10,7 @@ from collections.abc import Container, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from ...engine import Envelope, Message, Queue
-from ...engine.events import EventKind
-from ...engine.exchanges.exchange import Exchange
-from ...engine.messages.event import Event
-from ...engine.publishing.service import ServiceExchange
-from ...engine.queues.reply_queue import REPLY_PREFIX
+from ...engine import REPLY_PREFIX, Envelope, Event, EventKind, Exchange, Message, Queue, ServiceExchange
 from ..format.heap import encode_text
 from ..format.record import CODE_OF, CONNECTION, CONSUMER, COUNTED, QUEUE, REDELIVERED, SETTINGS_CHANGED, Record
 from .message_recorder import is_persistent, persistent_ids

@@ -9,11 +9,8 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from ...engine import Broker, Envelope, Message, Queue
-from ...engine.clock import MS, bounded_ms
-from ...engine.events import EventKind
-from ...engine.messages.event import Event
-from ...engine.queues.stream_queue import StreamQueue
+from ...engine import MS, Broker, Envelope, Event, EventKind, Message, Queue, bounded_ms
+from ...engine.state import StreamQueue
 from ..format.record import COUNTED, REASON_CODES, TIME_MAX
 from ..journal import Journal
 from .content_index import ContentIndex

@@ -5,13 +5,8 @@ The part of the recorder that has to do with names. Source: rulings 21 and 22.
 
 from typing import Any
 
-from ...engine import Broker, Queue
-from ...engine.events import EventKind
-from ...engine.exchanges.exchange import Exchange
-from ...engine.messages.event import Event
-from ...engine.messages.field_table import Field, FieldTable, encode_table
-from ...engine.publishing.service import ServiceExchange
-from ...engine.queues.stream_queue import StreamQueue
+from ...engine import Broker, Event, EventKind, Exchange, Field, FieldTable, Queue, ServiceExchange, encode_table
+from ...engine.state import StreamQueue
 from ..format.heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
 from ..journal import Journal

@@ -9,10 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
 
-from ...engine import Broker, Envelope
-from ...engine.messages.content import PLAIN, CommonHeader, PropertyFacts, scan_properties
-from ...engine.stores.paged_run import Place, Run
-from ...engine.stores.tail import Unreadable
+from ...engine import PLAIN, Broker, CommonHeader, Envelope, PropertyFacts, Unreadable, scan_properties
+from ...engine.state import Place, Run
 from ..disk.files import LATER
 from ..format.errors import JournalError
 from ..journal import Journal

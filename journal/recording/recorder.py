@@ -8,11 +8,8 @@ the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 
 from collections.abc import Callable, Container
 from typing import Any
 
-from ...engine import Broker, Message, Queue
-from ...engine.durability import UNTIL_STATED
-from ...engine.events import TERMINAL, EventKind
-from ...engine.messages.event import Event
-from ...engine.stores.paged_message import body_size
+from ...engine import TERMINAL, UNTIL_STATED, Broker, Event, EventKind, Message, Queue
+from ...engine.state import body_size
 from ..format.errors import JournalFailed
 from ..format.record import EXCHANGE, VHOST
 from ..journal import Journal

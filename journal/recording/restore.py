@@ -5,13 +5,20 @@ from array import array
 from bisect import bisect_left
 from heapq import merge
 
-from ...engine import Broker, Envelope, Message, Queue
-from ...engine.clock import AHEAD_MS_MAX, MS
-from ...engine.messages.content import PLAIN, scan_properties
-from ...engine.messages.field_table import FieldTable, decode_table, integer_of
-from ...engine.queues.non_destructive import NonDestructiveQueue
-from ...engine.queues.stream_queue import StreamQueue
-from ...engine.stores.stream_store import HEADER_OCTETS
+from ...engine import (
+    AHEAD_MS_MAX,
+    MS,
+    PLAIN,
+    Broker,
+    Envelope,
+    FieldTable,
+    Message,
+    Queue,
+    decode_table,
+    integer_of,
+    scan_properties,
+)
+from ...engine.state import HEADER_OCTETS, NonDestructiveQueue, StreamQueue
 from ...settings import Policy
 from ..format.heap import IS_AUTO_DELETE, IS_INTERNAL
 from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST

@@ -10,7 +10,7 @@ import os
 import tempfile
 from collections.abc import Sequence
 
-from ...engine.stores.paged_run import Place
+from ...engine.state import Place
 
 logger = logging.getLogger("leveret.journal")
 

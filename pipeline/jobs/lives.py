@@ -6,7 +6,7 @@ names are packed with their LSN in one long: `lsn * 64 + code`, whose minimum is
 
 from typing import Any
 
-from ...engine.events import TERMINAL, EventKind
+from ...engine import TERMINAL, EventKind
 
 TERMINALS = tuple(kind.value for kind in EventKind if kind in TERMINAL)
 CODE = 64

@@ -9,9 +9,7 @@ import heapq
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ...engine import Broker, ManualClock, User, Users
-from ...engine.messages.content import PLAIN, PropertyFacts, encode_header
-from ...engine.messages.message import Envelope
+from ...engine import PLAIN, Broker, Envelope, ManualClock, PropertyFacts, User, Users, encode_header
 from ...settings import SettingsRepository, load_configuration
 
 MS = 1_000_000

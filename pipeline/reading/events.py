@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...engine.events import EventKind
+from ...engine import EventKind
 from ...journal.disk.segment import segment_name
 from ...journal.format.errors import BadRecord, Damaged
 from ...journal.format.heap import decode_runs, decode_text

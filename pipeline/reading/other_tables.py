@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ...engine.messages.content import ContentError, decode_properties
-from ...engine.messages.field_table import FieldTableError
+from ...engine import ContentError, FieldTableError, decode_properties
 from ...journal.disk.segment import segment_name
 from ...journal.format.errors import BadRecord, Damaged
 from ...journal.format.heap import VERSION, decode_content, decode_head

@@ -7,8 +7,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..engine.messages.content import ContentError, decode_properties
-from ..engine.messages.field_table import FieldTable, FieldTableError, decode_table
+from ..engine import ContentError, FieldTable, FieldTableError, decode_properties, decode_table
 from ..journal import JournalError, JournalReader, Names, Record
 from ..journal.disk.directory import find_journal, read_identity
 from ..journal.format.errors import BadRecord

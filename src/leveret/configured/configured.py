@@ -10,12 +10,19 @@ Source: address-settings page 1.3, 3.5, 3.7, 3.8, 6.1, 6.7.
 from dataclasses import dataclass
 
 from ..amqp_frontend.replies import reply_for
-from ..engine import Broker, ManualClock, Queue, VirtualHost
-from ..engine.errors import EngineError
-from ..engine.exchanges.exchange import PREDECLARED, Exchange
-from ..engine.messages.field_table import Field, FieldTable
-from ..engine.rules.arguments import ARGUMENTS
-from ..engine.rules.queue_rules import own_settings
+from ..engine import (
+    ARGUMENTS,
+    PREDECLARED,
+    Broker,
+    EngineError,
+    Exchange,
+    Field,
+    FieldTable,
+    ManualClock,
+    Queue,
+    VirtualHost,
+    own_settings,
+)
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
 from ..settings.addresses.queue_arguments import LIVE_ARGUMENTS
 from ..settings.explain import value_text

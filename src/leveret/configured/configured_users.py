@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from types import MappingProxyType
 
 from ..engine import (
+    NO_LIMITS,
+    SALT_SIZE,
     Broker,
     Grant,
     PasswordHash,
@@ -21,8 +23,6 @@ from ..engine import (
     hash_password,
     read_password_hash,
 )
-from ..engine.options import NO_LIMITS
-from ..engine.users.passwords import SALT_SIZE
 from ..settings import Configuration, UserDeclaration
 from ..settings.values import shown
 

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ..amqp_frontend.options import FrontendOptions
-from ..engine import BrokerOptions, MessageAddress
-from ..engine.delivery.consumer import UNLIMITED
+from ..engine import UNLIMITED, BrokerOptions, MessageAddress
 from ..settings import Configuration
 
 if TYPE_CHECKING:

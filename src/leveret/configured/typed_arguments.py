@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from ..engine.messages.field_table import Field, FieldTable, number_of
+from ..engine import Field, FieldTable, number_of
 from ..settings.addresses.queue_arguments import plain_value
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from ..engine.rules.arguments import QUEUE_TYPES
+from ..engine import QUEUE_TYPES
 from ..settings.faults import nearest
 from ..settings.values import LONG_MAX, shown
 

@@ -14,9 +14,18 @@ from typing import Any
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, Report, set_ring_size
 from ..configured.typed_arguments import plain_of
-from ..engine import Broker, Envelope, Queue, VirtualHost
-from ..engine.messages.content import PLAIN, ContentError, PropertyValue, decode_properties, encode_header
-from ..engine.publishing.arrival import publish_by_name
+from ..engine import (
+    PLAIN,
+    Broker,
+    ContentError,
+    Envelope,
+    PropertyValue,
+    Queue,
+    VirtualHost,
+    decode_properties,
+    encode_header,
+    publish_by_name,
+)
 from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
 from ..settings.faults import nearest

@@ -9,9 +9,18 @@ from types import MappingProxyType
 from typing import Any
 
 from ..configured.configured_users import new_hash
-from ..engine import Broker, Grant, Permissions, TopicPermission, User, VirtualHostLimits, read_password_hash
-from ..engine.errors import VirtualHostNotFound
-from ..engine.users.passwords import SHA256, PasswordHash
+from ..engine import (
+    SHA256,
+    Broker,
+    Grant,
+    PasswordHash,
+    Permissions,
+    TopicPermission,
+    User,
+    VirtualHostLimits,
+    VirtualHostNotFound,
+    read_password_hash,
+)
 from ..settings.patterns.pattern_syntax import PatternFault
 from .command_arguments import CommandError
 

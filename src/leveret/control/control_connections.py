@@ -7,9 +7,7 @@ O(unacknowledged deliveries of their channels).
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..engine import Broker, Client, Consumer, Session
-from ..engine.delivery.consumer import Holder
-from ..engine.errors import ConnectionForced
+from ..engine import Broker, Client, ConnectionForced, Consumer, Holder, Session
 from ..settings.faults import nearest
 from .command_arguments import CommandError
 from .command_table import ALARM_BY_HAND, CLOSED_BY_HAND

@@ -13,10 +13,7 @@ from typing import Any
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, text_of
 from ..configured.configured_users import new_hash
-from ..engine import Broker, ManualClock, Queue, User, VirtualHost
-from ..engine.errors import EngineError
-from ..engine.exchanges.exchange import PREDECLARED, Exchange
-from ..engine.publishing.service import ServiceExchange
+from ..engine import PREDECLARED, Broker, EngineError, Exchange, ManualClock, Queue, ServiceExchange, User, VirtualHost
 from ..settings import Configuration
 from ..settings.values import shown
 from .command_arguments import CommandError

@@ -11,7 +11,15 @@ from typing import Any
 from ..configured.configured import text_of
 from ..configured.configured_users import DEFAULT_GUEST
 from ..engine import (
+    EXCHANGE_TYPES,
+    NO_PASSWORD,
+    PREDECLARED,
+    QUEUE_TYPES,
+    SHA256,
     Broker,
+    DirectExchange,
+    EngineError,
+    FieldTable,
     Grant,
     ManualClock,
     Permissions,
@@ -20,11 +28,6 @@ from ..engine import (
     VirtualHostLimits,
     read_password_hash,
 )
-from ..engine.errors import EngineError
-from ..engine.exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, DirectExchange
-from ..engine.messages.field_table import FieldTable
-from ..engine.rules.arguments import QUEUE_TYPES
-from ..engine.users.passwords import NO_PASSWORD, SHA256
 from ..settings import Policy, make_policy
 from ..settings.patterns.pattern_syntax import PatternFault
 from ..settings.values import shown

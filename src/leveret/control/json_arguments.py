@@ -8,7 +8,7 @@ Source: behaviour page 5.5.
 from math import isfinite
 from typing import Any
 
-from ..engine.messages.field_table import DEPTH_MAX, Field, FieldTable, number_of
+from ..engine import DEPTH_MAX, Field, FieldTable, number_of
 
 KEY_OCTETS_MAX = 255
 

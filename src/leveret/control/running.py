@@ -8,8 +8,7 @@ from dataclasses import replace
 
 from ..configured.configured import ConfiguredObjects
 from ..configured.typed_arguments import fields_of, plain_of
-from ..engine import Broker, Queue
-from ..engine.exchanges.exchange import Exchange
+from ..engine import Broker, Exchange, Queue
 from ..settings import Configuration, QueueDeclaration, settings_of_arguments
 from ..settings.explain import (
     Explanation,

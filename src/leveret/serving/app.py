@@ -13,7 +13,7 @@ from typing import Any
 import trio
 
 from ..configured.configured import Report
-from ..engine.stores.tail import Unreadable
+from ..engine import Unreadable
 from ..settings import Configuration
 from ..settings.printable import printable
 from .addresses import Address, AddressTaken, bind, url_of

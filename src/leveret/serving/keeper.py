@@ -11,8 +11,7 @@ from dataclasses import replace
 import trio
 
 from ..configured.options import journal_options, recording_options
-from ..engine import Broker
-from ..engine.stores.tail import Unreadable
+from ..engine import Broker, Unreadable
 from ..journal import DirectoryLost, Journal, JournalError, JournalFailed, JournalFull, JournalOptions, WriterState
 from ..journal.disk.spare_files import SpareFiles
 from ..journal.recording.checkpoint import checkpoint

@@ -5,8 +5,7 @@ from collections.abc import Iterator
 
 from ..amqp_frontend.codec import METHODS
 from ..amqp_frontend.protocol_events import ProtocolEvent
-from ..engine.exchanges.exchange import PREDECLARED
-from ..engine.publishing.service import ServiceExchange
+from ..engine import PREDECLARED, ServiceExchange
 from .fault import Aim, Fault, Stage, channel_of, method_of, spec_name
 from .queue_surgery import take_ready
 from .server import WatchedEndpoint

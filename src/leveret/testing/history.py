@@ -8,10 +8,7 @@ from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
 
-from ..engine import Broker, Envelope
-from ..engine.events import EventKind
-from ..engine.exchanges.exchange import Binding
-from ..engine.messages.event import Event
+from ..engine import Binding, Broker, Envelope, Event, EventKind
 from .snapshots import Properties, content_of, shown_body
 from .virtual_clock import EngineClock
 

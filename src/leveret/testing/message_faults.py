@@ -8,8 +8,7 @@ from ..amqp_frontend.channel import Channel
 from ..amqp_frontend.protocol_events import ChannelMethod, ProtocolEvent, PublishReceived
 from ..amqp_frontend.states import ChannelState
 from ..amqp_frontend.turn import EVENT_HANDLERS
-from ..engine.clock import MS
-from ..engine.errors import EngineError
+from ..engine import MS, EngineError
 from .fault import Aim, Fault, Stage, channel_of, method_of
 from .server import Confirms, WatchedEndpoint
 

@@ -8,10 +8,18 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any
 
-from ..engine import Consumer, Envelope, Message, Queue, holder_of
-from ..engine.messages.content import ContentError, decode_properties
-from ..engine.messages.field_table import Field, FieldTable
-from ..engine.stores.paged_run import messages_of
+from ..engine import (
+    Consumer,
+    ContentError,
+    Envelope,
+    Field,
+    FieldTable,
+    Message,
+    Queue,
+    decode_properties,
+    holder_of,
+    messages_of,
+)
 from .virtual_clock import EngineClock
 
 

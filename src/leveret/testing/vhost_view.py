@@ -7,11 +7,20 @@ from urllib.parse import quote
 
 import trio
 
-from ..engine import Envelope, Message, Queue, VirtualHost
-from ..engine.messages.content import PLAIN, PropertyValue, encode_header, scan_properties
-from ..engine.messages.event import Event
-from ..engine.messages.field_table import Field, FieldTable
-from ..engine.publishing.arrival import publish_by_name
+from ..engine import (
+    PLAIN,
+    Envelope,
+    Event,
+    Field,
+    FieldTable,
+    Message,
+    PropertyValue,
+    Queue,
+    VirtualHost,
+    encode_header,
+    publish_by_name,
+    scan_properties,
+)
 from .assertions import _UNSAID, Body, Expected, publish_failure, queue_failure
 from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
