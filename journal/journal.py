@@ -6,7 +6,7 @@
     queue = journal.objects.define(QUEUE, vhost, "orders")
     lsn = journal.messages.published(ids, exchange, b"key", blobs, queue_ids=[queue])
     journal.messages.enqueued(queue, ids, lsn, sizes)
-    end = journal.commit()                   # ends the turn; confirm when on_durable says `end` or more
+    end = journal.commit()                   # ends the turn; confirm when on_durable reports `end` or more
 
 No method waits for the disk but `open`, `close` and `wait`. All are for one thread.
 """
@@ -197,7 +197,7 @@ class Journal:
         self.writer.tick()
 
     def set_callbacks(self, on_durable: Callable[[int], object], on_failure: Callable[[JournalError], object]) -> None:
-        """Whom the writer's thread tells."""
+        """What the writer's thread calls, see `Writer`."""
         self.writer.on_durable, self.writer.on_failure = on_durable, on_failure
 
     @property

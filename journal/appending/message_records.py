@@ -104,7 +104,7 @@ class MessageRecords:
         conn_id: int = 0,
         flags: int = 0,
     ) -> int:
-        """Any other event of messages in a queue: one record each, alike. Returns the LSN of the first.
+        """Any other event of messages in a queue: one record for each, all alike. Returns the LSN of the first.
 
         reason: a word of `REASONS` (another is written as text, a record each). target_id: exchange of a dead letter.
         deliveries, uncounted, due_ms: of `requeued`, `scheduled`, `delivered`: absolute, not differences.

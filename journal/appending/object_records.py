@@ -42,7 +42,7 @@ class ObjectRecords:
         self._turns.names.forget(id_)
 
     def retire(self, id_: int) -> None:
-        """An exchange is gone of which no `undeclared` has to tell: later messages don't speak of it."""
+        """An exchange is gone without a record of it: later messages don't refer to it."""
         self._turns.names.retire(id_, self._turns.next_lsn)
 
     def declared(self, id_: int, declared: Declared, *, restated: bool = False) -> int:
@@ -50,11 +50,10 @@ class ObjectRecords:
         return self._object(DECLARED, id_, declared, restated)
 
     def undeclared(self, id_: int, what: int, *, forgets: bool = True) -> int:
-        """It is gone, with its bindings; the id means nothing any more but what an exchange was called, to messages.
+        """It is gone, with its bindings; earlier messages still find an exchange's name by its id.
 
-        Messages in it: `deleted` before this.
-
-        A virtual host is gone with all that is in it. `forgets=False`: records that speak of that are still to come.
+        Messages in it: `deleted` before this. A virtual host is gone with all that is in it.
+        `forgets=False`: records that refer to it are still to come.
         """
         lsn = self._object(UNDECLARED, id_, Declared(what, 0, "", b""), False)
         if forgets:

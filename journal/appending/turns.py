@@ -54,7 +54,7 @@ class Turns:
     def commit(self) -> int:
         """End the turn: what was appended is written as soon as the commit under way has ended.
 
-        Returns the LSN behind it: safe when `committed_lsn`, or what `on_durable` says, has reached it.
+        Returns the LSN behind it: safe when `committed_lsn`, or the argument of `on_durable`, has reached it.
         """
         block = self.block
         if block is None:

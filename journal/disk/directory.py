@@ -1,4 +1,4 @@
-"""The directory of a journal: who may write in it, what it is, what lies where.
+"""The directory of a journal: its lock, its identity, its files.
 
 `format` (JSON: what this is, version, journal id), `lock` (held while a broker runs), `<LSN>.log` (segments),
 `readers/<name>.json` (`{"lsn": N}`: the first LSN that a reader still needs).
@@ -59,7 +59,7 @@ class Directory:
         return FORMAT in self.files.names(self.path)
 
     def close(self) -> None:
-        """Let others in."""
+        """Unlock it."""
         self.files.close(self._lock)
 
 

@@ -30,7 +30,7 @@ class Unlink:
 
 @dataclass(slots=True)
 class Tick:
-    """An empty block that tells readers the durable LSN."""
+    """An empty block that carries the durable LSN to readers."""
 
     size: int = HEADER_SIZE
 

@@ -28,7 +28,7 @@ class Reserve:
         self._has_failed = False
 
     def hold(self) -> None:
-        """Hold it back unless it is. Where there is no room for it, not now; said once."""
+        """Hold it back unless it is already. Where there is no room for it, not now; that is logged once."""
         if self.is_held or not self.size:
             return
         try:

@@ -58,7 +58,7 @@ def segments_in(files: ReadableFiles, directory: str) -> list[int]:
 
 
 class Segment:
-    """What is known of a segment without its records: its facts as the footer tells them, and a sparse index."""
+    """What is known of a segment without its records: its facts as the footer has them, and a sparse index."""
 
     __slots__ = (
         "base_lsn",
@@ -166,7 +166,7 @@ class Segment:
 
     @classmethod
     def from_footer(cls, block: Block) -> "Segment":
-        """What a footer says. Raises: BadRecord."""
+        """What a footer holds. Raises: BadRecord."""
         try:
             (fields,) = block.fields()
             heap = block.heap_of(fields)
@@ -209,7 +209,7 @@ class Segment:
 
 
 def read_footer(files: ReadableFiles, handle: int) -> Segment | None:
-    """What the footer at the end of a file says; None: there is none, or it is not whole. Raises: BadRecord."""
+    """What the footer at the end of a file holds; None: there is none, or it is not whole. Raises: BadRecord."""
     size = files.size(handle)
     trailer = files.read(handle, _TRAILER.size, max(size - _TRAILER.size, 0))
     if len(trailer) < _TRAILER.size or trailer[4:] != FOOTER_MAGIC:
@@ -245,7 +245,7 @@ class Scan:
         self.size = files.size(handle) if size is None else size
         self.position = offset
         self.lsn = lsn
-        self.durable_lsn = 0  # the highest that any block told
+        self.durable_lsn = 0  # the highest in any block
         self.gaps: list[tuple[int, int]] = []
         self.sealed = False  # a footer has been read
 

@@ -1,6 +1,7 @@
 """The segment that is being written: its file, and how far it is written and synced.
 
-Only the writer's thread calls this; others may read how far it is. Source: docs/journal-format.md, "The crash model".
+Only the writer's thread calls this; other threads may read how far it is.
+Source: docs/journal-format.md, "The crash model".
 """
 
 import errno
@@ -71,7 +72,7 @@ class SegmentFile:
             self._files.preallocate(self._handle, self._allocated, length)
         except OSError as error:
             if error.errno in NO_ROOM or error.errno in LATER:
-                return  # the write itself will tell, if it does not fit
+                return  # the write itself fails, if it does not fit
             self._preallocate_size = 0
         else:
             self._allocated += length
@@ -80,7 +81,7 @@ class SegmentFile:
         """Raises: SyncError, DirectoryLost."""
         _sync_file(self._files, self._handle)
         if self._counts_links and not self._files.is_linked(self._handle):
-            # A file without a name is nowhere after a restart.
+            # A file without a name is lost at a restart.
             raise DirectoryLost(f"{self._directory}: the open segment was deleted")
         self.sync_count += 1
         self.synced_at = time.monotonic()
@@ -133,7 +134,7 @@ class SegmentFile:
         self.written_lsn = self.durable_lsn = segment.end_lsn
 
     def tick(self) -> None:
-        """An empty block that tells readers the durable LSN. Raises: OSError."""
+        """An empty block that carries the durable LSN to readers. Raises: OSError."""
         if self.segment is not None:
             lag = self.written_lsn - self.durable_lsn
             self.write(encode_block(self.written_lsn, self.flags, lag, 0, (), ()))

@@ -11,8 +11,8 @@ _OUT_OF_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
 
 class SpareFiles(RealFiles):
-    """Holds `count` descriptors of nothing. When there are no others, one is given up for each file that is opened, and
-    taken again as files are closed. For any thread."""
+    """Holds `count` descriptors of nothing. When the system has none left, one is given up for each file that is
+    opened, and taken again as files are closed. For any thread."""
 
     __slots__ = ("_count", "_lock", "_spares")
 

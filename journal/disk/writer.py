@@ -1,11 +1,12 @@
 """The writer: one thread that commits what the broker's turns have appended.
 
 The broker's thread fills a block a turn at a time (`begin_turn`, `end_turn`); when the last commit has ended and no
-turn is under way, the writer takes the block, writes it, syncs, and says so. No timer decides when a commit starts.
+turn is under way, the writer takes the block, writes it, syncs, and reports how far it is. No timer decides when a
+commit starts.
 
 States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
-error of a write, or any of an fsync: the journal is not trusted again until the directory is opened anew); closed. When
-the system is out of descriptors or memory the writer goes on running and tries again soon: those who wait wait longer.
+error of a write, or any of an fsync: the journal is not trusted until its directory is opened again); closed. When
+the system is out of descriptors or memory the writer stays running and tries again soon: confirms take longer.
 Source: rulings 4 and 21; docs/journal-format.md, "The crash model".
 """
 
@@ -45,7 +46,7 @@ RUNNING, FULL, FAILED, CLOSED = WriterState
 
 
 class Writer:
-    """Writes to one open segment; rolls to the next when told.
+    """Writes to one open segment; rolls to the next on request.
 
     `on_durable(lsn)`: all records below it are as safe as the mode promises (commit: fsynced; interval, never: with the
     operating system). `on_failure(error)`: JournalFull or JournalFailed, once for each change of state. Both are called
@@ -284,7 +285,7 @@ class Writer:
         return max(self.file.synced_at + self._interval_s - time.monotonic(), 0)
 
     def _commit(self) -> bool:
-        """Write the jobs that were taken, and sync if the mode says so. What did not fit stays."""
+        """Write the jobs that were taken, and sync if the mode wants it. What did not fit stays."""
         before = self.committed_lsn
         jobs = self._taken
         failure: JournalError | None = None

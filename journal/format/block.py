@@ -12,7 +12,7 @@
 | 32 | records | 64 x record_count | see record.py |
 | 32 + 64 record_count | heap | | heap entries in the order of their records |
 
-A block without records is a tick: it only tells a newer durable LSN. A gap block (its heap begins with an i64) says
+A block without records is a tick: it only carries a newer durable LSN. A gap block (its heap begins with an i64) says
 that a repair lost the records from base_lsn up to, not including, that LSN; the records in it (`head`, `define`) have
 no LSN and repeat what other segments tell of the names that may have stood there. A turn of the broker is never split
 over blocks, so what one turn did (a transaction, say) is in the journal whole or not at all.

@@ -24,7 +24,7 @@ class Damaged(JournalError):
 
 
 class BadRecord(JournalError):
-    """A record, a heap entry or a block header says something that cannot be."""
+    """A record, a heap entry or a block header has a value that cannot be."""
 
 
 class NotInJournal(JournalError):

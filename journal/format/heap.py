@@ -1,4 +1,4 @@
-"""The heap entries: what a record says beyond its fixed part, one documented schema a kind, version first.
+"""The heap entries: what a record holds beyond its fixed part, one documented schema a kind, version first.
 
 All numbers are little-endian but those inside `content` and `arguments`, which are AMQP's own octets. Names are UTF-8
 as AMQP carries them (undecodable octets survive as surrogates). A reader skips octets behind what it knows of version

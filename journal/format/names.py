@@ -1,4 +1,4 @@
-"""Ids for names: records say `queue 7`, and a DEFINE record says what queue 7 is called. Ids are never given twice.
+"""Ids for names: records name `queue 7`, and a DEFINE record holds what queue 7 is called. Ids are never given twice.
 
 A live name has one id; only connections and consumers may be called alike. The name of an exchange that is gone is kept
 under its id, retired, while messages may say that they were published to it.
@@ -22,7 +22,7 @@ class Names:
         self.next_id = 1
 
     def set(self, id_: int, define: Define, retired_lsn: int = 0) -> None:
-        """As a record says. A later one wins. `retired_lsn`: see `retire`; 0: it is alive."""
+        """As a record has it. A later one wins. `retired_lsn`: see `retire`; 0: it is alive."""
         self._by_id[id_] = define
         self.next_id = max(self.next_id, id_ + 1)
         if retired_lsn:
@@ -31,7 +31,7 @@ class Names:
             self._ids[define] = id_
 
     def clear(self) -> None:
-        """A segment's head says all that there is. Ids are not given again all the same."""
+        """A segment's head lists all names. Ids are not given again all the same."""
         self._by_id.clear()
         self._ids.clear()
         self._retired.clear()
@@ -41,14 +41,14 @@ class Names:
         return self._ids.get(Define(what, vhost_id, name))
 
     def new(self, what: int, vhost_id: int, name: str) -> tuple[int, Record]:
-        """An id for a name that has none, and the record that says so."""
+        """An id for a name that has none, and the record that defines it."""
         define = Define(what, vhost_id, name)
         id_ = self.next_id
         self.set(id_, define)
         return id_, define_record(id_, define)
 
     def forget(self, id_: int) -> None:
-        """The thing is gone: the next segment does not define it. With a virtual host goes all that is in it."""
+        """It is gone: the next segment does not define it. A virtual host is forgotten with all that is in it."""
         define = self._by_id.pop(id_, None)
         if define is None:
             return
@@ -61,7 +61,7 @@ class Names:
                 self.forget(other)
 
     def retire(self, id_: int, lsn: int) -> None:
-        """An exchange is gone, the others are forgotten: records of messages before `lsn` speak of it.
+        """An exchange is gone, other objects are forgotten: records of messages before `lsn` refer to it.
 
         The name may get another id. A later LSN wins: its messages were moved forward.
         """

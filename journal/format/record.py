@@ -141,7 +141,7 @@ TERMINAL_CODES = frozenset(CODE_OF[kind] for kind in TERMINAL)
 DURABLE = 0x01  # a persistent message in a durable queue, or a durable object: recovery restores it
 KEPT = 0x02  # acked, but the queue keeps it (non-destructive and stream queues)
 RANGE = 0x04  # stands for every message of the queue with msg_id <= id <= arg; `size` says how many
-RESTATED = 0x08  # part of a snapshot: says again what is, nothing happened
+RESTATED = 0x08  # part of a snapshot: states again what is there, nothing happened
 COUNTED = 0x10  # delivered: the count was persisted before the delivery and is restored
 REDELIVERED = 0x20  # delivered: with the redelivered flag
 FLAG_NAMES = {

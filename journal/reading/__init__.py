@@ -1,1 +1,1 @@
-"""Records and contents read back from a journal: in order, by LSN, ahead of who asks."""
+"""Records and contents read back from a journal: in order, by LSN, and read ahead of the caller."""

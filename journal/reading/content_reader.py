@@ -47,7 +47,7 @@ class ContentReader:
 
     `open_segment`: the one that is being written, by the writer's own account (None: what is on the disk is all).
     `unwritten(lsn)`: the block with a record that is not written yet, as it is now: of a turn that goes on, too, which
-    must not be cut in two by whoever wants to read.
+    must not be cut in two by a reader.
     `ahead`: whether runs are read ahead by a thread.
     """
 
@@ -257,7 +257,7 @@ class ContentReader:
             except OSError as error:
                 if error.errno not in LATER or not self._handles:
                     raise
-                self.close()  # there are no others: those that were kept for later make room
+                self.close()  # no descriptor is left: those that are kept open for later make room
                 return self._files.open(path)
         except FileNotFoundError as error:
             raise NotInJournal(f"segment {segment} is not in the journal any more") from error

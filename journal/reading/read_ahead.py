@@ -17,8 +17,8 @@ BATCH_OCTETS = 512 * 1024
 class ReadAhead(Iterator[Block]):
     """The blocks of `blocks`, which only this object's thread touches from the second one on.
 
-    The first is read by the caller: whoever wants no more pays for no thread. What goes wrong is raised where the block
-    would have come.
+    The first is read by the caller: one that wants no more pays for no thread. What goes wrong is raised where the
+    block would have come.
     """
 
     def __init__(self, blocks: Iterator[Block], ahead_octets: int = AHEAD_OCTETS) -> None:

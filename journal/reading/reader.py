@@ -1,7 +1,7 @@
 """Reading the records of a journal in order, for everybody but the broker that writes it.
 
 A reader may trust: every record of a sealed segment; of the open one, the records below the highest durable LSN that
-any whole block tells. Source: ruling 21.
+any whole block carries. Source: ruling 21.
 """
 
 import os

@@ -36,7 +36,7 @@ class ContentIndex:
         self._counts.append(count)
 
     def move(self, id_: int, lsn: int) -> None:
-        """The content of one message is elsewhere now."""
+        """The content of one message was moved."""
         self._moved[id_] = lsn
 
     def lsn_of(self, id_: int) -> int | None:

@@ -18,7 +18,7 @@ from .recorder import Recorder
 
 
 class FullRecorder(Recorder):
-    """A listener like `Recorder`; what that one writes, this one writes in the same order with more said of it."""
+    """A listener like `Recorder`: it writes the same records in the same order, with more detail."""
 
     takes_transient = True
 
@@ -38,7 +38,7 @@ class FullRecorder(Recorder):
         }
 
     def begin(self, objects: Container[int]) -> None:
-        """Also says that a broker starts here: transient messages of before are gone."""
+        """Also records that a broker starts here: earlier transient messages are gone."""
         super().begin(objects)
         text = json.dumps({"journal": {"scope": "all"}})
         self._journal.turns.append([Record(SETTINGS_CHANGED, heap=encode_text(text))])
@@ -83,19 +83,19 @@ class FullRecorder(Recorder):
         super()._write_enqueued(event, queue_id, offset, queue_id in self._durable_ids and is_persistent(event))
 
     def _settled(self, event: Event) -> None:
-        """What is durable as the other recorder has it; the rest, and what only says that something was, as history."""
+        """What is durable as `Recorder` writes it; the rest as history only."""
         if event.messages:  # not a duplicate that never had an id
             self._write_all_settled(event, event.detail or {}, self._id_of_queue(event))
         if event.kind is EventKind.DELETED and event.subject.startswith(REPLY_PREFIX):
             queue_id = self._queue_ids.pop((event.vhost, event.subject), None)
             if queue_id is not None:
-                self._journal.objects.forget(queue_id)  # nobody says that it is undeclared
+                self._journal.objects.forget(queue_id)  # no event reports that it is undeclared
 
     def _write_all_settled(self, event: Event, detail: dict[str, Any], queue_id: int) -> None:
         reason = str(detail.get("reason", ""))
         kind = event.kind
         if detail.get("came_in") is False:
-            kind = EventKind.DROPPED  # also when a copy of it goes to a dead-letter exchange: it was never in here
+            kind = EventKind.DROPPED  # also when it is dead-lettered: it was never in this queue
         has_been = detail.get("came_in", True) and not detail.get("kept", False)
         is_durable = has_been and queue_id in self._durable_ids
         for part, consumer_id, conn_id in self._by_holder(event):
@@ -113,7 +113,7 @@ class FullRecorder(Recorder):
                 self._journal.messages.happened(kind, queue_id, ids, kept=bool(detail.get("kept")), **more)
 
     def _by_holder(self, event: Event) -> Iterator[tuple[Event, int, int]]:
-        """(what happened to some of its messages, who had them: ids of consumer and connection)."""
+        """(the event for some of its messages, ids of the consumer and the connection that held them)."""
         if event.of is None or isinstance(event.of, Envelope):
             yield event, *self._told(event)
             return
@@ -185,7 +185,7 @@ class FullRecorder(Recorder):
     def _due(self, event: Event) -> None:
         self._journal.messages.happened(event.kind, self._id_of_queue(event), event.messages, durable=False)
 
-    # -- who, and what else -------------------------------------------------------------------------------------------
+    # -- connections, consumers, topology -----------------------------------------------------------------------------
 
     def _told(self, event: Event) -> tuple[int, int]:
         """Ids of the consumer and the connection that the event names; 0: none."""

@@ -17,7 +17,7 @@ from .content_index import ContentIndex
 from .object_recorder import ObjectRecorder
 
 _ENVELOPE = attrgetter("envelope")
-#: Where a stream begins is stated anew after these, in the same block.
+#: Where a stream begins is stated again after these, in the same block.
 FROM_THE_HEAD = frozenset({EventKind.DROPPED, EventKind.EXPIRED, EventKind.PURGED})
 
 
@@ -106,7 +106,7 @@ class MessageRecorder(ObjectRecorder):
         queue_id, ids = self._leaving(event)
         if queue_id is None or not ids:
             return
-        if self.is_behind:  # what came while nothing was taken is nowhere yet, and now it need not be
+        if self.is_behind:  # what came while nothing was taken is not recorded, and need not be now
             self._note_gone(event, ids)
             ids = self._recorded(ids)
             if not ids:

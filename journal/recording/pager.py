@@ -20,7 +20,7 @@ from .spool import Spool
 
 #: Property lists and envelopes that are remembered; bounded whatever was published.
 MEMORY_MAX = 512
-#: Without descriptors or memory a read is tried again after so long, and so often: nothing else goes on meanwhile.
+#: Without descriptors or memory a read is retried after so long, and so often: the broker stands still meanwhile.
 LATER_SECONDS, LATER_TRIES_MAX = 0.05, 200
 #: Where the property list begins in a blob of the plain framing.
 PROPERTIES_AT = 16
@@ -51,7 +51,7 @@ class JournalPager:
         self._contents = recorder.contents
         self.memory = memory
         self._spool = None if directory is None else Spool(directory, descriptor_max=descriptor_max)
-        #: Told of each failure before it is raised: whoever asked may be a connection, and the others must hear too.
+        #: Called with each failure before it is raised: one connection may have asked, and the whole broker must know.
         self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
         self._facts: dict[bytes, PropertyFacts] = {}
         self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool, bytes | None], Envelope] = {}
@@ -132,7 +132,7 @@ class JournalPager:
         self._spool.release(place, octets)
 
     def close(self) -> None:
-        """The spool goes."""
+        """Close the spool."""
         if self._spool is not None:
             self._spool.close()
 

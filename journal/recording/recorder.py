@@ -1,4 +1,4 @@
-"""The recorder: what the engine says happened, written down as far as it has to survive (`scope = "durable"`).
+"""The recorder: what happened in the engine, written down as far as it has to survive (`scope = "durable"`).
 
 A listener of the broker. Only what recovery restores is recorded: persistent messages in durable queues, durable
 queues, exchanges and bindings, and what operators set; full_recorder.py has the rest. `take_barrier` and `safe_lsn` are
@@ -61,10 +61,10 @@ class Recorder(MessageRecorder):
         if not self.takes_nothing:
             try:
                 handler(event)
-            except JournalFailed:  # it has, in its own thread, and the news is still under way
+            except JournalFailed:  # in its own thread, and this one has not heard of it yet
                 self.fail(for_good=True)
                 self(event)
-                self._has_recorded = True  # so that whoever waits is told no
+                self._has_recorded = True  # so that publishers who wait are refused
         elif event.kind in TOPOLOGY and is_durable(event):
             self._has_recorded = True  # it will be, by the checkpoint that follows
         elif event.kind in TERMINAL:
@@ -79,7 +79,7 @@ class Recorder(MessageRecorder):
         """The journal takes nothing now, or ever again."""
         if not self.is_behind:
             self._safe_before = self._journal.committed_lsn
-        self._has_recorded = False  # by publishers who wait for nothing
+        self._has_recorded = False  # of publishers that wait for no confirm
         self.takes_nothing = self.is_behind = True
         self.is_lost = for_good
 
@@ -134,9 +134,9 @@ class Recorder(MessageRecorder):
         return 0 if self.is_behind or journal.committed_lsn >= journal.next_lsn else journal.next_lsn
 
     def begin(self, objects: Container[int]) -> None:
-        """What was is restored; `objects`: ids of the durable ones. Names of what ended with the last broker go.
+        """After restoring; `objects`: ids of the durable objects. Names of what ended with the last broker are retired.
 
-        Transient queues and exchanges, consumers, connections, and what was undeclared where nobody wrote it down.
+        These are transient queues and exchanges, consumers, connections, and what was undeclared without a record.
         """
         journal = self._journal
         gone = [id_ for id_ in journal.names.ids_of() if id_ not in objects and not self._is_there(id_)]
@@ -207,5 +207,5 @@ class Recorder(MessageRecorder):
 
 
 def is_caused(event: Event) -> bool:
-    """Whether published messages come of others (dead letters, what was retained), not from a client."""
+    """Whether messages were published by the broker (dead letters, retained messages), not by a client."""
     return event.detail is not None and "cause" in event.detail

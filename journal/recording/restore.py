@@ -1,4 +1,4 @@
-"""Restoring: a broker gets back what the journal says was there. Source: ruling 21; address-settings page 4.5, 5.7."""
+"""Restoring: a broker gets back what its journal holds. Source: ruling 21; address-settings page 4.5, 5.7."""
 
 import logging
 from array import array

@@ -1,6 +1,6 @@
 """The spool: transient messages of deep queues, in a temporary file until they are asked for or the broker stops.
 
-Blobs lie one behind the other in chunks; a chunk's file has no name and goes when nothing in it is wanted any more.
+Blobs lie one behind the other in chunks; a chunk's file has no name and is closed when nothing in it is needed.
 Source: queues page F; docs/deep-queues.md.
 """
 
@@ -31,7 +31,7 @@ class Chunk:
 class Spool:
     """In one directory; nothing of it survives the process.
 
-    `descriptor_max`: no file is kept open with a descriptor as high as that; the rest is for others. None: any.
+    `descriptor_max`: no file is kept open with a descriptor as high as that; the rest is for other files. None: any.
     """
 
     def __init__(self, directory: str, chunk_size: int = CHUNK_SIZE, *, descriptor_max: int | None = None) -> None:
@@ -43,7 +43,7 @@ class Spool:
         self._has_failed = False
 
     def put(self, blobs: Sequence[bytes]) -> Place | None:
-        """Where they lie; None: there was no room, said once in the log."""
+        """Where they are; None: there was no room, which is logged once."""
         octets = b"".join(blobs) if len(blobs) != 1 else blobs[0]
         try:
             chunk = self._chunk
@@ -96,7 +96,7 @@ class Spool:
             self._close(chunk)
 
     def close(self) -> None:
-        """All of it goes."""
+        """Close and forget all chunks."""
         for chunk in list(self._open):
             self._close(chunk)
         self._chunk = None

@@ -1,1 +1,1 @@
-"""What a journal says has happened, and what is there now: replay, snapshots, checking, repair, what may be removed."""
+"""What happened by a journal, and what is there now: replay, snapshots, checking, repair, what may be removed."""

@@ -66,15 +66,15 @@ class Report:
     next_lsn: int = 0
     torn_segment: str = ""
     torn_bytes: int = 0
-    gaps: list[tuple[int, int]] = field(default_factory=list)  # told by an earlier repair
+    gaps: list[tuple[int, int]] = field(default_factory=list)  # reported by an earlier repair
     faults: list[Fault] = field(default_factory=list)
 
 
 def verify(directory: str, files: Files = REAL) -> Report:
     """Check every octet of every segment: CRCs, LSNs without a gap, records, heap entries, names, footers.
 
-    Then ask recovery: where the broker refuses to start, there is a fault. It may start where there are others, in what
-    it need not read.
+    Then ask recovery: where the broker refuses to start, there is a fault. It may start where there are other faults,
+    in what it need not read.
     Raises: ForeignDirectory (no journal there), OSError.
     """
     journal_id = read_identity(directory, files)

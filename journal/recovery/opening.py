@@ -29,7 +29,7 @@ def prepare(files: Files, directory: str, journal_id: bytes) -> Recovered:
     try:
         if not newest.sealed:
             files.truncate(handle, newest.size)
-            files.sync(handle)  # what was read is durable before a footer says so
+            files.sync(handle)  # what was read is durable before a footer claims it
             data = newest.footer(newest.ts_max, MODES.index("commit"))
             write_all(files, handle, data, newest.size)
             files.sync(handle)

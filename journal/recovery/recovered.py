@@ -20,7 +20,7 @@ Columns = tuple["array[int]", "array[int]", "array[int]", "array[int] | None"]
 class MessageState(NamedTuple):
     """What a message in a queue has been through; most have the default."""
 
-    deliveries: int = 0  # as `requeued` said; more than 0 means redelivered
+    deliveries: int = 0  # of the last `requeued`; more than 0 means redelivered
     uncounted: int = 0  # of them, those that were no attempt
     due_ms: int = 0  # wall time until which it waits; 0: ready
     priority: int = 0
@@ -67,7 +67,7 @@ class RecoveredQueue:
         self._lsns = array("q")
         self._sizes = array("I")
         self._starts = array("q")  # where a run begins: ids and LSNs rise by one within it
-        self._moved: set[int] = set()  # where the LSN is another than its run says
+        self._moved: set[int] = set()  # whose LSN is not what their run implies
         self._expires: array[int] | None = None  # only when some message has one
         self._priorities: bytearray | None = None  # likewise
         self._gone = bytearray()
@@ -119,7 +119,7 @@ class RecoveredQueue:
         expires: Sequence[int] | None,
         priorities: bytes | None = None,
     ) -> None:
-        """Enqueued, many in a row: contents one behind the other. In bulk when they come behind all others."""
+        """Enqueued, many in a row: contents one behind the other. In bulk when they come behind all that are there."""
         if self._ids and ids[0] <= self._ids[-1]:
             for at, (id_, size) in enumerate(zip(ids, sizes)):
                 expires_ms = 0 if expires is None else expires[at]
@@ -155,7 +155,7 @@ class RecoveredQueue:
             self._priorities[at] = priority
 
     def _begin_run(self, id_: int, content_lsn: int) -> None:
-        """Before something is appended: note it unless it goes on where the last ended."""
+        """Before something is appended: note it unless it continues the last one."""
         at = len(self._ids)
         if not (at and id_ == self._ids[-1] + 1 and content_lsn == self._lsns[-1] + 1):
             self._starts.append(at)
@@ -197,7 +197,7 @@ class RecoveredQueue:
             self._compact()
 
     def move(self, id_: int, content_lsn: int) -> bool:
-        """Its content is now elsewhere. False: it is not here."""
+        """Its content was moved. False: it is not here."""
         if id_ in self._late:
             self._late[id_] = (content_lsn, *self._late[id_][1:])
             return True
@@ -208,7 +208,7 @@ class RecoveredQueue:
         return True
 
     def change(self, id_: int, state: MessageState) -> None:
-        """Its state is this now; a priority stays unless it says another. Without effect when it is not here."""
+        """Its state is this now; a priority stays unless the state has another. Without effect when it is not here."""
         if id_ not in self:
             return
         if state.priority:
@@ -329,7 +329,7 @@ class RecoveredQueue:
 
     def runs(self) -> Iterator[tuple[int, int, int, int]]:
         """(position in the columns, first id, LSN of its content, how many) of messages whose ids and LSNs rise by
-        one, in order; a run may be told in parts. O(runs)."""
+        one, in order; a run may come in parts. O(runs)."""
         ids, lsns, _, _ = self.columns()
         moved = self._moved
         starts = sorted({*self._starts, *moved, *(at + 1 for at in moved)}) if moved else self._starts

@@ -24,7 +24,7 @@ class Repaired:
 
 
 def repair(directory: str, out: str, files: Files = REAL) -> Repaired:
-    """Copy every whole block to a new journal in `out`; what is lost between them is told by gap blocks.
+    """Copy every whole block to a new journal in `out`; gap blocks mark what is lost between them.
 
     LSNs stay. The broker starts from `out`: messages whose contents are lost are left out, and a message whose
     acknowledgement is lost is there again. The old directory is not changed.
@@ -74,7 +74,7 @@ def _own_segments(files: Files, directory: str, journal_id: bytes) -> list[int]:
 
 
 def _tell_what_is_before(files: Files, out: str, base_lsn: int, state: "_Known", result: Repaired) -> None:
-    """Where recovery would start, or a content that it needs, is in a segment that is gone: one that says so."""
+    """Where recovery would start, or a content that it needs, is in a segment that is gone: one that marks the gap."""
     begin, _ = state.checkpoint
     first = base_lsn
     if begin < base_lsn and base_lsn != 1:
@@ -89,7 +89,7 @@ def _tell_what_is_before(files: Files, out: str, base_lsn: int, state: "_Known",
 
 
 def _journal_id(files: Files, directory: str) -> bytes:
-    """As the directory says, if any segment agrees; else as the first segment that tells; else a new one.
+    """That of the directory, if any segment agrees; else that of the first segment that has one; else a new one.
 
     Raises: ForeignDirectory: no segment has a whole block.
     """
@@ -171,7 +171,7 @@ def _repair_segment(
 
 
 class _Known:
-    """What goes from segment to segment."""
+    """What is carried from segment to segment."""
 
     def __init__(self, journal_id: bytes) -> None:
         self.journal_id = journal_id
@@ -180,7 +180,7 @@ class _Known:
 
 
 class _Copy:
-    """A segment that is written anew."""
+    """A segment that is rewritten."""
 
     def __init__(self, files: Files, out: str, base_lsn: int, known: _Known, result: Repaired) -> None:
         self._files = files

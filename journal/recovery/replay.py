@@ -1,7 +1,7 @@
 """Replay: from records to what the broker was: topology, and the messages of each queue with their states.
 
-One forward pass. Every record says what is from then on, so a message that a snapshot and the records around it both
-speak of comes out once and right. A queue is made of columns (`RecoveredQueue`); contents stay on the disk and are
+One forward pass. Every record states what is true from then on, so a message that is in a snapshot and in the records
+around it comes out once and right. A queue is made of columns (`RecoveredQueue`); contents stay on the disk and are
 known by LSN.
 Source: Spark page 4; queues page C.5; rulings 21, 22; address-settings page 5.7 (delivery counts).
 """
@@ -64,7 +64,7 @@ OF_NAMES = frozenset({DEFINE, HEAD, UNDECLARED, MOVED})
 
 @dataclass(slots=True)
 class Recovered:
-    """What the journal says is there."""
+    """What is there, as the journal has it."""
 
     journal_id: bytes = bytes(16)
     names: Names = field(default_factory=Names)
@@ -100,7 +100,7 @@ class Replay:
 
     def __init__(self, found: Recovered, begin: int, salvages: bool) -> None:
         self.found = found
-        self.salvages = salvages  # there is no whole checkpoint to start from: `moved` alone may tell of a message
+        self.salvages = salvages  # there is no whole checkpoint to start from: `moved` may be all there is of a message
         self.begin = begin
         self.gaps: list[tuple[int, int]] = []
         self._dropped: set[int] = set()  # queues and exchanges that went with their virtual host
@@ -155,7 +155,7 @@ class Replay:
             self._drop_unnamed()
 
     def _drop_unnamed(self) -> None:
-        """A segment's head tells of all that is there: what it does not know was undeclared where records are lost."""
+        """A segment's head lists all that is there: what it lacks was undeclared in records that are lost."""
         found = self.found
         for id_ in [id_ for id_ in {**found.objects, **found.queues} if id_ not in found.names]:
             self._drop(id_, 0)
@@ -258,7 +258,7 @@ class Replay:
     def _undeclared(self, fields: Fields, lsn: int, block: Block) -> None:
         found, id_ = self.found, fields[9] or fields[8] or fields[2]
         what = decode_declared(block.heap_of(fields)).what
-        if what == VHOST:  # whatever is in it goes with it
+        if what == VHOST:  # with all that is in it
             for inner in [inner for inner in found.names.ids_of(EXCHANGE, QUEUE) if self._is_in(inner, id_)]:
                 self._drop(inner, lsn)
                 self._dropped.add(inner)
@@ -272,7 +272,7 @@ class Replay:
         return self.found.names[id_].vhost_id == vhost_id
 
     def _drop(self, id_: int, lsn: int) -> None:
-        """`lsn`: of the record that says so; messages before it may speak of the name."""
+        """`lsn`: of the record of it; messages before it may refer to the name."""
         found = self.found
         found.objects.pop(id_, None)
         found.queues.pop(id_, None)

@@ -1,4 +1,4 @@
-"""What the configuration declares, made so in a broker: virtual hosts, fanout exchanges, queues, diverts.
+"""What the configuration declares, created in a broker: virtual hosts, fanout exchanges, queues, diverts.
 
 `ConfiguredObjects.apply` does it at the start and again after each reload. Pure: nothing here waits or reads a file.
 What it made, or found as declared, is configuration-managed: such a queue follows the configuration's changes, and is
@@ -43,7 +43,7 @@ Key = tuple[str, str]
 class Report:
     """What came of a configuration, a line each.
 
-    `faults`: why nothing was done. `done`: what is other than before. `warnings`: what could not be done as said, and
+    `faults`: why nothing was done. `done`: what changed. `warnings`: what could not be done as configured, and
     what was lost; one that still holds at the next reload is not repeated.
     """
 
@@ -81,10 +81,10 @@ class ConfiguredObjects:
         self._policies = ConfiguredPolicies(broker)
         self._done: list[str] = []
         self._lost: list[str] = []
-        self._remarks: dict[str, None] = {}  # of this application; those of the one before are not said again
+        self._remarks: dict[str, None] = {}  # of this `apply`; those of the one before are not repeated
 
     def is_managed(self, queue: Queue) -> bool:
-        """Whether the configuration rules this queue."""
+        """Whether this queue is managed by the configuration."""
         managed = self._queues.get((queue.vhost_name, queue.name))
         return managed is not None and managed.queue is queue
 
@@ -94,7 +94,7 @@ class ConfiguredObjects:
         The caller ends the broker's turn. `faults_of` has found nothing wrong with the configuration.
         """
         broker = self.broker
-        said, self._remarks = self._remarks, {}
+        before, self._remarks = self._remarks, {}
         self._done, self._lost = [], []
         self.configuration = configuration
         broker.replace_settings(configuration.repository, broker_options(configuration))
@@ -111,7 +111,7 @@ class ConfiguredObjects:
                 f"virtual host {shown(name)} is no longer declared; it stays, `leveret ctl delete_vhost` ends it"
             )
         self._replace_diverts(configuration)
-        news = [remark for remark in self._remarks if remark not in said]
+        news = [remark for remark in self._remarks if remark not in before]
         return Report((), tuple(self._done), (*self._lost, *news))
 
     def _remark(self, text: str) -> None:
@@ -190,7 +190,7 @@ class ConfiguredObjects:
     # -- changed ----------------------------------------------------------------------------------------------------
 
     def _update(self, managed: _ManagedQueue, declared: QueueDeclaration) -> None:
-        """A queue of the configuration's own: bring it to what is declared now, as far as that goes without loss."""
+        """Bring a queue of the configuration's own to what is declared now, as far as that is possible without loss."""
         queue, managed.declaration = managed.queue, declared
         if queue.durable != declared.durable:
             self._later(declared, "durable", queue.durable, declared.durable)
@@ -226,7 +226,7 @@ class ConfiguredObjects:
             before, after = _value(queue.arguments.get(key)), _value(arguments.get(key))
             self._done.append(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {key}: {before} -> {after}")
         queue.redeclare(arguments, own)
-        if RING in changed:  # removed: back to what the address says now
+        if RING in changed:  # removed: back to what the address settings have now
             set_ring_size(queue, queue.resolved().default_ring_size)
 
     def _later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:

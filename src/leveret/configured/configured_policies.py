@@ -1,6 +1,6 @@
-"""The policies that the configuration says, made so in a broker, again after each reload.
+"""The policies that the configuration declares, created in a broker, again after each reload.
 
-A policy of the configuration is as the configuration says whenever its entry changed; what `leveret ctl` did to it
+A policy of the configuration is brought back to its entry whenever that changes; what `leveret ctl` did to it
 since then holds until then. One that is no longer declared is gone. Source: behaviour page 3.12; ruling 11.
 """
 
@@ -17,7 +17,7 @@ class ConfiguredPolicies:
         self._declared: dict[tuple[str, bool, str], Policy] = {}
 
     def apply(self, configuration: Configuration) -> list[str]:
-        """Do what is said, all at once; returns a line for everything that is other than before."""
+        """Apply all of them at once; returns a line for everything that changed."""
         now = self.broker.policies
         wanted = {policy.identity: policy for policy in configuration.policies}
         changed = [

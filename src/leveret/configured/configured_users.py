@@ -1,6 +1,6 @@
-"""The users and limits that the configuration says, made so in a broker, again after each reload.
+"""The users and limits that the configuration declares, created in a broker, again after each reload.
 
-A user of the configuration is as the configuration says whenever its entry changed; what `leveret ctl` did to it
+A user of the configuration is brought back to its entry whenever that changes; what `leveret ctl` did to it
 since then holds until then, or until the broker starts again. One that is no longer declared is deleted, and its
 connections end. The default guest is there while the configuration names no user.
 Source: interfaces page; behaviour page 3.13 to 3.15.
@@ -46,7 +46,7 @@ class ConfiguredUsers:
         self._limited: set[str] = set()
 
     def apply(self, configuration: Configuration) -> list[str]:
-        """Do what is said; returns a line for everything that is other than before. The virtual hosts are there."""
+        """Apply them; returns a line for everything that changed. The virtual hosts are there."""
         return [*self._limit(configuration), *self._change(configuration), *self._drop(configuration)]
 
     def _limit(self, configuration: Configuration) -> Iterator[str]:

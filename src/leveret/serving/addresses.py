@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 
 class AddressError(ValueError):
-    """The text is no address. Its message says what was expected."""
+    """The text is no address. Its message names what was expected."""
 
 
 class AddressTaken(Exception):

@@ -1,6 +1,6 @@
-"""Memory that the C library keeps after much was freed goes back to the system: a backlog that is gone costs nothing.
+"""Memory that the C library keeps is given back to the system after much was freed: an old backlog costs nothing.
 
-Only with glibc, whose heap holds on to pages that lie among others; elsewhere nothing is done.
+Only with glibc, whose heap keeps free pages between used ones; with other libraries nothing is done.
 """
 
 import mmap
@@ -20,7 +20,7 @@ FIELDS = ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks",
 
 
 def trimmer() -> Callable[[], bool] | None:
-    """What gives free memory back if there is much of it, and says whether it did; None: it cannot be done here.
+    """Gives free memory back if there is much of it, and returns whether it did; None: it cannot be done here.
 
     150 ms for 200 MiB in a million pieces; the interpreter is not held meanwhile.
     """

@@ -1,6 +1,6 @@
 """How many of the process's descriptors connections may take: the rest is for the journal, deep queues and files.
 
-The system gives the lowest number that is free, so the number of a new descriptor says how many there are at least.
+The system gives the lowest number that is free, so the number of a new descriptor shows how many there are at least.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ RESERVE_MAX, RESERVE_PART = 64, 4
 
 @dataclass(slots=True, frozen=True)
 class DescriptorLimits:
-    """None: the system tells of no limit. A descriptor of a kind is kept if its number is below the kind's limit."""
+    """A descriptor of a kind is kept if its number is below the kind's limit. None: the system names no limit."""
 
     process: int | None
     connections: int | None

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True, frozen=True)
 class FileMark:
-    """What tells one state of a file from another."""
+    """What distinguishes one state of a file from another."""
 
     modified_ns: int
     size: int
@@ -70,11 +70,11 @@ class FileWatch:
         self._last = dict(marks)
 
     def look(self, marks: Marks) -> Finding:
-        """What is to be done, each change and each disappearance told once.
+        """What is to be done, each change and each disappearance reported once.
 
-        A change is told when two looks in a row see the same, because a file that is being written in place may be
+        A change is reported when two looks in a row see the same, because a file that is being written in place may be
         empty for a moment, and an empty configuration is a valid one that lets all queues go. While a file is missing
-        nothing is told: the others may belong to its successor.
+        nothing is reported: the other files may belong to its successor.
         """
         last, self._last = self._last, dict(marks)
         missing = {name for name, mark in marks.items() if mark is None}

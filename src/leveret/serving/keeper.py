@@ -1,6 +1,6 @@
 """The keeper of the journal: opens it, gives the broker back what was there, and tends it while the broker runs.
 
-The journal's thread tells how far it is; everything else happens in the broker's own thread, between turns.
+The journal's thread reports how far it is; everything else happens in the broker's own thread, between turns.
 Source: ruling 21; interfaces page, [journal].
 """
 
@@ -29,7 +29,7 @@ logger = logging.getLogger("leveret.journal")
 RETRY_SECONDS = 1.0
 #: Descriptors that are held back for writing (the next segment, the directory, readers' offsets), and for reading.
 WRITER_SPARES, READER_SPARES = 4, 1
-#: An idle broker tells readers of the journal after so long that what it wrote last is durable.
+#: After so long an idle broker lets readers of the journal know that its last records are durable.
 TICK_SECONDS = 0.25
 
 
@@ -67,7 +67,7 @@ class Keeper:
         self._checkpoint: Iterator[None] | None = None
         self._is_to_state = False
         self._is_to_tick = False
-        self._told_lsn = 0  # up to here readers know that it is durable
+        self._ticked_lsn = 0  # up to here readers know that it is durable
         if journal.has_spent_reserve:
             self._begin_low()
 
@@ -126,7 +126,7 @@ class Keeper:
         """What was recorded may be written. Returns the LSN behind it.
 
         Not before all dead letters are out, which may take more than one turn: the deaths that they are of are recorded
-        already, and after a kill between the two the messages would be nowhere. Nor in the middle of a transaction.
+        already, and after a kill between the two the messages would be lost. Nor in the middle of a transaction.
         """
         if self.broker.is_unfinished:
             return self.journal.next_lsn
@@ -144,7 +144,7 @@ class Keeper:
         """
         token = trio.lowlevel.current_trio_token()
 
-        def tell(action: object) -> None:
+        def call_soon(action: object) -> None:
             try:
                 token.run_sync_soon(action, idempotent=True)  # type: ignore[arg-type]
             except trio.RunFinishedError:
@@ -156,8 +156,8 @@ class Keeper:
             except trio.RunFinishedError:
                 pass
 
-        self.journal.set_callbacks(lambda lsn: tell(self._more_is_safe), failed)
-        if self.journal.failure is not None:  # before anybody listened
+        self.journal.set_callbacks(lambda lsn: call_soon(self._more_is_safe), failed)
+        if self.journal.failure is not None:  # before the callbacks were set
             self._failed(self.journal.failure)
         while True:
             await self._wake.wait()
@@ -194,12 +194,12 @@ class Keeper:
         self.broker.more_is_safe()
 
     def _state_all(self) -> None:
-        """State everything anew: what happened while the disk was full is in no record."""
+        """Begin a checkpoint: what happened while the disk was full is in no record."""
         self._is_to_state = True
         self._wake.set()
 
     def _tick(self) -> None:
-        """Nothing came since a while: say that the last records are durable, which only a later block can."""
+        """Nothing was recorded for a while: write that the last records are durable, which only a later block can."""
         journal = self.journal
         lsn = journal.next_lsn
         if journal.state is not WriterState.RUNNING:
@@ -208,15 +208,15 @@ class Keeper:
             self._set(TICK_SECONDS, self._tick)  # there is more under way
         else:
             self._is_to_tick = False
-            if self._told_lsn < lsn:
-                self._told_lsn = lsn
+            if self._ticked_lsn < lsn:
+                self._ticked_lsn = lsn
                 journal.tick()
 
     def _set(self, seconds: float, action: Callable[[], object]) -> None:
         self.broker.deadlines.set(self.broker.clock.monotonic_ns() + int(seconds * 1e9), action)
 
     def _failed(self, error: JournalError) -> None:
-        """Said once; publishers that wait are refused, consumers go on."""
+        """Logged once; publishers that wait are refused, consumers are served on."""
         if isinstance(error, JournalFull) and self.broker.is_unfinished:
             self._failure = error
             return
@@ -286,8 +286,8 @@ class Keeper:
         try:
             for _ in checkpoint:
                 self._end_turn()
-                await trio.lowlevel.checkpoint()  # others' turns come between
-        except JournalFailed:  # meanwhile; its thread tells why
+                await trio.lowlevel.checkpoint()  # other connections' turns come between
+        except JournalFailed:  # meanwhile; its thread reports why
             return False
         lsn = self._end_turn()
         while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:

@@ -1,6 +1,6 @@
 """How much peers may make the broker log: a peer that errs in a loop must not fill the disk.
 
-Lines about peers (those of the frontend) have a budget together; what goes beyond is counted, and one line says so.
+Lines about peers (those of the frontend) share a budget; lines beyond it are counted, and one line reports how many.
 """
 
 import logging
@@ -11,7 +11,7 @@ from collections.abc import Callable
 class LogBudget(logging.Filter):
     """A bucket of ten seconds' lines, filled again at `lines_per_second`; 0: no limit.
 
-    The rate may be set anew at any time. `now`: seconds, rising.
+    The rate may be changed at any time. `now`: seconds, rising.
     """
 
     def __init__(self, lines_per_second: int, now: Callable[[], float] = time.monotonic) -> None:
@@ -27,7 +27,7 @@ class LogBudget(logging.Filter):
         return 10 * self.lines_per_second
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether the line is written; the first one after others were left out says how many."""
+        """Whether the line is written; the first one after some were left out reports how many."""
         if not self.lines_per_second:
             return True
         now = self._now()

@@ -102,7 +102,7 @@ async def watch_files(watch: FileWatch, current: CurrentConfiguration, reload_no
 
 
 def run_reload(control: ControlTable, why: str) -> None:
-    """Reload, whatever comes of it: the broker goes on."""
+    """Reload and log how it went; the broker stays up whatever fails."""
     try:
         control.run("reload")
         logger.info("configuration reloaded: %s", why)

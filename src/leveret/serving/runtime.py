@@ -91,7 +91,7 @@ class Runtime:
         broker = self.broker
         try:
             return broker.end_turn() or (feeds and broker.feed()) or bool(broker.hungry)
-        finally:  # also when what a consumer is to get could not be read: others have turns before the broker stops
+        finally:  # also when a message could not be read back: other turns come before the broker stops
             if self._commit is not None:
                 self._commit()
 

@@ -1,6 +1,6 @@
 """The files that `[tls]` names, made into what listeners show and check: faults, warnings, an SSL context.
 
-A path is taken from the directory of the configuration file that says it, so that `check` and `serve` agree wherever
+A path is taken from the directory of the configuration file that sets it, so that `check` and `serve` agree wherever
 they are started.
 """
 
@@ -47,19 +47,19 @@ NO_TLS = TlsFiles()
 
 def load_tls(configuration: Configuration) -> TlsFiles:
     """Read the files of `[tls]`. Never raises: what is wrong is in `faults`."""
-    said = _Said(configuration)
-    marks = marks_of(path for key in ("certificate", "key", "client-ca") if (path := said.path(key)))
+    table = _TlsTable(configuration)
+    marks = marks_of(path for key in ("certificate", "key", "client-ca") if (path := table.path(key)))
     warnings: list[str] = []
     try:
-        context = _context(said, warnings)
+        context = _context(table, warnings)
     except _Fault as fault:
         key, problem = fault.args
-        return TlsFiles(None, (f"{said.origin(key)}: {key}: {problem}",), (), marks)
+        return TlsFiles(None, (f"{table.origin(key)}: {key}: {problem}",), (), marks)
     return TlsFiles(context, (), tuple(warnings), marks)
 
 
-class _Said:
-    """`[tls]` of a configuration, with the places where it is said."""
+class _TlsTable:
+    """`[tls]` of a configuration, with the places where it is set."""
 
     def __init__(self, configuration: Configuration) -> None:
         self._configuration = configuration
@@ -76,7 +76,7 @@ class _Said:
         return str(Path(origin.file).parent / os.path.expanduser(value))
 
     def origin(self, key: str) -> str:
-        """FILE:LINE of a key, or of `certificate` where it is not said."""
+        """FILE:LINE of a key, or of `certificate` where it is not set."""
         origins = self._configuration.origins
         origin = origins.get(("tls", key)) or origins.get(("tls", "certificate")) or next(iter(origins.values()), None)
         return str(origin) if origin is not None else "tls"
@@ -85,17 +85,17 @@ class _Said:
         return mechanism in self._configuration.value("broker", "mechanisms")
 
 
-def _context(said: _Said, warnings: list[str]) -> ssl.SSLContext | None:
+def _context(table: _TlsTable, warnings: list[str]) -> ssl.SSLContext | None:
     """Raises: _Fault."""
-    certificate, key, client_ca = said.path("certificate"), said.path("key"), said.path("client-ca")
-    verify = said.value("verify")
+    certificate, key, client_ca = table.path("certificate"), table.path("key"), table.path("client-ca")
+    verify = table.value("verify")
     if certificate is None:
         for other, is_said in (("key", key), ("client-ca", client_ca), ("verify", verify != "none")):
             if is_said:
                 raise _Fault(other, "there is no certificate beside it: [tls] certificate is missing")
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = _MINIMUM[said.value("minimum")]
+    context.minimum_version = _MINIMUM[table.value("minimum")]
     context.set_ciphers(_CIPHERS)
     context.options |= ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
     # Every connection shows its certificate anew: nobody goes on with one that a reload has made worthless, and
@@ -103,11 +103,11 @@ def _context(said: _Said, warnings: list[str]) -> ssl.SSLContext | None:
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     chain = _load_chain(context, certificate, key)
-    where = said.origin("certificate")
+    where = table.origin("certificate")
     if (doubt := _doubt(context, chain)) is not None:
         warnings.append(f"{where}: certificate: {doubt}")
     if _is_open_to_all(key or certificate):
-        warnings.append(f"{said.origin('key')}: key: everybody on this machine can read it (chmod 600)")
+        warnings.append(f"{table.origin('key')}: key: everybody on this machine can read it (chmod 600)")
     if verify != "none":
         if client_ca is None:
             raise _Fault("verify", f"{verify!r} needs client-ca: whose certificates are to be believed?")
@@ -117,8 +117,8 @@ def _context(said: _Said, warnings: list[str]) -> ssl.SSLContext | None:
         except ssl.SSLError as error:
             raise _Fault("client-ca", f"{client_ca!r} cannot be used: {_reason(error)}") from None
     elif client_ca is not None:
-        warnings.append(f'{said.origin("client-ca")}: client-ca: without effect while verify is "none"')
-    if verify == "none" and said.offers("EXTERNAL"):
+        warnings.append(f'{table.origin("client-ca")}: client-ca: without effect while verify is "none"')
+    if verify == "none" and table.offers("EXTERNAL"):
         warnings.append(f'{where}: verify: is "none", so nobody can log in by EXTERNAL')
     context.verify_mode = _VERIFY[verify]
     return context
@@ -169,7 +169,7 @@ def _is_open_to_all(path: str) -> bool:
 
 
 def _doubt(context: ssl.SSLContext, chain: str) -> str | None:
-    """What clients will say against our certificate, whoever they trust: expired, not yet valid, not for servers.
+    """Why clients will refuse our certificate, whichever authority they trust: expired, not yet valid, not for servers.
 
     The standard library decodes no certificate that was not verified; so a client in memory, which takes the
     certificate for its own anchor, shakes hands with us.

@@ -18,9 +18,9 @@ SHOWN_MAX = 20
 
 @dataclass(slots=True, frozen=True)
 class Expected:
-    """What a message should be like; what is not said may be anything.
+    """What a message should be like; what is not given may be anything.
 
-    `headers`: these must be there, others may. `properties`: by name, as `Properties` has them.
+    `headers`: these must be there, more may be. `properties`: by name, as `Properties` has them.
     """
 
     exchange: str | None = None

@@ -71,7 +71,7 @@ class RunningBroker(Host):
     def reset(self, *, clock: ClockMode | None = None) -> None:
         """As new: connections are reset, everything declared is gone, the history is empty, faults are over.
 
-        Time starts anew (`clock`: in another mode). The port stays. O(open connections), however much was declared.
+        Time starts again (`clock`: in another mode). The port stays. O(open connections), however much was declared.
         """
 
         def again() -> None:
@@ -84,7 +84,7 @@ class RunningBroker(Host):
         self.ask(again)
 
     def restart(self, *, durable: bool = True) -> None:
-        """The broker goes away without a word and is back at once; see `faults.restart`."""
+        """The broker disappears without a goodbye and is back at once; see `faults.restart`."""
         self.faults.restart(durable=durable, vhost=None).stop()
 
     def leaks(self, *, vhost: str | None = None, patience: float = 0.2) -> list[str]:
@@ -212,7 +212,7 @@ class RunningBroker(Host):
         return Recording(self, path)
 
     def replay(self, path: str) -> "Replay":
-        """Do what a recording says, at virtual speed; see `Replay`."""
+        """Do what a recording holds, at virtual speed; see `Replay`."""
         from .recording import Replay
 
         return Replay(self, path)

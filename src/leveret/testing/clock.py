@@ -1,6 +1,6 @@
 """`broker.clock`: moving virtual time, deadline by deadline, so that clients' reactions land where they belong.
 
-After each step that told clients something, the broker waits until it is quiet: nothing to read, nothing unsent, no
+After each step that sent something to clients, the broker waits until it is quiet: nothing to read, nothing unsent, no
 turn due, for `quiet_ms` of real time. Source: ruling 25.
 """
 

@@ -1,4 +1,4 @@
-"""Faults of connections: dropped, deaf, mute, closed, refused, slow, and a broker that goes away as a whole."""
+"""Faults of connections: dropped, deaf, mute, closed, refused, slow, and a broker that disappears as a whole."""
 
 import random
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
 
 
 class DropConnection(Fault):
-    """The TCP connection is reset: at once, when a method comes in, or when one goes out (perhaps half of it)."""
+    """The TCP connection is reset: at once, when a method comes in, or when one is sent (perhaps half of it)."""
 
     def __init__(self, aim: Aim, on: str | None, *, is_outgoing: bool, mid_frame: bool, seed: int) -> None:
         super().__init__(aim)
@@ -133,7 +133,7 @@ class CloseByServer(Fault):
 
 
 class RefuseConnections(Fault):
-    """Who connects is refused (ECONNREFUSED); those who are connected stay."""
+    """New connections are refused (ECONNREFUSED); those that are open stay."""
 
     def begin(self, edge: Stage) -> None:
         """See `Fault`."""
@@ -160,7 +160,7 @@ class Away(RefuseConnections):
             endpoint.session.handle_end()  # now, so that what it held is where it belongs when the wiping begins
         edge.end_turn()
         if edge.has_data:
-            edge.start_anew(durable=self._durable)
+            edge.start_again(durable=self._durable)
         else:
             wipe(edge, durable=self._durable)
             edge.end_turn()
@@ -203,7 +203,7 @@ class SlowNetwork(Fault):
         return self._latency_s
 
     def write_delay_s(self, endpoint: WatchedEndpoint) -> float:
-        """See `Fault`: whoever has waited may send once."""
+        """See `Fault`: an endpoint that has waited may send once."""
         self._may_send.add(endpoint)
         return self._latency_s
 

@@ -42,7 +42,7 @@ class DataDirectory:
             self._keeper.commit()
 
     def close(self) -> None:
-        """The broker has no journal any more; everything it told is on disk."""
+        """The broker has no journal any more; everything that it confirmed is on disk."""
         keeper, self._keeper = self._keeper, None
         if keeper is not None:
             self._tending.cancel()

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leveret.testing")
 
 BACKLOG = 1024
-#: A wait that took that much longer than asked says that the machine is busy: quiet is looked for again.
+#: A wait that took that much longer than asked means that the machine is busy: quiet is waited for again.
 LATE_FACTOR = 3
 LATE_ROUNDS_MAX = 10
 #: A consumer that was just handed a message gets so many times `quiet_ms` to do something.
@@ -48,7 +48,7 @@ class Edge(Runtime):
 
     def __init__(self, options: EdgeOptions, watch: Callable[["Edge", bool], None]) -> None:
         self.options = options
-        self._watch = watch  # called with each new engine in place, to listen to it; whether time began anew with it
+        self._watch = watch  # called with each new engine in place, to listen to it; True: time starts again with it
         self.frontend_options: FrontendOptions = frontend_options(
             options.configuration, descriptor_max=descriptor_limits().connections
         )
@@ -105,7 +105,7 @@ class Edge(Runtime):
 
     def reset(self, mode: ClockMode) -> None:
         """As new: all connections are gone, and all that was declared. O(connections)."""
-        self.broker.listeners.clear()  # what the leftovers still do is nobody's business
+        self.broker.listeners.clear()  # what is left over of it is not recorded
         self.server.drop_all()
         if self._data is not None:
             self._data.forget()
@@ -120,7 +120,7 @@ class Edge(Runtime):
         """Whether what is durable is on disk."""
         return self._data is not None
 
-    def start_anew(self, *, durable: bool) -> None:
+    def start_again(self, *, durable: bool) -> None:
         """With a directory: as a broker that stopped and was started again; time and history go on.
 
         Connections have ended before. Without `durable` the directory is lost, too.
@@ -260,7 +260,7 @@ class Edge(Runtime):
         return (session for client in self.broker.clients for session in client.sessions)
 
     async def step_to(self, due_ns: int) -> bool:
-        """Virtual only: it is `due_ns`, and what is due happens. True when clients were told something."""
+        """Virtual only: it is `due_ns`, and what is due happens. True when something was sent to clients."""
         sent_before = self.sent
         self.clock.move_to(due_ns)
         self.broker.advance()
@@ -292,7 +292,7 @@ def _directory_of(options: EdgeOptions) -> "DataDirectory | None":
 
 
 def _reserve(port: int) -> socket.socket:
-    """A socket that holds the port and does not listen: who connects is refused."""
+    """A socket that holds the port and does not listen: connections are refused."""
     reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if os.name != "nt":  # there it would mean sharing the port
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -78,7 +78,7 @@ class Stage(Protocol):
     def open_listener(self) -> None:
         """Connections are accepted again."""
 
-    def start_anew(self, *, durable: bool) -> None:
+    def start_again(self, *, durable: bool) -> None:
         """With a directory: as a broker that stopped and was started again, with or without what was on disk."""
 
     def apply_configuration(self) -> None:
@@ -160,7 +160,7 @@ class FaultTable:
         self._changed = trio.Event()
 
     async def changed(self) -> None:
-        """Until a fault comes or goes."""
+        """Until a fault begins or ends."""
         await self._changed.wait()
 
     def on_event(self, endpoint: WatchedEndpoint, event: ProtocolEvent) -> ProtocolEvent | None:

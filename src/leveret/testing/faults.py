@@ -20,7 +20,7 @@ from .host import Host
 from .loop_thread import BrokerStopped
 from .message_faults import Block, CancelConsumers, Chaos, HoldConfirms, LoseAcks, NackConfirms
 
-#: Methods that only a broker sends; all others are looked for in what clients send.
+#: Methods that only a broker sends; all other methods are looked for in what clients send.
 OUTGOING = frozenset(
     {"basic.deliver", "basic.return", "basic.get-empty", "connection.start", "connection.tune", "connection.blocked"}
 )
@@ -45,7 +45,7 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """Reset TCP connections: all at once, or the one on which a method comes (it is lost) or goes out.
+        """Reset TCP connections: all at once, or the one on which a method comes in (it is lost) or is sent.
 
         `mid_frame`: the connection ends inside a frame that the broker sends (`on`: which; None: any); where, by seed.
         """
@@ -105,7 +105,7 @@ class Faults:
         return self._start(RefuseConnections(Aim(None)))
 
     def restart(self, *, durable: bool = True, vhost: str | None = None) -> Fault:
-        """The broker goes away without a word; it is back, on its port, when the fault ends.
+        """The broker disappears without a goodbye; it is back, on its port, when the fault ends.
 
         What is not durable is lost, and messages that are not persistent; without `durable`, everything is.
         `broker.restart()` is away and back at once.
@@ -164,7 +164,7 @@ class Faults:
         return self._start(LoseAcks(self._aim(vhost, connection, after, times)))
 
     def block(self, reason: str = "low on memory", *, connection: str = "", vhost: str | None = None) -> Fault:
-        """connection.blocked with a reason: publishes wait until the fault ends, everything else goes on."""
+        """connection.blocked with a reason: publishes wait until the fault ends, everything else is served."""
         return self._start(Block(self._aim(vhost, connection), reason))
 
     def cancel_consumers(self, queue: str, *, times: int | None = None, vhost: str | None = None) -> Fault:

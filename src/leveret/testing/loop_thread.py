@@ -208,18 +208,18 @@ def turns_of_this_loop() -> "Callable[[], Awaitable[None]] | None":
 async def result_of(future: "Future[T]") -> T:
     """Wait for a future of another thread, in trio or asyncio."""
     if sniffio.current_async_library() == "asyncio":
-        import asyncio  # 20 ms that others need not pay
+        import asyncio  # 20 ms that other callers need not pay
 
         return await asyncio.wrap_future(future)
     done = trio.Event()
     token = trio.lowlevel.current_trio_token()
 
-    def tell(_: object) -> None:
+    def notify(_: object) -> None:
         try:
             token.run_sync_soon(done.set)
         except trio.RunFinishedError:
             pass
 
-    future.add_done_callback(tell)
+    future.add_done_callback(notify)
     await done.wait()
     return future.result()

@@ -20,7 +20,7 @@ Held = tuple[WatchedEndpoint, Channel, Confirms]
 class NackConfirms(Fault):
     """Publishes on channels in confirm mode are answered by basic.nack.
 
-    `keep`: the message is in its queues all the same, as can happen; else it is nowhere.
+    `keep`: the message is in its queues all the same, as can happen; else it is lost.
     """
 
     def __init__(self, aim: Aim, *, keep: bool) -> None:
@@ -98,7 +98,7 @@ class LoseAcks(Fault):
 
 
 class Block(Fault):
-    """connection.blocked: publishes wait until the fault ends, everything else goes on (ruling 15)."""
+    """connection.blocked: publishes wait until the fault ends, everything else is served (ruling 15)."""
 
     def __init__(self, aim: Aim, reason: str) -> None:
         super().__init__(aim)

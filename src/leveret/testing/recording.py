@@ -1,6 +1,6 @@
 """Record and replay: what clients sent, with its time, in a file; and a broker that meets all of it again.
 
-A file is JSON lines. The first says {"leveret-recording": 1}; then one line an event: `at` (seconds since the
+A file is JSON lines. The first is {"leveret-recording": 1}; then one line an event: `at` (seconds since the
 recording began, by the broker's clock), `connection` (a number), `event`:
 
     opened    vhost, user, name, frame_max, channel_max, capabilities: a client has logged in
@@ -36,7 +36,7 @@ FORMAT = 1
 
 
 class RecordingError(ValueError):
-    """The file is no recording; the message says which line and why."""
+    """The file is no recording; the message names the line and the reason."""
 
 
 class Recording:

@@ -1,7 +1,7 @@
 """The AMQP frontend as the test broker runs it: the same sessions, with places where faults and recordings look in.
 
 A fault sees protocol events before the session does (`on_event`), confirms before they are written (`on_confirms`),
-octets before they are sent (`on_send`), and says whether an endpoint may read and write at all.
+octets before they are sent (`on_send`), and decides whether an endpoint may read and write at all.
 """
 
 import errno
@@ -36,7 +36,7 @@ STOP_PATIENCE_S = 0.3
 
 
 class Tap(Protocol):
-    """Who records what clients send."""
+    """Records what clients send."""
 
     def opened(self, session: AmqpSession) -> None:
         """A client is logged in and has named its virtual host."""
@@ -105,7 +105,7 @@ class Surroundings(Runtime, Protocol):
 
     @property
     def tap(self) -> Tap | None:
-        """Who records; None: nobody."""
+        """The recording under way; None: there is none."""
 
     @property
     def options(self) -> EdgeOptions:

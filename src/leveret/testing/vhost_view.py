@@ -33,7 +33,7 @@ T = TypeVar("T")
 
 
 class NotSettled(AssertionError):
-    """Something is still to be done after the time that was given; the text says what."""
+    """Something is still to be done after the time that was given; the text lists it."""
 
 
 class VirtualHostView:
@@ -106,7 +106,7 @@ class VirtualHostView:
         within: float = 0,
         **properties: Any,
     ) -> PublishedMessage | None:
-        """That a message like this was published (`count`: exactly so many); what is not said may be anything.
+        """That a message like this was published (`count`: exactly so many); what is not given may be anything.
 
         `body`: bytes, text, or what its JSON should be. `properties`: by name, as in `Properties`. `within`: wait so
         many real seconds for it. Returns: the newest such message; None with `count=0`. Raises: AssertionError.

@@ -1,4 +1,4 @@
-"""The clock of a test broker's engine: real, or one that stands still until it is told to move."""
+"""The clock of a test broker's engine: real, or one that stands still until it is moved."""
 
 import time
 from typing import Literal
@@ -19,7 +19,7 @@ class EngineClock:
 
     @property
     def is_virtual(self) -> bool:
-        """Whether it only moves when told."""
+        """Whether it only moves by `move_to`."""
         return self.mode == "virtual"
 
     def monotonic_ns(self) -> int:
