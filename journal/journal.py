@@ -23,6 +23,7 @@ from .appending.options import JournalOptions
 from .appending.turns import Turns
 from .disk.directory import Directory
 from .disk.files import REAL, Files
+from .disk.jobs import Hold, Tick
 from .disk.reserve import Reserve
 from .disk.segment_file import NO_ROOM
 from .disk.writer import Writer, WriterState
@@ -185,7 +186,7 @@ class Journal:
 
     def hold_back(self) -> None:
         """Between turns: the reserve is held back again, as soon as there is room for it."""
-        self.writer.hold_back()
+        self.writer.add(Hold())
 
     @property
     def has_spent_reserve(self) -> bool:
@@ -194,7 +195,7 @@ class Journal:
 
     def tick(self) -> None:
         """Between turns, when idle: let readers know that the last records are durable."""
-        self.writer.tick()
+        self.writer.add(Tick())
 
     def set_callbacks(self, on_durable: Callable[[int], object], on_failure: Callable[[JournalError], object]) -> None:
         """What the writer's thread calls, see `Writer`."""
@@ -213,17 +214,17 @@ class Journal:
     @property
     def committed_lsn(self) -> int:
         """All below it is as safe as the mode promises."""
-        return self.writer.committed_lsn
+        return self.writer.file.committed_lsn
 
     @property
     def durable_lsn(self) -> int:
         """All below it is fsynced."""
-        return self.writer.durable_lsn
+        return self.writer.file.durable_lsn
 
     @property
     def written_lsn(self) -> int:
         """All below it can be read."""
-        return self.writer.written_lsn
+        return self.writer.file.written_lsn
 
     @property
     def backlog_bytes(self) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from ...engine import Clock
 from ..disk.directory import reader_offsets
 from ..disk.files import Files
+from ..disk.jobs import Unlink
 from ..disk.reserve import Reserve
 from ..reading.content_reader import ContentReader
 from ..reading.moving import contents_of, moved_record
@@ -42,7 +43,7 @@ class OldSegments:
             turns.ledger.remove(gone)
             for base_lsn in gone:
                 self._contents.forget(base_lsn)
-            turns.writer.unlink(gone)
+            turns.writer.add(Unlink(gone))
         return gone
 
     def move_forward(

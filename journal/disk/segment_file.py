@@ -8,9 +8,10 @@ import errno
 import time
 from collections.abc import Sequence
 
-from ..format.block import HEADER, IS_HEAD, Block, BlockBuilder, Header, encode_block
+from ..format.block import HAS_ALL, HEADER, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
 from .files import LATER, Files, SyncError, write_all
+from .jobs import Hold, Job, Roll, Tick
 from .reserve import Reserve
 from .segment import Segment, path_of
 
@@ -26,15 +27,26 @@ class SegmentFile:
     """
 
     def __init__(
-        self, files: Files, directory: str, next_lsn: int, *, flags: int, preallocate_size: int, reserve: Reserve | None
+        self,
+        files: Files,
+        directory: str,
+        next_lsn: int,
+        *,
+        mode: str,
+        scope: str,
+        interval_ms: int,
+        preallocate_size: int,
+        reserve: Reserve | None,
     ) -> None:
-        self.flags = flags
+        self.flags = MODES.index(mode) | (HAS_ALL if scope == "all" else 0)
+        self._mode = mode
+        self._interval_s = interval_ms / 1000
         self.segment: Segment | None = None
         self.written_lsn = next_lsn
         self.durable_lsn = next_lsn
         self.sync_count = 0
         self.written_bytes = 0
-        self.synced_at = 0.0
+        self._synced_at = 0.0
         self._files = files
         self._directory = directory
         self._preallocate_size = preallocate_size
@@ -42,6 +54,36 @@ class SegmentFile:
         self._handle = -1
         self._allocated = 0
         self._counts_links = True
+
+    @property
+    def committed_lsn(self) -> int:
+        """All records below it are as safe as the mode promises."""
+        return self.durable_lsn if self._mode == "commit" else self.written_lsn
+
+    def wants_sync(self) -> bool:
+        """Whether what was written is to be synced now, by the mode."""
+        if self.durable_lsn == self.written_lsn or self._mode == "never":
+            return False
+        return self._mode == "commit" or time.monotonic() - self._synced_at >= self._interval_s
+
+    def until_sync_s(self) -> float | None:
+        """How long until what was written is to be synced although nothing more comes; None: not at all."""
+        if self._mode != "interval" or self.durable_lsn == self.written_lsn:
+            return None
+        return max(self._synced_at + self._interval_s - time.monotonic(), 0)
+
+    def do(self, job: Job) -> None:
+        """One job, which can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
+        if isinstance(job, BlockBuilder):
+            self.write(job.encode(self.flags, self.durable_lsn))
+        elif isinstance(job, Roll):
+            self.roll(job)
+        elif isinstance(job, Tick):
+            self.tick()
+        elif isinstance(job, Hold):
+            self.hold_back()
+        else:
+            self.unlink(job.base_lsns)
 
     def _sync_directory(self) -> None:
         """Raises: SyncError, or OSError: it could not be opened for want of descriptors or memory, or is gone."""
@@ -84,22 +126,22 @@ class SegmentFile:
             # A file without a name is lost at a restart.
             raise DirectoryLost(f"{self._directory}: the open segment was deleted")
         self.sync_count += 1
-        self.synced_at = time.monotonic()
+        self._synced_at = time.monotonic()
         self.durable_lsn = self.written_lsn
 
-    def roll(self, ts_us: int, head: BlockBuilder, checkpoint: tuple[int, int]) -> None:
+    def roll(self, job: Roll) -> None:
         """Seal the segment and begin another with this block.
 
         Every step can be repeated after a full disk: nothing of ours changes before all have succeeded.
         Raises: SyncError, OSError.
         """
         if self.segment is not None:
-            self.seal(ts_us)
-        base_lsn = head.base_lsn
+            self.seal(job.ts_us)
+        base_lsn = job.head.base_lsn
         handle = self._files.open(path_of(self._directory, base_lsn), create=True)
         try:
             self._files.truncate(handle, 0)
-            data = head.encode(self.flags | IS_HEAD, base_lsn)
+            data = job.head.encode(self.flags | IS_HEAD, base_lsn)
             write_all(self._files, handle, data, 0)
             _sync_file(self._files, handle)
             self._sync_directory()
@@ -110,7 +152,7 @@ class SegmentFile:
         if self.segment is not None:
             self._files.close(self._handle)
         block = as_block(data, 0)
-        segment = Segment(base_lsn, *checkpoint)
+        segment = Segment(base_lsn, *job.checkpoint)
         segment.note(block)
         self.segment, self._handle, self._allocated = segment, handle, 0
         self.written_bytes += len(data)

@@ -13,13 +13,13 @@ Source: rulings 4 and 21; docs/journal-format.md, "The crash model".
 import logging
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from enum import Enum, auto
 
-from ..format.block import HAS_ALL, MODES, Block, BlockBuilder
+from ..format.block import Block, BlockBuilder
 from ..format.errors import DirectoryLost, JournalClosed, JournalError, JournalFailed, JournalFull
 from .files import LATER, Files, SyncError
-from .jobs import Hold, Job, Roll, Tick, Unlink
+from .jobs import Job, Roll
 from .reserve import Reserve
 from .segment_file import LOST, NO_ROOM, SegmentFile, as_block
 
@@ -68,8 +68,6 @@ class Writer:
         on_failure: Callable[[JournalError], object] = lambda error: None,
     ) -> None:
         self._directory = directory
-        self._mode = mode
-        self._interval_s = interval_ms / 1000
         self._reserve = reserve
         self.on_durable = on_durable
         self.on_failure = on_failure
@@ -92,7 +90,9 @@ class Writer:
             files,
             directory,
             next_lsn,
-            flags=MODES.index(mode) | (HAS_ALL if scope == "all" else 0),
+            mode=mode,
+            scope=scope,
+            interval_ms=interval_ms,
             preallocate_size=preallocate_size,
             reserve=reserve,
         )
@@ -146,19 +146,8 @@ class Writer:
             self._work.notify()
         return head.base_lsn
 
-    def unlink(self, base_lsns: Sequence[int]) -> None:
-        """Delete segments, after everything that was appended before."""
-        self._add(Unlink(base_lsns))
-
-    def tick(self) -> None:
-        """Tell readers the durable LSN by an empty block, after everything that was appended before."""
-        self._add(Tick())
-
-    def hold_back(self) -> None:
-        """Hold the reserve back again, if there is room now."""
-        self._add(Hold())
-
-    def _add(self, job: Job) -> None:
+    def add(self, job: Job) -> None:
+        """Between turns: to be done after everything that was appended before."""
         with self._work:
             block = self._open
             assert not self._in_turn
@@ -193,7 +182,7 @@ class Writer:
     @property
     def committed_lsn(self) -> int:
         """All records below it are as safe as the mode promises."""
-        return self.file.durable_lsn if self._mode == "commit" else self.file.written_lsn
+        return self.file.committed_lsn
 
     @property
     def durable_lsn(self) -> int:
@@ -274,15 +263,10 @@ class Writer:
                         return True
                 if self._closing or not wait:
                     return False
-                if not self._work.wait(self._until_sync()):
+                if not self._work.wait(self.file.until_sync_s() if self.state is RUNNING else None):
                     break  # the interval is over
         self._sync_or_fail()
         return True
-
-    def _until_sync(self) -> float | None:
-        if self._mode != "interval" or self.durable_lsn == self.written_lsn or self.state is not RUNNING:
-            return None
-        return max(self.file.synced_at + self._interval_s - time.monotonic(), 0)
 
     def _commit(self) -> bool:
         """Write the jobs that were taken, and sync if the mode wants it. What did not fit stays."""
@@ -292,7 +276,7 @@ class Writer:
         done = 0
         try:
             for job in jobs:
-                self._do(job)
+                self.file.do(job)
                 done += 1
         except DirectoryLost as error:
             failure = error
@@ -300,7 +284,7 @@ class Writer:
             failure = self._failure_of(error)
         self._taken = jobs[done:]
         self.commit_count += 1
-        if not isinstance(failure, JournalFailed) and self._wants_sync():
+        if not isinstance(failure, JournalFailed) and self.file.wants_sync():
             failure = self._sync_or_none() or failure
         if done == len(jobs) and self._later_count:
             self._later_count = 0
@@ -323,11 +307,6 @@ class Writer:
         if self._later_count == 1:
             logger.warning("%s; what is to be written waits and is tried again", text)
         return None
-
-    def _wants_sync(self) -> bool:
-        if self.durable_lsn == self.written_lsn or self._mode == "never":
-            return False
-        return self._mode == "commit" or time.monotonic() - self.file.synced_at >= self._interval_s
 
     def _sync_or_none(self) -> JournalFailed | None:
         try:
@@ -352,19 +331,6 @@ class Writer:
             self.on_durable(self.committed_lsn)
         if failure is not None:
             self.on_failure(failure)
-
-    def _do(self, job: Job) -> None:
-        file = self.file
-        if isinstance(job, BlockBuilder):
-            file.write(job.encode(file.flags, file.durable_lsn))
-        elif isinstance(job, Roll):
-            file.roll(job.ts_us, job.head, job.checkpoint)
-        elif isinstance(job, Tick):
-            file.tick()
-        elif isinstance(job, Hold):
-            file.hold_back()
-        else:
-            file.unlink(job.base_lsns)
 
     def _finish(self) -> None:
         """Seal and let go."""
