@@ -65,7 +65,7 @@ class Receiver(Protocol):
     def deliver_ready(self, consumer: "Consumer", messages: Sequence[Message]) -> None:
         """Hand over messages that were ready."""
 
-    def release(self, holder: "Holder", count: int) -> None:
+    def release(self, holder: "Holder", queue: Any, count: int) -> None:
         """So many deliveries of a holder are no longer out: credit is free, queues may go on."""
 
     def unacked_of(self, queue: Any) -> list[Message]:

@@ -60,7 +60,7 @@ class Commit:
     def work(self, budget: int = sys.maxsize) -> None:
         """As much as `budget` allows, in messages times queues, and at least a little."""
         self.has_begun = True
-        durability = self.session.client.broker.durability
+        durability = self.session.client.broker.storage.durability
         if durability is not None:
             durability.take_barrier()  # what was recorded before, for whomever, holds no answer up
         try:

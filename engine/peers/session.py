@@ -110,7 +110,7 @@ class Session:
             return []
         vhost = self.client.vhost
         unroutable, refused = arrival.publish(vhost, route, envelope, blobs)
-        durability = vhost.broker.durability
+        durability = vhost.broker.storage.durability
         barrier = 0 if durability is None else durability.take_barrier()
         if self.confirms is not None:
             self.confirms.add(len(blobs), refused, barrier)
@@ -326,9 +326,8 @@ class Session:
         """Requeue everything unacknowledged; deliveries come anew, with new tags, at the end of the turn."""
         requeue_by_consumer(self.unacked.take_all(), why="recovered", counted=False, broker=self.client.broker)
 
-    def release(self, holder: Holder, count: int) -> None:
-        """`count` deliveries of a holder are no longer out: credit is free, queues may go on."""
-        queue = queue_of(holder)
+    def release(self, holder: Holder, queue: Queue, count: int) -> None:
+        """`count` deliveries of a holder, out of this queue, are no longer out: credit is free, queues may go on."""
         queue.ledger.settled(count)
         holder.unacked -= count
         if holder.counts_against_prefetch:
@@ -336,7 +335,7 @@ class Session:
         if self.prefetch_total or self.is_full:
             self.is_full = False
             self.subscriptions.mark_queues()
-        elif len(queue.store):
+        elif queue.store.ready or queue.store.has_tail:
             queue.mark()
 
     # -- transactions -----------------------------------------------------------------------------------------------

@@ -27,8 +27,8 @@ class Dispatcher(Protocol):
 def settle(messages: list[Message]) -> None:
     """Acknowledged: gone for good."""
     for holder, run in by_holder(messages):
-        holder.session.release(holder, len(run))
         queue = queue_of(holder)
+        holder.session.release(holder, queue, len(run))
         if not queue.deleted:
             queue.acknowledged(run)
 
@@ -42,8 +42,8 @@ def give_back(messages: list[Message], *, requeue: bool, why: str, broker: Dispa
         return
     for run in by_consumer(messages):
         for holder, part in by_holder(run):
-            holder.session.release(holder, len(part))
             queue = queue_of(holder)
+            holder.session.release(holder, queue, len(part))
             if not queue.deleted:
                 queue.kill_or_keep(part, reason=REJECTED)
 
@@ -65,7 +65,8 @@ def requeue_run(messages: list[Message], *, why: str, counted: bool, delayed: bo
     """Back to their places. `counted`: as failed attempts; `delayed`: after the queue's redelivery delay."""
     by_queue: dict[Queue, list[Message]] = {}
     for holder, run in by_holder(messages):
-        holder.session.release(holder, len(run))
-        by_queue.setdefault(queue_of(holder), []).extend(run)
+        queue = queue_of(holder)
+        holder.session.release(holder, queue, len(run))
+        by_queue.setdefault(queue, []).extend(run)
     for queue, returned in by_queue.items():
         queue.requeue(returned, why=why, counted=counted, delayed=delayed)

@@ -6,7 +6,6 @@ from typing import Protocol
 
 from ...settings import SettingsRepository
 from ..clock import Clock
-from ..durability import Durability
 from ..effort import Effort
 from ..events import Counters, EventKind
 from ..exchanges.exchange import Exchange
@@ -17,6 +16,7 @@ from ..messages.field_table import FieldTable
 from ..messages.message import Envelope
 from ..options import BrokerOptions
 from ..queues.queue import Queue
+from ..stores.surroundings import Storage
 from .arrival_rules import ArrivalRules
 from .route import Route
 
@@ -27,7 +27,7 @@ class HostBroker(Protocol):
     chance: Callable[[], float]
     clock: Clock
     counters: Counters
-    durability: Durability | None
+    storage: Storage
     listeners: list[Listener]
     next_id: int
     options: BrokerOptions

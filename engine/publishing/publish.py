@@ -40,7 +40,8 @@ def publish_run(
         broker.emit_published(vhost.name, envelope, range(first_id, first_id + count), blobs, queues)
     if queues:
         counters.routed += count
-        if broker.durability is not None and broker.durability.has_failed:
+        durability = broker.storage.durability
+        if durability is not None and durability.has_failed:
             return _publish_unsafely(vhost, envelope, blobs, first_id, queues, due_ns)
         if len(queues) == 1:
             refused = queues[0].enqueue(first_id, envelope, blobs, due_ns)
@@ -49,7 +50,7 @@ def publish_run(
         refused_by_any = {offset for queue in queues for offset in queue.enqueue(first_id, envelope, blobs, due_ns)}
         return Outcome((), sorted(refused_by_any)) if refused_by_any else ALL_WELL
     if isinstance(route.exchange, ServiceExchange):
-        route.exchange.handle(envelope, blobs, broker.durability)
+        route.exchange.handle(envelope, blobs, broker.storage.durability)
         return ALL_WELL
     counters.unroutable += count
     return Outcome(blobs, ())
@@ -88,7 +89,8 @@ def _publish_each(
         vhost.broker.effort.spent += 1 + len(queues)
         if queues:
             counters.routed += 1
-            if vhost.broker.durability is not None and vhost.broker.durability.has_failed:
+            durability = vhost.broker.storage.durability
+            if durability is not None and durability.has_failed:
                 outcome = _publish_unsafely(vhost, envelope, (blob,), first_id + offset, queues, due_ns)
                 outcomes: list[Sequence[int]] = [outcome[1]]
             else:

@@ -93,7 +93,7 @@ class QueueCore(QueueParts):
         """Count a new message in; True when a waiting consumer took it at once, so that no limit concerns it."""
         self.ledger.enqueued(message)
         rota = self.rota
-        if len(self.store) or rota.groups is not None or not rota.has_waiting():
+        if self.store.ready or self.store.has_tail or rota.groups is not None or not rota.has_waiting():
             return False
         (consumer,) = rota.eligible(1)
         consumer.session.deliver_ready(consumer, [message])

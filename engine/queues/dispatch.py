@@ -31,15 +31,16 @@ def dispatch(queue: QueueCore) -> None:
     O(delivered).
     """
     store, rota, effort = queue.store, queue.rota, queue.surroundings.effort
-    if not store.at_hand and len(store) and rota.has_waiting():
+    if not store.ready and store.has_tail and rota.has_waiting():
         load(queue)
     if rota.groups is not None:
         _dispatch_groups(queue, rota.groups)
         return
-    while available := store.at_hand:
+    while store.ready:
+        available = len(store.ready)
         if store.expiring:
             expire(queue)
-            if not store.at_hand:
+            if not store.ready:
                 break
             available = 1
         eligible = rota.eligible(available)
@@ -75,10 +76,10 @@ def _dispatch_groups(queue: QueueCore, groups: Groups) -> None:
     if not groups.may_dispatch(queue.ledger.unacked):
         return
     passed: deque[Message] = deque()
-    while store.at_hand and len(passed) < PASSED_MAX:
+    while store.ready and len(passed) < PASSED_MAX:
         if store.expiring:
             expire(queue)
-            if not store.at_hand:
+            if not store.ready:
                 break
         if not rota.has_waiting():
             break
@@ -171,7 +172,7 @@ def _goes_straight(queue: QueueCore) -> bool:
 
 def load(queue: QueueCore) -> None:
     """Bring a slice into memory; with nothing at hand, what consumers can take now goes straight to them."""
-    is_straight = not queue.store.at_hand and _goes_straight(queue)
+    is_straight = not queue.store.ready and _goes_straight(queue)
     wanted, octets = queue.rota.appetite() if is_straight else (0, 0)
     if wanted < STRAIGHT_MIN:
         queue.store.load()
@@ -199,13 +200,13 @@ def pop(queue: QueueCore) -> Message | None:
     queue.touch()
     store = queue.store
     while True:
-        if not store.at_hand and len(store):
+        if not store.ready and store.has_tail:
             store.load()
         if store.expiring:
             expire(queue)
-        if store.at_hand or not len(store):
+        if store.ready or not store.has_tail:
             break
-    message = store.take(1, UNLIMITED)[0] if store.at_hand else None
+    message = store.take(1, UNLIMITED)[0] if store.ready else None
     if store.expiring:
         expire(queue)  # what stood behind it
         arm(queue)

@@ -138,7 +138,7 @@ class Ledger:
     def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
         """Deliveries were acknowledged: gone for good, or (`kept`) here as before."""
         self.counters.acknowledged += len(messages)
-        if not kept:
+        if self.octets is not None and not kept:
             self._left(messages)
         if self._listeners:
             self._announce_messages(EventKind.ACKED, messages, {"kept": True} if kept else None)

@@ -138,7 +138,7 @@ class Queue(ServedQueue):
             return admit(self, first_id, envelope, blobs, due_ns)
         count, store = len(blobs), self.store
         self.ledger.enqueued_run(first_id, envelope, count)
-        if self.rota.consumers and not len(store):
+        if self.rota.consumers and not store.ready and not store.has_tail:
             taken = dispatch.hand_over(self, first_id, envelope, blobs)
             if taken == count:
                 return ()

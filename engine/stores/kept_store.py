@@ -5,7 +5,7 @@ The oldest leave memory as more come than the queue's share; windows of them are
 Source: address-settings page 3.4, 5.8; queues page F.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from heapq import merge
 from itertools import islice
 from typing import ClassVar
@@ -75,6 +75,16 @@ class KeptStore(UntailedStore):
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._here)
+
+    @property
+    def ready(self) -> Sized:
+        """See `Store`."""
+        return self._here
+
+    @property
+    def has_tail(self) -> bool:
+        """See `Store`."""
+        return self.is_deep
 
     @property
     def at_hand(self) -> int:

@@ -18,7 +18,7 @@ class LastValueStore(LeveledStore):
 
     __slots__ = ("_key_of",)
 
-    _ready: LastValueReady
+    ready: LastValueReady
 
     def __init__(self, owner: Owner, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
         super().__init__(owner, level_max, counts_octets=True, ready=LastValueReady(owner, level_max, key_of))
@@ -31,7 +31,7 @@ class LastValueStore(LeveledStore):
     @property
     def is_deep(self) -> bool:
         """See `Store`."""
-        return self._ready.left_count > 0
+        return self.ready.left_count > 0
 
     @property
     def counts_octets(self) -> bool | None:
@@ -45,17 +45,17 @@ class LastValueStore(LeveledStore):
         """See `Store`."""
         if self._storage.pager is None:
             return Message(id_, blob, envelope)
-        return PagedMessage(id_, blob, envelope, self._ready)
+        return PagedMessage(id_, blob, envelope, self.ready)
 
     def append(self, message: Message) -> Message | None:
         """See `Store`."""
         older = self._superseded(message)
         if older is None:
-            self._ready.append(message)
+            self.ready.append(message)
         return older
 
     def _superseded(self, message: Message) -> Message | None:
-        older = self._ready.supersede(message)
+        older = self.ready.supersede(message)
         if older is not None and older is not message:
             self._scanner.unsorted()  # the newer one stands where the older one stood
         return older
@@ -70,5 +70,5 @@ class LastValueStore(LeveledStore):
                 fresh.append(message)
             else:
                 gone.append(older)
-        self._ready.merge(fresh)
+        self.ready.merge(fresh)
         return gone, 0

@@ -22,7 +22,7 @@ class LeveledStore(TailedStore):
 
     __slots__ = ("_counts_octets", "_level_max")
 
-    _ready: LeveledReady
+    ready: LeveledReady
 
     def __init__(self, owner: Owner, level_max: int, *, counts_octets: bool, ready: LeveledReady | None = None) -> None:
         super().__init__(owner, LeveledReady(level_max, body_size) if ready is None else ready)
@@ -33,24 +33,25 @@ class LeveledStore(TailedStore):
         return LeveledReady(self._level_max, body_size)
 
     def _levels(self) -> Sequence[deque[Message]]:
-        return self._ready.levels
+        return self.ready.levels
 
     def _left_levels(self, messages: Sequence[Message]) -> None:
-        self._ready.took(messages)
+        self.ready.took(messages)
 
     def _merge(self, messages: list[Message]) -> int:
-        self._ready.merge(messages)
+        self.ready.merge(messages)
         return 0
 
     def _begin_tail(self) -> Tail:
         tail = self._tail = Tail(self._level_max)
+        self.has_tail = True
         if self._counts_octets:
             tail.count_octets()
         return tail
 
     def _is_within_charge(self, message: Message) -> bool:
         """No need to look at all of it, as the budget does."""
-        ready = self._ready
+        ready = self.ready
         octets = len(message.blob) + OVERHEAD
         if ready.octets + OVERHEAD * len(ready) + octets > self._storage.memory.charge_of(self):
             return False
@@ -66,7 +67,7 @@ class LeveledStore(TailedStore):
     def body_octets(self) -> int:
         """See `Store`."""
         tail = self._tail
-        return self._ready.octets + (0 if tail is None else tail.octets or 0)
+        return self.ready.octets + (0 if tail is None else tail.octets or 0)
 
     @property
     def counts_octets(self) -> bool | None:

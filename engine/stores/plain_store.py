@@ -15,7 +15,7 @@ class PlainStore(TailedStore):
 
     __slots__ = ()
 
-    _ready: deque[Message]
+    ready: deque[Message]
 
     def __init__(self, owner: Owner) -> None:
         super().__init__(owner, deque())
@@ -24,16 +24,17 @@ class PlainStore(TailedStore):
         return deque()
 
     def _levels(self) -> Sequence[deque[Message]]:
-        return (self._ready,)
+        return (self.ready,)
 
     def _left_levels(self, messages: Sequence[Message]) -> None:
         """A deque counts them by itself."""
 
     def _merge(self, messages: list[Message]) -> int:
-        return merge_back(self._ready, messages)
+        return merge_back(self.ready, messages)
 
     def _begin_tail(self) -> Tail:
         tail = self._tail = Tail()
+        self.has_tail = True
         return tail
 
     @property

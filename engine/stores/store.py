@@ -8,7 +8,7 @@ level, which is the only one of most queues, it is the id itself; readers compar
 on standing for its place when its message is gone. Source: queues page F.2, F.6.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import ClassVar, NamedTuple, Protocol
 
 from ..messages.message import Envelope, Message
@@ -87,6 +87,14 @@ class Store(Protocol):
 
     def __iter__(self) -> Iterator[Message]:
         """Those in memory, in order of delivery."""
+
+    @property
+    def ready(self) -> Sized:
+        """Those in memory; not to be changed. Its truth value says at no cost whether there are any."""
+
+    @property
+    def has_tail(self) -> bool:
+        """Whether more stands behind what is in memory. As cheap to ask as `ready`."""
 
     @property
     def at_hand(self) -> int:

@@ -7,7 +7,7 @@ and times change: 4 octets a message, and 32 a run. Source: behaviour page 3.7; 
 from array import array
 from bisect import bisect_left, bisect_right
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence, Sized
 from itertools import islice
 from typing import ClassVar, NamedTuple
 
@@ -111,6 +111,16 @@ class StreamStore(UntailedStore):
 
     def __iter__(self) -> Iterator[Message]:
         return iter(self._messages)
+
+    @property
+    def ready(self) -> Sized:
+        """See `Store`."""
+        return self._messages
+
+    @property
+    def has_tail(self) -> bool:
+        """See `Store`."""
+        return self.is_deep
 
     @property
     def at_hand(self) -> int:

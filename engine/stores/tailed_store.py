@@ -31,20 +31,21 @@ EXPIRED_SLICES_MAX = 4
 
 
 class TailedStore(ABC):
-    """What is at hand (`_ready`), by level, and the tail of what is paged out. See `Store`."""
+    """What is at hand (`ready`), by level, and the tail of what is paged out. See `Store`."""
 
     keeps: ClassVar[bool] = False
     expires_in_slices: ClassVar[bool] = False
 
-    __slots__ = ("_owner", "_ready", "_scanner", "_storage", "_tail", "allowance", "expiring", "may_page")
+    __slots__ = ("_owner", "_scanner", "_storage", "_tail", "allowance", "expiring", "has_tail", "may_page", "ready")
 
-    _ready: deque[Message] | LeveledReady
+    ready: deque[Message] | LeveledReady
 
     def __init__(self, owner: Owner, ready: deque[Message] | LeveledReady) -> None:
         self._owner = owner
         self._storage = owner.storage
-        self._ready = ready
+        self.ready = ready
         self._tail: Tail | None = None
+        self.has_tail = False  # a plain attribute: each run asks
         self._scanner = Scanner()
         self.allowance = 0
         self.expiring = False
@@ -88,12 +89,13 @@ class TailedStore(ABC):
     def take_over(self, other: "TailedStore") -> None:
         """Have all that another store of the same levels has, which is empty afterwards. O(messages at hand)."""
         self._tail, other._tail = other._tail, None
+        self.has_tail, other.has_tail = other.has_tail, False
         if self._tail is not None:
             if self.counts_octets:
                 self._tail.count_octets()
             else:
                 self._tail.octets = None
-        self._ready.extend(other._ready)
+        self.ready.extend(other.ready)
         self._scanner, self.expiring, self.may_page = other._scanner, other.expiring, other.may_page
         other.drop_all()
 
@@ -101,15 +103,15 @@ class TailedStore(ABC):
 
     def __len__(self) -> int:
         tail = self._tail
-        return len(self._ready) if tail is None else len(self._ready) + len(tail)
+        return len(self.ready) if tail is None else len(self.ready) + len(tail)
 
     def __iter__(self) -> Iterator[Message]:
-        return iter(self._ready)
+        return iter(self.ready)
 
     @property
     def at_hand(self) -> int:
         """See `Store`."""
-        return len(self._ready)
+        return len(self.ready)
 
     @property
     def is_deep(self) -> bool:
@@ -156,7 +158,7 @@ class TailedStore(ABC):
         elif self._storage.pager is not None and not self._is_granted(sum(map(len, blobs)), len(blobs)):
             self._extend_tail(self._begin_tail(), first_id, envelope, blobs)
         else:
-            self._ready.extend(map(Message, range(first_id, first_id + len(blobs)), blobs, repeat(envelope)))
+            self.ready.extend(map(Message, range(first_id, first_id + len(blobs)), blobs, repeat(envelope)))
 
     def _extend_tail(self, tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         pager = self._storage.pager
@@ -202,7 +204,7 @@ class TailedStore(ABC):
         elif self._storage.pager is not None and not self._is_granted(len(message.blob), 1):
             self._append_to_tail(self._begin_tail(), message)
         else:
-            self._ready.append(message)
+            self.ready.append(message)
         return None
 
     def _append_to_tail(self, tail: Tail, message: Message) -> None:
@@ -213,7 +215,7 @@ class TailedStore(ABC):
         level = tail.level_of(envelope)
         if level > tail.floor:
             if self._is_within_charge(message) or self._is_granted(len(message.blob), 1):
-                self._ready.append(message)
+                self.ready.append(message)
                 self._forget_empty_tail()
                 return
             self._sink_below(tail, level)
@@ -281,7 +283,7 @@ class TailedStore(ABC):
         if tail is not None and tail.level_of(message.envelope) < tail.floor:
             tail.appendleft(message)
         else:
-            self._ready.appendleft(message)
+            self.ready.appendleft(message)
 
     def put_last(self, message: Message) -> None:
         """See `Store`."""
@@ -292,13 +294,13 @@ class TailedStore(ABC):
         if tail is not None and tail.level_of(message.envelope) <= tail.floor:
             tail.append(message)
         else:
-            self._ready.append(message)
+            self.ready.append(message)
 
     # -- out ----------------------------------------------------------------------------------------------------------
 
     def take(self, limit: int, room: int) -> list[Message]:
         """See `Store`."""
-        ready = self._ready
+        ready = self.ready
         popleft = ready.popleft
         if limit <= 1:
             return [popleft()] if ready and limit else []
@@ -314,11 +316,11 @@ class TailedStore(ABC):
 
     def head_octets(self, count: int) -> int:
         """See `Store`."""
-        return sum(len(message.blob) for message in islice(self._ready, count))
+        return sum(len(message.blob) for message in islice(self.ready, count))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         """See `Store`."""
-        ready = self._ready
+        ready = self.ready
         while len(ready) < count and self._tail is not None:
             self.load()
         return Removed([ready.popleft() for _ in range(min(count, len(ready)))], [])
@@ -372,10 +374,11 @@ class TailedStore(ABC):
     def _forget_empty_tail(self) -> None:
         if self._tail is not None and not len(self._tail):
             self._tail = None
+            self.has_tail = False
 
     def drop_all(self) -> Dropped:
         """See `Store`."""
-        ready, self._ready = self._ready, self._empty_ready()
+        ready, self.ready = self.ready, self._empty_ready()
         runs: list[tuple[Sequence[int], Envelope]] = []
         paged: list[Message] = []
         pager = self._storage.pager
@@ -387,6 +390,7 @@ class TailedStore(ABC):
             if part.place is not None and pager is not None:
                 pager.release(part.place, sum(part.sizes[:]))
         self._tail = None
+        self.has_tail = False
         self._scanner = Scanner()
         self._storage.memory.forget(self)
         self.allowance = 0
@@ -397,7 +401,7 @@ class TailedStore(ABC):
     @property
     def held_octets(self) -> int:
         """See `Store`."""
-        return held_octets(self._ready)
+        return held_octets(self.ready)
 
     def allow_paging(self, allowed: bool) -> None:
         """See `Store`."""
@@ -450,7 +454,7 @@ class TailedStore(ABC):
 
     def is_low(self) -> bool:
         """See `Store`."""
-        return self._tail is not None and len(self._ready) < LOW
+        return self._tail is not None and len(self.ready) < LOW
 
     def wants_more(self, straight: bool, waiting: bool) -> bool:
         """See `Store`."""
@@ -458,12 +462,12 @@ class TailedStore(ABC):
         if tail is None:
             return False
         if straight:
-            return waiting and not self._ready
+            return waiting and not self.ready
         assert pager is not None
         octets = min(HIGH_OCTETS, pager.budget())
         if tail.level_max:
             octets //= 2  # the rest of the window is for higher levels that come, which else would have all of it sink
-        return len(self._ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
+        return len(self.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
 
     def load(self) -> None:
         """See `Store`."""
@@ -479,7 +483,7 @@ class TailedStore(ABC):
             if isinstance(part, Message):
                 self._take_in(part)
             else:
-                self._ready.extend(self._loaded(part, part.ids, runs_of(pager, part)))
+                self.ready.extend(self._loaded(part, part.ids, runs_of(pager, part)))
         self._forget_empty_tail()
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
@@ -493,15 +497,15 @@ class TailedStore(ABC):
                 self._take_in(part)
                 continue
             ids, runs = part.ids, runs_of(pager, part)
-            if not self._ready and part.expires is None and not part.deliveries and isinstance(ids, range):
+            if not self.ready and part.expires is None and not part.deliveries and isinstance(ids, range):
                 ids, runs = _hand_straight(hand_over, ids, runs)
-            self._ready.extend(self._loaded(part, ids, runs))
+            self.ready.extend(self._loaded(part, ids, runs))
         self._forget_empty_tail()
 
     def _take_in(self, message: Message) -> None:
         """A message that stood in the tail as it is."""
         self.expiring = self.expiring or bool(message.expires_ns)
-        self._ready.append(message)
+        self.ready.append(message)
 
     # -- selection, browsing, replay ----------------------------------------------------------------------------------
 
