@@ -1,6 +1,6 @@
 """Looking through the levels of a store without taking anything, and taking messages out of their middle."""
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Iterator, Sequence
 from heapq import merge
@@ -12,6 +12,10 @@ from .store import LEVEL_STEP, WINDOW_MESSAGES, WINDOW_OCTETS, Scanned
 from .surroundings import Owner
 from .tail import Pager, Tail
 
+#: So far from the head a deque is read by index: some us a message, where skipping a million would take 20 ms.
+BY_INDEX_MIN = 1000
+#: So many messages are taken out of a deque one by one; of more, what stays is put together anew.
+SINGLY_MAX = 16
 #: (id, message if it is in memory)
 Found = tuple[int, Message | None]
 
@@ -34,7 +38,10 @@ class Scanner:
         paged: Iterator[Found] = iter(()) if tail is None else tail.behind(level, id_)
         if self._is_sorted:
             start = bisect_right(ready, id_, key=_id_of) if id_ else 0
-            return merge(((one.id, one) for one in islice(ready, start, None)), paged, key=_first)
+            if start < BY_INDEX_MIN:
+                return merge(((one.id, one) for one in islice(ready, start, None)), paged, key=_first)
+            here = (ready[at] for at in range(start, len(ready)))
+            return merge(((one.id, one) for one in here), paged, key=_first)
         return iter(sorted(chain(((one.id, one) for one in ready if one.id > id_), paged), key=_first))
 
     def scan(self, levels: Sequence[deque[Message]], tail: Tail | None, after: int, count: int) -> Scanned:
@@ -77,14 +84,19 @@ class Scanner:
                 for message in messages_as_paged(owner, part, part.ids, runs_of(pager, part, release=False)):
                     self._window[message.id] = message
 
-    @staticmethod
-    def take(ready: deque[Message], ids: Sequence[int]) -> list[Message]:
-        """Take messages out of a level that is in memory. O(level)."""
+    def take(self, ready: deque[Message], ids: Sequence[int]) -> list[Message]:
+        """Take messages with these rising ids out of a level that is in memory. O(level), of few some us a thousand."""
+        if self._is_sorted and len(ids) <= SINGLY_MAX:
+            found: list[Message] = []
+            for id_ in reversed(ids):
+                at = bisect_left(ready, id_, key=_id_of)
+                if at < len(ready) and ready[at].id == id_:
+                    found.append(ready[at])
+                    del ready[at]
+            return found[::-1]
         wanted = frozenset(ids)
         taken = [one for one in ready if one.id in wanted]
-        if len(taken) == 1:
-            ready.remove(taken[0])
-        elif taken:
+        if taken:
             staying = [one for one in ready if one.id not in wanted]
             ready.clear()
             ready.extend(staying)

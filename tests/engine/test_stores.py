@@ -45,6 +45,8 @@ SMALL = [
     (tailed_store, "PAGE_SLICE", 4),
     (tailed_store, "EXPIRED_SLICES_MAX", 100),
     (scanning, "WINDOW_MESSAGES", 4),
+    (scanning, "BY_INDEX_MIN", 3),
+    (scanning, "SINGLY_MAX", 2),
     (kept_windows, "WINDOW_MESSAGES", 4),
     (stream_store, "LOOK_OCTETS", 300),
     (stream_store, "WINDOW_MESSAGES", 4),
