@@ -41,9 +41,9 @@ from .messages.field_table import (
 )
 from .messages.message import Envelope, Message
 from .options import NO_LIMITS, BrokerOptions, MessageAddress, VirtualHostLimits
-from .peers.client import Client, Effect
+from .peers.client import Client
 from .peers.commit import Commit
-from .peers.effects import ConsumerCancelled, Delivered, SessionFailed
+from .peers.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .peers.session import Session
 from .publishing.arrival import publish_by_name
 from .publishing.route import Route

@@ -4,14 +4,13 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from operator import length_hint
-from typing import Protocol
+from typing import Any, Protocol
 
 from ..settings import Policies, Policy
 from .agenda import Agenda
 from .dead_letters import DeadLetters
 from .durability import Durability
 from .messages.message import Message
-from .peers.client import Client
 from .peers.commit import Commit
 from .queues.queue import Queue
 
@@ -27,7 +26,7 @@ class CommittingBroker(Protocol):
     """The broker, as far as commits look at it."""
 
     durability: Durability | None
-    touched: dict[Client, None]
+    touched: dict[Any, None]
 
 
 class Commits:

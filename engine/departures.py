@@ -5,14 +5,11 @@ Answers of the turn are out by then, so that one who deletes himself hears that 
 
 from collections import deque
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from .agenda import Agenda
 from .errors import EngineError, VirtualHostDeleted
-
-if TYPE_CHECKING:
-    from .peers.client import Client
-    from .virtual_host import VirtualHost
+from .peers.client import Client
+from .virtual_host import VirtualHost
 
 #: In one slice (about 5 ms).
 CLIENTS_SLICE = 50

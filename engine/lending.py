@@ -35,8 +35,11 @@ class Lender(Protocol):
     settings: SettingsRepository
     policies: Policies
     dead_letters: DeadLetters
-    turns: Turns
     hungry: dict[Queue, None]
+
+    @property
+    def turns(self) -> Turns:
+        """Whose turn it is."""
 
     @property
     def trim_later(self) -> Callable[[Queue], None]:

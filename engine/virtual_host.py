@@ -7,18 +7,20 @@ What it does is done by its parts: `Topology` (names), `Router` (routes), `Bindi
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from .bindings import Bindings
 from .declared_exchanges import DeclaredExchanges
 from .declared_queues import DeclaredQueues
+from .declaring import DeclaringBroker
 from .errors import QueueNotFound
 from .events import EventKind
-from .lending import surroundings_of
+from .lending import Lender, surroundings_of
 from .messages.duplicates import IdCache
 from .messages.message import Envelope
 from .options import NO_LIMITS
 from .peers.client import Client
+from .peers.host import PeerBroker
 from .publishing.firehose import Firehose
 from .publishing.route import Route
 from .publishing.router import Router
@@ -26,13 +28,21 @@ from .publishing.topology import Topology
 from .queues.queue import Queue
 from .queues.reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue
 from .rules.diverts import Diverts
+from .turns import Turns
 from .users.access import User
-
-if TYPE_CHECKING:
-    from .broker import Broker
 
 #: What listens behind an exchange of the broker's own: it gets each request, with the virtual host to answer in.
 Service = Callable[["VirtualHost", Envelope, bytes], None]
+
+
+class HostingBroker(DeclaringBroker, PeerBroker, Lender, Protocol):
+    """The broker of a virtual host. `services`: name -> what listens behind an exchange of that name."""
+
+    services: dict[str, Service]
+
+    @property
+    def turns(self) -> Turns:
+        """Whose turn it is."""
 
 
 class VirtualHost:
@@ -80,7 +90,7 @@ class VirtualHost:
         "unbind_queue",
     )
 
-    def __init__(self, broker: "Broker", name: str) -> None:
+    def __init__(self, broker: HostingBroker, name: str) -> None:
         self.broker = broker
         self.name = name
         self.limits = NO_LIMITS

@@ -5,20 +5,14 @@ client is paused and gets nothing more until its frontend says that everything w
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 from ..errors import EngineError, UserChannelsMaxReached
 from ..messages.field_table import FieldTable
+from ..queues.queue import Queue
 from ..users.access import User
-from .effects import ConsumerCancelled, Delivered, SessionFailed
+from .effects import Effect
 from .host import PeerHost
 from .session import Session
-
-if TYPE_CHECKING:
-    from ..queues.queue import Queue
-
-
-Effect = Delivered | ConsumerCancelled | SessionFailed
 
 
 class Client:

@@ -7,23 +7,32 @@ Others see its messages as they come into their queues, as in RabbitMQ; what it 
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..errors import PartialCommit
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
 from ..publishing.choosing import chosen_route
 from ..publishing.publish import nowhere_to_go
+from .host import SessionClient
 from .settling import give_back, settle
 from .transaction import RUN_COST, Publication, Transaction
-
-if TYPE_CHECKING:
-    from .session import Session
 
 #: A run that no queue took although its publisher had asked for one.
 Returned = tuple[Envelope, Sequence[bytes]]
 #: A run is not cut into parts of less: much of what each costs is the same for one message.
 PART_MIN = 4
+
+
+class Committing(Protocol):
+    """The session that commits."""
+
+    @property
+    def client(self) -> SessionClient:
+        """Whose session it is."""
+
+    def committed(self) -> None:
+        """The commit that was under way is done."""
 
 
 class Commit:
@@ -35,7 +44,7 @@ class Commit:
     __slots__ = ("_error", "_next", "_offset", "_returned", "_settled", "_transaction", "barrier", "has_begun",
                  "is_done", "session")  # fmt: skip
 
-    def __init__(self, session: "Session", transaction: Transaction) -> None:
+    def __init__(self, session: Committing, transaction: Transaction) -> None:
         self.session = session
         self._transaction = transaction
         self.has_begun = self.is_done = False

@@ -1,14 +1,10 @@
 """Effects: what a client's frontend is to tell its peer, as values in the client's outbox."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
-from ..delivery.consumer import Consumer
+from ..delivery.consumer import Consumer, Receiver
 from ..errors import EngineError
 from ..messages.message import Envelope
-
-if TYPE_CHECKING:
-    from .session import Session
 
 
 class Delivered:
@@ -43,6 +39,9 @@ class SessionFailed:
 
     __slots__ = ("error", "session")
 
-    def __init__(self, session: "Session", error: EngineError) -> None:
+    def __init__(self, session: Receiver, error: EngineError) -> None:
         self.session = session
         self.error = error
+
+
+Effect = Delivered | ConsumerCancelled | SessionFailed

@@ -1,7 +1,8 @@
 """What clients and sessions need of the virtual host that they are in, and of the broker."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol
 
+from ..delivery.consumer import Recipient
 from ..publishing.firehose import Firehose
 from ..publishing.host import Host, HostBroker
 from ..publishing.route import Route
@@ -9,10 +10,7 @@ from ..queues.queue import Queue
 from ..queues.reply_queue import ReplyQueue
 from ..users.access import User
 from .acknowledgement_timeout import AcknowledgementWatch
-
-if TYPE_CHECKING:
-    from .client import Client
-    from .commit import Commit
+from .effects import Effect
 
 
 class Rounds(Protocol):
@@ -26,20 +24,20 @@ class PeerBroker(HostBroker, Protocol):
     """The broker that a client is connected to. `touched`: clients with something in their outboxes."""
 
     acknowledgements: AcknowledgementWatch
-    touched: "dict[Client, None]"
+    touched: dict[Any, None]
 
     @property
     def turns(self) -> Rounds:
         """Whose turn it is."""
 
-    def apply(self, commit: "Commit") -> None:
-        """Apply a transaction, now or in slices."""
+    def apply(self, commit: Any) -> None:
+        """Apply a `Commit`, now or in slices."""
 
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue."""
 
-    def forget(self, client: "Client") -> None:
-        """A client is closed."""
+    def forget(self, client: Any) -> None:
+        """A `Client` is closed."""
 
     def sessions_of(self, user: str) -> int:
         """Open sessions of a user."""
@@ -55,7 +53,7 @@ class PeerHost(Host, Protocol):
     def broker(self) -> PeerBroker:
         """The broker that it is in."""
 
-    def add_reply_queue(self, address: str, owner: "Client") -> ReplyQueue:
+    def add_reply_queue(self, address: str, owner: Any) -> ReplyQueue:
         """Where direct replies go."""
 
     def remove_queue(self, queue: Queue) -> int:
@@ -66,3 +64,23 @@ class PeerHost(Host, Protocol):
 
     def routes_changed(self) -> None:
         """All routes are to be looked up again."""
+
+
+class SessionClient(Recipient, Protocol):
+    """The client whose session it is, as the session sees it. `sessions`: all that it has."""
+
+    user: User
+    closed: bool
+    sessions: dict[Any, None]
+    exclusive_queues: dict[Queue, None]
+
+    @property
+    def vhost(self) -> PeerHost:
+        """The virtual host that it is in."""
+
+    @property
+    def broker(self) -> PeerBroker:
+        """The broker that it is connected to."""
+
+    def put(self, effect: Effect, size: int) -> None:
+        """Append an effect of about `size` octets to its outbox."""

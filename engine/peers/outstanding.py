@@ -4,14 +4,11 @@ Deliveries and acknowledgements know nothing of this. Whoever asks looks at what
 last, so that each delivery is looked at once, however many queues are asked about.
 """
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
 from ..delivery.consumer import holder_of
 from ..messages.message import Message
 from ..queues.queue import Queue, queue_of
-
-if TYPE_CHECKING:
-    from .session import Session
 
 #: So many tags of settled deliveries, beside twice what is out, are kept until all is looked at anew.
 SETTLED_MAX = 1000
@@ -32,13 +29,14 @@ class Outstanding:
         self._up_to = 0  # tags up to here were looked at
         self._withheld = 0  # of what the transaction withholds, so many were looked at
 
-    def of(self, session: "Session", queue: Queue) -> list[Message]:
+    def of(
+        self, queue: Queue, unacked: dict[int, Message], withheld: dict[int, Message], committing: Iterable[Message]
+    ) -> list[Message]:
         """Deliveries of `queue` that are out, or whose settling waits for a commit; in no order.
 
+        `withheld`: by tag, what the transaction settles; `committing`: what is out by what a commit has left to do.
         O(those + what was delivered or settled since this was asked last).
         """
-        unacked = session.unacked
-        withheld = {} if session.transaction is None else session.transaction.tags
         if self._size > 2 * (len(unacked) + len(withheld)) + SETTLED_MAX:
             self.clear()
         self._look(unacked, withheld)
@@ -47,10 +45,7 @@ class Outstanding:
         self._size -= len(tags) - len(found)
         if found:
             self._by_queue[queue] = dict.fromkeys(found)
-        if session.committing is None:
-            return list(found.values())
-        left = session.committing.unsettled()
-        held = (message for message in left if message.holder is not None and queue_of(holder_of(message)) is queue)
+        held = (one for one in committing if one.holder is not None and queue_of(holder_of(one)) is queue)
         return [*found.values(), *held]
 
     def _look(self, unacked: dict[int, Message], withheld: dict[int, Message]) -> None:

@@ -7,7 +7,6 @@ Source: behaviour page 2.7, 2.12 to 2.15.
 
 from collections.abc import Sequence
 from itertools import repeat
-from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer, Holder
 from ..errors import (
@@ -31,15 +30,13 @@ from ..users.permissions import WRITE
 from .commit import Commit, Returned
 from .confirms import Confirms
 from .effects import ConsumerCancelled, Delivered, SessionFailed
+from .host import SessionClient
 from .outstanding import Outstanding
 from .permission_checks import require_topic
 from .settling import NACKED, give_back, requeue_by_consumer, requeue_run, settle
 from .subscriptions import Subscriptions
 from .transaction import Publication, Transaction
 from .unacked import Unacked
-
-if TYPE_CHECKING:
-    from .client import Client
 
 DELIVERY_OVERHEAD = 64  # octets on the wire beside the content, roughly
 
@@ -67,7 +64,7 @@ class Session:
         "unacked_by_consumers",
     )
 
-    def __init__(self, client: "Client", number: int) -> None:
+    def __init__(self, client: SessionClient, number: int) -> None:
         self.client = client
         self.number = number
         self.subscriptions = Subscriptions(client)
@@ -407,7 +404,9 @@ class Session:
 
     def unacked_of(self, queue: Queue) -> list[Message]:
         """Deliveries of a queue that are out, or whose settling waits for a commit; in no order."""
-        return self.outstanding.of(self, queue)
+        withheld = {} if self.transaction is None else self.transaction.tags
+        committing = () if self.committing is None else self.committing.unsettled()
+        return self.outstanding.of(queue, self.unacked, withheld, committing)
 
     def notify_cancelled(self, consumer: Consumer) -> None:
         """Let the client know that the broker ended a subscription."""

@@ -5,10 +5,10 @@ Source: behaviour page 2.7, 2.12, 3.10.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from ..delivery import rota
-from ..delivery.consumer import Consumer, Holder
+from ..delivery.consumer import Consumer, Holder, Receiver
 from ..errors import (
     ConsumerTagInUse,
     ReplyConsumerAcknowledges,
@@ -20,10 +20,13 @@ from ..messages.content import REPLY_TO_ME, Framing, decode_properties
 from ..messages.field_table import FieldTable
 from ..queues.queue import Queue, queue_of
 from ..queues.queue_types import check_consume
+from .host import SessionClient
 
-if TYPE_CHECKING:
-    from .client import Client
-    from .session import Session
+
+class Subscriber(Receiver, Protocol):
+    """The session that subscribes. `prefetch`: of consumers to come; 0 = unlimited."""
+
+    prefetch: int
 
 
 class Subscriptions:
@@ -31,7 +34,7 @@ class Subscriptions:
 
     __slots__ = ("_client", "by_tag", "queues", "replies")
 
-    def __init__(self, client: "Client") -> None:
+    def __init__(self, client: SessionClient) -> None:
         self._client = client
         self.by_tag: dict[str, Consumer] = {}
         self.queues: dict[Queue, None] = {}  # of which deliveries may be out
@@ -64,7 +67,7 @@ class Subscriptions:
             raise ReplyConsumerMissing
 
     def add(
-        self, session: "Session", queue: Queue, tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable
+        self, session: Subscriber, queue: Queue, tag: str, *, no_ack: bool, exclusive: bool, arguments: FieldTable
     ) -> Consumer:
         """Subscribe. Raises: as `Session.consume`."""
         self.check_access(queue)
@@ -80,7 +83,7 @@ class Subscriptions:
             self.note_holder(consumer)
         return consumer
 
-    def add_replies(self, session: "Session", tag: str, address: str, *, no_ack: bool) -> Consumer:
+    def add_replies(self, session: Subscriber, tag: str, address: str, *, no_ack: bool) -> Consumer:
         """Subscribe to direct replies. Raises: as `Session.consume_replies`."""
         if self.replies is None or tag != self.replies.tag:
             self.check_tag(tag)
@@ -148,7 +151,7 @@ class Subscriptions:
         if self.by_tag.pop(consumer.tag, None) is not None and not consumer.no_ack:
             self._client.broker.acknowledgements.consumer_left()
 
-    def leave_queues(self, session: "Session") -> None:
+    def leave_queues(self, session: Subscriber) -> None:
         """Nothing of theirs is out here any more."""
         for queue in self.queues:
             queue.left_by(session)

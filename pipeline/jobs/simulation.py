@@ -50,9 +50,10 @@ class _Simulation:
         self.clock = ManualClock()
         guest = User("guest")
         self.broker = Broker(self.clock, Users([guest]), settings=repository)
-        self.session = self.broker.connect("/", guest, name="what if", flush=lambda: None).open_session()
+        client = self.broker.connect("/", guest, name="what if", flush=lambda: None)
+        self.session = client.open_session()
         vhost = self.broker.virtual_hosts["/"]
-        vhost.declare_queue(queue_name, client=self.session.client)
+        vhost.declare_queue(queue_name, client=client)
         self.queue = vhost.queue(queue_name)
         self.route = vhost.route("", queue_name, guest)
         self.known: dict[int, Arrival] = {}  # by message id
