@@ -21,7 +21,7 @@ from ..stores.kept_store import KeptStore
 from ..stores.last_value import header_value
 from ..stores.store import Store
 from .expiry import arm, expire
-from .queue import Queue
+from .queue import Queue, Restorer
 from .returns import is_own_dead_letter_target
 
 #: How many messages one consumer gets before the next one has its turn.
@@ -59,6 +59,10 @@ class NonDestructiveQueue(Queue):
         del self._starved[consumer]
         if consumer in self._seen:
             self.kept.windows.fill(consumer, self.kept.places, self._seen[consumer])
+
+    def restore_by(self, restorer: Restorer) -> int:
+        """See `Queue`."""
+        return restorer.restore_kept(self)
 
     def know_contents(self) -> None:
         """After a restart: read once what only the contents say, where somebody asks for it. Raises: Unreadable."""

@@ -18,6 +18,7 @@ from ..rules.stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, age_ms, 
 from ..stores.store import Store
 from ..stores.stream_store import SEGMENT_OCTETS_DEFAULT, StreamStore
 from .non_destructive import NonDestructiveQueue, copy_of
+from .queue import Restorer
 
 #: Where nobody says how large a segment is, a bounded stream has at least so many: nearer to its bound than RabbitMQ.
 SEGMENTS_MIN = 8
@@ -46,7 +47,7 @@ class StreamQueue(NonDestructiveQueue):
             segment = SEGMENT_OCTETS_DEFAULT
             if self._max_octets is not None:
                 segment = min(segment, self._max_octets // SEGMENTS_MIN)
-        self._log.segment_octets_max = segment
+        self._log.bound_segments(segment)
 
     def _make_store(self) -> Store:
         self._log = StreamStore(self)
@@ -63,9 +64,13 @@ class StreamQueue(NonDestructiveQueue):
         self._chunk_offset = max(self._log.next_offset - 1, first_offset)
 
     @property
-    def first_offset(self) -> int:
+    def first_offset(self) -> int | None:
         """Of the oldest message that is there, or of the next one."""
         return self._log.first_offset
+
+    def restore_by(self, restorer: Restorer) -> int:
+        """See `Queue`."""
+        return restorer.restore_stream(self)
 
     # -- what only the journal has ------------------------------------------------------------------------------------
 

@@ -31,8 +31,8 @@ def held_octets(messages: Iterable[Message]) -> int:
 class Debtor(Protocol):
     """A store, as the budget sees it. Hashable."""
 
-    #: Octets that may become ready before the store asks for more.
-    allowance: int
+    def grant(self, octets: int) -> None:
+        """So many octets may become ready before the store asks for more."""
 
     @property
     def at_hand(self) -> int:
@@ -99,7 +99,7 @@ class MemoryBudget:
         self._charges[store] = (charge - octets + grant, max(held - octets, 0), store.at_hand)
         self._charge_max = max(self._charge_max, charge - octets + grant)
         self.total += grant - octets
-        store.allowance = grant
+        store.grant(grant)
 
     def charge_of(self, store: Debtor) -> int:
         """Octets that a store may take before it asks."""
@@ -116,7 +116,7 @@ class MemoryBudget:
         self.total += held + grant - self._charges.get(store, _NOTHING)[0]
         self._charges[store] = (held + grant, held, store.at_hand)
         self._charge_max = max(self._charge_max, held + grant)
-        store.allowance = grant
+        store.grant(grant)
 
     def _look_at_others(self, asker: Debtor, floor: int) -> None:
         """What have they given out? By count, at the size that theirs had. O(stores)."""
@@ -127,7 +127,7 @@ class MemoryBudget:
                 continue
             if not now:
                 self.forget(store)
-                store.allowance = 0
+                store.grant(0)
             elif now < count:
                 estimate = held * now // count
                 if estimate + floor < charge:
@@ -150,7 +150,7 @@ class MemoryBudget:
             self._largest = None
         if not largest.at_hand:
             self.forget(largest)
-            largest.allowance = 0
+            largest.grant(0)
         else:
             charges[largest] = (charge - freed, max(looked_at - freed, 0), largest.at_hand)
             self.total -= freed

@@ -157,6 +157,10 @@ class StreamStore(UntailedStore):
         """Of the message that comes next."""
         return self.first_offset + len(self._sizes)
 
+    def bound_segments(self, octets: int) -> None:
+        """Segments hold so many octets of blobs at most, from the one that is written to on."""
+        self.segment_octets_max = octets
+
     # -- in -----------------------------------------------------------------------------------------------------------
 
     def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:

@@ -439,6 +439,10 @@ class TailedStore(ABC):
                 self._left_levels(taken)
                 sink(self._owner, tail, below, taken)
 
+    def grant(self, octets: int) -> None:
+        """See `memory_budget.Debtor`."""
+        self.allowance = octets
+
     def settle_allowance(self) -> None:
         """See `Store`. Some more than need be is paged out, so that the next one that comes back finds room."""
         if self.allowance >= 0:

@@ -10,7 +10,6 @@ from operator import attrgetter
 from typing import Any, ClassVar
 
 from ...engine import MS, Broker, Envelope, Event, EventKind, Message, Queue, bounded_ms
-from ...engine.state import StreamQueue
 from ..format.record import COUNTED, REASON_CODES, TIME_MAX
 from ..journal import Journal
 from .content_index import ContentIndex
@@ -136,7 +135,7 @@ class MessageRecorder(ObjectRecorder):
         if event.kind in FROM_THE_HEAD:
             vhost = self._broker.virtual_hosts.get(event.vhost)  # None: it is being taken down
             queue = None if vhost is None else vhost.queues.get(event.subject)
-            if isinstance(queue, StreamQueue):
+            if queue is not None and queue.first_offset is not None:
                 self.state_object(queue, restated=True)
 
     def _note_gone(self, event: Event, ids: Sequence[int]) -> None:

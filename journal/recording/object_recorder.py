@@ -6,7 +6,6 @@ The part of the recorder that has to do with names. Source: rulings 21 and 22.
 from typing import Any
 
 from ...engine import Broker, Event, EventKind, Exchange, Field, FieldTable, Queue, ServiceExchange, encode_table
-from ...engine.state import StreamQueue
 from ..format.heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
 from ..journal import Journal
@@ -84,7 +83,7 @@ class ObjectRecorder:
                 arguments[AUTO_CREATED] = Field("t", True)
             if subject.address != subject.name and "x-address" not in arguments:
                 arguments[ADDRESS] = Field("S", subject.address.encode())
-            if isinstance(subject, StreamQueue) and subject.first_offset:
+            if subject.first_offset:
                 arguments[FIRST_OFFSET] = Field("l", subject.first_offset)
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             declared = Declared(QUEUE, properties, "", encode_table(arguments))

@@ -86,13 +86,10 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     broker.next_id = max(broker.next_id, found.next_message_id)
     _index_contents(recorder, [messages for messages in found.queues.values() if len(messages)])
     count = 0
-    filling = _Filling(broker, journal, recorder)
+    restoring = _Restoring(broker, journal, recorder)
     for id_, queue in queues:
-        messages = found.queues.get(id_)
-        if isinstance(queue, StreamQueue):
-            count += filling.fill_stream(queue, messages or RecoveredQueue(), first_offsets[id_])
-        elif messages is not None:
-            count += filling.fill(queue, messages)
+        restoring.begin(found.queues.get(id_) or RecoveredQueue(), first_offsets[id_])
+        count += queue.restore_by(restoring)
     found.queues.clear()
     recorder.begin(found.objects)
     broker.listeners.append(recorder)
@@ -129,8 +126,8 @@ def _index_contents(recorder: Recorder, queues: list[RecoveredQueue]) -> None:
             next_id = first + count
 
 
-class _Filling:
-    """Puts messages back into queues. `memory`: octets that those which could stay in the journal may take."""
+class _Restoring:
+    """Puts messages back into one queue after the other: `begin` says what the next one had. See `Restorer`."""
 
     def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
         self._journal = journal
@@ -139,27 +136,41 @@ class _Filling:
         self._envelopes: dict[tuple[int, bytes, object, bool], Envelope] = {}
         self._memory = broker.pager.budget() // 2 if broker.pager is not None else 0
         self._pages = broker.pager is not None
+        self._recovered = RecoveredQueue()
+        self._first_offset = 0
 
-    def fill(self, queue: Queue, recovered: RecoveredQueue) -> int:
-        """Messages back where they were; of many only the first ones into memory. Returns how many."""
-        count = len(recovered)
-        store = queue.store
+    def begin(self, recovered: RecoveredQueue, first_offset: int) -> None:
+        """What the next queue had; of a stream, the offset of the first message."""
+        self._recovered, self._first_offset = recovered, first_offset
+
+    def restore_ready(self, queue: Queue) -> int:
+        """Messages back where they were; of many only the first ones into memory."""
+        recovered, store = self._recovered, queue.store
         if self._pages and store.may_page:
             self._fill_tail(queue, recovered)
             if self._memory > 0:
                 store.load()
                 self._memory -= store.held_octets
-        elif self._pages and isinstance(queue, NonDestructiveQueue):
-            self._fill_kept(queue, recovered)
         else:
-            for one in recovered.messages():
-                message = self._restored(queue, one)
-                if message is not None:
-                    store.put_last(message)
-        if isinstance(queue, NonDestructiveQueue):
-            queue.know_contents()
-        queue.ledger.restored(count)
-        return count
+            self._fill_each(queue, recovered)
+        queue.ledger.restored(len(recovered))
+        return len(recovered)
+
+    def restore_kept(self, queue: NonDestructiveQueue) -> int:
+        """By place only, where they may stay in the journal."""
+        if self._pages:
+            self._fill_kept(queue, self._recovered)
+        else:
+            self._fill_each(queue, self._recovered)
+        queue.know_contents()
+        queue.ledger.restored(len(self._recovered))
+        return len(self._recovered)
+
+    def _fill_each(self, queue: Queue, recovered: RecoveredQueue) -> None:
+        for one in recovered.messages():
+            message = self._restored(queue, one)
+            if message is not None:
+                queue.store.put_last(message)
 
     def _fill_kept(self, queue: NonDestructiveQueue, recovered: RecoveredQueue) -> None:
         """By place only, but for messages that something happened to."""
@@ -179,8 +190,9 @@ class _Filling:
                 if one.id in special and (message := self._restored(queue, one)) is not None:
                     queue.store.put_last(message)
 
-    def fill_stream(self, queue: StreamQueue, recovered: RecoveredQueue, first_offset: int) -> int:
-        """A stream's messages with the offsets that they had. Returns how many."""
+    def restore_stream(self, queue: StreamQueue) -> int:
+        """A stream's messages with the offsets that they had."""
+        recovered, first_offset = self._recovered, self._first_offset
         waiting = {id_ for id_, state in recovered.states.items() if state.due_ms > self._wall_ms}
         if self._pages and not waiting:
             _, _, sizes, _ = recovered.columns()

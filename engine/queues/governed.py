@@ -1,0 +1,83 @@
+"""What the terms of a queue do to it while it exists: reloaded settings, policies, an operator's word.
+
+Source: behaviour page 3.12; address-settings page 3.8, 4.3.
+"""
+
+from itertools import chain
+
+from ...settings import AddressSettings, ResolvedSettings
+from ..messages.field_table import FieldTable
+from ..messages.message import Message
+from ..stores.kinds import converted
+from . import limits
+from .served import ServedQueue
+from .terms import Change
+
+
+class GovernedQueue(ServedQueue):
+    """A queue whose rules may change."""
+
+    __slots__ = ()
+
+    def resolved(self) -> ResolvedSettings:
+        """Its own arguments, over its policy, over the settings of its address, as all of them are now."""
+        return self.terms.resolved(self.surroundings)
+
+    def settings_changed(self) -> None:
+        """The settings were reloaded: what is live takes effect at the next return, death or arrival."""
+        self._follow(self.terms.settings_changed(self.surroundings))
+
+    def redeclare(self, arguments: FieldTable, own: AddressSettings) -> None:
+        """The configuration that declared the queue gives it other arguments, of those that act at once."""
+        self.terms.redeclared(arguments, own)
+        self.policy_changed(always=True)
+
+    def policy_changed(self, *, always: bool = False) -> None:
+        """Other policies may hold for the queue (`always`: there is more than that); what follows holds at once.
+
+        Only a message-ttl is for messages that come from now on. Source: behaviour page 3.12.
+        """
+        change = self.terms.policy_changed(self.surroundings, always=always)
+        if change is None:
+            return
+        self._follow(change)
+        if change.own_expiry:
+            self.touch()
+        limits.enforce(self)
+
+    def set_ring_size(self, size: int | None) -> None:
+        """An operator resizes the ring, None: no ring. Nothing is deleted now (address-settings page 4.3, 3.8)."""
+        self._follow(self.terms.ring_resized(size))
+
+    def enable(self, enabled: bool) -> None:
+        """Take new messages from now on, or no more."""
+        was_open = self.is_open
+        self.enabled = enabled
+        if self.is_open is not was_open:
+            self.surroundings.forget_routes_to(self)
+
+    def keep(self) -> None:
+        """The configuration declares it: if it was auto-created, it stays from now on."""
+        self.is_auto_created = False
+
+    def _follow(self, change: Change) -> None:
+        """The rules are others now."""
+        was_open = self.is_open
+        self.rules = change.now
+        self.rota.rules_changed(change.now)
+        if self.is_open is not was_open:
+            self.surroundings.forget_routes_to(self)
+        self.store = converted(self.store, self, counts_octets=self._counts_body_octets)
+        self.takes_plainly = not change.now.concerns_arrival and self.rota.groups is None
+        if not self._counts_octets:
+            self.ledger.count_octets(None)
+        elif self.ledger.octets is None:
+            aside = (part for part in self.store.paged_parts() if isinstance(part, Message))
+            out = () if self.keeps else self.unacked_messages()
+            self.ledger.count_octets(chain(self.messages(), aside, out))
+            self.ledger.octets_changed(self._paged_octets())
+        self.store.allow_paging(allowed=self.ledger.octets is None)
+
+    def _paged_octets(self) -> int:
+        """Octets of blobs that are paged out, as far as they are counted while they are."""
+        return 0
