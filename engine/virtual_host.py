@@ -140,13 +140,8 @@ class VirtualHost:
 
         exchanges.add_predeclared({name: partial(service, self) for name, service in broker.services.items()})
 
-    @property
-    def diverts(self) -> Diverts:
-        """Those of the operator's that take messages here."""
-        return self._router.diverts
-
     def set_diverts(self, diverts: Diverts) -> None:
-        """These hold from now on."""
+        """The operator's diverts are these from now on."""
         self._router.diverts = diverts
         self.routes_changed()
 

@@ -11,11 +11,6 @@ from .topology import Topology
 EXCHANGE_COST, FOUND_A_STEP = 2, 8
 
 
-def alternate_of(exchange: Exchange, topology: Topology) -> Exchange | None:
-    """Where an exchange sends what none of its bindings matches; None also while that one does not exist."""
-    return None if exchange.alternate is None else topology.exchanges.get(exchange.alternate)
-
-
 def reach(start: Exchange, message: Routed, topology: Topology) -> list[Queue]:
     """All queues that a message comes to, each once; every exchange is visited at most once.
 
@@ -50,8 +45,8 @@ def _walk(seen: dict[Exchange, None], message: Routed, topology: Topology, *, de
         # To exchanges a destination is opaque; nothing but these two is ever bound.
         found: Sequence[Queue | Exchange] = exchange.match(message)  # type: ignore[assignment]
         message.cost += EXCHANGE_COST + (len(found) + len(message.keys)) // FOUND_A_STEP
-        if not found and (alternate := alternate_of(exchange, topology)) is not None:
-            found = (alternate,)
+        if not found and exchange.alternate in topology.exchanges:  # else it does not exist yet, or there is none
+            found = (topology.exchanges[exchange.alternate],)
         for destination in found:
             if isinstance(destination, Queue):
                 queues[destination] = None
