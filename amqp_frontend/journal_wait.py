@@ -8,18 +8,19 @@ from .login import Login
 
 
 class JournalWait:
-    """`has_published`: in this turn, so it must wait if the journal is too slow.
+    """`barrier`: the LSN up to which the journal must be safe before anything is sent; 0: none.
 
+    `has_published`: in this turn, so it must wait if the journal is too slow.
     `has_acted`: it did something that may not be in the journal yet; the next durable answer waits for that, too.
     `asked`: the service that was sent a request in this turn.
     """
 
-    __slots__ = ("_barrier", "_broker", "_login", "asked", "has_acted", "has_published")
+    __slots__ = ("_broker", "_login", "asked", "barrier", "has_acted", "has_published")
 
     def __init__(self, broker: Broker, login: Login) -> None:
         self._broker = broker
         self._login = login
-        self._barrier = 0  # LSN
+        self.barrier = 0
         self.asked: ServiceExchange | None = None
         self.has_published = False
         self.has_acted = False
@@ -34,29 +35,29 @@ class JournalWait:
 
     def withhold_output(self, barrier: int) -> None:
         """Send nothing before the journal is safe up to `barrier` (LSN): an answer says that something is durable."""
-        self._barrier = barrier
+        self.barrier = barrier
 
     def collect_barrier(self) -> None:
         """A request to a service in this turn is answered when what the service did is safe."""
         if self.asked is not None:
-            self._barrier = max(self._barrier, self.asked.barrier)
+            self.barrier = max(self.barrier, self.asked.barrier)
             self.asked = None
 
     @property
     def is_lost(self) -> bool:
         """Whether what an answer waits for will never be on the disk."""
         durability = self._broker.durability
-        return bool(self._barrier) and durability is not None and durability.is_lost
+        return bool(self.barrier) and durability is not None and durability.is_lost
 
     @property
     def is_withholding(self) -> bool:
         """Whether nothing may be sent yet."""
         durability = self._broker.durability
-        if not self._barrier or durability is None:
+        if not self.barrier or durability is None:
             return False
-        if not durability.is_behind if self._barrier == UNTIL_STATED else self._barrier <= durability.safe_lsn:
-            self._barrier = 0
-        return bool(self._barrier)
+        if not durability.is_behind if self.barrier == UNTIL_STATED else self.barrier <= durability.safe_lsn:
+            self.barrier = 0
+        return bool(self.barrier)
 
     # -- reads ------------------------------------------------------------------------------------------------------
 

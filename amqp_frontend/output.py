@@ -61,7 +61,9 @@ class Output:
 
     def take(self) -> list[bytes]:
         """All of it, deliveries included."""
-        self.render()
+        client = self._login.client
+        if client is not None and client.outbox:
+            self.render()
         self.reply_size = 0
         taken, self._parts = self._parts, []
         return taken

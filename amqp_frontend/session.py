@@ -83,12 +83,7 @@ class AmqpSession:
     def take_output(self) -> list[bytes]:
         """Everything to send now, in parts; deliveries included."""
         journal = self.journal
-        journal.collect_barrier()
-        if journal.is_lost:
-            journal.withhold_output(0)
-            self.output.clear()  # the peer must not read that it was done
-            self.closing.refuse(InternalError(), None)
-        if journal.is_withholding:
+        if (journal.barrier or journal.asked is not None) and self._is_withheld():
             journal.notify()
             return []
         if self.backlog.is_waiting:
@@ -99,6 +94,16 @@ class AmqpSession:
         if taken:
             self.heartbeat.has_sent = True
         return taken
+
+    def _is_withheld(self) -> bool:
+        """Whether nothing may be sent before the journal has made progress."""
+        journal = self.journal
+        journal.collect_barrier()
+        if journal.is_lost:
+            journal.withhold_output(0)
+            self.output.clear()  # the peer must not read that it was done
+            self.closing.refuse(InternalError(), None)
+        return journal.is_withholding
 
     def output_sent(self) -> None:
         """All of what was taken is with the kernel: consumers may get more."""
