@@ -1,4 +1,4 @@
-"""A channel with what it stands for: a session of the engine, and what it remembers between methods."""
+"""A channel of a client that is logged in: its session in the engine, and what it remembers between methods."""
 
 import sys
 from dataclasses import dataclass
@@ -8,11 +8,11 @@ from ..engine import Commit, Envelope, PropertyFacts, Route, Session
 from .channel_reader import ChannelReader
 from .publish_memory import PublishMemory
 
-#: What a turn does of what costs much, by the measure of `Effort` (about 5 ms); the rest is for the next turns.
+#: How much costly work a turn does, by the measure of `Effort` (about 5 ms); the rest is for the next turns.
 SPREAD_MAX = 4_000
-#: A run is not cut into parts of less: much of what each costs is the same for one message.
+#: A run is not cut into parts of less: most of the cost of a part does not depend on its size.
 PART_MIN = 4
-#: Routes to more queues than this are looked at while they are published to: a read full of messages takes no longer.
+#: Runs to more queues than this are published in parts: to fewer, even a whole read of messages does not take too long.
 FEW_QUEUES = 4
 
 

@@ -10,7 +10,7 @@ from .states import ChannelState, ChannelStep
 
 
 def open_channel(session: AmqpSession, number: int) -> None:
-    """channel.open: any free number; only how many are open is limited. Raises: TooManyChannels."""
+    """channel.open: any free number; only the number of open ones is limited. Raises: TooManyChannels."""
     open_now = len(session.connection.channels)
     if open_now >= session.channel_max:
         raise TooManyChannels(count=open_now, limit=session.channel_max)
@@ -30,7 +30,7 @@ def _flow_ok(session: AmqpSession, channel: Channel, method: commands.Channel.Fl
 
 
 def _close(session: AmqpSession, channel: Channel, method: Method) -> None:
-    if channel.state is not ChannelState.OPEN:  # it crossed ours
+    if channel.state is not ChannelState.OPEN:  # the peer's close crossed ours
         session.output.send(channel.number, commands.Channel.CloseOk)
         channel.step(ChannelStep.CLOSE)
         return
@@ -71,7 +71,7 @@ def _tx_commit(session: AmqpSession, channel: Channel, method: commands.Tx.Commi
 
 
 def answer_commit(session: AmqpSession, done: CommitUnderWay) -> None:
-    """tx.commit-ok, once what was done is in the journal. Raises: PartialCommit."""
+    """tx.commit-ok, sent once what was done is in the journal. Raises: PartialCommit."""
     session.send_returns(done.channel, done.commit.outcome())
     session.output.send(done.channel.number, commands.Tx.CommitOk)
     if done.commit.barrier:

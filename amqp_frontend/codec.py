@@ -1,4 +1,4 @@
-"""Methods as octets: decoding that is safe on hostile input, and encoding without opinions on names.
+"""Methods as octets: decoding that is safe on hostile input, and encoding that accepts every name.
 
 pamqp is the catalogue (which methods there are, which arguments of which types) and the oracle in tests. It is not
 asked to decode: it recurses in tables, slices quadratically in arrays, ignores what follows the arguments; nor to
@@ -20,7 +20,7 @@ Method = base.Frame
 
 
 class AccessRequest(base.Frame):
-    """access.request (30, 10): deprecated and granted; pamqp leaves it out. Source: AMQP 0-8 1.3."""
+    """access.request (30, 10): deprecated and granted; pamqp does not have it. Source: AMQP 0-8 1.3."""
 
     __slots__: ClassVar[list[str]] = ["realm", "exclusive", "passive", "active", "write", "read"]
     index = 0x001E000A
@@ -41,8 +41,15 @@ class AccessRequestOk(base.Frame):
 #: Class and method id in one number -> method class.
 METHODS: dict[int, type[Method]] = {**commands.INDEX_MAPPING, 0x001E000A: AccessRequest, 0x001E000B: AccessRequestOk}
 
-#: Name in the specification ("connection.start-ok") -> class and method id in one number.
-INDEX_OF = {re.sub(r"(?<=[a-z])(?=[A-Z])", "-", method.name).lower(): index for index, method in METHODS.items()}
+
+def spec_name(method: type[Method]) -> str:
+    """The name of a method in the specification: queue.declare-ok, for which pamqp has Queue.DeclareOk."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "-", method.name).lower()
+
+
+#: Name in the specification -> class and method id in one number; and back.
+INDEX_OF = {spec_name(method): index for index, method in METHODS.items()}
+NAME_OF = {index: name for name, index in INDEX_OF.items()}
 
 #: Method class -> its arguments as (name, type), in wire order.
 _FIELDS: dict[type[Method], list[tuple[str, str]]] = {

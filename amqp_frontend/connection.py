@@ -52,7 +52,7 @@ from .wire import (
     FRAME_HEAD,
     FRAME_OVERHEAD,
     HEADER,
-    HEADERS_TAKEN,
+    HEADERS_ACCEPTED,
     HEARTBEAT,
     METHOD,
     METHOD_HEAD,
@@ -211,7 +211,7 @@ class Connection:
         index = int.from_bytes(payload[:4], "big") if kind == METHOD and number == 0 and len(payload) >= 4 else -1
         is_legal = index in _ON_CONNECTION[state]
         if state is CLOSING:
-            # All is over but the goodbye; what else comes was sent before the peer knew.
+            # Only the goodbye matters now; anything else was sent before the peer knew.
             return ConnectionMethod(METHODS[index].__new__(METHODS[index])) if is_legal else None
         if not is_legal:
             raise NotLoggedIn(why=f"frame type {kind} on channel {number} in state {state.name.lower()}")
@@ -287,7 +287,7 @@ def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected 
     """The event of the first eight octets, None while they are not all there, and how many octets are done with."""
     if len(data) < 8 and b"AMQP".startswith(data[:4]):
         return None, 0
-    if data[:8] in HEADERS_TAKEN:
+    if data[:8] in HEADERS_ACCEPTED:
         return HeaderReceived(), 8
     return HeaderRejected(data[:8]), len(data)
 

@@ -39,7 +39,7 @@ class ConsumerWire:
         self._by_address_size: dict[int, bytes] = {}  # at most 512 sizes exist
 
     def prefix(self, address_size: int) -> bytes:
-        """Frame head, ids and consumer tag of a delivery whose exchange and routing key take that many octets."""
+        """Frame head, ids and consumer tag of a delivery whose exchange and routing key have that many octets."""
         prefix = self._by_address_size.get(address_size)
         if prefix is None:
             size = len(self._head) + 9 + address_size
@@ -56,7 +56,7 @@ def address_of(envelope: Envelope) -> bytes:
 
 
 def contents_for(envelope: Envelope, blobs: Sequence[bytes], number: int, frame_max: int) -> Sequence[bytes]:
-    """The blobs as content frames for a channel of a connection; untouched where channel and frame_max allow."""
+    """The blobs as content frames for a channel of a connection; unchanged where channel and frame_max allow."""
     framing = envelope.framing
     if type(framing) is ContentFraming and framing.frame_max <= frame_max:
         if framing.channel == number:
@@ -92,7 +92,7 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[bytes]:
 
 
 def render_cancel(number: int, tag: str) -> bytes:
-    """basic.cancel as a server sends it: no reply wanted."""
+    """basic.cancel as a server sends it, without wanting a reply."""
     return encode_method(number, commands.Basic.Cancel, tag, True)
 
 

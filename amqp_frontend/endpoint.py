@@ -108,7 +108,7 @@ class Endpoint:
             half_open.was_refused(self)
 
     def flush(self) -> None:
-        """Send what there is, as far as the kernel takes it; never waits, never fails."""
+        """Send as much as the kernel takes; never waits, never fails."""
         session = self.session
         if not self._writing:
             try:
@@ -154,7 +154,7 @@ class Endpoint:
         """Exists while the socket is full."""
         session = self.session
         try:
-            while self.socket.fileno() >= 0:  # the reader may have closed it before this task came to run
+            while self.socket.fileno() >= 0:  # the reader may have closed it before this task ran
                 await self.wait_writable(self.socket)
                 if self._send_all():
                     break
@@ -178,7 +178,7 @@ class Endpoint:
         session = self.session
         try:
             with self.scope:
-                await trio.lowlevel.checkpoint_if_cancelled()  # it may have made room before it came to run
+                await trio.lowlevel.checkpoint_if_cancelled()  # it may have lost its place before this task ran
                 await self._read()
         except NoPlace as refusal:
             logger.warning("%s: refused: %s", session.login.peer.name, refusal)
@@ -189,7 +189,7 @@ class Endpoint:
         except (OSError, trio.ClosedResourceError):
             pass
         except Exception:
-            logger.exception("%s: internal error", session.login.peer.name)  # ours; the other connections go on
+            logger.exception("%s: internal error", session.login.peer.name)  # our fault; the others go on
         finally:
             try:
                 session.handle_end()
@@ -264,7 +264,7 @@ class Endpoint:
             self.flush()
 
     async def _wait_until_unblocked(self) -> bytes:
-        """Until publishes are taken again, or more came of which some may pass. Returns what came."""
+        """Wait until publishes are accepted again, or more came, some of which may pass. Returns: what came."""
         session = self.session
         data = b""
         with trio.CancelScope() as self.unblocked:
@@ -286,7 +286,7 @@ class Endpoint:
         self.scope.cancel()
 
     def close(self) -> None:
-        """The socket, if it still is open."""
+        """Close the socket, if it is still open."""
         if self.socket.fileno() < 0:
             return
         try:

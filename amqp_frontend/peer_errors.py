@@ -1,4 +1,4 @@
-"""What a peer can do wrong by the rules of the protocol, and what a frontend alone refuses: one class each.
+"""What a peer can do wrong by the protocol, and what only this frontend refuses: one class each.
 
 Which reply code and text a class gets: replies.py. Facts that the text is made of are attributes, as with the errors
 of the engine; a docstring names them. Source: behaviour page 0 to 2.
@@ -20,7 +20,7 @@ class PeerError(Exception):
 
 
 class UnknownFrame(PeerError):
-    """A frame type that does not exist, or a frame that can't be one of its type. Facts: type, payload."""
+    """A frame type that does not exist, or a frame that cannot be one of its type. Facts: type, payload."""
 
 
 class FrameEndMissing(PeerError):
@@ -52,7 +52,7 @@ class BadFieldTable(PeerError):
 
 
 class UnimplementedMethod(PeerError):
-    """A method that does not exist, or that only a server sends, or on a channel where it can't be."""
+    """A method that does not exist, or that only a server sends, or on a channel where it cannot be."""
 
 
 class UnexpectedMethod(PeerError):
@@ -72,7 +72,7 @@ class TooManyChannels(PeerError):
 
 
 class IncompleteTooLarge(PeerError):
-    """Messages have begun on many channels, and none is brought to its end. Facts: limit (octets)."""
+    """Too much of messages that are begun on many channels and not finished. Facts: limit (octets)."""
 
 
 class MethodFrameExpected(PeerError):
@@ -100,7 +100,7 @@ class ContentSizeTooLarge(PeerError):
 
 
 class PropertiesUndecodable(PeerError):
-    """The property list of a content header can't be read."""
+    """The property list of a content header cannot be read."""
 
 
 class TuneTooLow(PeerError):
@@ -120,7 +120,7 @@ class ImmediateNotImplemented(PeerError):
 
 
 class UserIdMismatch(PeerError):
-    """The user-id property names somebody else. Facts: claimed, user."""
+    """The user-id property names another user. Facts: claimed, user."""
 
 
 class ChannelTimedOut(PeerError):
@@ -140,7 +140,7 @@ class FlowNotImplemented(PeerError):
 
 
 class NotLoggedIn(PeerError):
-    """Something wrong before the login was done: the log learns it, the peer gets silence. Facts: why."""
+    """An error before the login: it is logged, and the peer gets no answer. Facts: why."""
 
 
 class BrokerStopping(PeerError):
@@ -148,4 +148,4 @@ class BrokerStopping(PeerError):
 
 
 class InternalError(PeerError):
-    """A fault of ours: the peer learns only that."""
+    """A fault of ours: the peer is told no more than that."""

@@ -10,7 +10,7 @@ from .protocol_events import PublishReceived
 from .publish_memory import MEMORY_MAX
 from .session import AmqpSession
 
-#: What it costs to ask for a route, whatever is looked at to find it, by the measure of `Effort`.
+#: The fixed cost of asking for a route, by the measure of `Effort`.
 LOOK_UP_COST = 24
 
 

@@ -46,7 +46,7 @@ from .peer_errors import (
 )
 
 TEXT_MAX = 255
-#: What stands at the end of a text that had to be cut.
+#: The end of a text that had to be cut.
 CUT = "..."
 
 
@@ -94,7 +94,7 @@ class Row(NamedTuple):
 _RESOURCE = "{kind} '{name}' in vhost '{vhost}'"
 
 REPLY: dict[type[Exception], Row] = {
-    # the engine's words
+    # the engine's errors
     engine.EngineError: Row(541, CONNECTION, None, False),
     engine.NotFound: Row(404, CHANNEL, "not found"),
     engine.AccessRefused: Row(403, CHANNEL, "access refused"),
@@ -260,7 +260,7 @@ REPLY: dict[type[Exception], Row] = {
         "cannot obtain access to locked queue '{name}' in vhost '{vhost}'. basic.get operations are not supported by "
         "quorum queues with single active consumer",
     ),
-    # the frontend's own
+    # the frontend's own errors
     UnknownFrame: Row(501, CONNECTION, "type {type}, {octets}: unknown_frame", False),
     FrameEndMissing: Row(501, CONNECTION, "type {type}, {octets}: {{invalid_frame_end_marker,{end}}}", False),
     FrameTooLarge: Row(501, CONNECTION, "type {type}, all octets = <<>>: {{frame_too_large,{size},{limit}}}", False),
@@ -326,14 +326,14 @@ _SECRET = frozenset({"payload", "arguments"})
 
 
 def text_for_log(error: Exception, text: str) -> str:
-    """`text`, the reply to an error, as the log may have it: octets of the peer's are counted, not shown."""
+    """`text`, the reply to an error, for the log: octets that the peer sent are counted, not shown."""
     for name in _SECRET & vars(error).keys():
         return f"{text.partition(' - ')[0]} - {type(error).__name__}, {_counted(vars(error)[name])}"
     return text
 
 
 def describe(error: Exception) -> str:
-    """An error that gets no reply, for the log."""
+    """An error without a reply, for the log."""
     facts = (f"{key}={_counted(value) if key in _SECRET else repr(value)}" for key, value in vars(error).items())
     return f"{type(error).__name__} {', '.join(facts)}".rstrip()
 

@@ -17,8 +17,8 @@ class ConnectionState(Enum):
     OPENING = auto()  # tuned, waiting for open
     RUNNING = auto()
     CLOSING = auto()  # we sent close, waiting for close-ok
-    CLOSED = auto()  # close-ok went one way or the other: waiting for the peer to hang up
-    REFUSED = auto()  # not logged in and in error: silence, then the socket is dropped
+    CLOSED = auto()  # close-ok was sent or received: waiting for the peer to hang up
+    REFUSED = auto()  # not logged in and in error: silence, then the socket is closed
 
 
 class ConnectionStep(Enum):
@@ -70,7 +70,7 @@ class ChannelState(Enum):
 
     OPEN = auto()
     CLOSING = auto()  # we sent close: everything but close and close-ok is ignored
-    CROSSED = auto()  # and the peer's own close came meanwhile: it may open the number again at once
+    CROSSED = auto()  # as CLOSING, and the peer's own close came: it may open the number again at once
     CLOSED = auto()
 
 

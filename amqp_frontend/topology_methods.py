@@ -12,8 +12,8 @@ from .session import AmqpSession, Handler
 if TYPE_CHECKING:
     from ..engine import Client, FieldTable, VirtualHost
 
-#: Carriage return and line feed are taken out of declared names, not refused (behaviour page 0.7). Where something is
-#: published, consumed, got or purged they stay, so that nothing is found by such a spelling.
+#: Carriage return and line feed are removed from declared names, not refused (behaviour page 0.7). In publish, consume,
+#: get and purge they stay, so that such a spelling finds nothing.
 _STRIPPED = {13: None, 10: None}
 
 
@@ -109,7 +109,7 @@ def _queue_declare(session: AmqpSession, channel: Channel, method: commands.Queu
 
 
 def _queue_name(session: AmqpSession, channel: Channel, queue: str) -> str:
-    """The queue that is bound or deleted. The last one declared is meant by no name, not by one of line ends alone."""
+    """The queue to bind or delete. An empty name means the last one declared; a name of line ends alone does not."""
     return clean(queue) if queue else session.queue_name(channel, "")
 
 
@@ -147,7 +147,7 @@ def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue
         if_empty=method.if_empty,
     )
     if not method.nowait:
-        # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's suite rests on it.
+        # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's test suite relies on it.
         session.output.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))
 
 

@@ -35,7 +35,7 @@ from .wire import PROTOCOL_HEADER
 
 logger = logging.getLogger("leveret.amqp")
 
-#: What a method, and a run of acknowledgements, costs at least, by the measure of `Effort`.
+#: The least cost of a method, and of a run of acknowledgements, by the measure of `Effort`.
 METHOD_COST, ACKS_COST = 16, 4
 #: Method class -> (session, channel, method) -> None.
 HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS, **BASIC_HANDLERS}
@@ -134,7 +134,7 @@ def _fail(session: AmqpSession) -> None:
 
 
 def _still_matters(session: AmqpSession, event: Work) -> bool:
-    """Whether an event that had to wait is still to be handled: its channel, or the connection, may have ended."""
+    """Whether an event that had to wait must still be handled: its channel, or the connection, may have ended."""
     channel = getattr(event, "channel", None)
     is_running = session.connection.state is ConnectionState.RUNNING
     return is_running and (channel is None or channel.state is ChannelState.OPEN)

@@ -16,8 +16,8 @@ FRAME_END_OCTET = b"\xce"
 FRAME_OVERHEAD = 8
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
-#: What speaks 0-9-1 behind it: our own header, and that of 0-9, which Perl's Net::AMQP sends. RabbitMQ takes both.
-HEADERS_TAKEN = frozenset({PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"})
+#: Headers that 0-9-1 may follow: our own, and that of 0-9, which Perl's Net::AMQP sends. RabbitMQ accepts both.
+HEADERS_ACCEPTED = frozenset({PROTOCOL_HEADER, b"AMQP\x01\x01\x00\x09"})
 HEARTBEAT_FRAME = b"\x08\x00\x00\x00\x00\x00\x00\xce"
 
 #: type, channel, payload size
@@ -53,7 +53,7 @@ def around_body(channel: int, header: bytes, size: int) -> tuple[bytes, bytes]:
 
 
 def plain_content_frames(channel: int, blobs: Sequence[bytes], frame_max: int) -> list[bytes]:
-    """As `content_frames`, for a run of blobs of the engine's plain framing. 0.3 us each when they are of a size.
+    """As `content_frames`, for a run of blobs of the engine's plain framing. 0.3 us each when they are of one size.
 
     The four octets in front of such a blob's header are also the size in a frame's head.
     """
@@ -77,9 +77,9 @@ def plain_content_frames(channel: int, blobs: Sequence[bytes], frame_max: int) -
 
 
 class ContentFraming:
-    """Blobs that are the content frames as they came in: header frame, then body frames, all on `channel`.
+    """Blobs that are content frames as they were received: header frame, then body frames, all on `channel`.
 
-    They go out again as they are to peers on the same channel number whose frame_max is no smaller.
+    They are sent unchanged on the same channel number to peers whose frame_max is no smaller.
     """
 
     __slots__ = ("channel", "frame_max")

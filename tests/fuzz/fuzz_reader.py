@@ -23,7 +23,7 @@ if __name__ == "__main__":
         import leveret.amqp_frontend.connection  # noqa: F401  (first, so that it is the instrumented one)
 
 from leveret.amqp_frontend.channel_reader import ChannelReader
-from leveret.amqp_frontend.codec import INDEX_OF
+from leveret.amqp_frontend.codec import NAME_OF
 from leveret.amqp_frontend.connection import Connection
 from leveret.amqp_frontend.peer_errors import (
     MalformedShortString,
@@ -72,7 +72,6 @@ STEPS = {
 }
 #: Of a publish in one piece the properties are read first, of one in pieces the arguments.
 PUBLISH_FAULTS = (UndecodableArguments, MalformedShortString, PropertiesUndecodable)
-NAME_OF = {index: name for name, index in INDEX_OF.items()}
 
 
 class Crash(Exception):

@@ -3,17 +3,15 @@
 import random
 from collections.abc import Iterator
 
-from ..amqp_frontend.codec import METHODS
+from ..amqp_frontend.codec import INDEX_OF
 from ..amqp_frontend.protocol_events import ProtocolEvent
 from ..engine import PREDECLARED, ServiceExchange
-from .fault import Aim, Fault, Stage, channel_of, method_of, spec_name
+from .fault import Aim, Fault, Stage, channel_of, method_of
 from .queue_surgery import take_ready
 from .server import WatchedEndpoint
 
 #: A frame's head and end: no frame is shorter.
 FRAME_OVERHEAD = 8
-
-METHOD_NAMES = {spec_name(method.name): index for index, method in METHODS.items()}
 
 
 def frames_of(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
@@ -56,7 +54,7 @@ class DropConnection(Fault):
         """See `Fault`: the connection ends before the frame, or inside it."""
         if not self._is_outgoing:
             return len(data), False
-        wanted = METHOD_NAMES.get(self._on or "", -1)
+        wanted = INDEX_OF.get(self._on or "", -1)
         for start, end, index in frames_of(data):
             if (self._on is None or index == wanted) and end <= len(data) and self.aim.takes():
                 cut = start + self._dice.randrange(1, end - start) if self._mid_frame else start

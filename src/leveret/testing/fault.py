@@ -1,14 +1,13 @@
 """What a fault is: something that goes wrong on purpose, from when it is asked for until it is stopped."""
 
-import re
 from collections.abc import Callable
-from functools import cache
 from types import TracebackType
 from typing import Protocol
 
 import trio
 
 from ..amqp_frontend.channel import Channel
+from ..amqp_frontend.codec import NAME_OF
 from ..amqp_frontend.protocol_events import (
     AcksReceived,
     ChannelMethod,
@@ -217,14 +216,8 @@ def method_of(event: ProtocolEvent) -> str:
     if isinstance(event, AcksReceived):
         return "basic.ack"
     if isinstance(event, ChannelMethod | ConnectionMethod):
-        return spec_name(event.method.name)
+        return NAME_OF[event.method.index]
     return ""
-
-
-@cache
-def spec_name(name: str) -> str:
-    """Queue.DeclareOk (as pamqp has it) -> queue.declare-ok (as the specification has it)."""
-    return re.sub(r"(?<=[a-z])([A-Z])", r"-\1", name).lower()
 
 
 def channel_of(event: ProtocolEvent) -> Channel | None:

@@ -6,8 +6,8 @@ gave its connection. `after`: so many occasions go well first; `times`: so many 
 `on`: a method by its name in the specification, such as "basic.publish".
 """
 
+from ..amqp_frontend.codec import INDEX_OF
 from .connection_faults import (
-    METHOD_NAMES,
     Away,
     CloseByServer,
     DropConnection,
@@ -212,8 +212,8 @@ class Faults:
 
 
 def _check_method(name: str | None) -> None:
-    if name is not None and name not in METHOD_NAMES:
+    if name is not None and name not in INDEX_OF:
         from difflib import get_close_matches
 
-        near = get_close_matches(name, METHOD_NAMES, 1)
+        near = get_close_matches(name, INDEX_OF, 1)
         raise ValueError(f"no method {name!r}" + (f", did you mean {near[0]!r}?" if near else ""))
