@@ -47,7 +47,7 @@ class Backlog:
 
     `deferred`: what came behind it and may not pass, in order. `unfinished`: the rest of an event that is too much for
     one turn; nothing behind it is read. `is_cut`: the turn ended before everything that had been read was handled,
-    because `Broker.spread` had reached its maximum.
+    because the `Effort` of the turn had reached its maximum.
     """
 
     __slots__ = (
