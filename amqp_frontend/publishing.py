@@ -73,7 +73,7 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channe
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
     size = 1 if event.facts.is_marked else len(blobs) if is_gathered else known.run_max
     for start in range(0, len(blobs), size):
-        if broker.effort.spent >= session.spread_max and start:
+        if broker.effort.spent >= session.effort_max and start:
             session.backlog.unfinished = PublishReceived(channel, event.method_frame, event.facts, blobs[start:])
             return
         part = blobs[start : start + size]

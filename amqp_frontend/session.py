@@ -31,7 +31,7 @@ def generated_name(prefix: str) -> str:
 
 
 class AmqpSession:
-    """One connection. `spread_max`: of the broker's `spread`, where the turn ends."""
+    """One connection. `effort_max`: the `Effort` spent at which the turn ends."""
 
     #: What the test broker replaces.
     confirming_type: type[Confirming] = Confirming
@@ -61,7 +61,7 @@ class AmqpSession:
         self.connection = connection or Connection(max(options.incomplete_max, options.message_size_max))
         self.routes: Routes = {}
         self.channel_max = options.channel_max
-        self.spread_max = 0
+        self.effort_max = 0
         self.login = Login(peer)
         self.output = Output(self.login, self.connection, on_output)
         self.journal = JournalWait(broker, self.login)

@@ -13,7 +13,7 @@ from pamqp import commands
 from ..engine import errors
 from .backlog import Work
 from .basic_methods import BASIC_HANDLERS
-from .channel import SPREAD_MAX, Channel, CommitUnderWay
+from .channel import EFFORT_MAX, Channel, CommitUnderWay
 from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
 from .codec import Method
 from .connection_methods import CONNECTION_HANDLERS, header_received
@@ -49,7 +49,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
     """
     session.received(data)
     backlog = session.backlog
-    session.spread_max = session.broker.effort.spent + SPREAD_MAX
+    session.effort_max = session.broker.effort.spent + EFFORT_MAX
     backlog.is_cut = False
     waiting: Work | None = None
     if backlog.is_waiting:
@@ -84,18 +84,18 @@ def _handle_backlog(session: AmqpSession, event: Work | None) -> None:
     if event is not None:
         if _still_matters(session, event):
             _handle(session, event)
-        backlog.is_cut = broker.effort.spent >= session.spread_max
+        backlog.is_cut = broker.effort.spent >= session.effort_max
     while backlog.deferred and not (backlog.is_waiting or backlog.is_cut):
         event = backlog.take_deferred()
         if _still_matters(session, event):
             _handle(session, event)
-        backlog.is_cut = broker.effort.spent >= session.spread_max
+        backlog.is_cut = broker.effort.spent >= session.effort_max
 
 
 def _handle_new(session: AmqpSession) -> None:
     """Handle what was read, until the turn is long, or something has to be done before more is handled."""
     backlog, broker, closing, output = session.backlog, session.broker, session.closing, session.output
-    spread_max = session.spread_max
+    effort_max = session.effort_max
     for event in session.connection.events():
         _handle(session, event)
         if (
@@ -105,7 +105,7 @@ def _handle_new(session: AmqpSession) -> None:
             or backlog.unfinished is not None
         ):
             break  # what was not looked at stays in the connection's buffer
-        if broker.effort.spent >= spread_max:
+        if broker.effort.spent >= effort_max:
             backlog.is_cut = True
             break
 

@@ -9,7 +9,7 @@ import pytest
 from pair import Pair, Peer, method, publish
 from pamqp import commands
 
-from leveret.amqp_frontend.channel import SPREAD_MAX
+from leveret.amqp_frontend.channel import EFFORT_MAX
 from leveret.amqp_frontend.turn import METHOD_COST, handle_bytes
 from leveret.engine.broker import TURN_SPREAD
 from leveret.engine.delivery.rota import LOOKS, RUN_MAX
@@ -58,7 +58,7 @@ def test_many_methods() -> None:
         answered.append(len(peer.take()))
         stage.step(peer)
     answered.append(len(peer.take()))
-    assert sum(answered) == 1000 and max(answered) <= SPREAD_MAX // METHOD_COST
+    assert sum(answered) == 1000 and max(answered) <= EFFORT_MAX // METHOD_COST
 
 
 def test_others_are_served_in_between() -> None:
@@ -83,8 +83,8 @@ def test_ever_more_consumers_that_recover() -> None:
     count = len(stage.queue.consumers)
     assert count == 1500
     # One event more than fits: it takes back what is out, and looks at all consumers a few times.
-    assert max(stage.turns) <= SPREAD_MAX + METHOD_COST + 200 + 4 * count // LOOKS
-    assert sum(stage.turns) > 4 * SPREAD_MAX
+    assert max(stage.turns) <= EFFORT_MAX + METHOD_COST + 200 + 4 * count // LOOKS
+    assert sum(stage.turns) > 4 * EFFORT_MAX
 
 
 @pytest.mark.parametrize("requeue", [True, False])

@@ -14,7 +14,7 @@ from pair import Pair, Peer, method, publish
 from pamqp import commands
 from steps import steps
 
-from leveret.amqp_frontend.channel import FEW_QUEUES, PART_MIN, SPREAD_MAX
+from leveret.amqp_frontend.channel import EFFORT_MAX, FEW_QUEUES, PART_MIN
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.engine import Envelope
 from leveret.engine.exchanges.routed import Routed
@@ -82,7 +82,7 @@ def test_no_turn_publishes_to_too_many_queues(kind: str, key: str, properties: d
     assert peer.session.backlog.has_more
     stage.finish(peer)
     assert stage.counts() == {100} and sum(stage.turns) >= 100 * QUEUES
-    assert max(stage.turns) < SPREAD_MAX + PART_MIN * QUEUES
+    assert max(stage.turns) < EFFORT_MAX + PART_MIN * QUEUES
     bodies = [one.body for one in stage.broker.virtual_hosts["/"].queues["q7"].store]
     assert bodies == [b"%d" % number for number in range(100)]
 
@@ -241,7 +241,7 @@ def test_no_turn_looks_for_too_many_ways(attack: Callable[[Searches], bytes]) ->
         dearest = max(dearest, turn())
         turns += 1
     assert turns > 3
-    assert max(stage.turns) < 2 * SPREAD_MAX
+    assert max(stage.turns) < 2 * EFFORT_MAX
     assert dearest < LINES_MAX
     assert stage.broker.counters.published - before == data.count(b"\x00\x3c\x00\x28")
 
@@ -269,7 +269,7 @@ def test_a_transaction_looks_for_ways_in_slices() -> None:
     stage.step(peer, data)
     assert peer.session.backlog.has_more
     stage.finish(peer)
-    assert max(stage.turns) < 2 * SPREAD_MAX
+    assert max(stage.turns) < 2 * EFFORT_MAX
     peer.call(1, C.Tx.Commit)
 
 
