@@ -1,14 +1,14 @@
 """The ready list of non-destructive queues: found by id, since each consumer reads from a place of its own."""
 
 from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 
 from ..messages.message import Message
 
 
 class KeptReady:
-    """Messages in order of ids, found by id in O(log n), mostly leaving at the head. Named as `deque` is."""
+    """Messages in order of ids, found by id in O(log n), mostly leaving at the head."""
 
     __slots__ = ("_head", "_messages")
 
@@ -31,15 +31,6 @@ class KeptReady:
             insort(self._messages, message, lo=self._head, key=_id_of)
         else:
             self._messages.append(message)
-
-    appendleft = append
-
-    def extend(self, messages: Iterable[Message]) -> None:
-        """Each at its place."""
-        for message in messages:
-            self.append(message)
-
-    merge = extend
 
     def popleft(self) -> Message:
         """The oldest."""

@@ -238,16 +238,6 @@ class KeptStore(UntailedStore):
         if self._body_octets is not None:
             self._body_octets -= body_size(message)
 
-    def load_all(self) -> None:
-        """Everything back into memory, which has to have room for it. Raises: Unreadable."""
-        while self.places:
-            self.windows.fill(None, self.places, 0)
-            for message in self.windows.all(None):
-                if (left := self.places.take(message.id)) is not None:
-                    message.expires_ns = left.expires_ns
-                    self._put(message)
-        self.windows.clear()
-
     # -- the head -----------------------------------------------------------------------------------------------------
 
     @property

@@ -9,7 +9,7 @@ from typing import Protocol
 from ..messages.message import Message
 from .paged_places import PagedPlaces
 from .paged_run import messages_of
-from .surroundings import Surroundings
+from .surroundings import Storage
 
 #: What a window takes from the journal at once.
 WINDOW_MESSAGES, WINDOW_OCTETS = 1000, 1024 * 1024
@@ -35,10 +35,10 @@ class Window:
 class Windows:
     """By reader; None: the head. Messages are shared: whoever hands one out makes a copy."""
 
-    __slots__ = ("_surroundings", "_windows")
+    __slots__ = ("_storage", "_windows")
 
-    def __init__(self, surroundings: Surroundings) -> None:
-        self._surroundings = surroundings
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
         self._windows: dict[Reader | None, Window] = {}
 
     @property
@@ -66,7 +66,7 @@ class Windows:
 
     def fill(self, reader: Reader | None, places: PagedPlaces, id_: int, count: int = WINDOW_MESSAGES) -> None:
         """Read up to `count` of the messages behind `id_` back, unless another reader has them. Raises: Unreadable."""
-        pager = self._surroundings.pager
+        pager = self._storage.pager
         assert pager is not None
         self._windows.pop(reader, None)
         next_ids = places.after(id_, 1)

@@ -14,7 +14,7 @@ from ..messages.message import Message
 from .paged_message import UNKNOWN, PagedMessage, body_size, can_leave
 from .paged_run import messages_of
 from .ready import LeveledReady
-from .surroundings import Storing
+from .surroundings import Owner
 
 Key = object
 #: With what is looked at, so many messages or octets behind it are read back.
@@ -38,7 +38,7 @@ class LastValueReady(LeveledReady):
 
     __slots__ = ("_by_key", "_key_of", "_queue", "_share", "_until_asked", "left_count", "memory_octets")
 
-    def __init__(self, queue: Storing, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
+    def __init__(self, queue: Owner, level_max: int, key_of: Callable[[Message], Key | None]) -> None:
         super().__init__(level_max, body_size)
         self._queue = queue
         self._key_of = key_of

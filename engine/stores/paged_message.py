@@ -7,7 +7,7 @@ in memory: whoever asks for priority or persistence reads no file. Source: queue
 from typing import Protocol
 
 from ..messages.message import Envelope, Message
-from .surroundings import Storing
+from .surroundings import Owner
 
 #: The key of a message that nobody has asked yet.
 UNKNOWN = object()
@@ -97,7 +97,7 @@ def body_size(message: Message) -> int:
     return message.envelope.framing.body_size(message.blob)
 
 
-def can_leave(queue: Storing, message: Message) -> bool:
+def can_leave(queue: Owner, message: Message) -> bool:
     """Whether the journal has a message of this queue, as far as the queue knows."""
     pager, durability = queue.storage.pager, queue.storage.durability
     if pager is None or (durability is not None and durability.is_behind):

@@ -9,11 +9,11 @@ from itertools import accumulate, groupby, pairwise
 from ..messages.message import Envelope, Message
 from .memory_budget import OVERHEAD
 from .paged_run import IN_JOURNAL, PagedRun, Place, Run, Taken, messages_of
-from .surroundings import Owner, Storing
+from .surroundings import Owner
 from .tail import Pager, Tail
 
 
-def is_in_journal(owner: Storing, envelope: Envelope) -> bool:
+def is_in_journal(owner: Owner, envelope: Envelope) -> bool:
     """Whether new messages of this kind are: while the disk is full, what dies into a queue is only in memory."""
     durability = owner.storage.durability
     return owner.stores(envelope) and (durability is None or not durability.has_failed)
@@ -22,7 +22,7 @@ def is_in_journal(owner: Storing, envelope: Envelope) -> bool:
 # -- out of memory ----------------------------------------------------------------------------------------------------
 
 
-def sink(owner: Storing, tail: Tail, level: int, messages: Sequence[Message]) -> int:
+def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message]) -> int:
     """Messages (in order of delivery) go to the head of their level of the tail.
 
     Returns: how many octets that gave free.
@@ -49,7 +49,7 @@ def sink(owner: Storing, tail: Tail, level: int, messages: Sequence[Message]) ->
     return freed
 
 
-def _where(owner: Storing, pager: Pager, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
+def _where(owner: Owner, pager: Pager, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
     """Where it could be: the journal, the spool (its own envelope), only memory (None); and how often it was out."""
     where: Envelope | None = None
     if not message.stays_in_memory:

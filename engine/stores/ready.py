@@ -8,7 +8,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from ..messages.message import Message
-from .kept_ready import KeptReady
 
 
 class LeveledReady:
@@ -97,9 +96,6 @@ class LeveledReady:
     def _removed(self, message: Message) -> None:
         self._count -= 1
         self.octets -= self._size_of(message)
-
-
-Ready = deque[Message] | LeveledReady | KeptReady
 
 
 def merge_back(ready: deque[Message], messages: list[Message]) -> int:

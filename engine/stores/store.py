@@ -130,12 +130,6 @@ class Store(Protocol):
     def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """New messages with consecutive ids at the end, none of which expires or is of a group. O(run)."""
 
-    def has_room(self, octets: int, count: int) -> bool:
-        """Whether `append_run` would have all of these in memory: octets of blobs, messages. Amortized O(count).
-
-        Always true without a pager.
-        """
-
     def append(self, message: Message) -> Message | None:
         """A new message at the end of its level; in a last-value store perhaps in an older one's place.
 

@@ -8,18 +8,6 @@ from .memory_budget import MemoryBudget
 from .tail import Pager
 
 
-class Surroundings(Protocol):
-    """Where contents can be left. Both may come later than the store; None: there is no journal."""
-
-    @property
-    def pager(self) -> Pager | None:
-        """What gives messages back."""
-
-    @property
-    def durability(self) -> Durability | None:
-        """What says whether the journal is up to date."""
-
-
 class Storage:
     """The same for all stores of a broker, which sets `pager` and `durability` as a journal comes."""
 
@@ -29,17 +17,6 @@ class Storage:
         self.pager: Pager | None = None
         self.durability: Durability | None = None
         self.memory = MemoryBudget()
-
-
-class Storing(Protocol):
-    """What of a queue decides whether the journal has a message."""
-
-    @property
-    def storage(self) -> Surroundings:
-        """What the broker lends."""
-
-    def stores(self, envelope: Envelope) -> bool:
-        """Whether messages of this kind survive a restart in this queue."""
 
 
 class Owner(Protocol):

@@ -173,28 +173,18 @@ class TailedStore(ABC):
         for offset, blob in enumerate(blobs):
             tail.append(Message(first_id + offset, blob, envelope))
 
-    def has_room(self, octets: int, count: int) -> bool:
-        """See `Store`."""
-        if self._storage.pager is None:
-            return True
-        return self._tail is None and self._may_have(octets + OVERHEAD * count)
-
     def _is_granted(self, octets: int, count: int) -> bool:
-        """Whether so many more may be at hand; if so, they are counted. Only where there is a pager."""
+        """Whether so many more may be at hand; if so, they are counted. Only with a pager. Amortized O(count)."""
         octets += OVERHEAD * count
-        if not self._may_have(octets):
-            return False
-        self.allowance -= octets
-        return True
-
-    def _may_have(self, octets: int) -> bool:
         if octets > self.allowance:
             if not self.may_page:
                 self.allowance = UNLIMITED
             else:
                 pager = self._storage.pager
                 assert pager is not None
-                return self._storage.memory.allows(self, octets, pager.memory)
+                if not self._storage.memory.allows(self, octets, pager.memory):
+                    return False
+        self.allowance -= octets
         return True
 
     def append(self, message: Message) -> Message | None:

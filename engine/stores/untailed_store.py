@@ -22,10 +22,6 @@ class UntailedStore:
     def allow_paging(self, allowed: bool) -> None:
         """See `Store`."""
 
-    def has_room(self, octets: int, count: int) -> bool:
-        """See `Store`."""
-        return True
-
     def expect_expiry(self) -> None:
         """See `Store`."""
         self.expiring = True

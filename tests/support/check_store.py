@@ -215,19 +215,6 @@ class StoreMachine(RuleBasedStateMachine):
         for one in made:
             self.level_of(one).append(self.double(one))
 
-    @rule(sizes=SIZES)
-    def append_run_where_there_is_room(self, sizes: list[int]) -> None:
-        """What `has_room` promises is kept."""
-        envelope = self.envelope(0, True, None)
-        made = [self.made(envelope, size, 0, None) for size in sizes]
-        blobs, before = [one.blob for one in made], self.store.at_hand
-        has_room = self.store.has_room(sum(map(len, blobs)), len(blobs))
-        self.store.append_run(made[0].id, envelope, blobs)
-        for one in made:
-            self.level_of(one).append(self.double(one))
-        if has_room and not self.kind.in_order and not self.kind.reads_only:
-            assert self.store.at_hand == before + len(made)
-
     @rule(
         size=st.integers(0, 300),
         priority=PRIORITIES,
@@ -525,7 +512,8 @@ class StoreMachine(RuleBasedStateMachine):
         """How many, and how many octets."""
         store, here = self.store, self.here
         assert len(store) == len(here)
-        assert store.at_hand == len(list(store))
+        assert store.at_hand == len(store.ready) == len(list(store))
+        assert store.has_tail == bool(store.paged_parts())
         assert store.level_max == self.kind.level_max
         if self.counts:
             sizes = [message.envelope.framing.body_size(message.blob) for message in here]
