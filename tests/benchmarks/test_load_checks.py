@@ -15,7 +15,7 @@ from tampering_proxy import ACK, DELIVER, HEADER_BYTES, NACK, tampering_proxy
 from leveret.interop.brokers.peers import Peer, leveret
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
-TIMEOUT_SECONDS = 100
+TIMEOUT_SECONDS = 500
 FAULT_AT = 50  # the delivery that is changed
 LOAD = ["--count", "200", "--size", "64", "--confirm", "20", "--ack", "1", "--prefetch", "10", "--drain-timeout", "1"]
 

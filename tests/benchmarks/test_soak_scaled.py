@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 SOAK = Path(__file__).parents[2] / "benchmarks" / "soak.py"
-TIMEOUT_SECONDS = 100
+TIMEOUT_SECONDS = 500
 
 
 @pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc on this machine: the soak reads the broker's")

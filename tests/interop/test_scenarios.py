@@ -40,7 +40,7 @@ def pika_driver(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Driven]:
 def test_scenarios_pass_with_pika(broker: Broker, pika_driver: Driven, feature: str) -> None:
     """Every scenario of every feature, but for what pika has no call for."""
     (chosen,) = (one for one in read_features() if one.name == feature)
-    results = Suite(broker, {"pika": pika_driver}, seconds=30).run(chosen.scenarios)
+    results = Suite(broker, {"pika": pika_driver}, seconds=60).run(chosen.scenarios)
     assert {(r.scenario, r.reason) for r in results if r.verdict == FAILED} == set()
     assert {r.reason for r in results if r.verdict == NOT_RUN} <= NOT_RUN_HERE
     assert [r for r in results if r.verdict == PASSED]
@@ -55,7 +55,7 @@ def test_other_clients_pass(broker: Broker, tmp_path: Path, client: str) -> None
         pytest.skip(str(error))
     try:
         chosen = [one for feature in read_features() if feature.name in SCALED for one in feature.scenarios]
-        results = Suite(broker, {client: driven}, seconds=30).run(chosen)
+        results = Suite(broker, {client: driven}, seconds=60).run(chosen)
     finally:
         driven.end()
     assert {(r.scenario, r.reason) for r in results if r.verdict == FAILED} == set()

@@ -41,7 +41,7 @@ class BrokerProcess:
         """What it logged so far."""
         return self._log.read_text()
 
-    def wait_for_log(self, text: str, timeout_s: float = 30, *, count: int = 1) -> str:
+    def wait_for_log(self, text: str, timeout_s: float = 60, *, count: int = 1) -> str:
         """The first line (or the `count`th) it logged, or will log soon, that has `text` in it.
 
         Raises: AssertionError after a while.
