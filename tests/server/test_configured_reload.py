@@ -174,7 +174,7 @@ def test_a_ring_is_resized_and_returns_to_the_default() -> None:
     queue = queue_of(objects, "q")
     publish(session, "", "q", *"ABCD")
     assert reload(objects, configured_queue("ring-size = 2")).warnings == ()
-    assert (queue.rules.ring_size, len(queue.ready)) == (2, 3)
+    assert (queue.rules.ring_size, queue.ready_count) == (2, 3)
     reload(objects, configured_queue("ring-size = 5"))
     publish(session, "", "q", *"EFG")
     assert bodies(session, "q") == "CDEFG"
