@@ -142,8 +142,14 @@ def kinds(tree: Tree) -> tuple[dict[str, Path], dict[str, Path]]:
 
 
 def slots_of(tree: Tree, names: Iterable[str]) -> set[str]:
-    """What instances of these classes have: slots, fields, and what their methods set."""
+    """What instances of these classes have, inherited or not: slots, fields, and what their methods set."""
     found: set[str] = set()
+    bases = {node.name: {last_word(base) for base in node.bases} for _, node in tree.classes()}
+    names, ahead = set(names), list(names)
+    while ahead:
+        new = bases.get(ahead.pop(), set()) - names
+        names |= new
+        ahead += new
     for _, node in tree.classes():
         if node.name not in names:
             continue
