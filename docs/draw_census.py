@@ -21,7 +21,41 @@ BEFORE = "7200397"
 
 #: Why something remains: `Finding.key`, or a path for all that is found in a file, or a measure -> one sentence.
 REASONS: Mapping[str, str] = {
+    "engine/peers/session.py: Session": (
+        "a method for each thing that a channel asks for, and for each that delivery asks of it; "
+        "subscriptions, settling and what is unacknowledged are in files of their own"
+    ),
+    "engine/peers/session.py": "see its class",
+    "engine/queues/ledger.py: Ledger": "a method for each event: the only place that counts and announces",
     "engine/stores/store.py: Store": "the protocol that every kind of store implements: a method for each verb",
+    "engine/stores/kept_store.py: KeptStore": (
+        "a kind of store implements the whole protocol, and what its consumers read"
+    ),
+    "engine/stores/kept_store.py": (
+        "one class, see there; places, windows and the list in memory are in files of their own"
+    ),
+    "engine/stores/stream_store.py: StreamStore": (
+        "a kind of store implements the whole protocol, and what its consumers read"
+    ),
+    "engine/stores/stream_store.py": "one class, see there",
+    "engine/stores/tailed_store.py: TailedStore": (
+        "what three kinds of store share of the protocol: messages at hand and a tail"
+    ),
+    "engine/stores/tailed_store.py": (
+        "one class, see there; paging, scanning, the tail and the budget are in files of their own"
+    ),
+    "journal/recording/full_recorder.py: FullRecorder": 'a method for each event that only `scope = "all"` records',
+    "journal/recovery/recovered.py: RecoveredQueue": "columns with a method for each record that changes them",
+    "src/leveret/testing/server.py": "what a test broker may do instead of a real server, fault by fault",
+    "amqp_frontend/connection.py: events": "the loop over frames: a call more would be one for each frame",
+    "amqp_frontend/runs.py: read_publishes": "the hottest loop: a call more would be one for each message",
+    "engine/broker.py: __init__": "puts the parts together, a line each",
+    "engine/declared_queues.py: declare": "the order of checks is RabbitMQ's, and is read from top to bottom",
+    "engine/messages/deaths.py: dead_letter": "writes the headers of a death one after the other",
+    "engine/queues/admission.py: admit": "the order of rules for an arrival, read from top to bottom",
+    "engine/queues/returns.py: give_back": "the order of rules for a return, read from top to bottom",
+    "journal/appending/message_records.py: happened": "one record, field by field",
+    "journal/recording/restore.py: restore": "the order in which things are put back, read from top to bottom",
 }
 
 
