@@ -8,7 +8,7 @@ from . import errors
 from .broker import Broker
 from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
 from .deadlines import Deadline, Deadlines
-from .delivery.consumer import UNLIMITED, Consumer, Holder, holder_of
+from .delivery.consumer import UNLIMITED, Consumer, Holder, Recipient, holder_of
 from .durability import UNTIL_STATED, Durability
 from .errors import ConnectionForced, EngineError, VirtualHostNotFound
 from .events import TERMINAL, EventKind
@@ -26,7 +26,7 @@ from .messages.content import (
     scan_properties,
 )
 from .messages.deaths import REJECTED
-from .messages.event import Event
+from .messages.event import Event, Listener
 from .messages.field_table import (
     DEPTH_MAX,
     Field,
@@ -40,15 +40,37 @@ from .messages.field_table import (
     number_of,
 )
 from .messages.message import Envelope, Message
+from .object_events import (
+    BindingEvent,
+    ConnectionEvent,
+    ExchangeEvent,
+    PolicyEvent,
+    QueueEvent,
+    SettingsEvent,
+    UserDeclaredEvent,
+    UserUndeclaredEvent,
+    VirtualHostEvent,
+)
 from .options import NO_LIMITS, BrokerOptions, MessageAddress, VirtualHostLimits
 from .peers.client import Client
 from .peers.commit import Commit
 from .peers.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .peers.session import Session
 from .publishing.arrival import publish_by_name
+from .publishing.publish_events import DuplicateEvent, PublishedEvent
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .queues.queue import Queue, QueueStatistics, queue_of
+from .queues.queue_events import (
+    AckedEvent,
+    ConsumerEvent,
+    DeliveredEvent,
+    DueEvent,
+    EnqueuedEvent,
+    LeftEvent,
+    RequeuedEvent,
+    ScheduledEvent,
+)
 from .queues.reply_queue import REPLY_PREFIX, REPLY_TO
 from .rules.arguments import ARGUMENTS, QUEUE_TYPES, Reason, check_consumer_arguments, check_expiration, queue_type_of
 from .rules.queue_rules import own_settings
@@ -63,7 +85,9 @@ from .virtual_host import VirtualHost
 __all__ = [
     "AHEAD_MS_MAX",
     "ARGUMENTS",
+    "AckedEvent",
     "Binding",
+    "BindingEvent",
     "Broker",
     "BrokerOptions",
     "BrokerStatistics",
@@ -71,29 +95,38 @@ __all__ = [
     "Clock",
     "Commit",
     "CommonHeader",
+    "ConnectionEvent",
     "ConnectionForced",
     "Consumer",
     "ConsumerCancelled",
+    "ConsumerEvent",
     "ContentError",
     "DEPTH_MAX",
     "Deadline",
     "Deadlines",
     "Delivered",
+    "DeliveredEvent",
     "DirectExchange",
+    "DueEvent",
+    "DuplicateEvent",
     "Durability",
     "EXCHANGE_TYPES",
     "Effect",
     "EngineError",
+    "EnqueuedEvent",
     "Envelope",
     "Event",
     "EventKind",
     "Exchange",
+    "ExchangeEvent",
     "Field",
     "FieldTable",
     "FieldTableError",
     "Framing",
     "Grant",
     "Holder",
+    "LeftEvent",
+    "Listener",
     "MS",
     "ManualClock",
     "Message",
@@ -104,22 +137,29 @@ __all__ = [
     "PREDECLARED",
     "PasswordHash",
     "Permissions",
+    "PolicyEvent",
     "PropertyFacts",
     "PropertyValue",
+    "PublishedEvent",
     "QUEUE_TYPES",
     "Queue",
+    "QueueEvent",
     "QueueStatistics",
     "REJECTED",
     "REPLY_PREFIX",
     "REPLY_TO",
     "REPLY_TO_ME",
     "Reason",
+    "Recipient",
+    "RequeuedEvent",
     "Route",
     "SALT_SIZE",
     "SHA256",
+    "ScheduledEvent",
     "ServiceExchange",
     "Session",
     "SessionFailed",
+    "SettingsEvent",
     "TAGS",
     "TERMINAL",
     "TopicPermission",
@@ -128,8 +168,11 @@ __all__ = [
     "UnknownFieldTag",
     "Unreadable",
     "User",
+    "UserDeclaredEvent",
+    "UserUndeclaredEvent",
     "Users",
     "VirtualHost",
+    "VirtualHostEvent",
     "VirtualHostLimits",
     "VirtualHostNotFound",
     "bounded_ms",

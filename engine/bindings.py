@@ -8,6 +8,7 @@ from .errors import BindingsMaxReached, DefaultExchangeRefused, ResourceLocked
 from .events import EventKind
 from .exchanges.exchange import Binding, Destination, Exchange
 from .messages.field_table import FieldTable
+from .object_events import BindingEvent, ExchangeEvent
 from .peers.client import Client
 from .peers.permission_checks import require, require_topic
 from .publishing.publish import tell_what_was
@@ -91,8 +92,9 @@ class Bindings:
             self.count -= 1
             self._router.bindings_changed(binding.destination)
         exchange.routes.forget_all()
-        detail: dict[str, object] = {"what": "exchange", "exchange": exchange}
-        self._vhost.broker.emit_object(EventKind.UNDECLARED, self._vhost.name, exchange.name, detail)
+        vhost = self._vhost
+        if vhost.broker.listeners:
+            vhost.broker.announce(ExchangeEvent(EventKind.UNDECLARED, vhost.name, exchange.name, exchange))
 
     def accessible(self, name: str, client: Client | None) -> Queue:
         """A queue that is not exclusive to another client. Raises: QueueNotFound, ResourceLocked."""
@@ -129,7 +131,8 @@ class Bindings:
         if exchange.add(binding):
             self.count += 1
             self._router.bindings_changed(destination)
-            vhost.broker.emit_object(EventKind.BOUND, vhost.name, destination.name, {"binding": binding})
+            if vhost.broker.listeners:
+                vhost.broker.announce(BindingEvent(EventKind.BOUND, vhost.name, destination.name, binding))
             if is_first and vhost.remembered and isinstance(destination, Queue):
                 tell_what_was(vhost, destination, exchange.name)
 
@@ -152,7 +155,8 @@ class Bindings:
                 continue
             self.count -= 1
             self._router.bindings_changed(binding.destination)
-            vhost.broker.emit_object(EventKind.UNBOUND, vhost.name, binding.destination.name, {"binding": binding})
+            if vhost.broker.listeners:
+                vhost.broker.announce(BindingEvent(EventKind.UNBOUND, vhost.name, binding.destination.name, binding))
             if source.auto_delete and not source.bindings and vhost.exchanges.get(source.name) is source:
                 unused += source.incoming
                 self.drop_exchange(source)

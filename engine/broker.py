@@ -24,6 +24,7 @@ from .effort import Effort
 from .errors import VirtualHostNotFound
 from .events import Counters, EventKind
 from .messages.message import Envelope
+from .object_events import VirtualHostEvent
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .peers.client import Client
@@ -86,8 +87,7 @@ class Broker:
 
         announcer = Announcer()
         self.listeners = announcer.listeners
-        self.emit_published = announcer.emit_published
-        self.emit_object = announcer.emit_object
+        self.announce = announcer.announce
 
         self.turns = Turns(self.effort)
         self.mark = self.turns.mark
@@ -131,7 +131,8 @@ class Broker:
         if vhost is None:
             self.departures.finish(name)
             vhost = self.virtual_hosts[name] = VirtualHost(self, name)
-            self.emit_object(EventKind.DECLARED, name, name, {"what": "vhost"})
+            if self.listeners:
+                self.announce(VirtualHostEvent(EventKind.DECLARED, name, name))
         return vhost
 
     def delete_virtual_host(self, name: str) -> None:
@@ -153,13 +154,15 @@ class Broker:
         # At once, and whole: one that was said to be gone does not come back with half of its queues.
         if vhost.firehose is not None:
             self.trace(vhost, on=False)
-        self.emit_object(EventKind.UNDECLARED, name, name, {"what": "vhost", "is_going": True})
+        if self.listeners:
+            self.announce(VirtualHostEvent(EventKind.UNDECLARED, name, name, is_going=True))
         self.departures.condemn(vhost, [client for client in self.clients if client.vhost is vhost])
 
     def limit_virtual_host(self, vhost: VirtualHost, limits: VirtualHostLimits) -> None:
         """What may be in it from now on; what is there stays."""
         vhost.limits = limits
-        self.emit_object(EventKind.DECLARED, vhost.name, vhost.name, {"what": "vhost"})
+        if self.listeners:
+            self.announce(VirtualHostEvent(EventKind.DECLARED, vhost.name, vhost.name))
 
     def trace(self, vhost: VirtualHost, *, on: bool) -> None:
         """The firehose of a virtual host: copies of what clients publish and get go to amq.rabbitmq.trace, or no more.

@@ -7,7 +7,9 @@ from typing import Protocol
 from .departures import Departures
 from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDeleted, VirtualHostNotFound
 from .events import EventKind
+from .messages.event import Event, Listener
 from .messages.field_table import FieldTable
+from .object_events import ConnectionEvent, UserDeclaredEvent, UserUndeclaredEvent
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .peers.client import Client
 from .users.access import User, Users
@@ -21,13 +23,14 @@ class ConnectedBroker(Protocol):
     awaiting: dict[Client, None]
     clients: dict[Client, None]
     departures: Departures
+    listeners: list[Listener]
     touched: dict[Client, None]
     unsent_max: int
     users: Users
     virtual_hosts: dict[str, VirtualHost]
 
-    def emit_object(self, kind: EventKind, vhost: str, subject: str, detail: dict[str, object]) -> None:
-        """Tell the listeners about an object."""
+    def announce(self, event: Event) -> None:
+        """Call each listener with what happened."""
 
 
 class Connections:
@@ -56,7 +59,8 @@ class Connections:
         user.check_vhost(vhost)
         client = Client(found, user, name, flush, broker.unsent_max, properties or {})
         broker.clients[client] = None
-        broker.emit_object(EventKind.CONNECTION_OPENED, vhost, name, {"user": user.name})
+        if broker.listeners:
+            broker.announce(ConnectionEvent(EventKind.CONNECTION_OPENED, vhost, name, user.name))
         return client
 
     def _check_max(self, vhost: VirtualHost, user: User) -> None:
@@ -77,7 +81,8 @@ class Connections:
         broker.touched.pop(client, None)
         if not broker.clients:
             broker.acknowledgements.end_if_idle()
-        broker.emit_object(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name, {})
+        if broker.listeners:
+            broker.announce(ConnectionEvent(EventKind.CONNECTION_CLOSED, client.vhost.name, client.name))
 
     def sessions_of(self, user: str) -> int:
         """Open sessions of a user. O(clients)."""
@@ -90,16 +95,20 @@ class Connections:
 
         Subscriptions that they have go on. O(clients).
         """
-        self._broker.users.add(user)
-        self._broker.emit_object(EventKind.DECLARED, "", user.name, {"what": "user", "user": user})
+        broker = self._broker
+        broker.users.add(user)
+        if broker.listeners:
+            broker.announce(UserDeclaredEvent("", user.name, user))
         self._change_clients(user)
 
     def delete_user(self, name: str) -> None:
         """Forget a user; its clients may do nothing any more and are sent away at the ends of turns. O(clients)."""
-        self._broker.users.remove(name)
-        self._broker.emit_object(EventKind.UNDECLARED, "", name, {"what": "user"})
+        broker = self._broker
+        broker.users.remove(name)
+        if broker.listeners:
+            broker.announce(UserUndeclaredEvent("", name))
         for client in self._change_clients(User(name, permissions=MappingProxyType({}))):
-            self._broker.departures.expel(client, UserDeleted(user=name))
+            broker.departures.expel(client, UserDeleted(user=name))
 
     def _change_clients(self, user: User) -> list[Client]:
         """The clients of a user, who has other permissions now: their routes are to be looked up again."""

@@ -14,6 +14,7 @@ from .events import EventKind
 from .exchanges import hash_exchange, random_exchange  # noqa: F401 - exchanges enter their types into EXCHANGE_TYPES
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Exchange
 from .messages.field_table import FieldTable
+from .object_events import ExchangeEvent
 from .peers.client import Client
 from .peers.permission_checks import require
 from .publishing.service import Handler, ServiceExchange
@@ -88,8 +89,8 @@ class DeclaredExchanges:
         exchange = exchange_type(name, durable=durable, auto_delete=auto_delete, internal=internal, arguments=arguments)
         exchange.set_policy(vhost.broker.policies.of_exchange(name, vhost.name))
         self._topology.add_exchange(exchange)
-        detail: dict[str, object] = {"what": "exchange", "exchange": exchange}
-        vhost.broker.emit_object(EventKind.DECLARED, vhost.name, name, detail)
+        if vhost.broker.listeners:
+            vhost.broker.announce(ExchangeEvent(EventKind.DECLARED, vhost.name, name, exchange))
         return exchange
 
     def delete(self, name: str, *, if_unused: bool = False, client: Client | None = None) -> None:

@@ -19,6 +19,7 @@ from .errors import (
 )
 from .events import EventKind
 from .messages.field_table import FieldTable
+from .object_events import QueueEvent
 from .peers.client import Client
 from .peers.permission_checks import may, require, require_for_arguments
 from .publishing.publish import tell_what_was
@@ -232,7 +233,8 @@ class DeclaredQueues:
         self._queues[name] = queue
         self._router.add_queue(queue)
         queue.touch()
-        broker.emit_object(EventKind.DECLARED, vhost.name, name, {"what": "queue", "queue": queue})
+        if broker.listeners:
+            broker.announce(QueueEvent(EventKind.DECLARED, vhost.name, name, queue))
         tell_what_was(vhost, queue, queue.address)
         return queue
 
@@ -283,7 +285,8 @@ class DeclaredQueues:
         self._bindings.unbind_all(queue)
         count = queue.end()
         broker.counters.add(queue.counters)
-        broker.emit_object(EventKind.UNDECLARED, self._vhost.name, queue.name, {"what": "queue", "queue": queue})
+        if broker.listeners:
+            broker.announce(QueueEvent(EventKind.UNDECLARED, self._vhost.name, queue.name, queue))
         return count
 
     def remove_some(self, count: int) -> bool:

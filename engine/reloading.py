@@ -6,6 +6,8 @@ from typing import Protocol
 from ..settings import Divert, Policies, SettingsRepository
 from .chores import Reviewing
 from .events import EventKind
+from .messages.event import Event, Listener
+from .object_events import PolicyEvent, SettingsEvent
 from .options import BrokerOptions
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .publishing.auto_created import Reaper
@@ -17,14 +19,15 @@ class ReloadedBroker(Protocol):
     """The broker that they are for."""
 
     acknowledgements: AcknowledgementWatch
+    listeners: list[Listener]
     options: BrokerOptions
     policies: Policies
     reaper: Reaper
     settings: SettingsRepository
     virtual_hosts: dict[str, VirtualHost]
 
-    def emit_object(self, kind: EventKind, vhost: str, subject: str, detail: dict[str, object]) -> None:
-        """Tell the listeners about an object."""
+    def announce(self, event: Event) -> None:
+        """Call each listener with what happened."""
 
 
 class Reloading:
@@ -50,7 +53,8 @@ class Reloading:
             vhost.routes_changed()  # they know what the address of a message does with it
             for queue in vhost.queues.values():
                 queue.settings_changed()
-            broker.emit_object(EventKind.SETTINGS_CHANGED, vhost.name, "", {})
+            if broker.listeners:
+                broker.announce(SettingsEvent(vhost.name, ""))
 
     def replace_policies(self, policies: Policies) -> None:
         """The policies are these from now on; what they say of queues and exchanges that exist holds at once.
@@ -63,9 +67,10 @@ class Reloading:
         self._reviewing.policies = policies
         changed = policies.changed_since(before)
         for policy in changed:
-            now = policies.find(policy.vhost, policy.name, is_operator=policy.is_operator)
-            kind = EventKind.UNDECLARED if now is None else EventKind.DECLARED
-            broker.emit_object(kind, policy.vhost, policy.name, {"what": "policy", "policy": now or policy})
+            if broker.listeners:
+                now = policies.find(policy.vhost, policy.name, is_operator=policy.is_operator)
+                kind = EventKind.UNDECLARED if now is None else EventKind.DECLARED
+                broker.announce(PolicyEvent(kind, policy.vhost, policy.name, now or policy))
         for name in {policy.vhost for policy in changed} & broker.virtual_hosts.keys():
             vhost = broker.virtual_hosts[name]
             vhost.policies_changed()

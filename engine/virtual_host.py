@@ -18,6 +18,7 @@ from .events import EventKind
 from .lending import Lender, surroundings_of
 from .messages.duplicates import IdCache
 from .messages.message import Envelope
+from .object_events import VirtualHostEvent
 from .options import NO_LIMITS
 from .peers.client import Client
 from .peers.host import PeerBroker
@@ -190,5 +191,6 @@ class VirtualHost:
         if not self._declared_queues.remove_some(count):
             return False
         self._declared_exchanges.remove_all()
-        self.broker.emit_object(EventKind.UNDECLARED, self.name, self.name, {"what": "vhost"})
+        if self.broker.listeners:
+            self.broker.announce(VirtualHostEvent(EventKind.UNDECLARED, self.name, self.name))
         return True

@@ -1,27 +1,42 @@
-"""What listeners get: one thing that happened, in the words of `events.py`, with the messages that it happened to."""
+"""What listeners get: one thing that happened, in the words of `events.py`. One class a family, with typed fields.
+
+Here is what all have in common. What happens to the messages of a queue is in queues/queue_events.py, what happens as
+they are published in publishing/publish_events.py, what happens to named objects in object_events.py.
+"""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..events import EventKind
 from .message import Envelope, Message
 
 
-@dataclass(slots=True)
+@dataclass(slots=True)  # not frozen, nor are its families: creating one would cost three times as much
 class Event:
-    """One thing that happened to a run of messages, or to a named object.
+    """One thing that happened to a run of messages, or to a named object. Nobody changes it.
 
-    `messages` are message ids, oldest first; empty for events about objects. `subject` is the queue, exchange or
-    client by name; `detail` holds what the kind adds (why, count, to, ...). `of`: the messages themselves, one for each
-    id, or the envelope that a run of new ones shares.
+    `subject`: the queue, exchange, address or client by name. `messages`: message ids, oldest first; empty for events
+    about objects. `of`: the messages themselves, one for each id, or the envelope that a run of them shares.
     """
 
     kind: EventKind
     vhost: str
     subject: str
-    messages: Sequence[int] = ()
-    detail: dict[str, object] | None = None
-    of: Sequence[Message] | Envelope | None = None
+    messages: Sequence[int]
+    of: Sequence[Message] | Envelope | None
+
+    @property
+    def detail(self) -> dict[str, object] | None:
+        """What the family adds, by name; None: nothing. For those who print or store events of any kind."""
+        return None
+
+
+@dataclass(slots=True)
+class ObjectEvent(Event):
+    """Something happened to a named object, and to no message."""
+
+    messages: Sequence[int] = field(default=(), init=False)
+    of: None = field(default=None, init=False)
 
 
 #: Listeners are called in the turn that caused the event and must not call back into the engine.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 
 from ...settings import Divert
 from ..clock import due_after
-from ..events import EventKind
 from ..exchanges.delayed_exchange import DelayedExchange, delay_ms
 from ..messages.content import DEDUPLICATION_ID, DELAY, SCHEDULED_DELIVERY
 from ..messages.deaths import ORIG_ADDRESS, ORIG_MESSAGE_ID, told_by_hornetq_names
@@ -19,6 +18,7 @@ from ..rules.expiry import NO_EXPIRY_POLICY
 from .arrival_rules import ArrivalRules
 from .host import Host
 from .publish import publish_run, remember
+from .publish_events import DuplicateEvent
 from .route import ALL_WELL, Outcome, Route
 
 INGRESS_TIMESTAMP = "_AMQ_INGRESS_TIMESTAMP"
@@ -106,7 +106,7 @@ def _is_duplicate(vhost: Host, rules: ArrivalRules, headers: FieldTable) -> bool
     broker = vhost.broker
     broker.counters.dropped += 1
     if broker.listeners:
-        broker.emit_object(EventKind.DROPPED, vhost.name, rules.address, {"reason": "duplicate", "id": id_})
+        broker.announce(DuplicateEvent(vhost.name, rules.address, id_))
     return True
 
 

@@ -6,9 +6,9 @@ RabbitMQ; its keys, headers and types are RabbitMQ 3.10's.
 """
 
 from collections.abc import Callable, Iterator, Sequence
+from operator import attrgetter
 from typing import Protocol
 
-from ..events import EventKind
 from ..messages.content import (
     PLAIN,
     ContentError,
@@ -20,13 +20,14 @@ from ..messages.content import (
 )
 from ..messages.event import Event, Listener
 from ..messages.field_table import Field, FieldTable
-from ..messages.message import Envelope, Message
-from ..queues.queue import Queue
+from ..messages.message import Envelope
+from ..queues.queue_events import DeliveredEvent
 from ..queues.reply_queue import REPLY_PREFIX
 from ..users.access import User
 from .choosing import choose
 from .host import Host
 from .marked import prepared
+from .publish_events import PublishedEvent
 from .route import Route
 from .service import ServiceExchange
 
@@ -71,6 +72,10 @@ class Replies(Protocol):
     @property
     def reply_address(self) -> str | None:
         """Where they go."""
+
+
+#: The session that messages were delivered to. Queues know less of it.
+traced_of: "Callable[[DeliveredEvent], Traced]" = attrgetter("session")
 
 
 class Firehose:
@@ -135,26 +140,23 @@ class Firehose:
         """A `Listener`."""
         if event.vhost not in self.vhosts:
             return
-        if event.kind is EventKind.PUBLISHED:
+        if isinstance(event, PublishedEvent):
             self._hear_published(event)
-        elif event.kind is EventKind.DELIVERED:
+        elif isinstance(event, DeliveredEvent):
             self._hear_delivered(event)
 
-    def _hear_published(self, event: Event) -> None:
-        session, envelope, detail = self._publisher, event.of, event.detail
-        assert isinstance(envelope, Envelope) and detail is not None
+    def _hear_published(self, event: PublishedEvent) -> None:
+        session, envelope = self._publisher, event.of
         exchange, routing_key, left = self._expected
-        if session is None or detail.get("cause") is not None:
+        if session is None or event.cause is not None:
             return
         if (envelope.exchange, envelope.routing_key) != (exchange, routing_key):
             return  # the broker's own, of a divert
         self._expected = (exchange, routing_key, left - len(event.messages))
         if left <= len(event.messages):
             self._publisher = None
-        queues: Sequence[Queue] = detail["queues"]  # type: ignore[assignment]
-        blobs: Sequence[bytes] = detail["blobs"]  # type: ignore[assignment]
-        names = [queue.name for queue in queues]
-        for blob in blobs:
+        names = [queue.name for queue in event.queues]
+        for blob in event.blobs:
             self._published(session, envelope, blob, names)
 
     def _published(self, session: Traced, envelope: Envelope, blob: bytes, names: Sequence[str]) -> None:
@@ -164,10 +166,10 @@ class Firehose:
         headers["routed_queues"] = _texts(routed)
         self._tell(session, f"publish.{envelope.exchange}", headers, body)
 
-    def _hear_delivered(self, event: Event) -> None:
-        if event.subject.startswith(REPLY_PREFIX) or event.detail is None:
+    def _hear_delivered(self, event: DeliveredEvent) -> None:
+        if event.subject.startswith(REPLY_PREFIX):
             return
-        session: Traced = event.detail["session"]  # type: ignore[assignment]
+        session = traced_of(event)
         for envelope, blob, redelivered in _deliveries(event):
             if envelope.exchange != EXCHANGE:
                 headers, body = self._told(session, envelope, blob, redelivered)
@@ -219,16 +221,13 @@ def _header(headers: FieldTable, body_size: int) -> tuple[bytes, PropertyFacts]:
         return header, scan_properties(header[12:])
 
 
-def _deliveries(event: Event) -> Iterator[tuple[Envelope, bytes, bool]]:
+def _deliveries(event: DeliveredEvent) -> Iterator[tuple[Envelope, bytes, bool]]:
     """Envelope, content and redelivered flag of each."""
     if isinstance(event.of, Envelope):
-        assert event.detail is not None
-        blobs: Sequence[bytes] = event.detail["blobs"]  # type: ignore[assignment]
-        for blob in blobs:
+        for blob in event.blobs:
             yield event.of, blob, False
         return
-    messages: Sequence[Message] = event.of or ()
-    for message in messages:
+    for message in event.of:
         yield message.envelope, message.blob, message.deliveries > 1
 
 

@@ -1,17 +1,17 @@
 """What publishing needs of the virtual host that it happens in, and of the broker."""
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import Protocol
 
 from ...settings import SettingsRepository
 from ..clock import Clock
 from ..effort import Effort
-from ..events import Counters, EventKind
+from ..events import Counters
 from ..exchanges.exchange import Exchange
 from ..exchanges.routed import Routed
 from ..messages.duplicates import IdCache
-from ..messages.event import Listener
+from ..messages.event import Event, Listener
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope
 from ..options import BrokerOptions
@@ -34,19 +34,8 @@ class HostBroker(Protocol):
     settings: SettingsRepository
     effort: Effort
 
-    def emit_object(self, kind: EventKind, vhost: str, subject: str, detail: dict[str, object]) -> None:
-        """Tell the listeners about an object."""
-
-    def emit_published(
-        self,
-        vhost: str,
-        envelope: Envelope,
-        messages: Sequence[int],
-        blobs: Sequence[bytes],
-        queues: Iterable[Queue],
-        **more: object,
-    ) -> None:
-        """Tell the listeners about a run of new messages."""
+    def announce(self, event: Event) -> None:
+        """Call each listener with what happened."""
 
     def mark(self, queue: Queue) -> None:
         """Look at this queue before the turn ends."""

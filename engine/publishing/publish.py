@@ -15,6 +15,7 @@ from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import Resources
 from .auto_created import targets_of
 from .host import Host
+from .publish_events import PublishedEvent
 from .route import ALL_WELL, Outcome, Route
 from .service import ServiceExchange
 
@@ -37,7 +38,8 @@ def publish_run(
     if queues is None:
         return _publish_each(vhost, route, envelope, blobs, first_id, due_ns)
     if broker.listeners:
-        broker.emit_published(vhost.name, envelope, range(first_id, first_id + count), blobs, queues)
+        ids = range(first_id, first_id + count)
+        broker.announce(PublishedEvent(vhost.name, envelope.exchange, ids, envelope, blobs, queues))
     if queues:
         counters.routed += count
         durability = broker.storage.durability
@@ -85,7 +87,8 @@ def _publish_each(
     for offset, blob in enumerate(blobs):
         queues = vhost.reach(route.exchange, Routed(envelope.keys, envelope, blob, chance))
         if vhost.broker.listeners:
-            vhost.broker.emit_published(vhost.name, envelope, (first_id + offset,), (blob,), queues)
+            ids = (first_id + offset,)
+            vhost.broker.announce(PublishedEvent(vhost.name, envelope.exchange, ids, envelope, (blob,), queues))
         vhost.broker.effort.spent += 1 + len(queues)
         if queues:
             counters.routed += 1
@@ -148,7 +151,8 @@ def publish_dead(vhost: Host, letter: DeadLetter) -> int:
     broker.counters.published += 1
     queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
     if broker.listeners:
-        broker.emit_published(vhost.name, envelope, (id_,), (letter.blob,), queues, cause=letter.reason)
+        event = PublishedEvent(vhost.name, exchange.name, (id_,), envelope, (letter.blob,), queues, letter.reason)
+        broker.announce(event)
     if queues:
         broker.counters.routed += 1
         for queue in queues:
@@ -178,7 +182,8 @@ def tell_what_was(vhost: Host, queue: Queue, address: str) -> None:
         broker.next_id = id_ + 1
         broker.counters.published += 1
         if broker.listeners:
-            broker.emit_published(vhost.name, envelope, (id_,), (blob,), (queue,), cause="retroactive")
+            event = PublishedEvent(vhost.name, exchange.name, (id_,), envelope, (blob,), (queue,), "retroactive")
+            broker.announce(event)
         broker.counters.routed += 1
         queue.enqueue(id_, envelope, (blob,))
         broker.mark(queue)

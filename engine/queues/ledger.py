@@ -15,6 +15,16 @@ from ..stores.paged_message import octets_of
 from ..stores.paged_places import Left
 from ..stores.paged_run import IN_JOURNAL
 from ..stores.store import Dropped
+from .queue_events import (
+    AckedEvent,
+    ConsumerEvent,
+    DeliveredEvent,
+    DueEvent,
+    EnqueuedEvent,
+    LeftEvent,
+    RequeuedEvent,
+    ScheduledEvent,
+)
 
 
 class Ledger:
@@ -59,35 +69,34 @@ class Ledger:
         """A run of new messages. Their octets are not counted: who counts them takes messages one by one."""
         self.counters.enqueued += count
         if self._listeners:
-            self._announce(EventKind.ENQUEUED, range(first_id, first_id + count), None, envelope)
+            ids = range(first_id, first_id + count)
+            self._announce(EnqueuedEvent(self._vhost, self._name, ids, envelope))
 
     def enqueued(self, message: Message) -> None:
         """A new message."""
         self.counters.enqueued += 1
         self._came(message)
         if self._listeners:
-            self._announce(EventKind.ENQUEUED, (message.id,), None, (message,))
+            self._announce(EnqueuedEvent(self._vhost, self._name, (message.id,), (message,)))
 
     def scheduled(
         self, messages: Sequence[Message], due_ns: Sequence[int], *, why: str, counted: bool | None = None
     ) -> None:
         """Messages wait until they are due. `counted`: of returned ones, whether the delivery was a failed attempt."""
         if self._listeners:
-            detail: dict[str, object] = {"why": why, "due_ns": due_ns}
-            if counted is not None:
-                detail["counted"] = counted
-            self._announce_messages(EventKind.SCHEDULED, messages, detail)
+            ids = _ids(messages)
+            self._announce(ScheduledEvent(self._vhost, self._name, ids, messages, why, due_ns, counted))
 
     def due(self, messages: Sequence[Message]) -> None:
         """Their wait is over."""
         if self._listeners:
-            self._announce_messages(EventKind.DUE, messages)
+            self._announce(DueEvent(self._vhost, self._name, _ids(messages), messages))
 
     def requeued(self, messages: Sequence[Message], *, why: str, counted: bool) -> None:
         """Deliveries came back, and are ready again. `counted`: they were failed attempts."""
         self.counters.requeued += len(messages)
         if self._listeners:
-            self._announce_messages(EventKind.REQUEUED, messages, {"why": why, "counted": counted})
+            self._announce(RequeuedEvent(self._vhost, self._name, _ids(messages), messages, why, counted))
 
     def refused_unsafe(self, count: int) -> None:
         """So many messages were refused because the journal takes nothing now. That is not announced."""
@@ -97,7 +106,7 @@ class Ledger:
         """A message did not come in."""
         self.counters.dropped += 1
         if self._listeners:
-            self._announce_messages(EventKind.DROPPED, (message,), {"reason": reason, "came_in": False})
+            self._announce_left(EventKind.DROPPED, (message.id,), (message,), reason, came_in=False)
 
     # -- out ---------------------------------------------------------------------------------------------------------
 
@@ -112,11 +121,10 @@ class Ledger:
         else:
             self.unacked += count
         if self._listeners:
-            client = session.client
-            detail: dict[str, object] = {"consumer": consumer.tag, "client": client, "session": session, "blobs": blobs}
-            self._announce(EventKind.DELIVERED, ids, detail, envelope)
+            vhost, name, tag = self._vhost, self._name, consumer.tag
+            self._announce(DeliveredEvent(vhost, name, ids, envelope, session, tag, blobs))
             if consumer.no_ack:
-                self._announce(EventKind.ACKED, ids, {"consumer": consumer.tag, "client": client}, envelope)
+                self._announce(AckedEvent(vhost, name, ids, envelope, client=session.client, consumer=tag))
 
     def delivered(
         self, messages: Sequence[Message], session: Receiver, *, consumer: Consumer | None, no_ack: bool
@@ -126,10 +134,8 @@ class Ledger:
         if not no_ack:
             self.unacked += len(messages)
         if self._listeners:
-            detail: dict[str, object] = {"client": session.client, "session": session}
-            if consumer is not None:
-                detail["consumer"] = consumer.tag
-            self._announce_messages(EventKind.DELIVERED, messages, detail)
+            tag = None if consumer is None else consumer.tag
+            self._announce(DeliveredEvent(self._vhost, self._name, _ids(messages), messages, session, tag))
 
     def settled(self, count: int) -> None:
         """So many deliveries are no longer out, whatever becomes of them."""
@@ -141,14 +147,14 @@ class Ledger:
         if self.octets is not None and not kept:
             self._left(messages)
         if self._listeners:
-            self._announce_messages(EventKind.ACKED, messages, {"kept": True} if kept else None)
+            self._announce(AckedEvent(self._vhost, self._name, _ids(messages), messages, kept))
 
     def replaced(self, older: Message) -> None:
         """A newer value took a message's place."""
         self.counters.replaced += 1
         self._left((older,))
         if self._listeners:
-            self._announce_messages(EventKind.REPLACED, (older,))
+            self._announce_left(EventKind.REPLACED, (older.id,), (older,))
 
     def replaced_unread(self, older: Left) -> None:
         """The same with one whose content is only in the journal."""
@@ -161,14 +167,14 @@ class Ledger:
         if messages:
             self._left(messages)
             if self._listeners:
-                self._announce_messages(EventKind.EVICTED, messages)
+                self._announce_left(EventKind.EVICTED, _ids(messages), messages)
         self._left_unread(EventKind.EVICTED, unread)
 
     def evicted_run(self, first_id: int, envelope: Envelope, count: int) -> None:
         """New messages came and went within a run that was longer than the ring."""
         self.counters.replaced += count
         if self._listeners:
-            self._announce(EventKind.EVICTED, range(first_id, first_id + count), None, envelope)
+            self._announce_left(EventKind.EVICTED, range(first_id, first_id + count), envelope)
 
     def lost(self, messages: Sequence[Message], reason: str, target: str | None, *, came_in: bool = True) -> None:
         """Messages came to a bad end. `reason`: rejected, expired, maxlen or delivery_limit.
@@ -188,12 +194,7 @@ class Ledger:
             kind = EventKind.DEAD_LETTERED if target is not None else EventKind.KILLED
             counters.killed += count
         if self._listeners:
-            detail: dict[str, object] = {"reason": reason}
-            if target is not None:
-                detail["to"] = target
-            if not came_in:
-                detail["came_in"] = False
-            self._announce_messages(kind, messages, detail)
+            self._announce_left(kind, _ids(messages), messages, reason, target, came_in=came_in)
 
     def lost_unread(self, unread: Sequence[Left], reason: str) -> None:
         """The same with messages whose content is only in the journal, and is not wanted: no dead letters."""
@@ -214,7 +215,7 @@ class Ledger:
             self.counters.dropped += count
         if self._listeners:
             for ids in runs:
-                self._announce(kind, ids, {"reason": reason}, IN_JOURNAL)
+                self._announce_left(kind, ids, IN_JOURNAL, reason)
 
     def purged(self, messages: Sequence[Message], unread: Sequence[Left] = ()) -> None:
         """Messages in memory were purged; of those `unread` the content is only in the journal."""
@@ -222,7 +223,7 @@ class Ledger:
         if messages:
             self._left(messages)
             if self._listeners:
-                self._announce_messages(EventKind.PURGED, messages)
+                self._announce_left(EventKind.PURGED, _ids(messages), messages)
         self._left_unread(EventKind.PURGED, unread)
 
     def purged_paged(self, dropped: Dropped) -> int:
@@ -239,18 +240,18 @@ class Ledger:
         """The queue is deleted with so many messages; these are the ones in memory, ids rising."""
         self.counters.deleted += count
         if self._listeners:
-            self._announce_messages(EventKind.DELETED, messages)
+            self._announce_left(EventKind.DELETED, _ids(messages), messages)
 
     def _dropped_paged(self, kind: EventKind, dropped: Dropped) -> int:
         count = len(dropped.paged)
         for message in dropped.paged:
             self._left((message,))
             if self._listeners:
-                self._announce_messages(kind, (message,))
+                self._announce_left(kind, (message.id,), (message,))
         for ids, envelope in dropped.runs:
             count += len(ids)
             if self._listeners:
-                self._announce(kind, ids, None, envelope)
+                self._announce_left(kind, ids, envelope)
         self.octets_changed(-dropped.paged_octets)
         return count
 
@@ -259,40 +260,46 @@ class Ledger:
         self.counters.cancelled += 1
         self._left((message,))
         if self._listeners:
-            self._announce_messages(EventKind.CANCELLED, (message,))
+            self._announce_left(EventKind.CANCELLED, (message.id,), (message,))
 
     # -- consumers, and how it is told --------------------------------------------------------------------------------
 
     def consumer_added(self, consumer: Consumer) -> None:
         """A subscription began."""
         if self._listeners:
-            self._announce(EventKind.CONSUMER_ADDED, (), {"tag": consumer.tag, "client": consumer.client}, ())
+            self._announce_consumer(EventKind.CONSUMER_ADDED, consumer)
 
     def consumers_removed(self, consumers: Iterable[Consumer]) -> None:
         """Subscriptions ended."""
         if self._listeners:
             for consumer in consumers:
-                self._announce(EventKind.CONSUMER_REMOVED, (), {"tag": consumer.tag, "client": consumer.client}, ())
+                self._announce_consumer(EventKind.CONSUMER_REMOVED, consumer)
 
     def _left_unread(self, kind: EventKind, unread: Sequence[Left], reason: str | None = None) -> None:
         if unread:
             self.octets_changed(-sum(one.octets for one in unread))
             if self._listeners:
-                detail: dict[str, object] | None = None if reason is None else {"reason": reason}
-                self._announce(kind, [one.id for one in unread], detail, IN_JOURNAL)
+                self._announce_left(kind, [one.id for one in unread], IN_JOURNAL, reason)
 
-    def _announce_messages(
-        self, kind: EventKind, messages: Sequence[Message], detail: dict[str, object] | None = None
-    ) -> None:
-        self._announce(kind, [message.id for message in messages], detail, messages)
-
-    def _announce(
+    def _announce_left(
         self,
         kind: EventKind,
         ids: Sequence[int],
-        detail: dict[str, object] | None,
         of: Sequence[Message] | Envelope,
+        reason: str | None = None,
+        to: str | None = None,
+        *,
+        came_in: bool = True,
     ) -> None:
-        event = Event(kind, self._vhost, self._name, ids, detail, of)
+        self._announce(LeftEvent(kind, self._vhost, self._name, ids, of, reason, to, came_in))
+
+    def _announce_consumer(self, kind: EventKind, consumer: Consumer) -> None:
+        self._announce(ConsumerEvent(kind, self._vhost, self._name, consumer.tag, consumer.client))
+
+    def _announce(self, event: Event) -> None:
         for listener in self._listeners:
             listener(event)
+
+
+def _ids(messages: Iterable[Message]) -> list[int]:
+    return [message.id for message in messages]

@@ -9,7 +9,23 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, ClassVar
 
-from ...engine import MS, Broker, Envelope, Event, EventKind, Message, Queue, bounded_ms
+from ...engine import (
+    MS,
+    AckedEvent,
+    Broker,
+    DeliveredEvent,
+    EnqueuedEvent,
+    Envelope,
+    Event,
+    EventKind,
+    LeftEvent,
+    Message,
+    PublishedEvent,
+    Queue,
+    RequeuedEvent,
+    ScheduledEvent,
+    bounded_ms,
+)
 from ..format.record import COUNTED, REASON_CODES, TIME_MAX
 from ..journal import Journal
 from .content_index import ContentIndex
@@ -41,19 +57,14 @@ class MessageRecorder(ObjectRecorder):
         self._gone: set[int] | None = None  # of the queue that is being stated: ids that left meanwhile
         self._stated = ("", "")
 
-    def _published(self, event: Event) -> None:
-        envelope, detail = event.of, event.detail
-        assert isinstance(envelope, Envelope) and detail is not None
+    def _published(self, event: PublishedEvent) -> None:
         self._run_count = 0
-        queues: Sequence[Queue] = detail["queues"]  # type: ignore[assignment]
-        queue_ids = [self._queue_id(queue) for queue in queues if queue.stores(envelope)]
+        queue_ids = [self._queue_id(queue) for queue in event.queues if queue.stores(event.of)]
         if queue_ids:
-            self._write_published(event, envelope, detail, queue_ids)
+            self._write_published(event, queue_ids)
 
-    def _write_published(
-        self, event: Event, envelope: Envelope, detail: dict[str, Any], queue_ids: Sequence[int], durable: bool = True
-    ) -> None:
-        blobs: Sequence[bytes] = detail["blobs"]
+    def _write_published(self, event: PublishedEvent, queue_ids: Sequence[int], durable: bool = True) -> None:
+        envelope, blobs = event.of, event.blobs
         expires_ms = self._expires_ms(envelope)
         framing = envelope.framing
         self._run_lsn = self._journal.messages.published(
@@ -74,7 +85,7 @@ class MessageRecorder(ObjectRecorder):
             self.contents.add(self._run_first, self._run_count, self._run_lsn)
             self._has_recorded = True
 
-    def _enqueued(self, event: Event) -> None:
+    def _enqueued(self, event: EnqueuedEvent) -> None:
         offset = event.messages[0] - self._run_first
         if not 0 <= offset < self._run_count or not (self.takes_transient or is_persistent(event)):
             return  # transient, or its content is not here
@@ -82,10 +93,9 @@ class MessageRecorder(ObjectRecorder):
         if queue_id is not None:
             self._write_enqueued(event, queue_id, offset)
 
-    def _write_enqueued(self, event: Event, queue_id: int, offset: int, durable: bool = True) -> None:
+    def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, offset: int, durable: bool = True) -> None:
         count = len(event.messages)
         expires_ms = 0
-        assert event.of is not None
         if isinstance(event.of, Envelope):
             envelope = event.of
         else:
@@ -101,7 +111,7 @@ class MessageRecorder(ObjectRecorder):
             durable=durable,
         )
 
-    def _settled(self, event: Event) -> None:
+    def _settled(self, event: AckedEvent | LeftEvent) -> None:
         queue_id, ids = self._leaving(event)
         if queue_id is None or not ids:
             return
@@ -110,18 +120,23 @@ class MessageRecorder(ObjectRecorder):
             ids = self._recorded(ids)
             if not ids:
                 return
-        self._write_settled(event, queue_id, ids, str((event.detail or {}).get("reason", "")))
+        self._write_settled(event, queue_id, ids, reason_of(event))
 
-    def _leaving(self, event: Event) -> tuple[int | None, Sequence[int]]:
+    def _leaving(self, event: AckedEvent | LeftEvent) -> tuple[int | None, Sequence[int]]:
         """The journal's id of the queue, None: it has none; and the ids of the messages that leave it."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
-        detail = event.detail or {}
-        if queue_id is None or detail.get("kept") or detail.get("came_in") is False:
+        if queue_id is None or not is_gone(event):
             return None, ()  # they stay, or never were there
         return queue_id, persistent_ids(event)
 
     def _write_settled(
-        self, event: Event, queue_id: int, ids: Sequence[int], reason: str, consumer_id: int = 0, conn_id: int = 0
+        self,
+        event: AckedEvent | LeftEvent,
+        queue_id: int,
+        ids: Sequence[int],
+        reason: str,
+        consumer_id: int = 0,
+        conn_id: int = 0,
     ) -> None:
         self._has_recorded = True
         self._note_gone(event, ids)
@@ -146,22 +161,18 @@ class MessageRecorder(ObjectRecorder):
         """Of some messages those whose contents are in the journal."""
         return [id_ for id_ in ids if self.contents.lsn_of(id_) is not None]
 
-    def _requeued(self, event: Event) -> None:
+    def _requeued(self, event: RequeuedEvent) -> None:
         """A count is written when it has changed: after a return that counted."""
-        assert event.detail is not None
-        if event.detail["counted"]:
+        if event.counted:
             self._returned(event, None)
 
-    def _scheduled(self, event: Event) -> None:
-        assert event.detail is not None
-        due_ns: Sequence[int] = event.detail["due_ns"]  # type: ignore[assignment]
-        self._returned(event, due_ns)
+    def _scheduled(self, event: ScheduledEvent) -> None:
+        self._returned(event, event.due_ns)
 
-    def _returned(self, event: Event, due_ns: Sequence[int] | None) -> None:
+    def _returned(self, event: RequeuedEvent | ScheduledEvent, due_ns: Sequence[int] | None) -> None:
         queue_id = self._queue_ids.get((event.vhost, event.subject))
-        if queue_id is None or event.of is None:
+        if queue_id is None:
             return
-        assert not isinstance(event.of, Envelope)
         states = [
             (message.deliveries, message.uncounted, 0 if due_ns is None else self.wall_ms(due_ns[index]), message.id)
             for index, message in enumerate(event.of)
@@ -180,7 +191,7 @@ class MessageRecorder(ObjectRecorder):
     def _is_counted_so_far(self, message: Message) -> bool:
         return self._counts_max < 0 or message.deliveries - message.uncounted <= self._counts_max
 
-    def _delivered(self, event: Event) -> None:
+    def _delivered(self, event: DeliveredEvent) -> None:
         """Counts before deliveries (persist-delivery-count-before-delivery)."""
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is None:
@@ -191,7 +202,7 @@ class MessageRecorder(ObjectRecorder):
             return
         states = [
             (message.deliveries, message.uncounted, message.id)
-            for message in event.of or ()
+            for message in event.of
             if message.envelope.facts.persistent and self._is_counted_so_far(message)
         ]
         for (deliveries, uncounted), like in groupby(states, key=lambda state: state[:2]):
@@ -220,19 +231,26 @@ class MessageRecorder(ObjectRecorder):
         return gone
 
 
-def is_persistent(event: Event) -> bool:
+def is_persistent(event: EnqueuedEvent) -> bool:
     """Whether the messages, which are alike, are to be stored."""
-    if isinstance(event.of, Envelope):
-        return event.of.facts.persistent
-    return event.of is not None and event.of[0].envelope.facts.persistent
+    envelope = event.of if isinstance(event.of, Envelope) else event.of[0].envelope
+    return envelope.facts.persistent
 
 
-def persistent_ids(event: Event) -> Sequence[int]:
+def is_gone(event: AckedEvent | LeftEvent) -> bool:
+    """Whether messages that were in the queue are not in it any more: they were not kept, nor refused."""
+    return not event.kept if isinstance(event, AckedEvent) else event.came_in
+
+
+def reason_of(event: AckedEvent | LeftEvent) -> str:
+    """Why messages left their queue; empty: the kind of the event says it."""
+    return event.reason or "" if isinstance(event, LeftEvent) else ""
+
+
+def persistent_ids(event: AckedEvent | LeftEvent) -> Sequence[int]:
     """Of an event's messages, those that are in the journal if their queue is."""
     if isinstance(event.of, Envelope):
         return event.messages if event.of.facts.persistent else ()
-    if event.of is None:
-        return ()
     if all(envelope.facts.persistent for envelope in set(map(_ENVELOPE, event.of))):
         return event.messages
     return [message.id for message in event.of if message.envelope.facts.persistent]

@@ -3,9 +3,27 @@
 The part of the recorder that has to do with names. Source: rulings 21 and 22.
 """
 
-from typing import Any
-
-from ...engine import Broker, Event, EventKind, Exchange, Field, FieldTable, Queue, ServiceExchange, encode_table
+from ...engine import (
+    Binding,
+    BindingEvent,
+    Broker,
+    Event,
+    EventKind,
+    Exchange,
+    ExchangeEvent,
+    Field,
+    FieldTable,
+    PolicyEvent,
+    Queue,
+    QueueEvent,
+    ServiceExchange,
+    User,
+    UserDeclaredEvent,
+    UserUndeclaredEvent,
+    VirtualHostEvent,
+    encode_table,
+)
+from ...settings import Policy
 from ..format.heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
 from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
 from ..journal import Journal
@@ -57,25 +75,41 @@ class ObjectRecorder:
 
     # -- topology -----------------------------------------------------------------------------------------------------
 
-    def _declared(self, event: Event) -> None:
-        assert event.detail is not None
-        what = event.detail["what"]
-        if what == "vhost":
-            self.state_vhost(event.subject, restated=False)
-        elif what == "user":
-            self.state_user(event.detail["user"], restated=False)
-        elif what == "policy":
-            self.state_policy(event.detail["policy"], restated=False)
+    def _queue_changed(self, event: QueueEvent) -> None:
+        if event.kind is EventKind.DECLARED:
+            self._declared(event.queue)
         else:
-            self.state_object(event.detail[str(what)], restated=False)
+            self._undeclared(event.queue, self._queue_ids.pop((event.vhost, event.subject), None), QUEUE)
 
-    def state_object(self, subject: Any, *, restated: bool) -> None:
+    def _exchange_changed(self, event: ExchangeEvent) -> None:
+        if event.kind is EventKind.DECLARED:
+            self._declared(event.exchange)
+        else:
+            self._undeclared(event.exchange, self._exchange_ids.pop((event.vhost, event.subject), None), EXCHANGE)
+
+    def _declared(self, subject: Queue | Exchange) -> None:
+        self.state_object(subject, restated=False)
+
+    def _undeclared(self, subject: Queue | Exchange, id_: int | None, what: int) -> None:
+        if id_ is None:
+            return
+        if subject.durable:
+            self._journal.objects.undeclared(id_, what)
+            self._has_recorded = True
+        else:
+            self._transient_gone(id_, what)
+
+    def _transient_gone(self, id_: int, what: int) -> None:
+        """Of what does not survive a restart nothing is written; messages may speak of a transient exchange."""
+        self._journal.objects.retire(id_)
+
+    def state_object(self, subject: Queue | Exchange, *, restated: bool) -> None:
         """A durable queue or exchange is there."""
         if subject.durable:
             self._write_object(subject, restated)
             self._has_recorded |= not restated
 
-    def _write_object(self, subject: Any, restated: bool) -> None:
+    def _write_object(self, subject: Queue | Exchange, restated: bool) -> None:
         durable = IS_DURABLE if subject.durable else 0
         if isinstance(subject, Queue):
             arguments = dict(subject.arguments)
@@ -100,44 +134,17 @@ class ObjectRecorder:
             name for name, vhost in self._broker.virtual_hosts.items() if vhost.exchanges.get(exchange.name) is exchange
         )
 
-    def _undeclared(self, event: Event) -> None:
-        assert event.detail is not None
-        if event.detail["what"] == "vhost":
-            is_going = bool(event.detail.get("is_going"))  # what is in it still has to go, by names that speak of it
-            self._journal.objects.undeclared(self._vhost_id(event.subject), VHOST, forgets=not is_going)
-            self._has_recorded = True
-            if not is_going:
-                for ids in (self._queue_ids, self._exchange_ids):  # it may be made again: with other ids
-                    for key in [key for key in ids if key[0] == event.subject]:
-                        del ids[key]
-            return
-        if event.detail["what"] == "user":
-            self._forget(USER, 0, event.subject)
-            return
-        if event.detail["what"] == "policy":
-            self._forget_policy(event.detail["policy"])
-            return
-        subject: Any = event.detail[str(event.detail["what"])]
-        key = (event.vhost, event.subject)
-        ids, what = (self._queue_ids, QUEUE) if isinstance(subject, Queue) else (self._exchange_ids, EXCHANGE)
-        id_ = ids.pop(key, None)
-        if id_ is None:
-            return
-        if subject.durable:
-            self._journal.objects.undeclared(id_, what)
-            self._has_recorded = True
+    def _binding_changed(self, event: BindingEvent) -> None:
+        if event.kind is EventKind.BOUND:
+            self._bound(event)
         else:
-            self._transient_gone(id_, what)
+            self._unbound(event)
 
-    def _transient_gone(self, id_: int, what: int) -> None:
-        """Of what does not survive a restart nothing is written; messages may speak of a transient exchange."""
-        self._journal.objects.retire(id_)
+    def _bound(self, event: BindingEvent) -> None:
+        self.state_binding(event.vhost, event.binding, restated=False)
 
-    def _bound(self, event: Event) -> None:
-        assert event.detail is not None
-        self.state_binding(event.vhost, event.detail["binding"], restated=False)
-
-    def state_binding(self, vhost: str, binding: Any, *, restated: bool) -> None:
+    def state_binding(self, vhost: str, binding: Binding, *, restated: bool) -> None:
+        """A durable binding is there."""
         source, target = binding.source, binding.destination
         if source.durable and target.durable:
             self._journal.objects.bound(
@@ -145,21 +152,20 @@ class ObjectRecorder:
             )
             self._has_recorded |= not restated
 
-    def _unbound(self, event: Event) -> None:
-        assert event.detail is not None
-        binding: Any = event.detail["binding"]
+    def _unbound(self, event: BindingEvent) -> None:
+        binding = event.binding
         if binding.source.durable and binding.destination.durable and self._knows(event.vhost, binding):
             source_id = self._exchange_id(event.vhost, binding.source.name)
             self._journal.objects.unbound(source_id, self._bound_of(event.vhost, binding))
             self._has_recorded = True
 
-    def _knows(self, vhost: str, binding: Any) -> bool:
+    def _knows(self, vhost: str, binding: Binding) -> bool:
         """Whether both ends have ids: with an exchange that was undeclared its bindings are gone already."""
         target = binding.destination
         ids = self._queue_ids if isinstance(target, Queue) else self._exchange_ids
         return (vhost, target.name) in ids and (vhost, binding.source.name) in self._exchange_ids
 
-    def _bound_of(self, vhost: str, binding: Any) -> Bound:
+    def _bound_of(self, vhost: str, binding: Binding) -> Bound:
         target = binding.destination
         if isinstance(target, Queue):
             what, target_id = QUEUE, self._queue_id(target)
@@ -170,6 +176,30 @@ class ObjectRecorder:
 
     # -- what operators set -------------------------------------------------------------------------------------------
 
+    def _vhost_changed(self, event: VirtualHostEvent) -> None:
+        if event.kind is EventKind.DECLARED:
+            self.state_vhost(event.subject, restated=False)
+            return
+        # While it is going, what is in it still has to go, by names that speak of it.
+        self._journal.objects.undeclared(self._vhost_id(event.subject), VHOST, forgets=not event.is_going)
+        self._has_recorded = True
+        if not event.is_going:
+            for ids in (self._queue_ids, self._exchange_ids):  # it may be made again: with other ids
+                for key in [key for key in ids if key[0] == event.subject]:
+                    del ids[key]
+
+    def _user_declared(self, event: UserDeclaredEvent) -> None:
+        self.state_user(event.user, restated=False)
+
+    def _user_undeclared(self, event: UserUndeclaredEvent) -> None:
+        self._forget(USER, 0, event.subject)
+
+    def _policy_changed(self, event: PolicyEvent) -> None:
+        if event.kind is EventKind.DECLARED:
+            self.state_policy(event.policy, restated=False)
+        else:
+            self._forget_policy(event.policy)
+
     def state_vhost(self, name: str, *, restated: bool = True) -> None:
         """A virtual host is there, with these limits."""
         vhost = self._broker.virtual_hosts.get(name)
@@ -177,7 +207,7 @@ class ObjectRecorder:
         self._journal.objects.declared(self._vhost_id(name), Declared(VHOST, IS_DURABLE, "", limits), restated=restated)
         self._has_recorded |= not restated
 
-    def state_user(self, user: Any, *, restated: bool) -> None:
+    def state_user(self, user: User, *, restated: bool) -> None:
         """A user is so; one of the configuration is kept there, not here."""
         if user.is_configured:
             self._forget(USER, 0, user.name)
@@ -186,7 +216,7 @@ class ObjectRecorder:
         self._journal.objects.declared(id_, Declared(USER, IS_DURABLE, "", user_octets(user)), restated=restated)
         self._has_recorded |= not restated
 
-    def state_policy(self, policy: Any, *, restated: bool) -> None:
+    def state_policy(self, policy: Policy, *, restated: bool) -> None:
         """A policy is so; one of the configuration is kept there, not here."""
         if policy.origin is not None:
             self._forget_policy(policy)
@@ -196,7 +226,7 @@ class ObjectRecorder:
         self._journal.objects.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
         self._has_recorded |= not restated
 
-    def _forget_policy(self, policy: Any) -> None:
+    def _forget_policy(self, policy: Policy) -> None:
         what = OPERATOR_POLICY if policy.is_operator else POLICY
         self._forget(what, self._vhost_id(policy.vhost), policy.name)
 
@@ -208,16 +238,16 @@ class ObjectRecorder:
 
 
 def is_durable(event: Event) -> bool:
-    """Whether a change of topology is one that survives restarts."""
-    assert event.detail is not None
-    what = event.detail["what"] if event.kind in (EventKind.DECLARED, EventKind.UNDECLARED) else "binding"
-    if what == "binding":
-        binding: Any = event.detail["binding"]
-        return bool(binding.source.durable and binding.destination.durable)
-    if what in ("queue", "exchange"):
-        subject: Any = event.detail[str(what)]
-        return bool(subject.durable)
-    return True  # what operators set
+    """Whether an event is a change of what there is that survives restarts."""
+    match event:
+        case QueueEvent():
+            return event.queue.durable
+        case ExchangeEvent():
+            return event.exchange.durable
+        case BindingEvent():
+            return event.binding.source.durable and event.binding.destination.durable
+        case _:  # what operators set
+            return isinstance(event, VirtualHostEvent | UserDeclaredEvent | UserUndeclaredEvent | PolicyEvent)
 
 
 def is_declared(exchange: Exchange) -> bool:

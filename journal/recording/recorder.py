@@ -6,9 +6,29 @@ the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 
 """
 
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, TypeVar
 
-from ...engine import TERMINAL, UNTIL_STATED, Broker, Event, EventKind, Message, Queue
+from ...engine import (
+    UNTIL_STATED,
+    AckedEvent,
+    BindingEvent,
+    Broker,
+    DeliveredEvent,
+    EnqueuedEvent,
+    Event,
+    ExchangeEvent,
+    LeftEvent,
+    Message,
+    PolicyEvent,
+    PublishedEvent,
+    Queue,
+    QueueEvent,
+    RequeuedEvent,
+    ScheduledEvent,
+    UserDeclaredEvent,
+    UserUndeclaredEvent,
+    VirtualHostEvent,
+)
 from ...engine.state import body_size
 from ..format.errors import JournalFailed
 from ..format.record import EXCHANGE, VHOST
@@ -17,9 +37,7 @@ from ..recovery.recovered import MessageState, RecoveredMessage
 from .message_recorder import MessageRecorder
 from .object_recorder import is_durable
 
-_PUBLISHED = EventKind.PUBLISHED
-#: Changes of what there is.
-TOPOLOGY = frozenset({EventKind.DECLARED, EventKind.UNDECLARED, EventKind.BOUND, EventKind.UNBOUND})
+Family = TypeVar("Family", bound=Event)
 
 #: Octets that wait for the disk before publishers wait, too.
 BACKLOG_MAX = 32 * 1024 * 1024
@@ -38,24 +56,30 @@ class Recorder(MessageRecorder):
         self.is_lost = False  # see the engine's `Durability`
         self._safe_before = 0  # when it failed
         self._late: dict[int, set[int]] = {}  # recorded since then, with what stood there before: id -> ids of queues
-        self._handlers: dict[EventKind, Callable[[Event], None]] = {
-            EventKind.PUBLISHED: self._published,
-            EventKind.ENQUEUED: self._enqueued,
-            EventKind.REQUEUED: self._requeued,
-            EventKind.SCHEDULED: self._scheduled,
-            EventKind.DECLARED: self._declared,
-            EventKind.UNDECLARED: self._undeclared,
-            EventKind.BOUND: self._bound,
-            EventKind.UNBOUND: self._unbound,
-            **dict.fromkeys(TERMINAL, self._settled),
-        }
-        self._publishes = self._handlers[_PUBLISHED]
+        self._handlers: dict[type[Event], Callable[[Any], None]] = {}  # filled by `_on`, which is typed
+        self._on(PublishedEvent, self._published)
+        self._on(EnqueuedEvent, self._enqueued)
+        self._on(RequeuedEvent, self._requeued)
+        self._on(ScheduledEvent, self._scheduled)
+        self._on(AckedEvent, self._settled)
+        self._on(LeftEvent, self._settled)
+        self._on(QueueEvent, self._queue_changed)
+        self._on(ExchangeEvent, self._exchange_changed)
+        self._on(BindingEvent, self._binding_changed)
+        self._on(VirtualHostEvent, self._vhost_changed)
+        self._on(UserDeclaredEvent, self._user_declared)
+        self._on(UserUndeclaredEvent, self._user_undeclared)
+        self._on(PolicyEvent, self._policy_changed)
         if persists_deliveries:
-            self._handlers[EventKind.DELIVERED] = self._delivered
+            self._on(DeliveredEvent, self._delivered)
+
+    def _on(self, family: type[Family], handler: Callable[[Family], None]) -> None:
+        """Events of this family go to this handler from now on."""
+        self._handlers[family] = handler
 
     def __call__(self, event: Event) -> None:
         """Write down what happened."""
-        handler = self._handlers.get(event.kind)
+        handler = self._handlers.get(type(event))
         if handler is None:
             return
         if not self.takes_nothing:
@@ -65,15 +89,14 @@ class Recorder(MessageRecorder):
                 self.fail(for_good=True)
                 self(event)
                 self._has_recorded = True  # so that publishers who wait are refused
-        elif event.kind in TOPOLOGY and is_durable(event):
+        elif is_durable(event):
             self._has_recorded = True  # it will be, by the checkpoint that follows
-        elif event.kind in TERMINAL:
+        elif isinstance(event, AckedEvent | LeftEvent):
             queue_id, ids = self._leaving(event)
             if queue_id is not None:  # the checkpoint leaves them out; their segments are to go after it
                 self._journal.ledger.settled(self._recorded(ids))
-        elif event.kind is EventKind.PUBLISHED and is_caused(event):
-            blobs: Any = event.detail and event.detail["blobs"]
-            self.late_octets += sum(map(len, blobs))
+        elif isinstance(event, PublishedEvent) and event.cause is not None:
+            self.late_octets += sum(map(len, event.blobs))
 
     def fail(self, *, for_good: bool) -> None:
         """The journal takes nothing now, or ever again."""
@@ -96,17 +119,14 @@ class Recorder(MessageRecorder):
 
     def set_low(self, is_low: bool) -> None:
         """There is room only for what makes room: publishers are refused, the rest is recorded. Or no longer so."""
-        if is_low and not self.is_low:
-            self._handlers[_PUBLISHED], self._publishes = self._published_while_low, self._handlers[_PUBLISHED]
-        elif self.is_low and not is_low:
-            self._handlers[_PUBLISHED] = self._publishes
+        self._on(PublishedEvent, self._published_while_low if is_low else self._published)
         self.is_low = is_low
 
-    def _published_while_low(self, event: Event) -> None:
-        """Queues refuse what clients publish; what dies into a queue is taken."""
+    def _published_while_low(self, event: PublishedEvent) -> None:
+        """Queues refuse what clients publish; what the broker itself publishes (dead letters, ...) is taken."""
         self._run_count = 0
-        if is_caused(event):
-            self._publishes(event)
+        if event.cause is not None:
+            self._published(event)
 
     @property
     def has_failed(self) -> bool:
@@ -204,8 +224,3 @@ class Recorder(MessageRecorder):
             expires_ms=self.wall_ms(message.expires_ns),
             priority=envelope.facts.priority or 0,
         )
-
-
-def is_caused(event: Event) -> bool:
-    """Whether messages were published by the broker (dead letters, retained messages), not by a client."""
-    return event.detail is not None and "cause" in event.detail

@@ -16,11 +16,22 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.engine import Broker, Client, Consumer, ConsumerCancelled, Delivered, Envelope, ManualClock, Session, User
+from leveret.engine import (
+    Broker,
+    Client,
+    Consumer,
+    ConsumerCancelled,
+    Delivered,
+    Envelope,
+    Event,
+    ManualClock,
+    PublishedEvent,
+    Session,
+    User,
+)
 from leveret.engine.errors import NotTransactional, UnknownDeliveryTag
 from leveret.engine.events import TERMINAL, EventKind
 from leveret.engine.messages.content import PLAIN, encode_header
-from leveret.engine.messages.event import Event
 
 CLIENTS, SESSIONS_A_CLIENT = 3, 2
 NAMES = ("a", "b")
@@ -220,9 +231,8 @@ class QueueMachine(RuleBasedStateMachine):
         kind, name = event.kind, event.subject
         if kind is EventKind.DECLARED:
             self.generation[name] += 1
-        elif kind is EventKind.PUBLISHED:
-            assert event.detail is not None
-            for id_, blob in zip(event.messages, event.detail["blobs"]):  # type: ignore[call-overload]
+        elif isinstance(event, PublishedEvent):
+            for id_, blob in zip(event.messages, event.blobs):
                 self.number_of_id[id_] = int(PLAIN.split(blob)[1])
         elif kind in COUNTED or kind in TERMINAL:
             book = self.events_seen[name, self.generation[name]]

@@ -16,10 +16,21 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Message, Queue, Session, User
+from leveret.engine import (
+    AckedEvent,
+    Broker,
+    Client,
+    Delivered,
+    Envelope,
+    Event,
+    ManualClock,
+    Message,
+    Queue,
+    Session,
+    User,
+)
 from leveret.engine.events import TERMINAL, EventKind
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
-from leveret.engine.messages.event import Event
 from leveret.engine.messages.field_table import Field
 from leveret.engine.peers.session import NACKED
 from leveret.settings import SettingsRepository, entry
@@ -105,7 +116,7 @@ class RulesMachine(RuleBasedStateMachine):
             if event.kind is EventKind.ENQUEUED:
                 assert key not in self.open and key not in self.done, (event, key)
                 self.open[key] = "in"
-            elif event.kind in TERMINAL and not (event.detail or {}).get("kept"):
+            elif event.kind in TERMINAL and not (isinstance(event, AckedEvent) and event.kept):
                 assert key not in self.done, (event, key)
                 assert key in self.open or event.kind in (EventKind.DROPPED, EventKind.DEAD_LETTERED), (event, key)
                 self.open.pop(key, None)

@@ -3,12 +3,12 @@
 import json
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
 
-from ..engine import Binding, Broker, Envelope, Event, EventKind
+from ..engine import Binding, Broker, DeliveredEvent, Envelope, Event, PublishedEvent
 from .snapshots import Properties, content_of, shown_body
 from .virtual_clock import EngineClock
 
@@ -150,16 +150,13 @@ class Recorder:
         """What was published; `copies`: also what the broker published itself (dead letters)."""
         found: list[PublishedMessage] = []
         for now_ns, event in self._events:
-            if event.kind is not EventKind.PUBLISHED or (vhost is not None and event.vhost != vhost):
+            if not isinstance(event, PublishedEvent) or (vhost is not None and event.vhost != vhost):
                 continue
-            detail = event.detail or {}
-            cause = detail.get("cause")
-            envelope, blobs = detail["envelope"], detail["blobs"]
-            assert isinstance(envelope, Envelope) and isinstance(blobs, Sequence)
+            envelope, cause = event.of, event.cause
             if cause is not None and not copies:
                 continue
             at, wall = self._times(now_ns)
-            for id_, blob in zip(event.messages, blobs):
+            for id_, blob in zip(event.messages, event.blobs):
                 properties, body = content_of(envelope, blob)
                 found.append(
                     PublishedMessage(
@@ -171,7 +168,7 @@ class Recorder:
                         envelope.routing_key,
                         body,
                         properties,
-                        None if cause is None else str(cause),
+                        cause,
                     )
                 )
         return Record(found, self.dropped)
@@ -186,15 +183,16 @@ class Recorder:
 
 def _without_first(event: Event, count: int) -> Event:
     """What is left of a run when its oldest messages are forgotten."""
-    detail = event.detail
-    if detail is not None and "blobs" in detail:
-        blobs = detail["blobs"]
-        assert isinstance(blobs, Sequence)
-        detail = {**detail, "blobs": blobs[count:]}
-    return Event(event.kind, event.vhost, event.subject, event.messages[count:], detail)
+    messages = event.messages[count:]
+    if isinstance(event, PublishedEvent):
+        return replace(event, messages=messages, blobs=event.blobs[count:])
+    of = event.of if isinstance(event.of, Envelope) else ()  # the messages themselves are not looked at here
+    if isinstance(event, DeliveredEvent):
+        return replace(event, messages=messages, of=of, blobs=event.blobs[count:])
+    return replace(event, messages=messages, of=of)
 
 
-#: Of an event's detail, what is the engine's own.
+#: Of what an event's detail has, by name, the engine's own.
 ENGINE_OBJECTS = frozenset({"blobs", "queues", "queue", "exchange", "client", "session"})
 
 

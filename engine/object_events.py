@@ -1,0 +1,106 @@
+"""What happens to named objects, as listeners get it: one class for each sort of object, `kind` says what happened."""
+
+from dataclasses import dataclass, field
+
+from ..settings import Policy
+from .events import EventKind
+from .exchanges.exchange import Binding, Exchange
+from .messages.event import ObjectEvent
+from .queues.queue import Queue
+from .users.access import User
+
+
+@dataclass(slots=True)
+class QueueEvent(ObjectEvent):
+    """A queue was declared or undeclared."""
+
+    queue: Queue
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"what": "queue", "queue": self.queue}
+
+
+@dataclass(slots=True)
+class ExchangeEvent(ObjectEvent):
+    """An exchange was declared or undeclared."""
+
+    exchange: Exchange
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"what": "exchange", "exchange": self.exchange}
+
+
+@dataclass(slots=True)
+class BindingEvent(ObjectEvent):
+    """A queue or an exchange, the subject, was bound or unbound."""
+
+    binding: Binding
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"binding": self.binding}
+
+
+@dataclass(slots=True)
+class VirtualHostEvent(ObjectEvent):
+    """A virtual host was declared, has other limits, or was undeclared. `is_going`: what is in it still has to go."""
+
+    is_going: bool = False
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"what": "vhost", "is_going": True} if self.is_going else {"what": "vhost"}
+
+
+@dataclass(slots=True)
+class UserDeclaredEvent(ObjectEvent):
+    """A user was added or changed."""
+
+    kind: EventKind = field(default=EventKind.DECLARED, init=False)
+    user: User
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"what": "user", "user": self.user}
+
+
+@dataclass(slots=True)
+class UserUndeclaredEvent(ObjectEvent):
+    """A user was deleted. Only the name is left, the subject."""
+
+    kind: EventKind = field(default=EventKind.UNDECLARED, init=False)
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"what": "user"}
+
+
+@dataclass(slots=True)
+class PolicyEvent(ObjectEvent):
+    """A policy was added, changed or deleted. `policy`: as it is, or as it was."""
+
+    policy: Policy
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"what": "policy", "policy": self.policy}
+
+
+@dataclass(slots=True)
+class SettingsEvent(ObjectEvent):
+    """The settings of a virtual host were replaced."""
+
+    kind: EventKind = field(default=EventKind.SETTINGS_CHANGED, init=False)
+
+
+@dataclass(slots=True)
+class ConnectionEvent(ObjectEvent):
+    """A client, the subject, connected or is gone. `user`: the name of who connected; None: who is gone."""
+
+    user: str | None = None
+
+    @property
+    def detail(self) -> dict[str, object] | None:
+        return None if self.user is None else {"user": self.user}

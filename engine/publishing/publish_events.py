@@ -1,0 +1,46 @@
+"""What happens to messages as they are published, as listeners get it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..events import EventKind
+from ..messages.event import Event, ObjectEvent
+from ..messages.message import Envelope
+from ..queues.queue import Queue
+
+
+@dataclass(slots=True)
+class PublishedEvent(Event):
+    """A run of new messages with one envelope. `subject` is the exchange.
+
+    `queues`: where they go. `cause`: why the broker itself published them (the reason of a dead letter, retroactive);
+    None: a client did.
+    """
+
+    kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
+    of: Envelope
+    blobs: Sequence[bytes]
+    queues: Sequence[Queue]
+    cause: str | None = None
+
+    @property
+    def detail(self) -> dict[str, object]:
+        detail: dict[str, object] = {"envelope": self.of, "blobs": self.blobs, "queues": self.queues}
+        if self.cause is not None:
+            detail["cause"] = self.cause
+        return detail
+
+
+@dataclass(slots=True)
+class DuplicateEvent(ObjectEvent):
+    """A message was dropped before it had an id: the address, the subject, had one with the same duplicate id.
+
+    `duplicate_id`: what the publisher calls the message.
+    """
+
+    kind: EventKind = field(default=EventKind.DROPPED, init=False)
+    duplicate_id: object
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"reason": "duplicate", "id": self.duplicate_id}

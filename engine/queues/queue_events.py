@@ -1,0 +1,145 @@
+"""What happens to the messages of a queue and to its consumers, as listeners get it. `subject` is the queue.
+
+Only the ledger creates these. Source: rulings, "Events".
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ..delivery.consumer import Receiver, Recipient
+from ..events import EventKind
+from ..messages.event import Event, ObjectEvent
+from ..messages.message import Envelope, Message
+
+
+@dataclass(slots=True)
+class EnqueuedEvent(Event):
+    """New messages are in the queue."""
+
+    kind: EventKind = field(default=EventKind.ENQUEUED, init=False)
+    of: Sequence[Message] | Envelope
+
+
+@dataclass(slots=True)
+class DeliveredEvent(Event):
+    """Messages went to a session.
+
+    `consumer`: its tag; None: to a get. `blobs`: the contents of a run with one envelope, which was never ready.
+    """
+
+    kind: EventKind = field(default=EventKind.DELIVERED, init=False)
+    of: Sequence[Message] | Envelope
+    session: Receiver
+    consumer: str | None
+    blobs: Sequence[bytes] = ()
+
+    @property
+    def detail(self) -> dict[str, object]:
+        detail: dict[str, object] = {"client": self.session.client, "session": self.session}
+        if self.consumer is not None:
+            detail["consumer"] = self.consumer
+        if self.blobs:
+            detail["blobs"] = self.blobs
+        return detail
+
+
+@dataclass(slots=True)
+class AckedEvent(Event):
+    """Deliveries are settled, or needed no acknowledgement: the messages are gone, unless they are `kept`.
+
+    `client`, `consumer`: who took a run without acknowledging it, and the consumer's tag; otherwise None.
+    """
+
+    kind: EventKind = field(default=EventKind.ACKED, init=False)
+    of: Sequence[Message] | Envelope
+    kept: bool = False
+    client: Recipient | None = None
+    consumer: str | None = None
+
+    @property
+    def detail(self) -> dict[str, object] | None:
+        detail: dict[str, object] = {"kept": True} if self.kept else {}
+        if self.client is not None:
+            detail |= {"consumer": self.consumer, "client": self.client}
+        return detail or None
+
+
+@dataclass(slots=True)
+class LeftEvent(Event):
+    """Messages left the queue for good, without an acknowledgement: every terminal kind but `acked`.
+
+    `reason`: as in `x-death`, where there is one. `to`: the exchange that they go to as dead letters. `came_in`: they
+    were in the queue before.
+    """
+
+    of: Sequence[Message] | Envelope
+    reason: str | None = None
+    to: str | None = None
+    came_in: bool = True
+
+    @property
+    def detail(self) -> dict[str, object] | None:
+        detail: dict[str, object] = {}
+        if self.reason is not None:
+            detail["reason"] = self.reason
+        if self.to is not None:
+            detail["to"] = self.to
+        if not self.came_in:
+            detail["came_in"] = False
+        return detail or None
+
+
+@dataclass(slots=True)
+class RequeuedEvent(Event):
+    """Deliveries came back and are ready again. `counted`: they were failed attempts."""
+
+    kind: EventKind = field(default=EventKind.REQUEUED, init=False)
+    of: Sequence[Message]
+    why: str
+    counted: bool
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"why": self.why, "counted": self.counted}
+
+
+@dataclass(slots=True)
+class ScheduledEvent(Event):
+    """Messages wait until they are due.
+
+    `due_ns`: when, by the monotonic clock, one for each. `counted`: of returned ones, whether the delivery was a failed
+    attempt; None: they are new.
+    """
+
+    kind: EventKind = field(default=EventKind.SCHEDULED, init=False)
+    of: Sequence[Message]
+    why: str
+    due_ns: Sequence[int]
+    counted: bool | None
+
+    @property
+    def detail(self) -> dict[str, object]:
+        detail: dict[str, object] = {"why": self.why, "due_ns": self.due_ns}
+        if self.counted is not None:
+            detail["counted"] = self.counted
+        return detail
+
+
+@dataclass(slots=True)
+class DueEvent(Event):
+    """The wait of scheduled messages is over."""
+
+    kind: EventKind = field(default=EventKind.DUE, init=False)
+    of: Sequence[Message]
+
+
+@dataclass(slots=True)
+class ConsumerEvent(ObjectEvent):
+    """A subscription to the queue began, or ended. `tag`: of the consumer."""
+
+    tag: str
+    client: Recipient
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"tag": self.tag, "client": self.client}
