@@ -65,8 +65,8 @@ def dead_letter(
 ) -> DeadLetter:
     """The copy of a message that died in `queue`, to be published to `exchange`.
 
-    `address`: the message's own, told beside the queue where a dead-letter or expiry address rules (address-settings
-    address-settings page 5.6, 6.7), on request also by the names that HornetQ's clients know.
+    `address`: the message's own, told beside the queue where a dead-letter or expiry address rules
+    (address-settings page 5.6, 6.7), on request also by the names that HornetQ's clients know.
 
     `continues_deaths`: also a history that came from a client goes on. `tells_last_death`: x-last-death-* as well.
 

@@ -1,4 +1,7 @@
-"""What a client may do with the queues and exchanges of its virtual host. Source: behaviour page 3.14, 3.15."""
+"""Permission checks of a client, or of nobody (the broker itself), and what a queue's arguments need.
+
+The rules themselves are in `users/access.py`. Source: behaviour page 3.14, 3.15.
+"""
 
 from typing import Protocol
 

@@ -1,1 +1,1 @@
-"""One queue: what it is made of, its limits, its memory, and what comes back to it."""
+"""One queue: what it is made of, who gets its messages, its rules, and what comes back to it."""

@@ -1,4 +1,4 @@
-"""A queue: ready messages in order of publishing, consumers in a rota, and the matching of the two.
+"""A queue: a store of ready messages, consumers in a rota, and what happens between the two (`dispatch.py`).
 
 Everything works on runs. A message's id is its place: a requeued message goes back where its id says. Messages that
 a waiting consumer can take at once never enter the store.
@@ -17,7 +17,7 @@ from ..rules.queue_rules import NO_RULES
 from . import dispatch, limits, returns, ring
 from .admission import admit
 from .expiry import arm, expire
-from .governed import GovernedQueue
+from .rule_changes import GovernedQueue
 
 #: The queue that a holder's messages came from.
 queue_of: "Callable[[Holder], Queue]" = attrgetter("queue")

@@ -1,6 +1,6 @@
 """Redelivery: how long a returned message waits before it is ready again.
 
-Pure arithmetic; who returns what, and how it counts, is decided in `returns.py`.
+Pure arithmetic; who returns what, and how it counts, is decided in `queues/returns.py`.
 Source: address-settings page 5.1, 5.3.
 """
 

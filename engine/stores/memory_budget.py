@@ -1,4 +1,4 @@
-"""What ready messages may take in memory, all queues together.
+"""What ready messages may take in memory, those of all stores with a tail together.
 
 A store is granted so many octets at a time and asks for more when it has used them; what it gave out meanwhile is
 noticed when somebody wants more than there is. Then the largest store pages its last messages out, or, where that is
