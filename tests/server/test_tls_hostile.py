@@ -120,22 +120,27 @@ def test_handshakes_that_do_not_go_on_are_ended(tmp_path: Path, authority: Autho
         assert broker.log().count("handshake timed out") == 3
 
 
+def half_hellos(port: int, count: int) -> list[socket.socket]:
+    """So many connections that have begun. Each begins at once: one that is silent for 3 s is hung up on."""
+    wires = []
+    for _ in range(count):
+        wires.append(wire_to(port))
+        wires[-1].sendall(HALF_A_HELLO)
+    return wires
+
+
 def test_two_hundred_half_open_handshakes(tmp_path: Path, authority: Authority) -> None:
     """8 KB of a hello each, and no more: under 100 KiB each, somebody else is served, and it all comes back."""
     config = configuration() + "[limits]\nhalf-open-connections = 205\n"
     with leveret_serve(tmp_path, config=config, listen=(TLS,)) as broker:
         assert is_served(broker.port, authority.trusting())
         before = broker.rss_kib()
-        wires = [wire_to(broker.port) for _ in range(200)]
-        for wire in wires:
-            wire.sendall(HALF_A_HELLO)
+        wires = half_hellos(broker.port, 200)
         assert is_served(broker.port, authority.trusting())
         assert broker.rss_kib() - before < 200 * 100
         for wire in wires:
             wire.close()
-        again = [wire_to(broker.port) for _ in range(200)]
-        for wire in again:
-            wire.sendall(HALF_A_HELLO)
+        again = half_hellos(broker.port, 200)
         assert is_served(broker.port, authority.trusting())
         assert broker.rss_kib() - before < 200 * 100  # not twice that
         more = [wire_to(broker.port) for _ in range(10)]
