@@ -29,7 +29,8 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
         if firehose is not None:
             firehose.expect(channel.session, known.route, known.envelope, event.blobs)
     engine_session = channel.session
-    if session.journal.is_refusing and _must_wait(engine_session, known):
+    durability = session.broker.storage.durability
+    if durability is not None and durability.has_failed and _must_wait(engine_session, known):
         session.backlog.block(event)
         return
     if event.facts.is_marked or len(event.blobs) > known.run_max:

@@ -185,7 +185,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
     if type(event.method) is commands.Tx.Commit and session.journal.is_refusing:
         session.backlog.block(event)
         return
-    durability, journal = session.broker.durability, session.journal
+    durability, journal = session.broker.storage.durability, session.journal
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:
         journal.has_acted = True
         HANDLERS[type(event.method)](session, channel, event.method)

@@ -9,10 +9,10 @@ from typing import Any, Protocol
 from ..settings import Policies, Policy
 from .agenda import Agenda
 from .dead_letters import DeadLetters
-from .durability import Durability
 from .messages.message import Message
 from .peers.commit import Commit
 from .queues.queue import Queue
+from .stores.surroundings import Storage
 
 #: Messages given back to the allocator in one slice of a purge or delete (about 2 ms).
 FREE_SLICE = 20_000
@@ -25,7 +25,7 @@ REVIEW_SLICE, CONCERNED_SLICE = 500, 50
 class CommittingBroker(Protocol):
     """The broker, as far as commits look at it."""
 
-    durability: Durability | None
+    storage: Storage
     touched: dict[Any, None]
 
 
@@ -45,7 +45,7 @@ class Commits:
         waiting = self.waiting
         if not waiting:
             return False
-        durability = self._broker.durability
+        durability = self._broker.storage.durability
         return waiting[0].has_begun or durability is None or not durability.has_failed
 
     @property

@@ -236,7 +236,7 @@ class Session:
             consumer.unacked += count
             self.unacked_by_consumers += count
         self.client.put(Delivered(consumer, tag, envelope, False, blobs), octets + count * DELIVERY_OVERHEAD)
-        queue_of(consumer).ledger.delivered_run(consumer, self, ids, envelope, blobs)
+        queue_of(consumer).ledger.delivered_run(consumer, self, ids, envelope, blobs, count)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
         """Hand over messages that were ready, as runs of one envelope and redelivered flag."""

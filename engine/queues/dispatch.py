@@ -117,7 +117,7 @@ def hand_over(queue: QueueCore, first_id: int, envelope: Envelope, blobs: Sequen
     rota = queue.rota
     consumers = rota.consumers
     if len(consumers) == 1 and not rota.waits:
-        return _hand_to(consumers[0], first_id, envelope, blobs)
+        return hand_to(consumers[0], first_id, envelope, blobs)
     count = len(blobs)
     taken = 0
     while taken < count:
@@ -129,7 +129,7 @@ def hand_over(queue: QueueCore, first_id: int, envelope: Envelope, blobs: Sequen
         if width == 1:
             if eligible[0].session.prefetch_total:
                 rest = rest[:1]  # it shares its limit with consumers that are to have their turns
-            taken += _hand_to(eligible[0], first_id + taken, envelope, rest)
+            taken += hand_to(eligible[0], first_id + taken, envelope, rest)
             continue
         share = share_of(eligible, len(rest), partial(_octets, rest))
         stop = taken + share * width
@@ -141,7 +141,7 @@ def hand_over(queue: QueueCore, first_id: int, envelope: Envelope, blobs: Sequen
     return taken
 
 
-def _hand_to(consumer: Consumer, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
+def hand_to(consumer: Consumer, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
     """Give new messages to one consumer: as many as its credit and its client's room allow, at least one."""
     credit = consumer.credit()
     if credit <= 0:

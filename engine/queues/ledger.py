@@ -111,10 +111,16 @@ class Ledger:
     # -- out ---------------------------------------------------------------------------------------------------------
 
     def delivered_run(
-        self, consumer: Consumer, session: Receiver, ids: Sequence[int], envelope: Envelope, blobs: Sequence[bytes]
+        self,
+        consumer: Consumer,
+        session: Receiver,
+        ids: Sequence[int],
+        envelope: Envelope,
+        blobs: Sequence[bytes],
+        count: int,
     ) -> None:
-        """A run of messages that were never ready went to a consumer; without acknowledgements that settles them."""
-        counters, count = self.counters, len(blobs)
+        """`count` messages that were never ready went to a consumer; without acknowledgements that settles them."""
+        counters = self.counters
         counters.delivered += count
         if consumer.no_ack:
             counters.acknowledged += count

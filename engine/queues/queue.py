@@ -82,8 +82,12 @@ class Queue(GovernedQueue):
             return admit(self, first_id, envelope, blobs, due_ns)
         count, store = len(blobs), self.store
         self.ledger.enqueued_run(first_id, envelope, count)
-        if self.rota.consumers and not store.ready and not store.has_tail:
-            taken = dispatch.hand_over(self, first_id, envelope, blobs)
+        rota = self.rota
+        if rota.consumers and not store.ready and not store.has_tail:
+            if len(rota.consumers) == 1 and not rota.waits:  # as `hand_over` does, with a call less
+                taken = dispatch.hand_to(rota.consumers[0], first_id, envelope, blobs)
+            else:
+                taken = dispatch.hand_over(self, first_id, envelope, blobs)
             if taken == count:
                 return ()
             if taken:
