@@ -17,7 +17,7 @@ class Chore(Protocol):
 class Agenda:
     """All chores, in the order in which they have their slices. Itself one: `pending` while one of them may be.
 
-    A plain attribute: each turn looks at it. Whoever gets something to do sets it.
+    A plain attribute: each turn looks at it. A chore that gets something to do sets it.
     """
 
     __slots__ = ("_chores", "pending")

@@ -11,7 +11,7 @@ from .messages.field_table import FieldTable
 from .object_events import BindingEvent, ExchangeEvent
 from .peers.client import Client
 from .peers.permission_checks import require, require_topic
-from .publishing.publish import tell_what_was
+from .publishing.publish import replay_retained
 from .publishing.router import Router
 from .publishing.topology import Topology
 from .queues.queue import Queue
@@ -134,7 +134,7 @@ class Bindings:
             if vhost.broker.listeners:
                 vhost.broker.announce(BindingEvent(EventKind.BOUND, vhost.name, destination.name, binding))
             if is_first and vhost.remembered and isinstance(destination, Queue):
-                tell_what_was(vhost, destination, exchange.name)
+                replay_retained(vhost, destination, exchange.name)
 
     def _check_max(self, destination: Destination) -> None:
         """Raises: BindingsMaxReached."""

@@ -202,7 +202,7 @@ class Broker:
         self.touched.update(self.awaiting)
 
     def more_is_safe(self) -> None:
-        """The journal got on, or failed: whoever waits for it is told."""
+        """The journal got on, or failed: the clients that wait for it are flushed."""
         for client in list(self.awaiting):
             del self.awaiting[client]
             client.flush()  # also one that is closed: its last words may be among what waits

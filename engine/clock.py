@@ -25,7 +25,7 @@ class Clock(Protocol):
 def due_after(clock: Clock, wait_ms: int) -> int:
     """When so many ms will have gone, by the monotonic clock; see `bounded_ms`.
 
-    Here waits become times, whoever asked for them: clients, operators, settings, formulas.
+    Here waits become times, those of all who ask: clients, operators, settings, formulas.
     """
     return clock.monotonic_ns() + bounded_ms(wait_ms) * MS
 

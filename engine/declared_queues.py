@@ -22,7 +22,7 @@ from .messages.field_table import FieldTable
 from .object_events import QueueEvent
 from .peers.client import Client
 from .peers.permission_checks import may, require, require_for_arguments
-from .publishing.publish import tell_what_was
+from .publishing.publish import replay_retained
 from .publishing.router import Router
 from .publishing.topology import Topology
 from .queues.non_destructive import NonDestructiveQueue
@@ -235,7 +235,7 @@ class DeclaredQueues:
         queue.touch()
         if broker.listeners:
             broker.announce(QueueEvent(EventKind.DECLARED, vhost.name, name, queue))
-        tell_what_was(vhost, queue, queue.address)
+        replay_retained(vhost, queue, queue.address)
         return queue
 
     # -- the end of a queue -------------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ class Durability(Protocol):
 
     @property
     def outstanding_lsn(self) -> int:
-        """The LSN behind all that was recorded, for whomever; 0: that is safe already, or it can't be now (no room)."""
+        """The LSN behind all that was recorded for any client; 0: it is safe already, or it can't be now (no room)."""
 
     @property
     def has_failed(self) -> bool:
@@ -30,7 +30,7 @@ class Durability(Protocol):
 
     @property
     def is_behind(self) -> bool:
-        """Whether things happened that were not recorded: until all is stated anew, nobody hears that they are safe."""
+        """Whether things happened that were not recorded: until all is stated again, none counts as safe."""
 
     @property
     def is_congested(self) -> bool:

@@ -33,7 +33,7 @@ class AccessRefused(EngineError):
 
 
 class LoginRefused(AccessRefused):
-    """Unknown user, wrong password, or a loopback-only user from elsewhere. Facts: mechanism."""
+    """Unknown user, wrong password, or a loopback-only user from another machine. Facts: mechanism."""
 
 
 class VirtualHostRefused(AccessRefused):

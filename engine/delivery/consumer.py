@@ -1,7 +1,7 @@
 """Who holds deliveries: consumers, and one-off gets.
 
 Queues stand above this room and sessions above them, so a holder knows both only by what deliveries need of them.
-Whoever needs more asks `queue_of` (queues) or `session_of` (peers).
+Code that needs more of the queue asks `queue_of` (queues).
 """
 
 from collections.abc import Callable, Iterable, Sequence

@@ -144,7 +144,7 @@ class Exchange(ABC):
         self._unindex(binding)
 
     def forget_routes(self, binding: Binding) -> None:
-        """What this binding matches leads elsewhere now. Where each message is looked at, no route says where."""
+        """What this binding matches leads to other queues now. Where each message is looked at, no route says where."""
         if not self.decides_each:
             self.routes.forget_all()
 

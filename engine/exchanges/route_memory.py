@@ -59,7 +59,7 @@ class RouteMemory:
             memory._note(route.routing_key)
 
     def forget(self, routing_key: str) -> None:
-        """What leads through here with this key may lead elsewhere now. O(those)."""
+        """What leads through here with this key may lead to other queues now. O(those)."""
         found = self._beginning.pop(routing_key, None)
         passing = self._passing.pop(routing_key, None)
         if found is not None:
@@ -70,7 +70,7 @@ class RouteMemory:
             self._drop_note(routing_key)
 
     def forget_all(self) -> None:
-        """What leads through here may lead elsewhere now. O(those), each of which was looked up since the last time."""
+        """What leads through here may change. O(those), each of which was looked up since the last time."""
         beginning, self._beginning = self._beginning, {}
         passing, self._passing = self._passing, {}
         for found in beginning.values():

@@ -19,12 +19,12 @@ Words = tuple[str, ...]
 
 #: States of one bundle: 256 octets an integer, which is what one step of Python costs anyway.
 BUNDLE_STATES = 2048
-#: Words that a bundle is matched with, and states of one that is made anew, for one in the measure of `Effort`.
+#: Words that a bundle is matched with, and states of one that is made again, for one in the measure of `Effort`.
 WORDS_A_STEP, STATES_A_STEP = 4, 12
 
 
 class _Bundle(Generic[T]):
-    """Some patterns that share their automaton, made anew when it is needed after a change."""
+    """Some patterns that share their automaton, made again when it is needed after a change."""
 
     __slots__ = ("_automaton", "patterns", "states")
 

@@ -19,7 +19,7 @@ class TopicRouteMemory(RouteMemory):
         self._keys: dict[tuple[int, str], dict[str, None]] = {}  # (place, word) -> keys that have it there
 
     def forget_pattern(self, pattern: str) -> None:
-        """What matches the pattern may lead elsewhere now, and perhaps some more. O(words, and those)."""
+        """What matches the pattern may lead to other queues now, and perhaps some more. O(words, and those)."""
         start = takewhile(lambda word: word != "#", normalised(pattern)[:WORDS_MAX])
         places = [place for place in enumerate(start) if place[1] != "*"]
         if not places:

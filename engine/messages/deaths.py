@@ -18,7 +18,7 @@ KEYS = ("queue", "reason")
 #: A client may say that it died as often as this, and it dies again.
 COUNT_MAX = 2**63 - 1
 KEY_OCTETS_MAX = 255
-#: The header that tells clients how often a message was tried; a dead letter starts anew.
+#: The header that tells clients how often a message was tried; a dead letter starts from nothing.
 DELIVERY_COUNT = "x-delivery-count"
 
 

@@ -13,7 +13,7 @@ from ..errors import PartialCommit
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
 from ..publishing.choosing import chosen_route
-from ..publishing.publish import nowhere_to_go
+from ..publishing.publish import publish_unroutable
 from .host import SessionClient
 from .settling import give_back, settle
 from .transaction import RUN_COST, Publication, Transaction
@@ -71,7 +71,7 @@ class Commit:
         self.has_begun = True
         durability = self.session.client.broker.storage.durability
         if durability is not None:
-            durability.take_barrier()  # what was recorded before, for whomever, holds no answer up
+            durability.take_barrier()  # what was recorded before, for any client, holds no answer up
         try:
             self.is_done = self._work(budget)
         except Exception as error:  # ours: the peer hears of it as of any other, and nobody else's turn fails by it
@@ -128,5 +128,5 @@ class Commit:
             if mandatory and unroutable:
                 self._returned.append((envelope, unroutable))
             elif unroutable:
-                nowhere_to_go(vhost, envelope, unroutable)
+                publish_unroutable(vhost, envelope, unroutable)
         return RUN_COST + len(blobs) * width

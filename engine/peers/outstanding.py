@@ -1,7 +1,7 @@
 """Which of a session's unacknowledged deliveries are of which queue: asked when a queue goes or is stated.
 
-Deliveries and acknowledgements know nothing of this. Whoever asks looks at what was delivered since somebody asked
-last, so that each delivery is looked at once, however many queues are asked about.
+Deliveries and acknowledgements know nothing of this. A question looks at what was delivered since the one
+before, so that each delivery is looked at once, however many queues are asked about.
 """
 
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from ..delivery.consumer import holder_of
 from ..messages.message import Message
 from ..queues.queue import Queue, queue_of
 
-#: So many tags of settled deliveries, beside twice what is out, are kept until all is looked at anew.
+#: So many tags of settled deliveries, beside twice what is out, are kept until all is looked at again.
 SETTLED_MAX = 1000
 
 

@@ -18,7 +18,7 @@ class Named(Protocol):
 
 
 class Asker(Protocol):
-    """Whoever is in a virtual host as a user: a client."""
+    """Who is in a virtual host as a user: a client."""
 
     user: User
 

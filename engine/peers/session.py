@@ -22,7 +22,7 @@ from ..messages.message import Envelope, Message
 from ..publishing import arrival
 from ..publishing.choosing import choose
 from ..publishing.marked import prepared
-from ..publishing.publish import nowhere_to_go
+from ..publishing.publish import publish_unroutable
 from ..publishing.route import Route
 from ..queues.queue import Queue, queue_of
 from ..queues.queue_types import check_get, check_reject
@@ -88,7 +88,7 @@ class Session:
         """Publish a run. Returns what must go back to the publisher: nothing unless `mandatory`.
 
         In a transaction nothing happens before the commit but the choice of the queues. Marked messages may be
-        refused each for itself: whoever wants to know which one publishes them one by one.
+        refused each for itself: to know which one, publish them one by one.
         Raises: ReplyConsumerMissing, InvalidCopies, TopicRefused (a key of CC or BCC; that of the route was checked),
             TransactionTooLarge.
         """
@@ -114,7 +114,7 @@ class Session:
         if unroutable:
             if mandatory:
                 return [(envelope, unroutable)]
-            nowhere_to_go(vhost, envelope, unroutable)
+            publish_unroutable(vhost, envelope, unroutable)
         return []
 
     def select_confirms(self) -> None:
@@ -320,7 +320,7 @@ class Session:
             give_back(messages, requeue=requeue, why=why, broker=self.client.broker)
 
     def recover(self) -> None:
-        """Requeue everything unacknowledged; deliveries come anew, with new tags, at the end of the turn."""
+        """Requeue everything unacknowledged; they are delivered again, with new tags, at the end of the turn."""
         requeue_by_consumer(self.unacked.take_all(), why="recovered", counted=False, broker=self.client.broker)
 
     def release(self, holder: Holder, queue: Queue, count: int) -> None:

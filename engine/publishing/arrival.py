@@ -120,7 +120,7 @@ def _due_ns(vhost: Host, route: Route, headers: FieldTable, added: FieldTable) -
     elif isinstance(route.exchange, DelayedExchange) or vhost.broker.options.delays_everywhere:
         wait_ms = delay_ms(headers)
         if wait_ms is not None:
-            added[DELAY] = Field("l", -wait_ms)  # as the plugin does: whoever passes the message on does not delay it
+            added[DELAY] = Field("l", -wait_ms)  # as the plugin does: passed on, it is not delayed again
     return due_after(clock, wait_ms) if wait_ms is not None and wait_ms > 0 else None
 
 

@@ -1,4 +1,4 @@
-"""The firehose: copies of what clients publish and get, for whoever binds a queue to `amq.rabbitmq.trace`.
+"""The firehose: copies of what clients publish and get, for clients that bind a queue to `amq.rabbitmq.trace`.
 
 It listens only while some virtual host is traced: then routes are looked up for each publish, so that frontends tell
 whose it is. With tracing off nothing is asked for a message. Switched on by hand, and gone with the process, as in
@@ -195,7 +195,7 @@ class Firehose:
         return headers, body
 
     def _tell(self, session: Traced, key: str, headers: FieldTable, body: bytes) -> None:
-        """Not now: whoever calls is in the middle of something."""
+        """Not now: the caller is in the middle of something."""
         key = key.encode()[:KEY_OCTETS_MAX].decode(errors="ignore")
         self._pending.append((session.client.vhost.name, key, headers, body))
         self._mark(self)

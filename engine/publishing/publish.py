@@ -26,7 +26,7 @@ def publish_run(
     """Give a run its ids and put it into the queues of its route, to wait there until `due_ns` if it is given.
 
     What a run costs goes with its messages times their queues. `Effort` counts that where it is more than the
-    messages alone, so that whoever publishes much at once knows when others should have their turn.
+    messages alone, so that a frontend that publishes much at once knows when others should have their turn.
     """
     broker = vhost.broker
     count = len(blobs)
@@ -106,7 +106,7 @@ def _publish_each(
     return Outcome(unroutable, refused)
 
 
-def nowhere_to_go(vhost: Host, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+def publish_unroutable(vhost: Host, envelope: Envelope, blobs: Sequence[bytes]) -> None:
     """No queue took these, none is mandatory: their dead-letter address may (address-settings page 3.1)."""
     address = vhost.broker.options.address_of(envelope.exchange, envelope.routing_key)
     settings = vhost.broker.settings.resolve(address, vhost.name)
@@ -170,7 +170,7 @@ def remember(vhost: Host, address: str, count: int, envelope: Envelope, blob: by
     kept.append((envelope, blob))
 
 
-def tell_what_was(vhost: Host, queue: Queue, address: str) -> None:
+def replay_retained(vhost: Host, queue: Queue, address: str) -> None:
     """A queue is new at an address: the messages that it would have got come now, those that are kept."""
     for envelope, blob in tuple(vhost.remembered.get(address, ())):
         exchange = vhost.exchanges.get(envelope.exchange)

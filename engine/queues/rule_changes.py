@@ -61,7 +61,7 @@ class GovernedQueue(ServedQueue):
         self.is_auto_created = False
 
     def _follow(self, change: Change) -> None:
-        """The rules are others now."""
+        """The rules changed: its parts follow."""
         was_open = self.is_open
         self.rules = change.now
         self.rota.rules_changed(change.now)

@@ -194,7 +194,7 @@ def rules_of(arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_
 def changed_rules(
     rules: QueueRules, arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None
 ) -> QueueRules:
-    """The rules of a queue that exists, when its effective arguments or its settings are others now."""
+    """The rules of a queue that exists, when its effective arguments or its settings changed."""
     return with_live(_with_arguments(rules, arguments, quorum_delivery_limit), settings)
 
 

@@ -33,7 +33,7 @@ class Window:
 
 
 class Windows:
-    """By reader; None: the head. Messages are shared: whoever hands one out makes a copy."""
+    """By reader; None: the head. Messages are shared: what is handed out is a copy."""
 
     __slots__ = ("_storage", "_windows")
 

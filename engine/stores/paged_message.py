@@ -1,7 +1,7 @@
 """A message whose content may be left to the journal: the object stays, its blob is read back when it is looked at.
 
 `blob` is the one place where that happens, so that nobody ever sees a message without its content. The envelope stays
-in memory: whoever asks for priority or persistence reads no file. Source: queues page, F.2 (TargetEntry).
+in memory: to ask for priority or persistence reads no file. Source: queues page, F.2 (TargetEntry).
 """
 
 from typing import Protocol

@@ -1,4 +1,4 @@
-"""Runs of messages that are elsewhere: of which memory holds only ids, sizes and expiries, in columns.
+"""Runs of messages that are paged out: of which memory holds only ids, sizes and expiries, in columns.
 
 A message whose id follows the one before costs 4 octets (its size), one behind a gap 12, and 8 more where they expire.
 Source: queues page F; ruling 5.
@@ -17,7 +17,7 @@ from ..messages.message import Envelope, Message
 RUN_MAX = 250_000
 #: So many messages are worth a run of their own: fewer join one of another kind, at 8 octets a message and column.
 APART_MIN = 64
-#: What events say of messages that are elsewhere: they are in the journal.
+#: What events say of messages that are paged out: they are in the journal.
 IN_JOURNAL = Envelope("", "", PropertyFacts(persistent=True))
 
 

@@ -14,7 +14,7 @@ from .tail import Pager, Tail
 
 #: So far from the head a deque is read by index: some us a message, where skipping a million would take 20 ms.
 BY_INDEX_MIN = 1000
-#: So many messages are taken out of a deque one by one; of more, what stays is put together anew.
+#: So many messages are taken out of a deque one by one; of more, what stays is collected into a new one.
 SINGLY_MAX = 16
 #: (id, message if it is in memory)
 Found = tuple[int, Message | None]
@@ -30,7 +30,7 @@ class Scanner:
         self._window: dict[int, Message] = {}
 
     def unsorted(self) -> None:
-        """Messages may stand elsewhere than their ids say: scans sort what they see, in O(n log n)."""
+        """Messages may stand where their ids do not say: scans sort what they see, in O(n log n)."""
         self._is_sorted = False
 
     def _behind(self, ready: deque[Message], tail: Tail | None, level: int, id_: int) -> Iterator[Found]:

@@ -15,7 +15,7 @@ from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Run, Taken
 
 
 class Unreadable(Exception):
-    """What a deep queue holds elsewhere cannot be read; the text is a sentence for an operator."""
+    """What a deep queue has paged out cannot be read; the text is a sentence for an operator."""
 
 
 class Pager(Protocol):

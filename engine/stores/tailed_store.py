@@ -415,7 +415,7 @@ class TailedStore(ABC):
                 self._left_levels(taken)
                 freed += sink(self._owner, tail, level, taken[::-1])
                 if freed == before:
-                    return freed  # they cannot be elsewhere
+                    return freed  # they cannot be paged out
                 before = freed
         self._forget_empty_tail()
         return freed
