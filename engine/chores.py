@@ -9,9 +9,9 @@ from typing import Any, Protocol
 from ..settings import Policies, Policy
 from .agenda import Agenda
 from .dead_letters import DeadLetters
-from .messages.message import Message
 from .peers.commit import Commit
 from .queues.queue import Queue
+from .stores.store import Ready
 from .stores.surroundings import Storage
 
 #: Messages given back to the allocator in one slice of a purge or delete (about 2 ms).
@@ -81,10 +81,10 @@ class Freeing:
     def __init__(self, agenda: Agenda) -> None:
         self._agenda = agenda
         agenda.add(self)
-        self._waiting: deque[list[Message]] = deque()
+        self._waiting: deque[Ready] = deque()
         self.pending = False
 
-    def free(self, messages: list[Message]) -> None:
+    def free(self, messages: Ready) -> None:
         """Give messages back, in slices if there are many."""
         if len(messages) > FREE_SLICE:
             self._waiting.append(messages)

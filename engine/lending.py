@@ -11,13 +11,13 @@ from .deadlines import Deadlines
 from .effort import Effort
 from .exchanges.routed import Routed
 from .messages.event import Listener
-from .messages.message import Message
 from .options import BrokerOptions
 from .publishing.host import Host
 from .publishing.router import Router
 from .publishing.topology import Topology
 from .queues.queue import Queue
 from .queues.surroundings import Surroundings
+from .stores.store import Ready
 from .stores.surroundings import Storage
 from .turns import Turns
 
@@ -46,7 +46,7 @@ class Lender(Protocol):
         """Another slice of a queue goes at the end of each turn."""
 
     @property
-    def free(self) -> Callable[[list[Message]], None]:
+    def free(self) -> Callable[[Ready], None]:
         """Give memory back."""
 
 

@@ -4,12 +4,16 @@
 `returns`) is written for this class, so that each of these files knows only what stands below it.
 """
 
+from abc import abstractmethod
+
+from ..clock import due_after
 from ..delivery.group_id import grouped
 from ..messages.deaths import DELIVERY_COUNT
 from ..messages.field_table import Field, FieldTable
 from ..messages.message import Envelope, Message
 from ..rules.arguments import QUORUM
 from ..stores.paged_message import octets_of
+from ..stores.store import Ready
 from .parts import QueueParts
 
 #: Messages that others go behind when they come back, in one unit of `Effort`.
@@ -23,25 +27,17 @@ class QueueCore(QueueParts):
 
     # -- what upper files implement -----------------------------------------------------------------------------------
 
+    @abstractmethod
     def dispatch(self) -> None:
         """Hand out ready messages while a consumer has credit."""
-        raise NotImplementedError
 
+    @abstractmethod
     def come_due(self) -> None:
         """A deadline: messages whose wait is over."""
-        raise NotImplementedError
 
+    @abstractmethod
     def expire_due(self) -> None:
         """A deadline: heads whose time is over."""
-        raise NotImplementedError
-
-    def place_due(self, messages: list[Message]) -> None:
-        """Messages (ids rising) whose publication was delayed until now, one time for all, become ready."""
-        raise NotImplementedError
-
-    def touch(self) -> None:
-        """The queue is in use."""
-        raise NotImplementedError
 
     # -- for its store (`stores.Owner`) -------------------------------------------------------------------------------
 
@@ -120,3 +116,48 @@ class QueueCore(QueueParts):
         self.ledger.lost(messages, reason, target, came_in=came_in)
         if target is not None:
             self.surroundings.bury(self, messages, reason)
+
+    def place_due(self, messages: list[Message]) -> None:
+        """Messages (ids rising) whose publication was delayed until now, one time for all, become ready.
+
+        At the head of their level, as Artemis does; those of a delaying exchange at the tail, where RabbitMQ's plugin
+        has them arrive (address-settings page 4.5, rule 2, and 5.3).
+        """
+        arriving: list[Message] = []
+        for message in reversed(messages):
+            if self.surroundings.is_delaying(message.envelope.exchange):
+                arriving.append(message)
+            else:
+                self.store.put_first(message)
+        for message in reversed(arriving):
+            self.store.put_last(message)
+
+    # -- use and end --------------------------------------------------------------------------------------------------
+
+    def touch(self) -> None:
+        """The queue is in use: its own expiry (x-expires) begins again. Source: behaviour page 3.2."""
+        expires_ms, timers = self.rules.expires_ms, self.timers
+        if expires_ms is None and not timers.expects_disuse:
+            return
+        is_unused = expires_ms is not None and not self.rota.consumers and not self.deleted
+        due_ns = due_after(self.surroundings.clock, expires_ms) if is_unused and expires_ms is not None else None
+        timers.arm_unused(due_ns, self._unused)
+
+    def _unused(self) -> None:
+        if not self.deleted and not self.rota.consumers:
+            self.surroundings.remove(self)
+
+    def purge(self) -> int:
+        """Drop all ready and scheduled messages; returns how many. The memory is given back in slices."""
+        dropped = self.store.drop_all()
+        count = self.ledger.purged_paged(dropped)
+        gone = self._with_scheduled(dropped.ready)
+        self.await_due()
+        if len(gone):
+            self.ledger.purged(gone)
+        self.surroundings.free(gone)
+        return count + len(gone)
+
+    def _with_scheduled(self, ready: Ready) -> Ready:
+        """What was ready and what waits; the former itself, if nothing waits: there may be very many."""
+        return [*ready, *self.scheduled.take_all()] if self.scheduled else ready

@@ -4,7 +4,7 @@ Nothing is counted or announced but here: one method an event. With nobody liste
 Source: rulings, "Events".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from ..delivery.consumer import Consumer, Receiver
 from ..events import Counters, EventKind
@@ -14,7 +14,7 @@ from ..messages.message import Envelope, Message
 from ..stores.paged_message import octets_of
 from ..stores.paged_places import Left
 from ..stores.paged_run import IN_JOURNAL
-from ..stores.store import Dropped
+from ..stores.store import Dropped, Ready
 from .queue_events import (
     AckedEvent,
     ConsumerEvent,
@@ -39,6 +39,11 @@ class Ledger:
         self.counters = Counters()
         self.unacked = 0
         self.octets: int | None = None
+
+    @property
+    def is_heard(self) -> bool:
+        """Whether anybody listens."""
+        return bool(self._listeners)
 
     # -- octets ------------------------------------------------------------------------------------------------------
 
@@ -223,13 +228,13 @@ class Ledger:
             for ids in runs:
                 self._announce_left(kind, ids, IN_JOURNAL, reason)
 
-    def purged(self, messages: Sequence[Message], unread: Sequence[Left] = ()) -> None:
+    def purged(self, messages: Collection[Message] | Ready, unread: Sequence[Left] = ()) -> None:
         """Messages in memory were purged; of those `unread` the content is only in the journal."""
         self.counters.purged += len(messages) + len(unread)
-        if messages:
+        if len(messages):
             self._left(messages)
-            if self._listeners:
-                self._announce_left(EventKind.PURGED, _ids(messages), messages)
+            if self._listeners:  # they get a list of their own: the messages are freed meanwhile
+                self._announce_left(EventKind.PURGED, _ids(messages), list(messages))
         self._left_unread(EventKind.PURGED, unread)
 
     def purged_paged(self, dropped: Dropped) -> int:
@@ -249,17 +254,15 @@ class Ledger:
             self._announce_left(EventKind.DELETED, _ids(messages), messages)
 
     def _dropped_paged(self, kind: EventKind, dropped: Dropped) -> int:
-        count = len(dropped.paged)
         for message in dropped.paged:
             self._left((message,))
             if self._listeners:
                 self._announce_left(kind, (message.id,), (message,))
         for ids, envelope in dropped.runs:
-            count += len(ids)
             if self._listeners:
                 self._announce_left(kind, ids, envelope)
         self.octets_changed(-dropped.paged_octets)
-        return count
+        return dropped.paged_count
 
     def cancelled(self, message: Message) -> None:
         """An operator took a waiting message out for good."""

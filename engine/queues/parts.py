@@ -1,5 +1,6 @@
 """What a queue is made of: store, rota, terms, timers and ledger, in the surroundings that the broker lends it."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import chain
 from typing import Any, ClassVar, Protocol
@@ -31,7 +32,7 @@ class ExclusiveOwner(Protocol):
         """All that it has."""
 
 
-class QueueParts:
+class QueueParts(ABC):
     """`store`: where ready messages wait; `rota`: the consumers; `terms`: what it was declared with, and `rules`: what
     that comes to; `scheduled`: messages that wait for their time; `ledger`: what is counted and announced.
 
@@ -143,13 +144,13 @@ class QueueParts:
         """Whether messages of this kind survive a restart in this queue."""
         return self.durable and (envelope.facts.persistent or self.stores_all)
 
+    @abstractmethod
     def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
         """A message of this queue: of its group, where the queue heeds groups."""
-        raise NotImplementedError
 
+    @abstractmethod
     def loaded(self, messages: list[Message], attempts: int) -> None:
         """Messages that were paged out are in memory again; they were tried so often."""
-        raise NotImplementedError
 
     # -- what is there ------------------------------------------------------------------------------------------------
 

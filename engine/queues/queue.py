@@ -121,21 +121,6 @@ class Queue(GovernedQueue):
         if self.store.expiring:
             arm(self)
 
-    def place_due(self, messages: list[Message]) -> None:
-        """Messages (ids rising) whose publication was delayed until now, one time for all, become ready.
-
-        At the head of their level, as Artemis does; those of a delaying exchange at the tail, where RabbitMQ's plugin
-        has them arrive (address-settings page 4.5, rule 2, and 5.3).
-        """
-        arriving: list[Message] = []
-        for message in reversed(messages):
-            if self.surroundings.is_delaying(message.envelope.exchange):
-                arriving.append(message)
-            else:
-                self.store.put_first(message)
-        for message in reversed(arriving):
-            self.store.put_last(message)
-
     @property
     def first_offset(self) -> int | None:
         """Of the oldest message, in a stream; None: messages of this queue have no offsets."""
@@ -194,17 +179,6 @@ class Queue(GovernedQueue):
         """Messages that were out and must not come back."""
         self.lose(messages, reason)
 
-    def purge(self) -> int:
-        """Drop all ready and scheduled messages; returns how many. The memory is given back in slices."""
-        dropped = self.store.drop_all()
-        count = self.ledger.purged_paged(dropped)
-        gone = [*dropped.ready, *self.scheduled.take_all()]
-        self.await_due()
-        if gone:
-            self.ledger.purged(gone)
-        self.surroundings.free(gone)
-        return count + len(gone)
-
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def expire_due(self) -> None:
@@ -248,11 +222,15 @@ class Queue(GovernedQueue):
         """Its messages are gone, unacknowledged ones too. Returns how many were ready or waiting."""
         dropped = self.store.drop_all()
         count = self.ledger.deleted_paged(dropped)
-        gone = [*dropped.ready, *self.scheduled.take_all()]
+        gone = self._with_scheduled(dropped.ready)
         self.timers.cancel_all()
         count += len(gone)
-        out = [] if self.keeps else self.unacked_messages()
-        self.ledger.deleted(sorted([*gone, *out], key=_id_of), count + (0 if self.keeps else self.ledger.unacked))
+        lost = count + (0 if self.keeps else self.ledger.unacked)
+        if self.ledger.is_heard:
+            out = () if self.keeps else self.unacked_messages()
+            self.ledger.deleted(sorted([*gone, *out], key=_id_of), lost)
+        else:
+            self.ledger.deleted((), lost)
         for session in self.sessions:
             session.forget_queue(self)
         self.sessions.clear()

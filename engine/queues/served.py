@@ -16,10 +16,6 @@ class ServedQueue(QueueCore):
 
     __slots__ = ()
 
-    def purge(self) -> int:
-        """Drop all ready and scheduled messages; returns how many."""
-        raise NotImplementedError
-
     def add_consumer(self, consumer: Consumer) -> None:
         """Join the rota. Raises: ExclusiveConsumerRefused, ConsumersMaxReached."""
         rota, rules = self.rota, self.rules
@@ -81,16 +77,3 @@ class ServedQueue(QueueCore):
         self.rota.wait(False)
         if self.has_ready and not self.deleted:
             self.mark()
-
-    def touch(self) -> None:
-        """The queue is in use: its own expiry (x-expires) begins again. Source: behaviour page 3.2."""
-        expires_ms, timers = self.rules.expires_ms, self.timers
-        if expires_ms is None and not timers.expects_disuse:
-            return
-        is_unused = expires_ms is not None and not self.rota.consumers and not self.deleted
-        due_ns = due_after(self.surroundings.clock, expires_ms) if is_unused and expires_ms is not None else None
-        timers.arm_unused(due_ns, self._unused)
-
-    def _unused(self) -> None:
-        if not self.deleted and not self.rota.consumers:
-            self.surroundings.remove(self)

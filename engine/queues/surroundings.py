@@ -11,6 +11,7 @@ from ..effort import Effort
 from ..messages.event import Listener
 from ..messages.message import Message
 from ..options import BrokerOptions
+from ..stores.store import Ready
 from ..stores.surroundings import Storage
 
 Q = TypeVar("Q")
@@ -40,7 +41,7 @@ class Surroundings(Generic[Q]):
     feed_later: Callable[[Q], None]  # bring some of what is paged out into memory between turns
     trim_later: Callable[[Q], None]  # it holds more than it may: a slice at the end of each turn
     expire_later: Callable[[Q], None]  # what has expired goes when the dead letters under way are out
-    free: Callable[[list[Message]], None]  # give the memory of messages back in slices
+    free: Callable[[Ready], None]  # give the memory of messages back in slices
 
     # -- dead letters
     bury: Callable[[Q, Sequence[Message], str], None]  # publish them as dead letters before the turn ends
