@@ -22,6 +22,7 @@ METRICS: dict[str, Callable[[Figures], float | None]] = {
     "rate": lambda figures: figures.rate,
     "cpu": lambda figures: figures.cpu_s_per_million,
     "p50": lambda figures: figures.p50_us,
+    "p99": lambda figures: figures.p99_us,
 }
 
 
@@ -59,7 +60,12 @@ def ratio(runs: Runs, over: str, under: str, metric: str) -> Ratio | None:
 def met(goal: Goal, runs: Runs) -> bool | None:
     """Whether every bound of the goal is met; None: no goal, or nothing to compare with."""
     verdicts = []
-    for metric, bound, sign in (("rate", goal.rate_min, 1), ("cpu", goal.cpu_max, -1), ("p50", goal.p50_max, -1)):
+    for metric, bound, sign in (
+        ("rate", goal.rate_min, 1),
+        ("cpu", goal.cpu_max, -1),
+        ("p50", goal.p50_max, -1),
+        ("p99", goal.p99_max, -1),
+    ):
         if bound is None:
             continue
         found = ratio(runs, LEVERET, RABBITMQ, metric)
@@ -90,9 +96,12 @@ def figures_cell(scenario: Scenario, runs: Sequence[Figures]) -> str:
     memory = [r.rss_bytes_per_message for r in runs if r.rss_bytes_per_message is not None]
     if memory:
         cell += f" {statistics.median(memory):.0f} B each"
-    latency = [r.p50_us for r in runs if r.p50_us is not None]
-    if latency and scenario.paced:
-        cell += f" p50 {statistics.median(latency):.0f} µs"
+    if scenario.tells_latency:
+        p50, p99 = (
+            statistics.median(figure for figure in figures if figure is not None)
+            for figures in ([r.p50_us for r in runs], [r.p99_us for r in runs])
+        )
+        cell += f" p50 {p50:.0f} p99 {p99:.0f} µs"
     return cell
 
 
@@ -104,7 +113,7 @@ def scenario_line(name: str, runs: Runs) -> str:
         f"{broker} {figures_cell(scenario, figures)}" for broker, figures in runs.items() if broker != BASELINE_AGAIN
     ]
     for metric in METRICS if runs.get(RABBITMQ) else ():
-        if (metric == "p50" and not scenario.paced) or (metric == "rate" and scenario.paced):
+        if (metric in ("p50", "p99") and not scenario.tells_latency) or (metric == "rate" and scenario.paced):
             continue
         parts.append(f"{metric} {ratio(runs, LEVERET, RABBITMQ, metric) or '-'}")
     for metric in ("rate", "cpu"):
@@ -186,17 +195,18 @@ def markdown(results: Results) -> str:
 def _rabbitmq_table(runs_of: Mapping[str, Runs]) -> list[str]:
     if not any(runs.get(RABBITMQ) for runs in runs_of.values()):
         return []
-    lines = ["| | load | RabbitMQ | leveret | rate | CPU | p50 | goal | |", "|" + "---|" * 9]
+    lines = ["| | load | RabbitMQ | leveret | rate | CPU | p50 | p99 | goal | |", "|" + "---|" * 10]
     for name, runs in runs_of.items():
         scenario = SCENARIOS[name]
         shown = {metric: str(ratio(runs, LEVERET, RABBITMQ, metric) or "") for metric in METRICS}
-        rate, p50 = ("", shown["p50"]) if scenario.paced else (shown["rate"], "")
+        tells = scenario.tells_latency
         cells = [
             figures_cell(scenario, runs.get(RABBITMQ, ())),
             figures_cell(scenario, runs.get(LEVERET, ())),
-            rate,
+            "" if scenario.paced else shown["rate"],
             shown["cpu"],
-            p50,
+            shown["p50"] if tells else "",
+            shown["p99"] if tells else "",
         ]
         verdict = _word(met(scenario.goal, runs))
         lines.append(f"| {name} | {scenario.title} | {' | '.join(cells)} | {scenario.goal} | {verdict} |")
