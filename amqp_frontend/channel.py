@@ -2,9 +2,9 @@
 
 import sys
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
-from ..engine import Commit, Envelope, PropertyFacts, Route, Session
+from ..engine import Commit, Envelope, Route, Session
 from .channel_reader import ChannelReader
 from .publish_memory import PublishMemory
 
@@ -16,17 +16,16 @@ PART_MIN = 4
 FEW_QUEUES = 4
 
 
-class KnownRoute(NamedTuple):
-    """What a connection remembers of (publish frame, property facts). `run_max`: messages published in one go."""
+class KnownRoute:
+    """What a session remembers of a kind of message (`PublishKind.known`). `run_max`: messages published in one go."""
 
-    route: Route
-    envelope: Envelope
-    mandatory: bool
-    run_max: int
+    __slots__ = ("envelope", "mandatory", "route", "run_max")
 
-
-#: (publish frame, property facts) -> route. One for a connection: publish frames name their channel.
-Routes = dict[tuple[bytes, PropertyFacts], KnownRoute]
+    def __init__(self, route: Route, envelope: Envelope, mandatory: bool) -> None:
+        self.route = route
+        self.envelope = envelope
+        self.mandatory = mandatory
+        self.run_max = run_max_of(route)
 
 
 def run_max_of(route: Route) -> int:
@@ -39,21 +38,13 @@ def run_max_of(route: Route) -> int:
 class Channel(ChannelReader):
     """One open (or closing) channel of a connection that is logged in."""
 
-    __slots__ = ("last_queue", "routes", "session")
+    __slots__ = ("last_queue", "session")
 
     def __init__(
-        self,
-        number: int,
-        session: Session,
-        memory: PublishMemory,
-        routes: Routes,
-        *,
-        frame_max: int,
-        message_size_max: int,
+        self, number: int, session: Session, memory: PublishMemory, *, frame_max: int, message_size_max: int
     ) -> None:
         super().__init__(number, memory, frame_max=frame_max, message_size_max=message_size_max)
         self.session = session
-        self.routes = routes  # the connection's
         self.last_queue = ""
 
 

@@ -280,7 +280,7 @@ class Connection:
                 raise IncompleteTooLarge(ids=PublishReceived.ids, limit=self.incomplete_max)
             return None
         method_frame, facts, blob, oversized = whole
-        return PublishReceived(channel, method_frame, facts, [blob], oversized)
+        return PublishReceived(channel, self.memory.kind_of(method_frame, facts), [blob], oversized)
 
 
 def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected | None, int]:

@@ -6,9 +6,9 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..engine import PropertyFacts
 from .channel_reader import ChannelReader
 from .codec import Method, ids_of
+from .publish_memory import PublishKind
 
 NO_IDS = (0, 0)
 
@@ -58,13 +58,12 @@ class ChannelMethod:
 class PublishReceived:
     """A run of publishes on one channel with the same arguments and the same property facts.
 
-    `method_frame`: the whole basic.publish frame. `blobs`: content frames as they came. `oversized`: the body size of a
-    message that was larger than allowed (its blob is empty), else 0.
+    `kind`: what they have in common. `blobs`: content frames as they came. `oversized`: the body size of a message that
+    was larger than allowed (its blob is empty), else 0.
     """
 
     channel: ChannelReader
-    method_frame: bytes
-    facts: PropertyFacts
+    kind: PublishKind
     blobs: list[bytes]
     oversized: int = 0
     ids: ClassVar[tuple[int, int]] = (60, 40)

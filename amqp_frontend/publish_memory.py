@@ -4,7 +4,7 @@ Bounded whatever the peer sends: a memory that is full is emptied and filled aga
 Source: performance page 4, rules 3 and 4.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..engine import ContentError, PropertyFacts, scan_properties
 from .codec import METHODS, decode_method
@@ -29,14 +29,45 @@ class PublishArguments(NamedTuple):
     address: bytes
 
 
-class PublishMemory:
-    """`facts`: property list -> its facts. `arguments`: whole basic.publish frame -> its arguments."""
+class PublishKind:
+    """A kind of message: whole basic.publish frame and property facts. One object for all alike of a connection.
 
-    __slots__ = ("arguments", "facts")
+    `known`: what a session remembers of the kind; the reader does not look into it.
+    """
+
+    __slots__ = ("facts", "known", "method_frame")
+
+    def __init__(self, method_frame: bytes, facts: PropertyFacts) -> None:
+        self.method_frame = method_frame
+        self.facts = facts
+        self.known: Any = None
+
+
+class PublishMemory:
+    """`facts`: property list -> its facts. `arguments`: whole basic.publish frame -> its arguments.
+
+    `kinds`: whole basic.publish frame -> identity of the facts -> kind.
+    """
+
+    __slots__ = ("_kind_count", "arguments", "facts", "kinds")
 
     def __init__(self) -> None:
         self.facts: dict[bytes, PropertyFacts] = {}
         self.arguments: dict[bytes, PublishArguments] = {}
+        self.kinds: dict[bytes, dict[int, PublishKind]] = {}
+        self._kind_count = 0
+
+    def kind_of(self, method_frame: bytes, facts: PropertyFacts) -> PublishKind:
+        """The kind of messages with this basic.publish frame and these facts."""
+        alike = self.kinds.get(method_frame)
+        kind = None if alike is None else alike.get(id(facts))
+        if kind is None:
+            if self._kind_count >= MEMORY_MAX:
+                self.kinds.clear()
+                self._kind_count = 0
+            self._kind_count += 1
+            kind = self.kinds.setdefault(method_frame, {})[id(facts)] = PublishKind(method_frame, facts)
+        return kind
 
     def facts_of(self, properties: bytes) -> PropertyFacts:
         """The facts of a property list, scanned once for each list that keeps coming back.

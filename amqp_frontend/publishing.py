@@ -4,10 +4,9 @@ Source: performance page 4, rules 4 and 6; behaviour page 2.7.
 """
 
 from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
-from .channel import Channel, KnownRoute, run_max_of
+from .channel import Channel, KnownRoute
 from .peer_errors import ImmediateNotImplemented, UserIdMismatch
 from .protocol_events import PublishReceived
-from .publish_memory import MEMORY_MAX
 from .session import AmqpSession
 
 #: The fixed cost of asking for a route, by the measure of `Effort`.
@@ -18,8 +17,7 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
     """Handle a run of publishes. The hot path: one dict hit for the route, one call for the whole run."""
     channel = event.channel
     assert isinstance(channel, Channel)
-    key = (event.method_frame, event.facts)
-    known = channel.routes.get(key)
+    known: KnownRoute | None = event.kind.known
     if known is None or known.route.is_stale or event.oversized:
         if session.broker.alarm is not None and not _is_request(session, event):
             session.backlog.block(event)
@@ -33,7 +31,7 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
     if durability is not None and durability.has_failed and _must_wait(engine_session, known):
         session.backlog.block(event)
         return
-    if event.facts.is_marked or len(event.blobs) > known.run_max:
+    if event.kind.facts.is_marked or len(event.blobs) > known.run_max:
         _publish_parts(session, event, channel, known)
         return
     returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
@@ -47,7 +45,7 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
 def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
     """Whether it is a request to a service; these are handled during an alarm, so that an operator can end it."""
     assert session.login.client is not None
-    name = session.connection.memory.arguments_of(event.method_frame).exchange
+    name = session.connection.memory.arguments_of(event.kind.method_frame).exchange
     return isinstance(session.login.client.vhost.exchanges.get(name), ServiceExchange)
 
 
@@ -72,10 +70,10 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channe
     broker = session.broker
     # A transaction gathers them for the commit, which has slices of its own.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
-    size = 1 if event.facts.is_marked else len(blobs) if is_gathered else known.run_max
+    size = 1 if event.kind.facts.is_marked else len(blobs) if is_gathered else known.run_max
     for start in range(0, len(blobs), size):
         if broker.effort.spent >= session.effort_max and start:
-            session.backlog.unfinished = PublishReceived(channel, event.method_frame, event.facts, blobs[start:])
+            session.backlog.unfinished = PublishReceived(channel, event.kind, blobs[start:])
             return
         part = blobs[start : start + size]
         returned = engine_session.publish(known.route, known.envelope, part, mandatory=known.mandatory)
@@ -92,7 +90,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         TopicRefused, ReplyConsumerMissing, UserIdMismatch, InvalidExpiration; the first of them, as RabbitMQ does.
     """
     session.broker.effort.spent += LOOK_UP_COST
-    arguments = session.connection.memory.arguments_of(event.method_frame)
+    arguments = session.connection.memory.arguments_of(event.kind.method_frame)
     if arguments.immediate:
         raise ImmediateNotImplemented
     if event.oversized:
@@ -100,26 +98,23 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     client = session.login.client
     assert client is not None
     route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
-    if event.facts.is_marked:
+    facts = event.kind.facts
+    if facts.is_marked:
         channel.session.subscriptions.check_reply_to(channel.framing, event.blobs[0])
-    user_id = event.facts.user_id
+    user_id = facts.user_id
     if user_id is not None and user_id != client.user.name.encode() and "impersonator" not in client.user.tags:
         raise UserIdMismatch(claimed=user_id.decode("utf-8", "replace"), user=client.user.name)
-    check_expiration(event.facts.expiration)
-    known = channel.routes.get((event.method_frame, event.facts))
+    check_expiration(facts.expiration)
+    known: KnownRoute | None = event.kind.known
     envelope = (
         known.envelope
         if known is not None
-        else Envelope(arguments.exchange, arguments.routing_key, event.facts, channel.framing, arguments.address)
+        else Envelope(arguments.exchange, arguments.routing_key, facts, channel.framing, arguments.address)
     )
     if isinstance(route.exchange, ServiceExchange):  # not remembered, so that each request is noted
         session.journal.asked = route.exchange
-        return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
+        return KnownRoute(route, envelope, arguments.mandatory)
     if client.vhost.firehose is not None:  # nor here: each publish is traced with its session
-        return KnownRoute(route, envelope, arguments.mandatory, run_max_of(route))
-    if len(channel.routes) >= MEMORY_MAX:
-        channel.routes.clear()
-    fresh = channel.routes[event.method_frame, event.facts] = KnownRoute(
-        route, envelope, arguments.mandatory, run_max_of(route)
-    )
+        return KnownRoute(route, envelope, arguments.mandatory)
+    fresh = event.kind.known = KnownRoute(route, envelope, arguments.mandatory)
     return fresh

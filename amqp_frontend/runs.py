@@ -84,7 +84,7 @@ def read_publishes(
             break
     if run_facts is None:
         return None, start
-    return PublishReceived(channel, method_frame, run_facts, blobs), position
+    return PublishReceived(channel, memory.kind_of(method_frame, run_facts), blobs), position
 
 
 def is_cut_short(last: PublishReceived, data: bytes, position: int, frame_max: int) -> bool:
@@ -93,9 +93,10 @@ def is_cut_short(last: PublishReceived, data: bytes, position: int, frame_max: i
     It then waits for the next read, to begin a run there instead of being assembled frame by frame.
     """
     channel = last.channel
-    start = position + len(last.method_frame)
+    method_frame = last.kind.method_frame
+    start = position + len(method_frame)
     rest = len(data) - start
-    if not data.startswith(last.method_frame, position):
+    if not data.startswith(method_frame, position):
         return False
     if rest < CONTENT_HEAD.size:
         return last.blobs[-1][:11].startswith(data[start : start + 11])  # as the last header, up to its body size

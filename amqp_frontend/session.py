@@ -11,7 +11,7 @@ from typing import Any
 
 from ..engine import Broker, Clock, Deadlines, Envelope
 from .backlog import Backlog
-from .channel import Channel, Routes
+from .channel import Channel
 from .closing import Closing
 from .confirming import Confirming
 from .connection import Connection
@@ -59,7 +59,6 @@ class AmqpSession:
         self.broker = broker
         self.options = options
         self.connection = connection or Connection(max(options.incomplete_max, options.message_size_max))
-        self.routes: Routes = {}
         self.channel_max = options.channel_max
         self.effort_max = 0
         self.login = Login(peer)
@@ -138,7 +137,6 @@ class AmqpSession:
             number,
             self.login.client.open_session(number),
             self.connection.memory,
-            self.routes,
             frame_max=self.connection.frame_max,
             message_size_max=self.options.message_size_max,
         )

@@ -113,14 +113,17 @@ class Owner:
                 self.outcome.append((type(error).__name__, error.ids))
             return False
         memory = self.connection.memory
-        if max(len(memory.facts), len(memory.arguments)) > MEMORY_MAX or len(self.connection._buffer) > 2 * FRAME_MAX:
+        if (
+            max(len(memory.facts), len(memory.arguments), sum(map(len, memory.kinds.values()))) > MEMORY_MAX
+            or len(self.connection._buffer) > 2 * FRAME_MAX
+        ):
             raise Crash("the reader keeps too much")
         return True
 
     def _handle(self, event: ProtocolEvent) -> None:
         if isinstance(event, PublishReceived):
-            self.connection.memory.arguments_of(event.method_frame)
-            one = (event.channel.number, event.method_frame, event.facts, event.oversized)
+            self.connection.memory.arguments_of(event.kind.method_frame)
+            one = (event.channel.number, event.kind.method_frame, event.kind.facts, event.oversized)
             self.outcome += [("publish", *one, blob) for blob in event.blobs]
         elif isinstance(event, AcksReceived):
             self.outcome += [("ack", event.channel.number, tag, False) for tag in event.tags]

@@ -9,7 +9,7 @@ def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
     """A run of publishes or acks as events of one message each."""
     if isinstance(event, PublishReceived) and len(event.blobs) > 1:
         for blob in event.blobs:
-            yield PublishReceived(event.channel, event.method_frame, event.facts, [blob])
+            yield PublishReceived(event.channel, event.kind, [blob])
     elif isinstance(event, AcksReceived) and len(event.tags) + (event.up_to is not None) > 1:
         for tag in event.tags:
             yield AcksReceived(event.channel, [tag], None)
