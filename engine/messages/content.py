@@ -5,13 +5,13 @@ for; everything else is decoded when somebody asks. Nothing here re-encodes what
 Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple, Protocol
 
-from .field_table import FieldTable, FieldTableError, decode_table, encode_table, table_spans
+from .field_table import FieldTable, FieldTableError, decode_table, encode_table, scan_table, table_spans
 
 BASIC_CLASS = 60
 
@@ -54,6 +54,7 @@ COPIES = ("CC", "BCC")  # more routing keys
 #: The property reply_to of a request whose answer is to come straight to the consumer on the publisher's channel.
 REPLY_TO_ME = b"amq.rabbitmq.reply-to"
 MARKS = frozenset({SCHEDULED_DELIVERY, DELAY, *DUPLICATE_IDS, *GROUP_IDS, *COPIES})
+_MARK_OCTETS = frozenset(map(str.encode, MARKS))
 
 
 class ContentError(ValueError):
@@ -112,11 +113,10 @@ def scan_properties(data: bytes, *, is_checked: bool = False) -> PropertyFacts:
                     user_id = data[start:position]
             elif kind == "table":
                 if is_checked:
-                    keys: Iterable[str] = [key for key, _, _ in table_spans(data, position)]
+                    is_marked = any(key in MARKS for key, _, _ in table_spans(data, position))
                     position += 4 + _LENGTH.unpack_from(data, position)[0]
                 else:
-                    keys, position = decode_table(data, position)
-                is_marked = not MARKS.isdisjoint(keys)  # the first that can be
+                    is_marked, position = scan_table(data, position, _MARK_OCTETS)
             elif kind == "octet":
                 if bit == 0x1000:
                     delivery_mode = data[position]

@@ -120,6 +120,10 @@ _FIXED = {
 }
 _DECIMAL = Struct(">BI")
 _LENGTH = Struct(">I")
+#: Octets of a value by the octet of its tag; those that announce a length of their own are not among them.
+_SIZES = {ord(tag): fixed.size for tag, fixed in _FIXED.items()} | {ord("V"): 0, ord("D"): _DECIMAL.size}
+_STRINGS = frozenset(b"Sx")
+_STRING, _TABLE, _ARRAY = b"SFA"
 
 
 def decode_table(
@@ -234,6 +238,60 @@ def _array(data: bytes, position: int, end: int, depth: int) -> list[Field]:
         field, position = _field(data, position, end, depth)
         items.append(field)
     return items
+
+
+def scan_table(data: bytes, start: int, marks: frozenset[bytes]) -> tuple[bool, int]:
+    """Check the table whose four length octets stand at `start`, and build nothing.
+
+    marks: names of entries, as octets; those of nested tables do not count.
+    Returns: whether an entry has one of these names, and the offset behind the table.
+    Raises:  FieldTableError, UnknownFieldTag: the same that `decode_table` raises.
+    """
+    position, end = _span(data, start, len(data))
+    unpack_length = _LENGTH.unpack_from
+    is_marked = False
+    while position < end:
+        name_end = position + 1 + data[position]
+        if name_end > end:
+            raise FieldTableError("a key is cut short")
+        if data[position + 1 : name_end] in marks:
+            is_marked = True
+        # A string is most of what clients send: without the call 0.2 us less an entry.
+        if name_end + 5 <= end and data[name_end] == _STRING:
+            position = name_end + 5 + unpack_length(data, name_end + 1)[0]
+            if position > end:
+                raise FieldTableError("longer than what is there")
+        else:
+            position = _scan_field(data, name_end, end, DEPTH_MAX)
+    return is_marked, end
+
+
+def _scan_field(data: bytes, position: int, end: int, depth: int) -> int:
+    """Check a value and what is in it. Returns: the offset behind it."""
+    if position >= end:
+        raise FieldTableError("a value is missing")
+    tag = data[position]
+    size = _SIZES.get(tag)
+    if size is not None:
+        position += 1 + size
+        if position > end:
+            raise FieldTableError("a value is cut short")
+        return position
+    if tag in _STRINGS:
+        return _span(data, position + 1, end)[1]
+    if tag != _TABLE and tag != _ARRAY:
+        raise UnknownFieldTag(f"unknown tag {chr(tag)!r}")
+    position, end = _span(data, position + 1, end)
+    depth -= 1
+    if depth <= 0:
+        raise FieldTableError("nested too deep")
+    while position < end:
+        if tag == _TABLE:
+            position += 1 + data[position]
+            if position > end:
+                raise FieldTableError("a key is cut short")
+        position = _scan_field(data, position, end, depth)
+    return end
 
 
 def table_spans(data: bytes, start: int) -> list[tuple[str, int, int]]:

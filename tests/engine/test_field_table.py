@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import sys
+from collections.abc import Callable
 from types import FrameType
 
 import pytest
@@ -22,6 +23,7 @@ from leveret.engine.messages.field_table import (
     decode_bare_table,
     decode_table,
     encode_table,
+    scan_table,
 )
 
 
@@ -79,6 +81,7 @@ def test_a_table_cut_short_anywhere_is_refused(table: FieldTable) -> None:
 def test_any_octets_are_a_table_or_are_refused(data: bytes, start: int) -> None:
     """Nothing but FieldTableError comes out of octets from outside; what decodes, encodes."""
     for octets in (data, len(data).to_bytes(4, "big") + data):
+        assert by_scanning(octets, start) == by_decoding(octets, start)
         try:
             table, end = decode_table(octets, start)
         except FieldTableError:
@@ -91,6 +94,65 @@ def test_any_octets_are_a_table_or_are_refused(data: bytes, start: int) -> None:
         pass
 
 
+MARKS = frozenset({b"k", b"CC", b""})
+
+
+def by_decoding(data: bytes, start: int) -> tuple[bool, int] | tuple[type[Exception], str]:
+    """What `scan_table` has to say of these octets, from the table itself."""
+    try:
+        table, end = decode_table(data, start)
+    except FieldTableError as error:
+        return type(error), str(error)
+    return any(key.encode("utf-8", "surrogateescape") in MARKS for key in table), end
+
+
+def by_scanning(data: bytes, start: int) -> tuple[bool, int] | tuple[type[Exception], str]:
+    """What it does say."""
+    try:
+        return scan_table(data, start, MARKS)
+    except FieldTableError as error:
+        return type(error), str(error)
+
+
+@given(tables, st.binary(max_size=3), st.binary(max_size=3), st.data())
+def test_scanning_agrees_with_decoding(table: FieldTable, before: bytes, behind: bytes, chance: st.DataObject) -> None:
+    """A table of any kind, whole, cut short anywhere, and with any octet changed: the same marks, the same error."""
+    raw = bytearray(before + encode_table(table) + behind)
+    assert by_scanning(bytes(raw), len(before)) == by_decoding(bytes(raw), len(before))
+    for size in range(len(raw)):
+        assert by_scanning(bytes(raw[:size]), len(before)) == by_decoding(bytes(raw[:size]), len(before))
+    for place in chance.draw(st.lists(st.integers(0, len(raw) - 1), max_size=3)):
+        raw[place] = chance.draw(st.integers(0, 255) | st.sampled_from(b"SxFAVDt\x00\x01\x02"))
+        assert by_scanning(bytes(raw), len(before)) == by_decoding(bytes(raw), len(before))
+
+
+@given(
+    st.lists(keys, max_size=4),
+    st.sampled_from([Field("V", None), Field("S", b"k"), Field("F", {"k": Field("V", None)})]),
+)
+def test_scanning_sees_marks_of_the_outermost_table_alone(names: list[str], value: Field) -> None:
+    """A name is a mark where it is an entry's, not where it is a value or an entry of a nested table."""
+    raw = encode_table(dict.fromkeys(names, value))
+    assert scan_table(raw, 0, MARKS)[0] == any(name in ("k", "CC", "") for name in names)
+
+
+@pytest.mark.parametrize("tag", [b"F", b"A"], ids=["tables", "arrays"])
+@pytest.mark.parametrize("depth", [1, 62, 63, 64, 65, 20_000])
+def test_scanning_has_the_same_limit_of_nesting(depth: int, tag: bytes) -> None:
+    """Neither deeper nor less deep, and no end of Python's stack."""
+    assert by_scanning(nested(depth, tag), 0) == by_decoding(nested(depth, tag), 0)
+
+
+@pytest.mark.parametrize("tag", range(256))
+def test_scanning_knows_the_same_tags(tag: int) -> None:
+    """Every octet as a tag, with room enough and with every room too small, in a table and in an array."""
+    for size in range(14):
+        value = bytes((tag,)) + bytes(size)
+        for entry in (b"\x01n" + value, b"\x01nA" + struct.pack(">I", len(value)) + value):
+            data = struct.pack(">I", len(entry)) + entry
+            assert by_scanning(data, 0) == by_decoding(data, 0)
+
+
 _tagged = st.tuples(st.sampled_from("".join(TYPE_NAMES)), st.binary(max_size=12)).map(
     lambda pair: b"\x01k" + pair[0].encode() + pair[1]
 )
@@ -99,6 +161,8 @@ _tagged = st.tuples(st.sampled_from("".join(TYPE_NAMES)), st.binary(max_size=12)
 @given(st.lists(_tagged, max_size=6).map(b"".join))
 def test_almost_tables_are_refused_cleanly(data: bytes) -> None:
     """Keys and tags are right, the rest is chance: the same promise where it is harder to keep."""
+    framed = len(data).to_bytes(4, "big") + data
+    assert by_scanning(framed, 0) == by_decoding(framed, 0)
     try:
         decode_bare_table(data)
     except FieldTableError:
@@ -169,7 +233,8 @@ class CountingBytes(bytes):
     [b"V", b"t\x01", b"S\x00\x00\x00\x01x", b"A\x00\x00\x00\x00", b"F\x00\x00\x00\x00", b"A\x00\x00\x00\x02VV"],
     ids=["voids", "bools", "strings", "arrays", "tables", "filled arrays"],
 )
-def test_huge_arrays_cost_one_step_an_element(element: bytes) -> None:
+@pytest.mark.parametrize("read", [decode_table, lambda data: scan_table(data, 0, MARKS)], ids=["decoded", "scanned"])
+def test_huge_arrays_cost_one_step_an_element(read: Callable[[bytes], object], element: bytes) -> None:
     """Twice the elements, twice the calls; no octet is copied more than once."""
 
     def cost(count: int) -> int:
@@ -185,7 +250,7 @@ def test_huge_arrays_cost_one_step_an_element(element: bytes) -> None:
 
         sys.setprofile(profile)
         try:
-            decode_table(data)
+            read(data)
         finally:
             sys.setprofile(None)
         assert CountingBytes.copied <= len(data)
