@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep clients interop artemis differential workers fuzz soak crash crash-objects census changelog clean
+.PHONY: serve test machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers fuzz soak crash crash-objects census changelog clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -84,6 +84,10 @@ bench-queues: $(VENV)/.dev
 # Ten million persistent messages in one queue; some 12 GB of disk.
 bench-deep: $(VENV)/.dev
 	@$(BIN)/python benchmarks/deep.py --count 10000000 --out benchmarks/results/deep.json $(ARGS)
+
+# The cost of a message over depth, queues and connections; ARGS="--deepest 10000000" needs some 12 GB of disk.
+bench-curves: $(VENV)/.dev
+	@$(BIN)/python benchmarks/curves.py --out benchmarks/results/curves.json $(ARGS)
 
 soak: $(VENV)/.dev
 	@$(BIN)/python benchmarks/soak.py $(ARGS)

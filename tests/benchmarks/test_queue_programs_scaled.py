@@ -1,4 +1,4 @@
-"""Benchmark programs about rings, routes and waiting messages, scaled to seconds: they run, and their checks hold."""
+"""Benchmark programs about queues and the cost of messages, scaled to seconds: they run, and their checks hold."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("routes.py", ["--sizes", "1000", "--seconds", "0.2", "--rounds", "1"]),
         pytest.param("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=NEEDS_COMPILER),
         pytest.param("ring.py", ["--count", "20000", "--rounds", "1"], marks=NEEDS_COMPILER),
+        pytest.param("curves.py", ["--quick"], marks=NEEDS_COMPILER),
     ],
 )
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc on this machine: they read the broker's")
