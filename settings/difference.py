@@ -13,9 +13,9 @@ from .addresses.repository import Entry
 from .declared.access_declarations import NO_LIMITS_DECLARED, TopicPermissionDeclaration, UserDeclaration
 from .declared.configuration import KEYS, Configuration
 from .declared.declarations import Divert, QueueDeclaration
-from .explain import value_text
 from .lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
+from .values import value_text
 
 _T = TypeVar("_T")
 

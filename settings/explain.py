@@ -1,6 +1,5 @@
 """Why an address or queue has its settings: each value with the rule that gave it."""
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -12,7 +11,7 @@ from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
 from .policies.policies import NO_LAYER, NO_POLICIES, EffectivePolicy, Policies, PolicyLayer, policy_layer
 from .policies.policy_keys import CLASSIC
-from .values import shown
+from .values import shown, value_text
 
 _DERIVED = {
     "max_redelivery_delay_ms": "default: 10 x redelivery-delay",
@@ -176,11 +175,6 @@ def rule_of(one: Entry, attribute: str) -> str:
     """FILE:LINE and match of the entry that sets a field."""
     where = f" in vhost {shown(one.vhost)}" if one.vhost is not None else ""
     return f"{one.origin_of(attribute)}: match {shown(one.match.text)}{where}"
-
-
-def value_text(value: object) -> str:
-    """A value in TOML's notation."""
-    return json.dumps(value, ensure_ascii=False)
 
 
 def _attempts_rule(repository: SettingsRepository, address: str, vhost: str) -> str:

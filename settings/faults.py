@@ -1,6 +1,5 @@
 """What is wrong in a file, and what its writer may have meant."""
 
-import difflib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -33,5 +32,7 @@ def nearest(key: str, known: Iterable[str]) -> str:
     """`, did you mean 'x'?` for the known key that is most like `key`; empty when none is."""
     plain = key.lower().replace("_", "-")[:100]
     spelled = {name.lower().replace("_", "-"): name for name in known}
+    import difflib  # only for faults
+
     close = difflib.get_close_matches(plain, list(spelled), n=1, cutoff=0.5)
     return f", did you mean {spelled[close[0]]!r}?" if close else ""

@@ -207,6 +207,13 @@ def word_any_case(*words: str) -> Reader:
     return read
 
 
+def value_text(value: object) -> str:
+    """A value in TOML's notation."""
+    import json  # only for reports
+
+    return json.dumps(value, ensure_ascii=False)
+
+
 def shown(value: object) -> str:
     """A value as messages show it, cut to 80 characters."""
     try:

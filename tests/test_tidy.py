@@ -40,7 +40,7 @@ ARROWS = {
     "settings/declared": {"faults", "lifetime", "values", "addresses", "policies"},
     "settings/files": {"faults", "values", "patterns", "addresses", "policies", "declared"},
     "settings/explain": {"values", "addresses", "policies", "declared"},
-    "settings/difference": {"lifetime", "addresses", "policies", "declared", "explain"},
+    "settings/difference": {"lifetime", "values", "addresses", "policies", "declared"},
     **{f"engine/{word}": set() for word in WORDS},
     "engine/messages": WORDS,
     "engine/rules": WORDS | {"messages"},

@@ -7,7 +7,7 @@ import pytest
 from pair import Pair, method, publish
 from pamqp import commands as C
 
-from leveret.control.command_arguments import CommandError
+from leveret.control.command_error import CommandError
 from leveret.control.control import EXCHANGE, ControlTable
 from leveret.engine import User, hash_password
 

@@ -18,7 +18,7 @@ from traps import trap
 
 from leveret.amqp_frontend.backlog import DEFERRED_MAX, DEFERRED_OCTETS_MAX, Backlog
 from leveret.cli.control_client import request
-from leveret.control.command_arguments import CommandError
+from leveret.control.command_error import CommandError
 
 Ctl = Callable[..., Any]
 

@@ -219,7 +219,7 @@ def test_a_queue_that_is_not_there_has_a_nearest_one(broker: BrokerProcess) -> N
 @pytest.mark.parametrize("name, arguments", [(3, {}), (None, {}), (["x"], {}), ("users", {"action": 3})])
 def test_requests_of_other_shapes_are_refused(name: object, arguments: dict[str, object]) -> None:
     """Whatever JSON brings."""
-    from leveret.control.command_arguments import CommandError
+    from leveret.control.command_error import CommandError
 
     with pytest.raises(CommandError, match="unknown"):
         find(name, dict(arguments))

@@ -10,7 +10,7 @@ from broker_process import leveret_serve
 from desk import VirtualDesk
 
 from leveret.__main__ import main
-from leveret.control.command_arguments import CommandError
+from leveret.control.command_error import CommandError
 from leveret.engine.chores import CONCERNED_SLICE
 from leveret.engine.queues.limits import TRIM_SLICE
 

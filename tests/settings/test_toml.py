@@ -5,6 +5,7 @@ The ids are the rows of address-settings page 8.2, or sections.
 
 import re
 import tomllib
+from dataclasses import replace
 from difflib import SequenceMatcher
 from typing import Any
 
@@ -34,6 +35,17 @@ def faults_of(*texts: str) -> list[str]:
 def setting(key: str, value: object) -> str:
     """One address-setting with one key, on line 3."""
     return f'[[address-setting]]\nmatch = "q"\n{key} = {value}\n'
+
+
+def test_no_files_and_empty_files_are_the_same_configuration() -> None:
+    """Without files the loaders are not even imported."""
+    without, empty = load(), load("")
+    repositories = without.repository, empty.repository
+    assert replace(without, repository=empty.repository) == empty
+    assert repositories[0].entries == repositories[1].entries == ()
+    for name in ("wildcards", "attempts", "id_cache_size", "uuid_namespace"):
+        assert getattr(repositories[0], name) == getattr(repositories[1], name)
+    assert repositories[0].resolve("a") == repositories[1].resolve("a")
 
 
 NATIVE = """\

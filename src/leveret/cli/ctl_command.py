@@ -7,7 +7,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..control.command_arguments import Command, CommandError
+from ..control.command_arguments import Command
+from ..control.command_error import CommandError
 from ..control.command_table import COMMANDS, find
 from ..settings.printable import printable, printable_lines
 from .explain import explanation_of, explanation_text

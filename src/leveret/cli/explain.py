@@ -9,8 +9,9 @@ from typing import Any
 
 from ..settings import Configuration
 from ..settings.difference import differences
-from ..settings.explain import Explanation, Row, explain, value_text
+from ..settings.explain import Explanation, Row, explain
 from ..settings.printable import printable
+from ..settings.values import value_text
 
 EXIT_SAME, EXIT_CHANGED, EXIT_UNUSABLE = 0, 1, 2
 

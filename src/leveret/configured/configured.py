@@ -25,8 +25,7 @@ from ..engine import (
 )
 from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
 from ..settings.addresses.queue_arguments import LIVE_ARGUMENTS
-from ..settings.explain import value_text
-from ..settings.values import shown
+from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
 from .options import broker_options

@@ -11,12 +11,9 @@ from typing import Any
 from ..engine import QUEUE_TYPES
 from ..settings.faults import nearest
 from ..settings.values import LONG_MAX, shown
+from .command_error import CommandError
 
 OCTETS_MAX = 255
-
-
-class CommandError(Exception):
-    """The command failed; the message is for the operator."""
 
 
 class _NotOfItsKind(ValueError):

@@ -23,8 +23,8 @@ from .command_arguments import (
     WORDS,
     Argument,
     Command,
-    CommandError,
 )
+from .command_error import CommandError
 
 #: The reason for the client when the operator gives none: the text of RabbitMQ's management plugin.
 CLOSED_BY_HAND = "Closed via management plugin"

@@ -22,7 +22,7 @@ from ..engine import (
     read_password_hash,
 )
 from ..settings.patterns.pattern_syntax import PatternFault
-from .command_arguments import CommandError
+from .command_error import CommandError
 
 
 class AccessCommands:

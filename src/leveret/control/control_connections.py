@@ -9,7 +9,7 @@ from typing import Any
 
 from ..engine import Broker, Client, ConnectionForced, Consumer, Holder, Session
 from ..settings.faults import nearest
-from .command_arguments import CommandError
+from .command_error import CommandError
 from .command_table import ALARM_BY_HAND, CLOSED_BY_HAND
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from ..engine import Broker
 from ..settings import Policy, PolicyFault, make_policy
-from .command_arguments import CommandError
+from .command_error import CommandError
 
 
 class PolicyCommands:

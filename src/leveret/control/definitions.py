@@ -16,7 +16,7 @@ from ..configured.configured_users import new_hash
 from ..engine import PREDECLARED, Broker, EngineError, Exchange, ManualClock, Queue, ServiceExchange, User, VirtualHost
 from ..settings import Configuration
 from ..settings.values import shown
-from .command_arguments import CommandError
+from .command_error import CommandError
 from .control_access import grants_of, with_grants
 from .control_policies import policy_value
 from .definitions_reader import (

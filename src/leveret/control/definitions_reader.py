@@ -31,7 +31,7 @@ from ..engine import (
 from ..settings import Policy, make_policy
 from ..settings.patterns.pattern_syntax import PatternFault
 from ..settings.values import shown
-from .command_arguments import CommandError
+from .command_error import CommandError
 from .control_access import grants_of, tags_of
 from .json_arguments import table_of
 

@@ -19,9 +19,9 @@ from ..settings.explain import (
     matches_of,
     rules_of_declaration,
     titles_of,
-    value_text,
     vhosts_to_explain,
 )
+from ..settings.values import value_text
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:

@@ -49,8 +49,9 @@ def bind(address: Address, backlog: int) -> socket.socket:
     try:
         if address.path:
             return _bind_unix(address.path, backlog)
+        host = address.host.encode() if address.host.isascii() else address.host  # text would load all of IDNA
         family, kind, protocol, _, name = socket.getaddrinfo(
-            address.host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host, address.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
         try:

@@ -9,7 +9,7 @@ import trio
 from ..amqp_frontend.options import FrontendOptions
 from ..configured.configured import ConfiguredObjects, Report
 from ..configured.options import frontend_options, log_lines_per_second, refresh_period_ms
-from ..control.command_arguments import CommandError
+from ..control.command_error import CommandError
 from ..control.control import ControlTable
 from ..settings import Configuration
 from .descriptors import descriptor_limits

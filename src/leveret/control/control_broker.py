@@ -1,0 +1,159 @@
+"""Commands about the broker as a whole, its queues and what waits in them. Source: ruling 24."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from .. import __version__
+from ..configured.configured import ConfiguredObjects, set_ring_size
+from ..configured.typed_arguments import plain_of
+from ..engine import Broker, Queue
+from ..settings import ArgumentFault
+from ..settings.addresses.queue_arguments import check_conflicts
+from ..settings.faults import nearest
+from .command_error import CommandError
+from .running import explain_running
+
+#: How many scheduled messages are listed, soonest first.
+LISTED_MAX = 1000
+
+
+class BrokerCommands:
+    """`handlers` by the words of the command, for the control table. What is callable is called each time: it may be
+    set later."""
+
+    def __init__(
+        self,
+        broker: Callable[[], Broker],
+        *,
+        objects: Callable[[], ConfiguredObjects | None],
+        started_ms: Callable[[], int],
+        edge_status: Callable[[], dict[str, Any]] | None,
+    ) -> None:
+        self._broker = broker
+        self._objects = objects
+        self._started_ms = started_ms
+        self._edge_status = edge_status
+        self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
+            "status": self._status,
+            "queues": self._queues,
+            "explain": self._explain,
+            "ring": self._ring,
+            "scheduled list": self._list_scheduled,
+            "scheduled fire": self._fire,
+            "scheduled cancel": self._cancel,
+            "scheduled reschedule": self._reschedule,
+        }
+
+    @property
+    def broker(self) -> Broker:
+        """The broker that the commands are for."""
+        return self._broker()
+
+    def _status(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        statistics = self.broker.statistics()
+        return {
+            "product": "leveret",
+            "version": __version__,
+            "uptime_ms": self.broker.clock.wall_ms() - self._started_ms(),
+            "connections": statistics.clients,
+            "vhosts": statistics.vhosts,
+            "exchanges": statistics.exchanges,
+            "queues": statistics.queues,
+            "consumers": statistics.consumers,
+            "ready": statistics.ready,
+            "unacked": statistics.unacked,
+            "scheduled": statistics.scheduled,
+            "deadlines": statistics.deadlines,
+            "alarm": self.broker.alarm,
+            "counters": statistics.counters,
+            **(self._edge_status() if self._edge_status is not None else {}),
+        }
+
+    def _queues(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        wanted = arguments.get("vhost")
+        if wanted is not None and wanted not in self.broker.virtual_hosts:
+            raise CommandError(f"no virtual host {wanted!r}")
+        objects = self._objects()
+        return [
+            {
+                "vhost": vhost.name,
+                "name": queue.name,
+                "durable": queue.durable,
+                "exclusive": queue.exclusive,
+                "auto_delete": queue.auto_delete,
+                "configured": objects is not None and objects.is_managed(queue),
+                "ready": queue.ready_count,
+                "unacked": queue.unacked,
+                "scheduled": len(queue.scheduled),
+                "consumers": len(queue.consumers),
+                "policy": queue.policy.policy.name if queue.policy.policy is not None else None,
+                "operator_policy": queue.policy.operator.name if queue.policy.operator is not None else None,
+                "effective_policy_definition": dict(queue.policy.definition),
+                "counters": queue.counters.as_dict(),
+            }
+            for vhost in self.broker.virtual_hosts.values()
+            if wanted is None or vhost.name == wanted
+            for queue in vhost.queues.values()
+        ]
+
+    def _explain(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        vhost = arguments.get("vhost")
+        if vhost is not None and vhost not in self.broker.virtual_hosts:
+            raise CommandError(f"no virtual host {vhost!r}")
+        objects = self._objects()
+        if objects is None:
+            raise CommandError("this broker has no configuration")
+        return [asdict(one) for one in explain_running(objects, arguments["name"], vhost)]
+
+    def _ring(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Resize a ring; nothing is deleted (address-settings page 4.3)."""
+        queue, size = self._queue_named(arguments), arguments["size"]
+        if size > 0:
+            try:
+                check_conflicts({**plain_of(queue.arguments), "x-ring-size": size})
+            except ArgumentFault as fault:
+                raise CommandError(f"queue {queue.name!r} can be no ring: {fault}") from None
+        set_ring_size(queue, size)
+        return {"queue": queue.name, "vhost": queue.vhost_name, "ring_size": size}
+
+    def _list_scheduled(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        queue = self._queue_named(arguments)
+        clock = self.broker.clock
+        now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
+        return [
+            {
+                "id": message.id,
+                "due_ms": wall_ms + (due_ns - now_ns) // 1_000_000,
+                "due_in_ms": max(0, (due_ns - now_ns) // 1_000_000),
+                "exchange": message.envelope.exchange,
+                "routing_key": message.envelope.routing_key,
+                "attempts": message.deliveries - message.uncounted,
+            }
+            for due_ns, message in queue.scheduled.entries()[:LISTED_MAX]
+        ]
+
+    def _fire(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._to_scheduled("fire", arguments, lambda queue, id_: queue.reschedule(id_, 0))
+
+    def _cancel(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._to_scheduled("cancel", arguments, lambda queue, id_: queue.cancel_scheduled(id_))
+
+    def _reschedule(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        delay_ms = arguments["delay"]
+        return self._to_scheduled("reschedule", arguments, lambda queue, id_: queue.reschedule(id_, delay_ms))
+
+    def _to_scheduled(self, done: str, arguments: dict[str, Any], do: Callable[[Queue, int], bool]) -> dict[str, Any]:
+        queue, id_ = self._queue_named(arguments), arguments["id"]
+        if not do(queue, id_):
+            raise CommandError(f"no message {id_} waits in queue {queue.name!r}")
+        return {"id": id_, "done": done}
+
+    def _queue_named(self, arguments: dict[str, Any]) -> Queue:
+        name, vhost = arguments["queue"], arguments.get("vhost", "/")
+        found = self.broker.virtual_hosts.get(vhost)
+        if found is None:
+            raise CommandError(f"no virtual host {vhost!r}")
+        if name not in found.queues:
+            raise CommandError(f"no queue {name!r} in virtual host {vhost!r}{nearest(name, found.queues)}")
+        return found.queues[name]

@@ -1,0 +1,53 @@
+"""What a broker does not need to start is imported by whoever needs it: start-up time is for every start."""
+
+import subprocess
+import sys
+
+import pytest
+
+#: Starts a broker up to the point where it would listen, and prints what has been imported.
+UP_TO_LISTENING = """
+import sys
+from leveret.__main__ import main
+from leveret.serving import app
+def _serve(*arguments):
+    print(*sorted(sys.modules), sep="\\n")
+    raise KeyboardInterrupt
+app._Serving.run = _serve
+sys.exit(main(["serve", "--memory", "--listen", "127.0.0.1:0"]))
+"""
+
+
+@pytest.fixture(scope="module")
+def imported() -> set[str]:
+    """The modules of a broker that keeps everything in memory and has no configuration files."""
+    done = subprocess.run([sys.executable, "-c", UP_TO_LISTENING], capture_output=True, text=True, timeout=60)
+    return set(done.stdout.split())
+
+
+def test_a_broker_has_its_parts_from_the_start(imported: set[str]) -> None:
+    """The first connection and the first message wait for no import."""
+    parts = {"engine.peers.session", "amqp_frontend.server", "amqp_frontend.turn", "configured.configured"}
+    assert {f"leveret.{part}" for part in parts} <= imported
+
+
+@pytest.mark.parametrize(
+    "module, who_needs_it",
+    [
+        ("leveret.control.command_table", "the first control command"),
+        ("leveret.control.definitions", "the first control command"),
+        ("leveret.settings.explain", "`ctl explain`"),
+        ("leveret.settings.difference", "`leveret diff`"),
+        ("leveret.cli.ctl_command", "`leveret ctl`"),
+        ("leveret.cli.journal_commands", "`leveret journal`"),
+        ("leveret.settings.files.draft", "configuration files"),
+        ("leveret.journal", "brokers with a directory"),
+        ("tomllib", "configuration files"),
+        ("difflib", "misspelled names"),
+        ("email", "the search for other frontends"),
+        ("encodings.idna", "names of hosts that are not ASCII"),
+    ],
+)
+def test_a_broker_in_memory_starts_without(imported: set[str], module: str, who_needs_it: str) -> None:
+    """Only those named need it."""
+    assert module not in imported, who_needs_it
