@@ -6,7 +6,7 @@ Source: performance page 4, rules 3 and 4.
 
 from typing import Any, NamedTuple
 
-from ..engine import ContentError, PropertyFacts, scan_properties
+from ..engine import ContentError, PropertyFacts, Shapes, scan_properties
 from .codec import METHODS, decode_method
 from .peer_errors import PropertiesUndecodable
 
@@ -46,13 +46,15 @@ class PublishKind:
 class PublishMemory:
     """`facts`: property list -> its facts. `arguments`: whole basic.publish frame -> its arguments.
 
-    `kinds`: whole basic.publish frame -> identity of the facts -> kind.
+    `kinds`: whole basic.publish frame -> identity of the facts -> kind. `shapes`: facts of property lists that differ
+    from message to message; what has a shape is not in `facts`.
     """
 
-    __slots__ = ("_kind_count", "arguments", "facts", "kinds")
+    __slots__ = ("_kind_count", "arguments", "facts", "kinds", "shapes")
 
     def __init__(self) -> None:
         self.facts: dict[bytes, PropertyFacts] = {}
+        self.shapes = Shapes()
         self.arguments: dict[bytes, PublishArguments] = {}
         self.kinds: dict[bytes, dict[int, PublishKind]] = {}
         self._kind_count = 0
@@ -70,24 +72,28 @@ class PublishMemory:
         return kind
 
     def facts_of(self, properties: bytes) -> PropertyFacts:
-        """The facts of a property list, scanned once for each list that keeps coming back.
+        """The facts of a property list, scanned once for each list, or shape of lists, that keeps coming back.
 
         Raises: PropertiesUndecodable (541).
         """
-        facts = self.facts.get(properties)
+        facts = self.shapes.facts_of(properties) or self.facts.get(properties)
         if facts is None:
             try:
                 facts = scan_properties(properties)
             except ContentError:
                 raise PropertiesUndecodable from None
-            if len(self.facts) >= MEMORY_MAX:
-                self.facts.clear()
             facts = _INTERNED.setdefault(facts, facts)
             if len(_INTERNED) > 4 * MEMORY_MAX:
                 _INTERNED.clear()
-            if len(properties) <= _REMEMBERED_SIZE_MAX:
+            if not self.shapes.learn(properties, facts) and len(properties) <= _REMEMBERED_SIZE_MAX:
+                if len(self.facts) >= MEMORY_MAX:
+                    self.facts.clear()
                 self.facts[properties] = facts
         return facts
+
+    def is_valid(self, properties: bytes) -> bool:
+        """Whether the facts of a property list are remembered, so that nothing can be wrong with it."""
+        return properties in self.facts or self.shapes.find(properties) is not None
 
     def arguments_of(self, method_frame: bytes) -> PublishArguments:
         """Decode the arguments of a basic.publish frame, once for each that keeps coming back.

@@ -27,7 +27,6 @@ def read_publishes(
     number = channel.number
     body_max = min(frame_max - FRAME_OVERHEAD, channel.message_size_max)
     memory = channel.memory
-    known_facts = memory.facts
     start = position
     method_size = length + FRAME_OVERHEAD
     method_frame = data[start : start + method_size]
@@ -57,7 +56,7 @@ def read_publishes(
             break
         properties = data[header_start + 19 : header_end - 1]
         try:
-            facts = known_facts.get(properties) or memory.facts_of(properties)
+            facts = memory.facts_of(properties)
         except PropertiesUndecodable:
             if run_facts is None:
                 raise
@@ -109,7 +108,7 @@ def is_cut_short(last: PublishReceived, data: bytes, position: int, frame_max: i
     body_head = FRAME_HEAD.pack(BODY, number, min(body_size, 0xFFFFFFFF))
     return (
         data[header_end - 1] == FRAME_END
-        and data[start + 19 : header_end - 1] in channel.memory.facts
+        and channel.memory.is_valid(data[start + 19 : header_end - 1])
         and 0 < body_size <= min(frame_max - FRAME_OVERHEAD, channel.message_size_max)
         and header_end + len(body_head) + body_size >= len(data)
         and body_head.startswith(data[header_end : header_end + len(body_head)])

@@ -40,6 +40,7 @@ from .messages.field_table import (
     number_of,
 )
 from .messages.message import Envelope, Message
+from .messages.shapes import Shapes
 from .object_events import (
     BindingEvent,
     ConnectionEvent,
@@ -160,6 +161,7 @@ __all__ = [
     "Session",
     "SessionFailed",
     "SettingsEvent",
+    "Shapes",
     "TAGS",
     "TERMINAL",
     "TopicPermission",
