@@ -15,6 +15,7 @@ from .wire import ACK_FRAME, FRAME_END, METHOD
 OPEN = ChannelState.OPEN
 BASIC_ACK = 60 << 16 | 80
 BASIC_NACK = 60 << 16 | 120
+_PACK = ACK_FRAME.pack
 
 
 class Confirming:
@@ -31,21 +32,25 @@ class Confirming:
         durability = self._broker.storage.durability
         safe_lsn = 0 if durability is None else durability.safe_lsn
         has_failed = durability is not None and durability.has_failed
-        waiting: dict[Channel, None] = {}
+        done: list[Channel] = []
         for channel in self.channels:
             confirms = channel.session.confirms
             if confirms is not None and channel.state is OPEN:
                 if has_failed:
                     confirms.refuse_waiting()
                 self.send(channel, confirms.take(safe_lsn))
-                if confirms.is_waiting:
-                    waiting[channel] = None
-        self.channels = waiting
-        if waiting:
+                if confirms.waiting:
+                    continue
+            done.append(channel)
+        for channel in done:
+            del self.channels[channel]
+        if self.channels:
             self._journal.notify()
 
     def send(self, channel: Channel, confirms: Iterable[tuple[int, bool, bool]]) -> None:
         """Send confirms, each as (tag, multiple, is_ack)."""
+        output, number = self._output, channel.number
         for tag, multiple, is_ack in confirms:
             index = BASIC_ACK if is_ack else BASIC_NACK
-            self._output.send_raw(ACK_FRAME.pack(METHOD, channel.number, 13, index, tag, multiple, FRAME_END))
+            output.parts.append(_PACK(METHOD, number, 13, index, tag, multiple, FRAME_END))
+            output.reply_size += ACK_FRAME.size

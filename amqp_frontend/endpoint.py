@@ -18,6 +18,7 @@ from .admission import Admission
 from .half_open import NoPlace
 from .introduction import READ_SIZE, Introduction
 from .options import FrontendOptions
+from .output import REPLIES_MAX
 from .proxy_protocol import ProxyFault
 from .sasl import Peer
 from .session import AmqpSession
@@ -219,10 +220,16 @@ class Endpoint:
             handle(session, data)
             data = b""  # freed while waiting
             end_turn()  # sends what this and other connections got
-            stalled = output.is_stalled
-            if output.is_pending or closing.finished:
+            stalled = output.reply_size > REPLIES_MAX
+            if output.parts or closing.finished:
                 self.flush()
-            if stalled or backlog.is_waiting or backlog.is_cut or journal.is_behind:
+            if (
+                stalled
+                or backlog.blocked is not None
+                or backlog.unfinished is not None
+                or backlog.is_cut
+                or (journal.has_published and journal.is_behind)
+            ):
                 await self._catch_up(stalled)
                 if self._has_ended:
                     break

@@ -13,18 +13,18 @@ REPLIES_MAX = 4 * 1024 * 1024
 
 
 class Output:
-    """Octets in parts, until the edge takes them.
+    """Octets in parts, until the edge takes them. `reply_size`: octets of `parts` that are no deliveries.
 
     `wake` asks the edge to take them: for what another connection's turn or a deadline produced.
     `on_session_failed`: what to do when the engine has ended a session.
     """
 
-    __slots__ = ("_connection", "_login", "_parts", "on_session_failed", "reply_size", "wake")
+    __slots__ = ("_connection", "_login", "on_session_failed", "parts", "reply_size", "wake")
 
     def __init__(self, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
         self._login = login
         self._connection = connection
-        self._parts: list[bytes] = []
+        self.parts: list[bytes] = []
         self.reply_size = 0
         self.wake = wake
         self.on_session_failed: Callable[[SessionFailed], None] = _ignore
@@ -36,11 +36,11 @@ class Output:
             self.render()
         raw = encode_method(number, method, *values)
         self.reply_size += len(raw)
-        self._parts.append(raw)
+        self.parts.append(raw)
 
     def send_raw(self, *parts: bytes) -> None:
         """Append octets that are whole frames."""
-        self._parts += parts
+        self.parts += parts
         self.reply_size += sum(map(len, parts))
 
     def render(self) -> None:
@@ -48,9 +48,10 @@ class Output:
         client = self._login.client
         if client is None or not client.outbox:
             return
-        parts = self._parts
+        parts, effects = self.parts, client.outbox
         frame_max = self._connection.frame_max
-        for effect in client.take_outbox():
+        client.outbox = []
+        for effect in effects:
             if type(effect) is Delivered:
                 parts += render_delivered(effect, frame_max)
             elif type(effect) is SessionFailed:
@@ -65,24 +66,18 @@ class Output:
         if client is not None and client.outbox:
             self.render()
         self.reply_size = 0
-        taken, self._parts = self._parts, []
+        taken, self.parts = self.parts, []
         return taken
 
     def clear(self) -> None:
         """Drop what was not taken."""
-        self._parts.clear()
+        self.parts.clear()
 
     def end(self) -> None:
         """Nobody takes anything any more."""
-        self._parts.clear()
+        self.parts.clear()
         self.wake = _nothing
         self.on_session_failed = _ignore
-
-    @property
-    def is_pending(self) -> bool:
-        """Whether `take` would give anything."""
-        client = self._login.client
-        return bool(self._parts) or (client is not None and bool(client.outbox))
 
     @property
     def is_stalled(self) -> bool:

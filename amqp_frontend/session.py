@@ -74,18 +74,13 @@ class AmqpSession:
 
     # -- what the edge calls ----------------------------------------------------------------------------------------
 
-    def received(self, data: bytes) -> None:
-        """Take one read; `turn.handle_bytes` goes on from here."""
-        self.heartbeat.has_received = True
-        self.connection.receive_bytes(data)
-
     def take_output(self) -> list[bytes]:
         """Everything to send now, in parts; deliveries included."""
         journal = self.journal
         if (journal.barrier or journal.asked is not None) and self._is_withheld():
             journal.notify()
             return []
-        if self.backlog.is_waiting:
+        if self.backlog.blocked is not None or self.backlog.unfinished is not None:
             journal.notify()
         if self.confirming.channels:
             self.confirming.send_due()
@@ -107,8 +102,10 @@ class AmqpSession:
     def output_sent(self) -> None:
         """All of what was taken is with the kernel: consumers may get more."""
         client = self.login.client
-        if client is not None and not client.closed:
-            client.drained()
+        if client is not None:
+            client.unsent = 0
+            if client.paused and not client.closed:
+                client.drained()
 
     def handle_end(self) -> None:
         """The peer is gone, in whatever way: requeue, clean up. Idempotent."""

@@ -47,12 +47,13 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
     A part of the read may not be handled yet: when answers pile up unsent (`Output.is_stalled`), and when the turn has
     become long (`Backlog.has_more`), so that others have theirs first. Call again with no octets then.
     """
-    session.received(data)
+    session.heartbeat.has_received = True
+    session.connection.receive_bytes(data)
     backlog = session.backlog
     session.effort_max = session.broker.effort.spent + EFFORT_MAX
     backlog.is_cut = False
     waiting: Work | None = None
-    if backlog.is_waiting:
+    if backlog.blocked is not None or backlog.unfinished is not None:
         waiting = backlog.take_waiting()
         if waiting is None:
             if backlog.blocked is not None:
@@ -63,7 +64,7 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
             if waiting is not None or backlog.deferred:
                 event, waiting = waiting, None
                 _handle_backlog(session, event)
-            if not (backlog.is_waiting or backlog.is_cut):
+            if not (backlog.blocked is not None or backlog.unfinished is not None or backlog.is_cut):
                 _handle_new(session)
             break
         except PeerError as error:
@@ -97,7 +98,10 @@ def _handle_new(session: AmqpSession) -> None:
     backlog, broker, closing, output = session.backlog, session.broker, session.closing, session.output
     effort_max = session.effort_max
     for event in session.connection.events():
-        _handle(session, event)
+        try:
+            EVENT_HANDLERS[type(event)](session, event)
+        except (errors.EngineError, PeerError) as error:
+            closing.refuse(error, getattr(event, "channel", None), event.ids)
         if (
             closing.finished
             or output.reply_size > REPLIES_MAX

@@ -262,13 +262,15 @@ class Broker:
 
     def end_turn(self) -> bool:
         """Dispatch marked queues, flush touched clients, do a slice of each chore. True: call again soon."""
-        self._hand_out()
-        commits, agenda, letters = self._commits, self._agenda, self.dead_letters
+        marked, touched, letters = self.turns.marked, self.touched, self.dead_letters
+        if marked or touched or letters.waiting or letters.late or letters.was_crowded:
+            self._hand_out()
+        commits, agenda = self._commits, self._agenda
         if commits.waiting:
             commits.work()
         if agenda.pending:
             agenda.work()
-        if self.turns.marked or self.touched or letters.waiting or letters.late or agenda.pending:
+        if marked or touched or letters.waiting or letters.late or agenda.pending:
             return True
         return bool(commits.waiting) and commits.pending
 

@@ -4,7 +4,7 @@ Queues stand above this room and sessions above them, so a holder knows both onl
 Code that needs more of the queue asks `queue_of` (queues).
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -138,24 +138,19 @@ class Consumer(Holder):
         return credit
 
 
-def by_holder(messages: list[Message]) -> Iterable[tuple[Holder, list[Message]]]:
+def by_holder(messages: list[Message]) -> Sequence[tuple[Holder, list[Message]]]:
     """Consecutive messages of one holder, as runs."""
     holders = set(map(holder_of, messages))
     if len(holders) == 1:
-        yield holders.pop(), messages
-        return
-    run: list[Message] = []
+        return ((holders.pop(), messages),)
+    runs: list[tuple[Holder, list[Message]]] = []
     last: object = None
     for message in messages:
-        holder = message.holder
-        if holder is not last:
-            if run:
-                yield holder_of(run[0]), run
-            run = []
-            last = holder
-        run.append(message)
-    if run:
-        yield holder_of(run[0]), run
+        if message.holder is not last:
+            last = message.holder
+            runs.append((holder_of(message), []))
+        runs[-1][1].append(message)
+    return runs
 
 
 def by_consumer(messages: list[Message]) -> list[list[Message]]:
@@ -163,7 +158,7 @@ def by_consumer(messages: list[Message]) -> list[list[Message]]:
 
     The order in which RabbitMQ's channels settle several deliveries at once (`foreach_per_queue`).
     """
-    runs = list(by_holder(messages))
+    runs = by_holder(messages)
     if len(runs) < 2:
         return [run for _, run in runs]
     groups: dict[tuple[str, str, int], list[Message]] = {}

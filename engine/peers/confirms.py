@@ -8,15 +8,16 @@ class Confirms:
     """Publisher confirms of one session: which publishes the broker has taken care of.
 
     Sequence numbers start at 1 with the first publish after the mode was chosen. Source: behaviour page 2.14.
+    `waiting`: what waits for the journal.
     """
 
-    __slots__ = ("_waiting", "confirmed", "published", "refused")
+    __slots__ = ("confirmed", "published", "refused", "waiting")
 
     def __init__(self) -> None:
         self.published = 0
         self.confirmed = 0
         self.refused: list[int] = []  # sequence numbers, rising
-        self._waiting: deque[tuple[int, int]] = deque()  # (first sequence number, barrier), both rising
+        self.waiting: deque[tuple[int, int]] = deque()  # (first sequence number, barrier), both rising
 
     def add(self, count: int, refused: Sequence[int], barrier: int = 0) -> None:
         """`count` more were published; those at the offsets `refused` were not taken.
@@ -26,27 +27,26 @@ class Confirms:
         if refused:
             self.refused += [self.published + 1 + offset for offset in refused]
         if barrier and count:
-            self._waiting.append((self.published + 1, barrier))
+            self.waiting.append((self.published + 1, barrier))
         self.published += count
-
-    @property
-    def is_waiting(self) -> bool:
-        """Whether some publishes wait for the journal."""
-        return bool(self._waiting)
 
     def refuse_waiting(self) -> None:
         """The journal failed: what waits for it was not taken care of."""
-        if self._waiting:
-            first = self._waiting[0][0]
+        if self.waiting:
+            first = self.waiting[0][0]
             self.refused = [tag for tag in self.refused if tag < first] + list(range(first, self.published + 1))
-            self._waiting.clear()
+            self.waiting.clear()
 
     def take(self, safe_lsn: int = 0) -> list[tuple[int, bool, bool]]:
         """The confirms to send now, as (tag, multiple, is_ack) in rising order; a multiple covers only its like.
 
         `safe_lsn`: how far the journal is.
         """
-        waiting = self._waiting
+        waiting = self.waiting
+        if not waiting and not self.refused:  # as below, at a tenth of the cost
+            tag, pending = self.published, self.published - self.confirmed
+            self.confirmed = tag
+            return [(tag, pending > 1, True)] if pending else []
         while waiting and waiting[0][1] <= safe_lsn:
             waiting.popleft()
         last = waiting[0][0] - 1 if waiting else self.published

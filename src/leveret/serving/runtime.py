@@ -83,15 +83,20 @@ class Runtime:
 
     def end_turn(self) -> None:
         """Dispatch and flush what a turn left; what does not fit into it is done soon after."""
-        if self._turn_ends(feeds=False):
-            self._more.set()
-
-    def _turn_ends(self, *, feeds: bool) -> bool:
-        """Returns whether there is more to do."""
         broker = self.broker
         try:
-            return broker.end_turn() or (feeds and broker.feed()) or bool(broker.hungry)
+            if broker.end_turn() or broker.hungry:
+                self._more.set()
         finally:  # also when a message could not be read back: other turns come before the broker stops
+            if self._commit is not None:
+                self._commit()
+
+    def _do_more(self) -> bool:
+        """Such a turn for what is left over. Returns whether there is still more to do."""
+        broker = self.broker
+        try:
+            return broker.end_turn() or broker.feed() or bool(broker.hungry)
+        finally:
             if self._commit is not None:
                 self._commit()
 
@@ -105,5 +110,5 @@ class Runtime:
         while True:
             await self._more.wait()
             self._more = trio.Event()
-            while self._turn_ends(feeds=True):
+            while self._do_more():
                 await trio.lowlevel.checkpoint()  # other connections' turns come between

@@ -162,10 +162,15 @@ class Edge(Runtime):
 
     # -- what happens -----------------------------------------------------------------------------------------------
 
-    def _turn_ends(self, *, feeds: bool) -> bool:
+    def end_turn(self) -> None:
         """See `Runtime`; that it ends is something that happens."""
         self.note_activity()
-        return super()._turn_ends(feeds=feeds)
+        super().end_turn()
+
+    def _do_more(self) -> bool:
+        """See `Runtime`."""
+        self.note_activity()
+        return super()._do_more()
 
     def note_activity(self) -> None:
         """Something happened: it is not quiet."""
