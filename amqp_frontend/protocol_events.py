@@ -71,11 +71,11 @@ class PublishReceived:
 
 @dataclass(slots=True)
 class AcksReceived:
-    """A run of basic.ack on one channel: single tags, then perhaps one that means all up to it (`up_to`)."""
+    """A run of basic.ack on one channel: single tags, then those that mean all up to them (`up_to`, rising)."""
 
     channel: ChannelReader
     tags: list[int]
-    up_to: int | None
+    up_to: list[int]
     ids: ClassVar[tuple[int, int]] = (60, 80)
 
 

@@ -11,8 +11,10 @@ from .codec import METHODS, decode_method
 from .peer_errors import PropertiesUndecodable
 
 PUBLISH = 60 << 16 | 40
-#: Entries of each memory of a connection: property lists, publish frames, routes.
+#: Property lists that a connection remembers.
 MEMORY_MAX = 512
+#: Publish frames, and kinds of messages, that it remembers: a client may publish to a thousand queues in turn.
+KINDS_MAX = 2048
 #: Longer property lists are scanned each time.
 _REMEMBERED_SIZE_MAX = 256
 #: Equal facts are one object, so that runs are compared by identity.
@@ -64,7 +66,7 @@ class PublishMemory:
         alike = self.kinds.get(method_frame)
         kind = None if alike is None else alike.get(id(facts))
         if kind is None:
-            if self._kind_count >= MEMORY_MAX:
+            if self._kind_count >= KINDS_MAX:
                 self.kinds.clear()
                 self._kind_count = 0
             self._kind_count += 1
@@ -111,7 +113,7 @@ class PublishMemory:
                 method.immediate,  # type: ignore[attr-defined]
                 raw[2:-1],
             )
-            if len(self.arguments) >= MEMORY_MAX:
+            if len(self.arguments) >= KINDS_MAX:
                 self.arguments.clear()
             self.arguments[method_frame] = known
         return known

@@ -116,7 +116,7 @@ def is_cut_short(last: PublishReceived, data: bytes, position: int, frame_max: i
 
 
 def read_acks(channel: ChannelReader, data: bytes, position: int) -> tuple[AcksReceived | None, int]:
-    """Read a run of basic.ack frames, up to and including the first with `multiple`.
+    """Read a run of basic.ack frames: single ones, then those with `multiple` whose tags rise.
 
     Returns: the run and where it ends; (None, position) when not even the first is whole and well-formed.
     """
@@ -126,16 +126,20 @@ def read_acks(channel: ChannelReader, data: bytes, position: int) -> tuple[AcksR
     append = tags.append
     unpack_from = ACK_TAIL.unpack_from
     startswith = data.startswith
-    up_to: int | None = None
+    up_to: list[int] = []
     while startswith(head, position) and size - position >= 21:
         tag, multiple, end = unpack_from(data, position + 11)
         if end != FRAME_END:
             break
-        position += 21
         if multiple & 1:
-            up_to = tag
+            if up_to and tag <= up_to[-1]:
+                break
+            up_to.append(tag)
+        elif up_to:
             break
-        append(tag)
-    if not tags and up_to is None:
+        else:
+            append(tag)
+        position += 21
+    if not tags and not up_to:
         return None, position
     return AcksReceived(channel, tags, up_to), position

@@ -175,8 +175,8 @@ def _acked(session: AmqpSession, event: AcksReceived) -> None:
     engine_session = event.channel.session
     if event.tags:
         engine_session.ack_each(event.tags)
-    if event.up_to is not None:
-        engine_session.ack(event.up_to, multiple=True)
+    if event.up_to:
+        engine_session.ack_up_to(event.up_to)
 
 
 def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:

@@ -283,6 +283,17 @@ class Session:
         else:
             transaction.acked += self.unacked.take(tag, multiple=multiple, withheld=transaction.tags)
 
+    def ack_up_to(self, tags: Sequence[int]) -> None:
+        """Settle what `ack` with `multiple` does for each of these tags, which rise: the acks of one read, in one go.
+
+        Raises: UnknownDeliveryTag: what stands before the unknown tag is settled.
+        """
+        if all(map(self.unacked.__contains__, tags)):
+            self.ack(tags[-1], multiple=True)
+        else:
+            for tag in tags:
+                self.ack(tag, multiple=True)
+
     def ack_each(self, tags: Sequence[int]) -> None:
         """Settle single deliveries: the acks of one read. What stands before an unknown tag is settled.
 

@@ -47,6 +47,11 @@ def acks(*tags: int, channel: int = 1) -> bytes:
     return b"".join(method(channel, C.Basic.Ack, delivery_tag=tag) for tag in tags)
 
 
+def acks_up_to(*tags: int) -> bytes:
+    """A run of acks, each of all up to its tag."""
+    return b"".join(method(1, C.Basic.Ack, delivery_tag=tag, multiple=True) for tag in tags)
+
+
 CONSUME = method(1, C.Basic.Consume, queue="q", consumer_tag="c")
 GET = method(1, C.Basic.Get, queue="q")
 SAME = b"".join(publish(1, "q", b"%04d" % number, content_type="a/b") for number in range(12))
@@ -88,6 +93,17 @@ CONVERSATIONS: dict[str, list[Burst]] = {
         acks(1, 2) + method(1, C.Basic.Ack, delivery_tag=7, multiple=True) + acks(8, 9),
         method(1, C.Basic.Nack, delivery_tag=0, multiple=True, requeue=True),
     ],
+    "multiple acks in a row": [
+        channels(1) + declare("q") + SAME + CONSUME,
+        acks_up_to(2, 3, 6) + acks(7) + acks_up_to(8) + acks(9) + GET,
+    ],
+    "multiple acks of all": [channels(1) + declare("q") + SAME + CONSUME, acks_up_to(2, 0) + GET, channels(2)],
+    "multiple acks with an unknown tag": [
+        channels(1) + declare("q") + SAME + CONSUME,
+        acks(3) + acks_up_to(2, 3, 5) + GET,
+        channels(2) + method(2, C.Queue.Declare, queue="q", passive=True),
+    ],
+    "multiple acks that fall": [channels(1) + declare("q") + SAME + CONSUME, acks_up_to(4, 2) + GET, channels(2)],
     "an unknown tag": [channels(1) + declare("q") + SAME + CONSUME, acks(1, 2, 99, 3, 4) + GET, channels(2)],
     "two channels": [
         channels(1, 2, 65535) + declare("q"),

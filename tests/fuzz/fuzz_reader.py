@@ -40,7 +40,7 @@ from leveret.amqp_frontend.protocol_events import (
     ProtocolEvent,
     PublishReceived,
 )
-from leveret.amqp_frontend.publish_memory import MEMORY_MAX
+from leveret.amqp_frontend.publish_memory import KINDS_MAX, MEMORY_MAX
 from leveret.amqp_frontend.states import (
     CHANNEL_METHODS,
     CONNECTION_METHODS,
@@ -114,7 +114,8 @@ class Owner:
             return False
         memory = self.connection.memory
         if (
-            max(len(memory.facts), len(memory.arguments), sum(map(len, memory.kinds.values()))) > MEMORY_MAX
+            len(memory.facts) > MEMORY_MAX
+            or max(len(memory.arguments), sum(map(len, memory.kinds.values()))) > KINDS_MAX
             or len(self.connection._buffer) > 2 * FRAME_MAX
         ):
             raise Crash("the reader keeps too much")
@@ -127,8 +128,7 @@ class Owner:
             self.outcome += [("publish", *one, blob) for blob in event.blobs]
         elif isinstance(event, AcksReceived):
             self.outcome += [("ack", event.channel.number, tag, False) for tag in event.tags]
-            if event.up_to is not None:
-                self.outcome.append(("ack", event.channel.number, event.up_to, True))
+            self.outcome += [("ack", event.channel.number, tag, True) for tag in event.up_to]
         elif isinstance(event, ConnectionMethod):
             self._connection_method(NAME_OF[event.method.index], event)
         elif isinstance(event, ChannelMethod):

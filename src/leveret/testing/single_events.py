@@ -10,11 +10,11 @@ def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
     if isinstance(event, PublishReceived) and len(event.blobs) > 1:
         for blob in event.blobs:
             yield PublishReceived(event.channel, event.kind, [blob])
-    elif isinstance(event, AcksReceived) and len(event.tags) + (event.up_to is not None) > 1:
+    elif isinstance(event, AcksReceived) and len(event.tags) + len(event.up_to) > 1:
         for tag in event.tags:
-            yield AcksReceived(event.channel, [tag], None)
-        if event.up_to is not None:
-            yield AcksReceived(event.channel, [], event.up_to)
+            yield AcksReceived(event.channel, [tag], [])
+        for tag in event.up_to:
+            yield AcksReceived(event.channel, [], [tag])
     else:
         yield event
 
