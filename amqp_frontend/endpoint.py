@@ -13,8 +13,9 @@ from typing import Protocol
 
 import trio
 
-from ..engine import Broker
+from ..engine import Broker, Queue
 from .admission import Admission
+from .gate import SLICE_S, hold_of
 from .half_open import NoPlace
 from .introduction import READ_SIZE, Introduction
 from .options import FrontendOptions
@@ -22,6 +23,7 @@ from .output import REPLIES_MAX
 from .proxy_protocol import ProxyFault
 from .sasl import Peer
 from .session import AmqpSession
+from .states import ConnectionState
 from .tls import TlsFault, TlsTransport
 from .turn import handle_bytes
 
@@ -69,6 +71,7 @@ class Endpoint:
         "_tls",
         "_writing",
         "drained",
+        "held",
         "scope",
         "session",
         "socket",
@@ -91,6 +94,7 @@ class Endpoint:
         self._writing = False
         self.drained: trio.Event | None = None
         self.unblocked: trio.CancelScope | None = None
+        self.held: trio.Event | None = None  # while it waits before a crowded queue
         self._has_ended = False
 
     wait_readable = staticmethod(trio.lowlevel.wait_readable)
@@ -126,6 +130,8 @@ class Endpoint:
             self.scope.cancel()
         if self.unblocked is not None and not session.backlog.must_wait and not session.journal.is_behind:
             self.unblocked.cancel()
+        if self.held is not None and session.connection.state is not ConnectionState.RUNNING:
+            self.held.set()  # its goodbye is to be read
 
     def _send_all(self) -> bool:
         """Send what is pending, then what the session has. Returns: whether that was all; else the socket is full."""
@@ -206,7 +212,7 @@ class Endpoint:
         closing, output, backlog, journal = session.closing, session.output, session.backlog, session.journal
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
-        handle = self.handle
+        handle, pressure = self.handle, session.broker.pressure
         data = await self._introduction().first_octets()
         while not closing.finished:
             if not data:
@@ -217,8 +223,10 @@ class Endpoint:
                     continue
                 if not data:
                     break
+            pressure.queue = None
             handle(session, data)
             data = b""  # freed while waiting
+            crowded = pressure.queue
             end_turn()  # sends what this and other connections got
             stalled = output.reply_size > REPLIES_MAX
             if output.parts or closing.finished:
@@ -233,6 +241,9 @@ class Endpoint:
                 await self._catch_up(stalled)
                 if self._has_ended:
                     break
+            if crowded is not None:
+                await self._let_consumers_take(crowded)
+                crowded = None
 
     def _introduction(self) -> Introduction:
         server = self._server
@@ -269,6 +280,24 @@ class Endpoint:
             self._server.runtime.end_turn()
             stalled = session.output.is_stalled
             self.flush()
+
+    async def _let_consumers_take(self, queue: Queue) -> None:
+        """The peer has published into a crowded queue: read it again when there is room, or nobody makes any."""
+        session = self.session
+        hold = hold_of(queue, session.login.client, session.broker.pressure)
+        if hold is None:
+            return
+        try:
+            while session.connection.state is ConnectionState.RUNNING:
+                self.held = trio.Event()
+                hold.begin_slice(self.held.set)
+                with trio.move_on_after(SLICE_S):
+                    await self.held.wait()
+                if not hold.end_slice():
+                    break
+        finally:
+            hold.end()
+            self.held = None
 
     async def _wait_until_unblocked(self) -> bytes:
         """Wait until publishes are accepted again, or more came, some of which may pass. Returns: what came."""

@@ -57,6 +57,7 @@ from .peers.client import Client
 from .peers.commit import Commit
 from .peers.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .peers.session import Session
+from .pressure import Pressure
 from .publishing.arrival import publish_by_name
 from .publishing.publish_events import DuplicateEvent, PublishedEvent
 from .publishing.route import Route
@@ -139,6 +140,7 @@ __all__ = [
     "PasswordHash",
     "Permissions",
     "PolicyEvent",
+    "Pressure",
     "PropertyFacts",
     "PropertyValue",
     "PublishedEvent",

@@ -28,6 +28,7 @@ from .object_events import VirtualHostEvent
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .peers.client import Client
+from .pressure import Pressure
 from .publishing.arrival import publish_by_name
 from .publishing.auto_created import Reaper
 from .publishing.firehose import Firehose
@@ -77,6 +78,7 @@ class Broker:
         self.deadlines = Deadlines()
         self.storage = Storage()
         self.effort = Effort()
+        self.pressure = Pressure(options.busy_queue_ready_max)
         self.awaiting: dict[Client, None] = {}  # hear more when more is safe
         self.counters = Counters()
         self.next_id = 1
@@ -255,7 +257,9 @@ class Broker:
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""
         if self.dead_letters.waiting:
+            crowded = self.pressure.queue
             self.dead_letters.publish()
+            self.pressure.queue = crowded
         if queue.store.expiring:
             queue.expire_now()
         self.turns.dispatch_now(queue)

@@ -12,6 +12,7 @@ from .effort import Effort
 from .exchanges.routed import Routed
 from .messages.event import Listener
 from .options import BrokerOptions
+from .pressure import Pressure
 from .publishing.host import Host
 from .publishing.router import Router
 from .publishing.topology import Topology
@@ -30,6 +31,7 @@ class Lender(Protocol):
     chance: Callable[[], float]
     storage: Storage
     effort: Effort
+    pressure: Pressure
     listeners: list[Listener]
     options: BrokerOptions
     settings: SettingsRepository
@@ -77,6 +79,7 @@ def surroundings_of(
         chance=lambda: broker.chance(),
         storage=broker.storage,
         effort=broker.effort,
+        pressure=broker.pressure,
         listeners=broker.listeners,
         options=lambda: broker.options,
         resolve=resolve,

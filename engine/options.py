@@ -3,6 +3,7 @@
 Source: address-settings page 1.3, 3.5, 5.6, 7.1; ruling 8.
 """
 
+import sys
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -31,6 +32,7 @@ class BrokerOptions:
     have of states that any key may have to go through (`TopicPatterns.crowded`).
     `transaction_size_max`: octets published and not committed.
     `unacked_per_session_max`: consumers that never settle get no more than that.
+    `busy_queue_ready_max`: with more ready messages a queue that has consumers is crowded (`Pressure`).
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
     """
 
@@ -47,6 +49,7 @@ class BrokerOptions:
     topic_states_max: int = 200_000
     transaction_size_max: int = 128 * 1024 * 1024
     unacked_per_session_max: int = 1_000_000
+    busy_queue_ready_max: int = sys.maxsize
     consumer_timeout_ms: int | None = 1_800_000
     has_shared_prefetch: bool = True
     quorum_delivery_limit: int | None = None

@@ -10,6 +10,7 @@ from .messages.event import Event, Listener
 from .object_events import PolicyEvent, SettingsEvent
 from .options import BrokerOptions
 from .peers.acknowledgement_timeout import AcknowledgementWatch
+from .pressure import Pressure
 from .publishing.auto_created import Reaper
 from .rules.diverts import Diverts
 from .virtual_host import VirtualHost
@@ -22,6 +23,7 @@ class ReloadedBroker(Protocol):
     listeners: list[Listener]
     options: BrokerOptions
     policies: Policies
+    pressure: Pressure
     reaper: Reaper
     settings: SettingsRepository
     virtual_hosts: dict[str, VirtualHost]
@@ -45,6 +47,7 @@ class Reloading:
         broker.settings = settings
         if options is not None:
             before, broker.options = broker.options, options
+            broker.pressure.ready_max = options.busy_queue_ready_max
             if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
                 broker.reaper.period_changed()
             if options.consumer_timeout_ms != before.consumer_timeout_ms:

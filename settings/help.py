@@ -61,6 +61,7 @@ KEY_HELP: dict[str, dict[str, str]] = {
         "bindings": "Bindings that clients may make, in all virtual hosts; 0 is no limit.",
         "consumers-per-channel": "Consumers on one channel; 0 is no limit.",
         "unacked-per-channel": "Unacknowledged deliveries on one channel, whatever its prefetch; 0 is no limit.",
+        "ready-per-busy-queue": "Ready messages in a queue with consumers above which publishers wait; 0 is no limit.",
         "headers-conditions": "Conditions in all bindings of one headers exchange.",
         "topic-states": "Pattern states of one topic exchange that a single key may have to visit, see "
         "[hostile-peers.md](hostile-peers.md).",

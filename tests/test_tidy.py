@@ -26,7 +26,7 @@ MAY_IMPORT = {
 WITHOUT_CIRCLES = ("settings", "engine", "journal", "amqp_frontend", "pipeline", "interop", FRONT_DOOR)
 
 #: The words of `engine/`: names, ids, small values. They know nothing above them.
-WORDS = {"errors", "events", "options", "clock", "deadlines", "durability", "effort"}
+WORDS = {"errors", "events", "options", "pressure", "clock", "deadlines", "durability", "effort"}
 
 #: What a room inside a room, or a module beside such rooms, may import of its siblings. Where one of a room's own rooms
 #: has a row, all have one, and so has whatever a row names.

@@ -156,6 +156,8 @@ class QueueCore(QueueParts):
         if len(gone):
             self.ledger.purged(gone)
         self.surroundings.free(gone)
+        if self.gate is not None:
+            self.gate.eased(self)
         return count + len(gone)
 
     def _with_scheduled(self, ready: Ready) -> Ready:

@@ -12,6 +12,7 @@ from ..events import Counters
 from ..exchanges.exchange import Binding
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
+from ..pressure import Gate
 from ..rules.arguments import CLASSIC
 from ..rules.queue_rules import QueueRules
 from ..stores.kinds import make_store
@@ -51,6 +52,7 @@ class QueueParts(ABC):
         "durable",
         "enabled",
         "exclusive",
+        "gate",
         "incoming",
         "is_auto_created",
         "last_used_ns",
@@ -105,6 +107,7 @@ class QueueParts(ABC):
         self.takes_plainly = not rules.concerns_arrival  # arrivals meet no rule
         self.enabled = True  # False: takes no new messages
         self.deleted = False
+        self.gate: Gate | None = None  # where publishers wait for it to become shorter
         self.last_used_ns = surroundings.clock.monotonic_ns()  # when the last consumer left
         self.sessions: dict[Receiver, None] = {}  # where deliveries of it may be out
         self.incoming: dict[Binding, None] = {}
@@ -132,6 +135,10 @@ class QueueParts(ABC):
     def _counts_octets(self) -> bool:
         """Whether anybody asks for the octets of all messages (max-size-bytes)."""
         return self.rules.max_size_bytes is not None and self.rules.has_size_limit
+
+    def put_behind(self, gate: Gate) -> None:
+        """From now on tell the gate when the queue may have become shorter."""
+        self.gate = gate
 
     # -- for its store (`stores.Owner`) -------------------------------------------------------------------------------
 

@@ -79,7 +79,9 @@ class Queue(GovernedQueue):
         if self.stores_all:
             envelope = envelope.persisted()
         if not (self.takes_plainly and envelope.is_plain):
-            return admit(self, first_id, envelope, blobs, due_ns)
+            offsets = admit(self, first_id, envelope, blobs, due_ns)
+            self._note_crowding()
+            return offsets
         count, store = len(blobs), self.store
         self.ledger.enqueued_run(first_id, envelope, count)
         rota = self.rota
@@ -94,7 +96,15 @@ class Queue(GovernedQueue):
                 first_id += taken
                 blobs = blobs[taken:]
         store.append_run(first_id, envelope, blobs)
+        if len(store.ready) > self.surroundings.pressure.ready_max:
+            self._note_crowding()
         return ()
+
+    def _note_crowding(self) -> None:
+        """A run came in: say so if it crowds the queue. A queue that keeps its messages is never crowded."""
+        pressure = self.surroundings.pressure
+        if len(self.store.ready) > pressure.ready_max and self.rota.consumers and not self.keeps:
+            pressure.note(self)
 
     def requeue(self, messages: list[Message], *, why: str, counted: bool = False, delayed: bool = False) -> None:
         """Put messages back to where they were, in order of their ids, and mark the queue for dispatch.
@@ -149,6 +159,8 @@ class Queue(GovernedQueue):
     def dispatch(self) -> None:
         """Hand out ready messages while a consumer has credit. O(delivered)."""
         dispatch.dispatch(self)
+        if self.gate is not None:
+            self.gate.eased(self)
 
     def pop(self) -> Message | None:
         """The next message for a get, or None."""
@@ -217,6 +229,8 @@ class Queue(GovernedQueue):
     def condemn(self) -> None:
         """The queue is being deleted: nothing is dispatched any more; see `end`."""
         self.deleted = True
+        if self.gate is not None:
+            self.gate.eased(self)
 
     def end(self) -> int:
         """Its messages are gone, unacknowledged ones too. Returns how many were ready or waiting."""

@@ -11,6 +11,7 @@ from ..effort import Effort
 from ..messages.event import Listener
 from ..messages.message import Message
 from ..options import BrokerOptions
+from ..pressure import Pressure
 from ..stores.store import Ready
 from ..stores.surroundings import Storage
 
@@ -27,6 +28,7 @@ class Surroundings(Generic[Q]):
     chance: Callable[[], float]
     storage: Storage
     effort: Effort
+    pressure: Pressure
     listeners: list[Listener]
     options: Callable[[], BrokerOptions]
     #: (address, what the queue says itself, what its policy says) -> what holds.

@@ -105,6 +105,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "bindings": Key(_COUNT, 0, AT_BINDING),
         "consumers-per-channel": Key(_COUNT, 0, AT_CONNECTION),
         "unacked-per-channel": Key(_COUNT, 1_000_000, LIVE),
+        "ready-per-busy-queue": Key(_COUNT, 500, LIVE),
         "headers-conditions": Key(_COUNT, 100_000, AT_BINDING),
         "topic-states": Key(_COUNT, 200_000, AT_BINDING),
         "message-size": Key(size_bytes, None, AT_CONNECTION),

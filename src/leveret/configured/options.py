@@ -71,6 +71,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         topic_states_max=limits.number("topic-states"),
         transaction_size_max=limits.number("transaction-size"),
         unacked_per_session_max=limits.number("unacked-per-channel") or UNLIMITED,
+        busy_queue_ready_max=limits.number("ready-per-busy-queue") or UNLIMITED,
     )
 
 
