@@ -7,6 +7,7 @@ encode: its methods refuse names that brokers accept. Source: AMQP 0-9-1 4.2.5; 
 
 import re
 from collections.abc import Callable
+from functools import lru_cache
 from struct import Struct
 from typing import ClassVar
 
@@ -97,6 +98,30 @@ def decode_method(method: type[Method], arguments: bytes) -> Method:
     return made
 
 
+#: What most peers send word for word alike, and what holds no secret.
+_SENT_ALIKE = frozenset(
+    {
+        commands.Basic.Qos,
+        commands.Channel.Close,
+        commands.Channel.CloseOk,
+        commands.Channel.Open,
+        commands.Confirm.Select,
+        commands.Connection.Close,
+        commands.Connection.CloseOk,
+        commands.Connection.Open,
+        commands.Connection.TuneOk,
+    }
+)
+
+
+def received_method(method: type[Method], arguments: bytes) -> Method:
+    """As `decode_method`; nobody changes what this returns: peers that send the same octets share it."""
+    return _decoded_once(method, arguments) if method in _SENT_ALIKE else decode_method(method, arguments)
+
+
+_decoded_once: Callable[..., Method] = lru_cache(maxsize=256)(decode_method)
+
+
 def _decode_shortstr(data: bytes, position: int) -> tuple[str, int]:
     start = position + 1
     end = start + data[position]
@@ -155,6 +180,27 @@ def encode_method(channel: int, method: type[Method], *values: object) -> bytes:
         parts.append(bytes((octet,)))
     arguments = b"".join(parts)
     return METHOD_HEAD.pack(METHOD, channel, len(arguments) + 4, method.index) + arguments + FRAME_END_OCTET
+
+
+#: Answers whose octets are few: those without arguments, and those that all peers get alike.
+_ANSWERED_ALIKE = frozenset(
+    {
+        *(method for method, fields in _FIELDS.items() if not fields),
+        commands.Channel.OpenOk,
+        commands.Connection.OpenOk,
+        commands.Connection.Tune,
+    }
+)
+
+
+def answer_frame(channel: int, method: type[Method], *values: object) -> bytes:
+    """As `encode_method`; what is often sent is made once."""
+    if method in _ANSWERED_ALIKE:
+        return _encoded_once(channel, method, *values)
+    return encode_method(channel, method, *values)
+
+
+_encoded_once: Callable[..., bytes] = lru_cache(maxsize=256)(encode_method)
 
 
 def _encode(kind: str, value: object) -> bytes:

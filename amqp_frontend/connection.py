@@ -8,7 +8,7 @@ else goes one frame at a time. Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.
 from collections.abc import Iterator
 
 from .channel_reader import Assembly, ChannelReader
-from .codec import INDEX_OF, METHODS, Method, decode_method, encode_method, ids_of
+from .codec import INDEX_OF, METHODS, Method, encode_method, ids_of, received_method
 from .peer_errors import (
     ChannelAlreadyOpen,
     ChannelNotOpen,
@@ -293,9 +293,9 @@ def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected 
 
 
 def _decoded(index: int, arguments: bytes) -> Method:
-    """As `decode_method`; its errors name the method."""
+    """As `received_method`; its errors name the method."""
     try:
-        return decode_method(METHODS[index], arguments)
+        return received_method(METHODS[index], arguments)
     except PeerError as error:
         error.ids = ids_of(index)
         raise

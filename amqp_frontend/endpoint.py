@@ -89,7 +89,7 @@ class Endpoint:
         self.transport: socket.socket | TlsTransport = tls or sock
         self.session = self._make_session(peer)
         self.session.closing.on_login = self._answered
-        self.scope = trio.CancelScope()
+        self.scope = Introduction.scope_of(self.session.options)
         self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
         self._writing = False
         self.drained: trio.Event | None = None
@@ -187,6 +187,8 @@ class Endpoint:
             with self.scope:
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have lost its place before this task ran
                 await self._read()
+            if Introduction.is_late(self.scope) and not session.closing.finished:
+                session.closing.drop(f"nothing came within {session.options.first_octet_timeout_ms} ms")
         except NoPlace as refusal:
             logger.warning("%s: refused: %s", session.login.peer.name, refusal)
         except ProxyFault as fault:
@@ -251,6 +253,7 @@ class Endpoint:
             self.socket,
             self.session,
             self._tls,
+            self.scope,
             is_proxied=self._is_proxied,
             wait_readable=self.wait_readable,
             on_proxied=lambda: server.has_come_from(self),

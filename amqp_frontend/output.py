@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from ..engine import ConsumerCancelled, Delivered, SessionFailed
-from .codec import Method, encode_method
+from .codec import Method, answer_frame
 from .connection import Connection
 from .deliveries import render_cancel, render_delivered
 from .login import Login
@@ -34,7 +34,7 @@ class Output:
         client = self._login.client
         if client is not None and client.outbox:
             self.render()
-        raw = encode_method(number, method, *values)
+        raw = answer_frame(number, method, *values)
         self.reply_size += len(raw)
         self.parts.append(raw)
 

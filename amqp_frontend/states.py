@@ -7,7 +7,13 @@ Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12.
 from enum import Enum, auto
 
 
-class ConnectionState(Enum):
+class _Key(Enum):
+    """Keys of the tables below: their hash is that of any object, in C, instead of a call of Python for each look."""
+
+    __hash__ = object.__hash__
+
+
+class ConnectionState(_Key):
     """Where a connection is, from the server's side."""
 
     HEADER = auto()  # waiting for the protocol header
@@ -21,7 +27,7 @@ class ConnectionState(Enum):
     REFUSED = auto()  # not logged in and in error: silence, then the socket is closed
 
 
-class ConnectionStep(Enum):
+class ConnectionStep(_Key):
     """What moves a connection on."""
 
     HEADER = auto()
@@ -65,7 +71,7 @@ CONNECTION_METHODS: dict[ConnectionState, tuple[str, ...]] = {
 }
 
 
-class ChannelState(Enum):
+class ChannelState(_Key):
     """Where a channel is; a number without a channel is closed."""
 
     OPEN = auto()
@@ -74,7 +80,7 @@ class ChannelState(Enum):
     CLOSED = auto()
 
 
-class ChannelStep(Enum):
+class ChannelStep(_Key):
     """What moves a channel on."""
 
     CLOSE = auto()

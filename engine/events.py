@@ -5,6 +5,7 @@ Spark tables. Source: rulings, "Events".
 """
 
 from enum import Enum
+from operator import attrgetter
 
 
 class EventKind(Enum):
@@ -81,8 +82,9 @@ class Counters:
     )
 
     def __init__(self) -> None:
-        for name in self.__slots__:
-            setattr(self, name, 0)
+        self.acknowledged = self.cancelled = self.deleted = self.delivered = self.dropped = self.enqueued = 0
+        self.expired = self.killed = self.published = self.purged = self.replaced = self.requeued = 0
+        self.routed = self.unroutable = 0
 
     # Declared for the type checker; the slots above are the storage.
     acknowledged: int
@@ -102,9 +104,13 @@ class Counters:
 
     def add(self, other: "Counters") -> None:
         """Add another's counts to these."""
-        for name in self.__slots__:
-            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name, count in zip(self.__slots__, _ALL_OF(other)):
+            if count:  # few of a queue's are
+                setattr(self, name, getattr(self, name) + count)
 
     def as_dict(self) -> dict[str, int]:
         """Counter name -> value."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return dict(zip(self.__slots__, _ALL_OF(self)))
+
+
+_ALL_OF = attrgetter(*Counters.__slots__)

@@ -37,13 +37,11 @@ NO_EXPIRY_POLICY = ExpiryPolicy()
 
 def expiry_policy(settings: ResolvedSettings) -> ExpiryPolicy:
     """The policy of an address; `NO_EXPIRY_POLICY` itself when there is none."""
-    policy = ExpiryPolicy(
-        settings.no_expiry,
-        _said(settings.expiry_delay_ms),
-        _said(settings.min_expiry_delay_ms),
-        _said(settings.max_expiry_delay_ms),
-    )
-    return NO_EXPIRY_POLICY if policy == NO_EXPIRY_POLICY else policy
+    delay_ms = _said(settings.expiry_delay_ms)
+    min_ms, max_ms = _said(settings.min_expiry_delay_ms), _said(settings.max_expiry_delay_ms)
+    if not settings.no_expiry and delay_ms is None and min_ms is None and max_ms is None:
+        return NO_EXPIRY_POLICY
+    return ExpiryPolicy(settings.no_expiry, delay_ms, min_ms, max_ms)
 
 
 def _said(value: int) -> int | None:

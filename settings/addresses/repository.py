@@ -132,7 +132,7 @@ class SettingsRepository:
     ) -> ResolvedSettings:
         """The settings of a queue: its own (`settings_of_arguments`) over its policy's over those of its address."""
         if policy is NOTHING_SET:
-            if own == NOTHING_SET:
+            if own is NOTHING_SET or own == NOTHING_SET:
                 return self.resolve(address, vhost)
             return self._finish(self.merged(address, vhost), own)
         found = self.matches(address, vhost)

@@ -10,7 +10,15 @@ from hypothesis import strategies as st
 from pair import Pair, Peer, content, method, publish, unvalidated
 from pamqp import base, commands, frame
 
-from leveret.amqp_frontend.codec import METHODS, AccessRequest, decode_method, encode_method, ids_of
+from leveret.amqp_frontend.codec import (
+    METHODS,
+    AccessRequest,
+    answer_frame,
+    decode_method,
+    encode_method,
+    ids_of,
+    received_method,
+)
 from leveret.amqp_frontend.peer_errors import BadFieldTable, MalformedShortString, UndecodableArguments
 from leveret.engine.messages.field_table import Field, FieldTable
 
@@ -120,6 +128,32 @@ def test_any_arguments_decode_or_are_refused(kind: type[base.Frame], arguments: 
         decode_method(kind, arguments)
     except (UndecodableArguments, MalformedShortString, BadFieldTable):
         pass
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+@given(st.data())
+def test_frames_that_are_made_once_are_the_same(kind: type[base.Frame], data: st.DataObject) -> None:
+    """What is remembered of frequent answers and methods is what would have been made anew, twice as well as once."""
+    fields = drawn(kind, data)
+    arguments = [as_fields(value) if isinstance(value, dict) else value for value in fields.values()]
+    made = encode_method(1, kind, *arguments)
+    assert answer_frame(1, kind, *arguments) == answer_frame(1, kind, *arguments) == made
+    payload = made[11:-1]
+    anew = decode_method(kind, payload)
+    for received in (received_method(kind, payload), received_method(kind, payload)):
+        assert {name: getattr(received, name) for name in kind.__slots__} == {
+            name: getattr(anew, name) for name in kind.__slots__
+        }
+
+
+@pytest.mark.parametrize(
+    "kind", [commands.Connection.StartOk, commands.Connection.SecureOk], ids=lambda kind: kind.name
+)
+def test_secrets_are_not_remembered(kind: type[base.Frame]) -> None:
+    """Passwords are forgotten with the connection that sent them."""
+    values = ({}, "PLAIN", b"\0guest\0guest", "en_US") if kind is commands.Connection.StartOk else (b"\0guest\0guest",)
+    payload = encode_method(0, kind, *values)[11:-1]
+    assert received_method(kind, payload) is not received_method(kind, payload)
 
 
 def test_access_request_is_ours_alone() -> None:

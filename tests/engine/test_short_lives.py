@@ -1,0 +1,74 @@
+"""What a short-lived queue is spared is what would have come to nothing: the short ways against the careful ones."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from leveret.engine.events import Counters
+from leveret.engine.messages.field_table import Field
+from leveret.engine.rules.arguments import check_queue_arguments
+from leveret.engine.rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+from leveret.engine.rules.queue_rules import NO_RULES, own_settings, rules_of
+from leveret.settings import AddressSettings
+from leveret.settings.addresses.resolved import ResolvedSettings, resolve
+
+#: An argument without effect on a queue: with it nothing can be skipped.
+OF_NO_MEANING = {"x-of-no-meaning": Field("t", True)}
+
+numbers = st.none() | st.integers(0, 3)
+layers = st.builds(
+    AddressSettings,
+    default_ring_size=numbers,
+    default_max_consumers=numbers,
+    default_non_destructive=st.none() | st.booleans(),
+    redelivery_delay_ms=numbers,
+    max_delivery_attempts=numbers,
+    expiry_delay_ms=numbers,
+    min_expiry_delay_ms=numbers,
+    no_expiry=st.none() | st.booleans(),
+    dead_letter_address=st.none() | st.just("dead"),
+    max_size_messages=numbers,
+)
+
+
+@given(layers)
+def test_a_queue_without_arguments_has_the_rules_of_its_settings(layer: AddressSettings) -> None:
+    """Looked up or worked out: the same rules, and `NO_RULES` itself where there are none."""
+    settings = resolve(layer)
+    for _ in range(2):
+        rules = rules_of({}, settings, 3)
+        assert rules == rules_of(OF_NO_MEANING, settings, 3)
+        assert (rules is NO_RULES) == (rules == NO_RULES)
+
+
+def test_no_arguments_are_right_and_set_nothing() -> None:
+    """As one that means nothing to anybody."""
+    for arguments in ({}, OF_NO_MEANING):
+        check_queue_arguments(arguments, name="q", vhost="/")
+        assert own_settings(arguments) == AddressSettings()
+
+
+@given(layers)
+def test_the_policy_of_expiry_is_none_only_where_nothing_is_set(layer: AddressSettings) -> None:
+    """`NO_EXPIRY_POLICY` itself, which is asked for by identity."""
+    settings = resolve(layer)
+    limits = (settings.expiry_delay_ms, settings.min_expiry_delay_ms, settings.max_expiry_delay_ms)
+    careful = ExpiryPolicy(settings.no_expiry, *(None if limit < 0 else limit for limit in limits))
+    assert expiry_policy(settings) == careful
+    assert (expiry_policy(settings) is NO_EXPIRY_POLICY) == (careful == NO_EXPIRY_POLICY)
+    assert expiry_policy(ResolvedSettings()) is NO_EXPIRY_POLICY
+
+
+counts = st.fixed_dictionaries({name: st.integers(0, 2) for name in Counters.__slots__})
+
+
+@given(counts, counts)
+def test_counters_are_added_name_by_name(one: dict[str, int], other: dict[str, int]) -> None:
+    """Those that are 0 are skipped; the other's stay as they are."""
+    sums, added = Counters(), Counters()
+    assert set(sums.as_dict().values()) == {0}
+    for counters, values in ((sums, one), (added, other)):
+        for name, value in values.items():
+            setattr(counters, name, value)
+    sums.add(added)
+    assert sums.as_dict() == {name: one[name] + other[name] for name in Counters.__slots__}
+    assert added.as_dict() == other
