@@ -25,6 +25,7 @@ from leveret.amqp_frontend.session import AmqpSession
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.engine import Broker
 from leveret.engine.messages.field_table import Field
+from leveret.serving.collector import THRESHOLDS
 from leveret.serving.composition import default_users
 from leveret.serving.keeper import Keeper
 from leveret.serving.runtime import SystemClock
@@ -308,7 +309,7 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(CASES))
     parser.add_argument("--journal", type=Path, help="a directory that does not exist yet")
     parser.add_argument("--rounds", type=int, default=3)
-    gc.set_threshold(100_000, 50, 100)  # as `leveret serve`
+    gc.set_threshold(*THRESHOLDS)
     given = parser.parse_args()
     print(f"{'case':28} {'longest turn':>13} {'all turns':>12} {'turns':>7}   (ms of CPU)")
     for name in given.cases or CASES:

@@ -32,6 +32,7 @@ from leveret.engine.exchanges.routed import Routed
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.messages.message import Envelope
+from leveret.serving.collector import THRESHOLDS
 
 KINDS = ("default", "direct", "topic", "headers")
 USER = User("guest")
@@ -116,7 +117,7 @@ def _us(work: Callable[[], object], count: int) -> float:
 def measure(kind: str, count: int) -> dict[str, float]:
     """Figures of one kind and number."""
     gc.freeze()
-    gc.set_threshold(100_000, 50, 100)  # similar to the broker
+    gc.set_threshold(*THRESHOLDS)
     empty = Web()
     empty.fill(kind, 0)
     before_kb = rss_kb(os.getpid())

@@ -1,6 +1,5 @@
 """`leveret serve`: a broker built, served on its listeners until a signal ends it, and closed."""
 
-import gc
 import logging
 import os
 import random
@@ -16,6 +15,7 @@ from ..configured.configured import Report
 from ..engine import Unreadable
 from ..settings import Configuration
 from ..settings.printable import printable
+from . import collector
 from .addresses import Address, AddressTaken, bind, url_of
 from .allocator import give_back
 from .composition import Data, DataUnusable, build_broker
@@ -85,12 +85,7 @@ def serve(options: ServeOptions) -> int:
         listeners = _bind_all(options.listen)
     except AddressTaken as error:
         return _refused(error)
-    # Start-up objects live for ever, messages come and go by counting: the collector would only get in the way
-    # (0.39 us a queued message instead of 0.97; performance page 2). The garbage of imports is
-    # collected by now: to look at everything once more would take a twentieth of the start and find nothing.
-    gc.collect(1)
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 100)
+    collector.set_up()
     errors: list[BaseException] = []
     try:
         trio.run(_serve, options, frontend, listeners)
@@ -171,6 +166,7 @@ class _Serving:
             with open_signal_queue((*STOPS, *RELOADS)) as signals:
                 nursery.start_soon(self._runtime.run)
                 nursery.start_soon(give_back)
+                nursery.start_soon(collector.collect)
                 if self._built.keeper is not None:
                     nursery.start_soon(self._tend_journal)
                 if options.watch is not None:
