@@ -22,13 +22,20 @@ class Unexpected(Exception):
 class RawClient:
     """A connection that sends any octets, even parts of frames, and can be cut at any time."""
 
-    def __init__(self, port: int, *, receive_buffer_bytes: int | None = None) -> None:
+    def __init__(
+        self, port: int, *, receive_buffer_bytes: int | None = None, deadline_seconds: float = DEADLINE_SECONDS
+    ) -> None:
         self._socket = socket.socket()
         if receive_buffer_bytes is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer_bytes)
-        self._socket.settimeout(DEADLINE_SECONDS)
+        self._socket.settimeout(deadline_seconds)
         self._socket.connect((LOOPBACK, port))
         self._received = b""
+
+    @property
+    def socket(self) -> socket.socket:
+        """For those who read it themselves."""
+        return self._socket
 
     def handshake(self, vhost: str = "/") -> None:
         """Log in and open channel 1."""

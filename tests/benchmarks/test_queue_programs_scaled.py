@@ -1,4 +1,4 @@
-"""Benchmark programs about queues and the cost of messages, scaled to seconds: they run, and their checks hold."""
+"""Benchmark programs about queues, long jobs and the cost of messages, scaled to seconds: their checks hold."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("delays.py", ["--count", "2000", "--seconds", "1"]),
         ("waiting.py", ["--count", "20000"]),
         ("routes.py", ["--sizes", "1000", "--seconds", "0.2", "--rounds", "1"]),
+        ("probe.py", ["--quick"]),
         pytest.param("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=NEEDS_COMPILER),
         pytest.param("ring.py", ["--count", "20000", "--rounds", "1"], marks=NEEDS_COMPILER),
         pytest.param("curves.py", ["--quick"], marks=NEEDS_COMPILER),
