@@ -77,6 +77,8 @@ def _cancel_ok(session: AmqpSession, channel: Channel, method: commands.Basic.Ca
 def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> None:
     assert session.login.vhost is not None
     queue = session.login.vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.login.client)
+    if session.must_wait_for(queue, channel, method):
+        return
     got = channel.session.get(queue, no_ack=method.no_ack)
     if got is None:
         session.output.send(channel.number, commands.Basic.GetEmpty, "")

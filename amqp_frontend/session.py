@@ -9,10 +9,11 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..engine import Broker, Clock, Deadlines, Envelope
+from ..engine import Broker, Clock, Deadlines, Envelope, Queue
 from .backlog import Backlog
 from .channel import Channel
 from .closing import Closing
+from .codec import Method
 from .confirming import Confirming
 from .connection import Connection
 from .deliveries import render_returns
@@ -22,6 +23,7 @@ from .login import Login
 from .options import FrontendOptions
 from .output import Output
 from .peer_errors import InternalError, NoQueueDeclared
+from .protocol_events import ChannelMethod
 from .sasl import Peer
 
 
@@ -150,6 +152,13 @@ class AmqpSession:
         if not channel.last_queue:
             raise NoQueueDeclared
         return channel.last_queue
+
+    def must_wait_for(self, queue: Queue | None, channel: Channel, method: Method) -> bool:
+        """Whether a method that looks into a queue is for another turn: more has expired there than goes in one."""
+        if queue is None or not queue.is_expiring():
+            return False
+        self.backlog.unfinished = ChannelMethod(channel.number, channel, method)
+        return True
 
     def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:
         """basic.return for mandatory messages that no queue took."""

@@ -133,15 +133,21 @@ def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue
 
 
 def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> None:
-    count = _vhost(session).purge_queue(session.queue_name(channel, method.queue), _client(session))
+    name = session.queue_name(channel, method.queue)
+    if session.must_wait_for(_vhost(session).queues.get(name), channel, method):
+        return
+    count = _vhost(session).purge_queue(name, _client(session))
     if not method.nowait:
         session.output.send(channel.number, commands.Queue.PurgeOk, count)
 
 
 def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> None:
+    name = _queue_name(session, channel, method.queue)
+    if session.must_wait_for(_vhost(session).queues.get(name), channel, method):
+        return
     session.output.render()
     count = _vhost(session).delete_queue(
-        _queue_name(session, channel, method.queue),
+        name,
         _client(session),
         if_unused=method.if_unused,
         if_empty=method.if_empty,

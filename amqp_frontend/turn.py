@@ -36,7 +36,7 @@ from .wire import PROTOCOL_HEADER
 logger = logging.getLogger("leveret.amqp")
 
 #: The least cost of a method, and of a run of acknowledgements, by the measure of `Effort`.
-METHOD_COST, ACKS_COST = 16, 4
+METHOD_COST, TOPOLOGY_COST, ACKS_COST = 16, 48, 4
 #: Method class -> (session, channel, method) -> None.
 HANDLERS: dict[type[Method], Handler] = {**CHANNEL_HANDLERS, **TOPOLOGY_HANDLERS, **BASIC_HANDLERS}
 
@@ -180,7 +180,7 @@ def _acked(session: AmqpSession, event: AcksReceived) -> None:
 
 
 def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
-    session.broker.effort.spent += METHOD_COST
+    session.broker.effort.spent += TOPOLOGY_COST if type(event.method) in ANSWERED_WHEN_SAFE else METHOD_COST
     channel = event.channel
     if channel is None:
         open_channel(session, event.number)

@@ -13,7 +13,7 @@ from types import MappingProxyType
 from ..settings import NO_POLICIES, NO_SETTINGS, SettingsRepository
 from .agenda import Agenda
 from .announcer import Announcer
-from .chores import Commits, Feeding, Freeing, Reviewing, Trimming
+from .chores import Commits, Errands, Feeding, Freeing, Reviewing, Trimming
 from .clock import Clock
 from .connections import Connections
 from .dead_letters import DEAD_SPREAD, DeadLetters
@@ -106,6 +106,7 @@ class Broker:
         self.trim_later = Trimming(agenda, letters).trim_later
         reviewing = Reviewing(agenda, self.policies)
         self.departures = Departures(agenda)
+        self.run_errand = Errands(agenda).run_errand
         feeding = Feeding(self.mark)
         self.hungry = feeding.hungry
         self.feed = feeding.feed
@@ -267,7 +268,7 @@ class Broker:
     def end_turn(self) -> bool:
         """Dispatch marked queues, flush touched clients, do a slice of each chore. True: call again soon."""
         marked, touched, letters = self.turns.marked, self.touched, self.dead_letters
-        if marked or touched or letters.waiting or letters.late or letters.was_crowded:
+        if marked or touched or letters.waiting or letters.late or letters.were_waiting:
             self._hand_out()
         commits, agenda = self._commits, self._agenda
         if commits.waiting:
@@ -286,7 +287,7 @@ class Broker:
         until = effort.turn_max = effort.spent + TURN_SPREAD
         dead_until = effort.spent + DEAD_SPREAD
         try:
-            if dead or letters.late or letters.was_crowded:
+            if dead or letters.late or letters.were_waiting:
                 letters.begin()
             for _ in range(ROUNDS_MAX):
                 if dead and effort.spent < dead_until:

@@ -20,6 +20,8 @@ FREE_SLICE = 20_000
 COMMIT_SLICE = 2_000
 #: Queues that are asked whether a changed policy concerns them, and those that it concerns, in one slice (about 5 ms).
 REVIEW_SLICE, CONCERNED_SLICE = 500, 50
+#: Queues that follow reloaded settings in one slice (about 5 ms).
+SETTINGS_SLICE = 150
 
 
 class CommittingBroker(Protocol):
@@ -73,6 +75,33 @@ class Commits:
                 self._broker.touched[commit.session.client] = None
 
 
+class Errands:
+    """Long work of others, in steps that are some milliseconds each: one of the first at the end of each turn."""
+
+    __slots__ = ("_agenda", "_waiting", "pending")
+
+    def __init__(self, agenda: Agenda) -> None:
+        self._agenda = agenda
+        agenda.add(self)
+        self._waiting: deque[Iterator[None]] = deque()
+        self.pending = False
+
+    def run_errand(self, steps: Iterator[None]) -> None:
+        """Take these steps when those before are done."""
+        self._waiting.append(steps)
+        self.pending = self._agenda.pending = True
+
+    def work(self) -> None:
+        """A step."""
+        is_done = True
+        try:
+            is_done = next(self._waiting[0], True) is not None
+        finally:
+            if is_done:
+                self._waiting.popleft()
+            self.pending = bool(self._waiting)
+
+
 class Freeing:
     """Messages that go back to the allocator."""
 
@@ -119,8 +148,8 @@ class Trimming:
         self.pending = self._agenda.pending = True
 
     def work(self) -> None:
-        """A slice of one queue, unless that would cause dead letters of which there are too many."""
-        if self._dead_letters.was_crowded:
+        """A slice of one queue, unless there were dead letters: between two slices the journal has its chance."""
+        if self._dead_letters.were_waiting:
             return
         queue = next(iter(self._queues))
         del self._queues[queue]
@@ -130,7 +159,7 @@ class Trimming:
 
 
 class Reviewing:
-    """Queues that have not heard of changed policies."""
+    """Queues that have not heard of changed policies, or of reloaded settings."""
 
     __slots__ = ("_agenda", "_waiting", "pending", "policies")
 
@@ -138,7 +167,7 @@ class Reviewing:
         self._agenda = agenda
         agenda.add(self)
         self.policies = policies  # as they are now
-        self._waiting: deque[tuple[Iterator[Queue], list[Policy]]] = deque()
+        self._waiting: deque[tuple[Iterator[Queue], list[Policy] | None]] = deque()
         self.pending = False
 
     def review(self, queues: Iterable[Queue], changed: list[Policy]) -> None:
@@ -146,9 +175,25 @@ class Reviewing:
         self._waiting.append((iter(list(queues)), changed))
         self.pending = self._agenda.pending = True
 
+    def follow_settings(self, queues: Iterable[Queue]) -> None:
+        """The settings were reloaded; they concern all of these queues."""
+        self._waiting.append((iter(list(queues)), None))
+        self.pending = self._agenda.pending = True
+
     def work(self) -> None:
         """Some of the queues."""
         queues, changed = self._waiting[0]
+        if changed is None:
+            for queue in islice(queues, SETTINGS_SLICE):
+                if not queue.deleted:
+                    queue.settings_changed()
+        else:
+            self._review(queues, changed)
+        if not length_hint(queues):
+            self._waiting.popleft()
+            self.pending = bool(self._waiting)
+
+    def _review(self, queues: Iterator[Queue], changed: list[Policy]) -> None:
         concerns = self.policies.may_concern
         concerned = 0
         for queue in islice(queues, max(1, REVIEW_SLICE // len(changed))):
@@ -157,9 +202,6 @@ class Reviewing:
                 concerned += 1
                 if concerned >= CONCERNED_SLICE:
                     break
-        if not length_hint(queues):
-            self._waiting.popleft()
-            self.pending = bool(self._waiting)
 
 
 class Feeding:

@@ -24,16 +24,16 @@ LETTERS_MAX = 500
 
 
 class DeadLetters:
-    """Of one broker: those `waiting` for their publication. `was_crowded`: when the turn began to end."""
+    """Of one broker: those `waiting` for their publication. `were_waiting`: some, when the turn began to end."""
 
-    __slots__ = ("_broker", "late", "published", "waiting", "was_crowded")
+    __slots__ = ("_broker", "late", "published", "waiting", "were_waiting")
 
     def __init__(self, broker: HostBroker) -> None:
         self._broker = broker
         self.waiting: deque[tuple[Host, Queue, Message, str]] = deque()
         self.late: dict[Queue, None] = {}  # where messages have expired, and have to wait for that
         self.published = 0  # since there were none on their way
-        self.was_crowded = False
+        self.were_waiting = False
 
     def is_crowded(self) -> bool:
         """Whether dead letters cause no deaths for now: first those are to be out that are on their way."""
@@ -50,9 +50,9 @@ class DeadLetters:
     def begin(self) -> None:
         """A turn begins to end: what has expired goes if no dead letter is on its way.
 
-        Called when there is one, or something has expired, or there were many when the last turn began to end.
+        Called when there is one, or something has expired, or there was one when the last turn began to end.
         """
-        self.was_crowded = self.is_crowded()
+        self.were_waiting = bool(self.waiting)
         if self.late and not self.waiting:
             late, self.late = self.late, {}
             for queue in late:

@@ -42,7 +42,11 @@ class Reloading:
         self._reviewing = reviewing
 
     def replace_settings(self, settings: SettingsRepository, options: BrokerOptions | None = None) -> None:
-        """The operator's settings are these from now on, all at once (address-settings page 3.8). O(queues)."""
+        """The operator's settings are these from now on (address-settings page 3.8).
+
+        What is published, declared or created finds them at once; queues that exist follow a slice now and one at the
+        end of each turn, where there are many. O(queues).
+        """
         broker = self._broker
         broker.settings = settings
         if options is not None:
@@ -54,10 +58,12 @@ class Reloading:
                 broker.acknowledgements.default_changed(options.consumer_timeout_ms)
         for vhost in broker.virtual_hosts.values():
             vhost.routes_changed()  # they know what the address of a message does with it
-            for queue in vhost.queues.values():
-                queue.settings_changed()
             if broker.listeners:
                 broker.announce(SettingsEvent(vhost.name, ""))
+        self._reviewing.follow_settings(
+            [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values()]
+        )
+        self._reviewing.work()
 
     def replace_policies(self, policies: Policies) -> None:
         """The policies are these from now on; what they say of queues and exchanges that exist holds at once.

@@ -39,8 +39,7 @@ def dispatch(queue: QueueCore) -> None:
     while store.ready:
         available = len(store.ready)
         if store.expiring:
-            expire(queue)
-            if not store.ready:
+            if not expire(queue) or not store.ready:
                 break
             available = 1
         eligible = rota.eligible(available)
@@ -77,10 +76,8 @@ def _dispatch_groups(queue: QueueCore, groups: Groups) -> None:
         return
     passed: deque[Message] = deque()
     while store.ready and len(passed) < PASSED_MAX:
-        if store.expiring:
-            expire(queue)
-            if not store.ready:
-                break
+        if store.expiring and (not expire(queue) or not store.ready):
+            break
         if not rota.has_waiting():
             break
         (message,) = store.take(1, UNLIMITED)
@@ -202,8 +199,8 @@ def pop(queue: QueueCore) -> Message | None:
     while True:
         if not store.ready and store.has_tail:
             store.load()
-        if store.expiring:
-            expire(queue)
+        while store.expiring and not expire(queue, is_whole=True):
+            pass  # a kept store has slices of octets, too
         if store.ready or not store.has_tail:
             break
     message = store.take(1, UNLIMITED)[0] if store.ready else None

@@ -62,9 +62,9 @@ def trim(queue: QueueCore) -> None:
 def enforce(queue: QueueCore) -> None:
     """A limit may be new, or smaller: what is too much goes, as far as arrivals would have made it go.
 
-    Also what expired at the head of a store that expires in slices and was too much for one slice.
+    Also what expired at the head and was too much for one slice.
     """
-    if queue.store.expiring and queue.store.expires_in_slices:
+    if queue.store.expiring:
         expire(queue)
         arm(queue)
         queue.mark()  # nothing is handed out before what has expired is gone

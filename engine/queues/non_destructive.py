@@ -151,9 +151,9 @@ class NonDestructiveQueue(Queue):
         """Give each consumer with credit what it has not seen, in batches, round and round."""
         rota = self.rota
         if self.store.expiring:
-            expire(self)
+            is_done = expire(self)
             arm(self)
-            if 0 < self.store.next_expiry_ns <= self.surroundings.clock.monotonic_ns():
+            if not is_done:
                 return  # more of them go first
         if rota.waits:
             return

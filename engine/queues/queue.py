@@ -207,6 +207,17 @@ class Queue(GovernedQueue):
             expire(self)
             arm(self)
 
+    def is_expiring(self) -> bool:
+        """Whether more has expired than one slice, which goes now: who wants to look into the queue asks again later.
+
+        So a get, a purge, or a deletion finds nothing in it whose time is over, and no turn becomes long by that.
+        """
+        if not self.store.expiring or self.deleted:
+            return False
+        is_more = not expire(self)
+        arm(self)
+        return is_more
+
     def come_due(self) -> None:
         """A deadline: messages whose wait is over are ready."""
         if not self.deleted:

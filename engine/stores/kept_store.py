@@ -22,8 +22,6 @@ from .store import Dropped, Removed, Scanned
 from .surroundings import Owner
 from .untailed_store import SCANNING, UntailedStore
 
-#: Messages that expire at once before others have their turn.
-EXPIRE_SLICE = 4000
 #: Octets of new messages after which memory is looked at, where the share is large.
 LOOK_OCTETS = 1024 * 1024
 #: Keys of last values that nobody has any more are looked for when there are so many more keys than messages.
@@ -37,7 +35,6 @@ class KeptStore(UntailedStore):
     """
 
     keeps: ClassVar[bool] = True
-    expires_in_slices: ClassVar[bool] = True
 
     __slots__ = (
         "_body_octets",
@@ -342,12 +339,12 @@ class KeptStore(UntailedStore):
             self._remove_head(gone, with_content)
         return gone.removed()
 
-    def expire(self, now_ns: int, *, with_content: bool, octets_max: int) -> Removed:
+    def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
         """See `Store`."""
         gone = _Gone()
         while (
             0 < self.next_expiry_ns <= now_ns
-            and len(gone.messages) + len(gone.unread) < EXPIRE_SLICE
+            and len(gone.messages) + len(gone.unread) < count_max
             and (gone.octets < octets_max or not with_content)
         ):
             self._remove_head(gone, with_content)

@@ -69,8 +69,6 @@ class Store(Protocol):
 
     #: Acknowledged messages stay: what is handed out is a copy.
     keeps: ClassVar[bool]
-    #: Heads that expired and are too many for one `expire` go at the ends of turns (`next_expiry_ns` is over then).
-    expires_in_slices: ClassVar[bool]
     #: Has had messages that expire. Set by `expect_expiry` and when such a message is loaded; never unset.
     expiring: bool
     #: Octets that may become ready before the store asks for more; below 0: more came back than was granted.
@@ -180,11 +178,11 @@ class Store(Protocol):
         `with_content`: of a kept store, too, which else reads nothing. Raises: Unreadable.
         """
 
-    def expire(self, now_ns: int, *, with_content: bool, octets_max: int) -> Removed:
+    def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
         """Take what has expired by then off the heads; those behind a head that lives wait for their turn.
 
-        Of many a slice: `next_expiry_ns` says whether there is more. `octets_max`: of blobs that a kept store reads in
-        one slice, where it reads them (`with_content`). Raises: Unreadable.
+        Of many a slice of about `count_max`: `next_expiry_ns` says whether there is more. `octets_max`: of blobs that a
+        kept store reads in one slice, where it reads them (`with_content`). Raises: Unreadable.
         """
 
     def drop_all(self) -> Dropped:

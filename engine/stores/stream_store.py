@@ -64,7 +64,6 @@ class StreamStore(UntailedStore):
     """
 
     keeps: ClassVar[bool] = True
-    expires_in_slices: ClassVar[bool] = False
 
     __slots__ = (
         "_looked_at",
@@ -348,7 +347,7 @@ class StreamStore(UntailedStore):
         """See `Store`."""
         return Removed([], [])
 
-    def expire(self, now_ns: int, *, with_content: bool, octets_max: int) -> Removed:
+    def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
         """See `Store`."""
         return Removed([], [])
 

@@ -26,15 +26,12 @@ LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
 #: Messages that are paged out before it is asked whether that was of any use.
 PAGE_SLICE = 1000
-#: Slices of a tail that are looked through for what has expired before others have their turn.
-EXPIRED_SLICES_MAX = 4
 
 
 class TailedStore(ABC):
     """What is at hand (`ready`), by level, and the tail of what is paged out. See `Store`."""
 
     keeps: ClassVar[bool] = False
-    expires_in_slices: ClassVar[bool] = False
 
     __slots__ = ("_owner", "_scanner", "_storage", "_tail", "allowance", "expiring", "has_tail", "may_page", "ready")
 
@@ -315,30 +312,29 @@ class TailedStore(ABC):
             self.load()
         return Removed([ready.popleft() for _ in range(min(count, len(ready)))], [])
 
-    def expire(self, now_ns: int, *, with_content: bool, octets_max: int) -> Removed:
+    def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
         """See `Store`."""
         gone: list[Message] = []
         for level, messages in enumerate(self._levels()):
-            taken: list[Message] = []
-            while messages and 0 < messages[0].expires_ns <= now_ns:
-                taken.append(messages.popleft())
-            if taken:
+            if messages and 0 < messages[0].expires_ns <= now_ns:
+                taken: list[Message] = []
+                while len(gone) + len(taken) < count_max and messages and 0 < messages[0].expires_ns <= now_ns:
+                    taken.append(messages.popleft())
                 self._left_levels(taken)
                 gone += taken
-            if not messages and self._tail is not None:
-                for _ in range(EXPIRED_SLICES_MAX):
-                    slice_ = self._take_expired(level, now_ns)
-                    if not slice_:
-                        break
-                    gone += slice_
+            while not messages and len(gone) < count_max:
+                slice_ = self._take_expired(level, now_ns, count_max - len(gone))
+                if not slice_:
+                    break
+                gone += slice_
         return Removed(gone, [])
 
-    def _take_expired(self, level: int, now_ns: int) -> list[Message]:
+    def _take_expired(self, level: int, now_ns: int, count_max: int) -> list[Message]:
         """Expired messages out of the tail, from the head of a level on; of many a slice."""
         tail = self._tail
         if tail is None or not 0 < tail.expires_ns(level) <= now_ns:
             return []
-        return self._brought(tail.take_expired(level, now_ns, SLICE))
+        return self._brought(tail.take_expired(level, now_ns, min(count_max, SLICE)))
 
     def _brought(self, parts: Sequence[Taken | Message]) -> list[Message]:
         """What was taken out of the tail, with contents."""

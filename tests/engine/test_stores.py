@@ -43,7 +43,6 @@ SMALL = [
     (paged_places, "COMPACT_MIN", 3),
     (tailed_store, "SLICE", 5),
     (tailed_store, "PAGE_SLICE", 4),
-    (tailed_store, "EXPIRED_SLICES_MAX", 100),
     (scanning, "WINDOW_MESSAGES", 4),
     (scanning, "BY_INDEX_MIN", 3),
     (scanning, "SINGLY_MAX", 2),

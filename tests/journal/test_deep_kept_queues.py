@@ -34,7 +34,7 @@ def _small() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_windows, "WINDOW_MESSAGES", 3)
         patch.setattr("leveret.engine.stores.kept_store.WINDOW_MESSAGES", 3)
-        patch.setattr("leveret.engine.stores.kept_store.EXPIRE_SLICE", 4)
+        patch.setattr(expiry, "EXPIRE_SLICE", 4)
         patch.setattr(expiry, "BURIED_MAX", 4)
         yield
 
@@ -433,7 +433,7 @@ def test_a_checkpoint_before_dead_letters_are_made() -> None:
     world.end_turn()
     world.clock.advance_ns(1000 * MS)
     world.broker.advance()
-    assert world.broker.dead_count == 5
+    assert world.broker.dead_count == expiry.BURIED_MAX
     world.journal.commit()
     for _ in checkpoint(world.broker, world.journal, world.recorder):
         world.journal.commit()

@@ -2,17 +2,22 @@
 
 import copy
 import json
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from pair import Pair, publish
+from pamqp import commands as C
 
+from leveret.amqp_frontend.turn import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
-from leveret.control.control import ControlTable
-from leveret.control.definitions_reader import DefinitionsFault
+from leveret.control.control import EXCHANGE, ControlTable
+from leveret.control.definitions_reader import OBJECTS_A_STEP, DefinitionsFault
 from leveret.control.json_arguments import json_of, table_of
+from leveret.control.steps import finished
 from leveret.engine import Broker, ManualClock, Users
 from leveret.engine.errors import EngineError
 from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, decode_table, encode_table
@@ -365,3 +370,45 @@ def test_rabbitmq_takes_our_export_and_we_take_its(tmp_path: Path) -> None:
 
 def _sorted(entries: list[dict[str, Any]]) -> list[str]:
     return sorted(json.dumps(one, sort_keys=True) for one in entries)
+
+
+def test_a_large_document_is_imported_in_steps() -> None:
+    """Others have their turns in between, the answer comes when all is there; counted in objects, never in time."""
+    count = 8 * OBJECTS_A_STEP
+    names = [f"q{number}" for number in range(count)]
+    document = {
+        "queues": [{"name": name, "vhost": "/", "durable": True} for name in names],
+        "bindings": [
+            {"source": "amq.topic", "vhost": "/", "destination": name, "destination_type": "queue", "routing_key": "#"}
+            for name in names
+        ],
+    }
+    table = ControlTable()
+    pair = Pair(broker={"services": {EXCHANGE: table.handle}})
+    table.attach(pair.broker)
+    peer = pair.open()
+    queue = peer.call(1, C.Queue.Declare, queue="", exclusive=True).queue
+    peer.call(1, C.Basic.Consume, queue=queue, consumer_tag="t", no_ack=True)
+    vhost = pair.broker.virtual_hosts["/"]
+    request = {"command": "definitions", "arguments": {"action": "import", "definitions": document}}
+    properties = {"reply_to": queue}
+    handle_bytes(peer.session, publish(1, "", json.dumps(request).encode(), exchange=EXCHANGE, **properties))
+    assert len(vhost.queues) == 1
+    done = [1]
+    while pair.broker.end_turn():
+        done.append(len(vhost.queues) + vhost.bindings.count)
+    steps = [now - before for before, now in pairwise(done)]
+    assert max(steps) <= 2 * OBJECTS_A_STEP  # a queue counts twice: it is bound to the default exchange, too
+    assert len(vhost.queues) == count + 1
+    peer._flush()
+    (delivered,) = peer.take()
+    assert delivered.body is not None
+    assert json.loads(delivered.body)["result"]["imported"]["bindings"] == count
+
+
+@pytest.mark.parametrize("body", [b'{"command": "\\ud800"}', b'{"command": "\xed\xa0\x80"}'], ids=["escaped", "octets"])
+def test_a_lone_surrogate_is_no_text(body: bytes) -> None:
+    """However it is written."""
+    table = ControlTable()
+    table.attach(Broker(ManualClock()))
+    assert finished(table._answer(body)) == {"ok": False, "error": "the request is not JSON"}

@@ -6,7 +6,7 @@ the request's correlation_id. Source: ruling 24.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Generator, Iterator
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from ..engine import (
     publish_by_name,
 )
 from .command_error import CommandError
+from .steps import Steps, finished
 
 if TYPE_CHECKING:
     from .definitions import Definitions
@@ -31,7 +32,7 @@ logger = logging.getLogger("leveret.control")
 
 EXCHANGE = "leveret.control"
 
-#: Runs one command; its arguments have been read by `command_table`.
+#: Runs one command, or gives the steps that do; its arguments have been read by `command_table`.
 Handler = Callable[[dict[str, Any]], Any]
 
 
@@ -93,7 +94,12 @@ class ControlTable:
         return self._broker
 
     def run(self, name: object, arguments: object = None) -> Any:
-        """Run one command. Raises: CommandError."""
+        """Run one command, to its end. Raises: CommandError."""
+        result = self._begin(name, arguments)
+        return finished(result) if isinstance(result, Generator) else result
+
+    def _begin(self, name: object, arguments: object) -> Any:
+        """The result of a command, or the steps that come to it. Raises: CommandError."""
         if arguments is not None and not isinstance(arguments, dict):
             raise CommandError("arguments must be an object")
         from .command_table import find
@@ -105,13 +111,20 @@ class ControlTable:
     # -- over AMQP --------------------------------------------------------------------------------------------------
 
     def handle(self, vhost: VirtualHost, envelope: Envelope, blob: bytes) -> None:
-        """Serve one request message (an `engine.virtual_host.Service`)."""
+        """Serve one request message (an `engine.virtual_host.Service`): now, or in steps if that takes long."""
+        steps = self._serve(vhost, envelope, blob)
+        for _ in steps:
+            self.broker.run_errand(steps)
+            break
+
+    def _serve(self, vhost: VirtualHost, envelope: Envelope, blob: bytes) -> Iterator[None]:
+        """Each step is for a turn of its own; the answer comes with the last one, when what was done is safe."""
         header, body = envelope.framing.split(blob)
         try:
             properties = decode_properties(header)
         except ContentError:
             properties = {}
-        answer = self._answer(body)
+        answer = yield from self._answer(body)
         reply_to = properties.get("reply_to")
         if not isinstance(reply_to, bytes) or not reply_to:
             return
@@ -124,15 +137,19 @@ class ControlTable:
         reply = Envelope("", reply_to.decode("utf-8", "replace"))
         publish_by_name(vhost, reply, [PLAIN.join(encode_header(len(raw), kept), raw)])
 
-    def _answer(self, body: bytes) -> dict[str, Any]:
+    def _answer(self, body: bytes) -> Steps:
         import json
 
         try:
             request = json.loads(body)
-            json.dumps(request, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
+            if b"\\u" in body or not _is_text(body):
+                json.dumps(request, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
             if not isinstance(request, dict):
                 raise CommandError("a request is an object with a command")
-            return {"ok": True, "result": self.run(request.get("command"), request.get("arguments"))}
+            result = self._begin(request.get("command"), request.get("arguments"))
+            if isinstance(result, Generator):
+                result = yield from self._until_safe(result)
+            return {"ok": True, "result": result}
         except (ValueError, RecursionError):
             return {"ok": False, "error": "the request is not JSON"}
         except CommandError as error:
@@ -141,6 +158,17 @@ class ControlTable:
             logger.exception("a control command failed")
             return {"ok": False, "error": f"internal error: {type(error).__name__}"}
 
+    def _until_safe(self, steps: Steps) -> Steps:
+        """These steps, and such as wait until the journal has what they did."""
+        result = yield from steps
+        durability = self.broker.durability
+        barrier = 0 if durability is None else durability.outstanding_lsn
+        while durability is not None and durability.safe_lsn < barrier:
+            if durability.has_failed or durability.is_lost:
+                raise CommandError("the journal cannot record it")
+            yield
+        return result
+
     def _reload_command(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._reload is None:
             raise CommandError("this broker was started without configuration files")
@@ -148,3 +176,12 @@ class ControlTable:
         if report.faults:
             raise CommandError("nothing was changed:\n" + "\n".join(report.faults))
         return {"reloaded": True, "done": report.done, "warnings": report.warnings}
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether it is UTF-8 as such: JSON's reader lets surrogates pass."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return True

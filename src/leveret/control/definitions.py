@@ -22,6 +22,7 @@ from .control_policies import policy_value
 from .definitions_reader import (
     KEPT,
     LIMITS_COMPONENT,
+    OBJECTS_A_STEP,
     OPERATOR_POLICY_COMPONENT,
     DefinitionsFault,
     DefinitionsReader,
@@ -31,6 +32,7 @@ from .definitions_reader import (
     declare_queue,
 )
 from .json_arguments import json_of
+from .steps import Steps, finished
 
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
@@ -46,9 +48,9 @@ class Definitions:
             "definitions import": self._import,
         }
 
-    def _import(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def _import(self, arguments: dict[str, Any]) -> Steps:
         try:
-            return self.take_in(arguments["definitions"])
+            return (yield from self.steps_of(arguments["definitions"]))
         except DefinitionsFault as fault:
             raise CommandError(f"nothing was changed:\n{fault}") from None
 
@@ -88,13 +90,19 @@ class Definitions:
         }
 
     def take_in(self, document: object) -> dict[str, Any]:
+        """Import a document at once. See `steps_of`."""
+        result: dict[str, Any] = finished(self.steps_of(document))
+        return result
+
+    def steps_of(self, document: object) -> Steps:
         """Import a document. Returns counts, and remarks about objects that were not changed.
 
-        The caller ends the broker's turn. Raises: DefinitionsFault, when anything in it is wrong; nothing is changed.
+        Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, when anything in it is
+        wrong; nothing is changed.
         """
         broker = self._broker()
-        plan = DefinitionsReader(broker, document).plan()
-        remarks = _apply(broker, plan)
+        plan = yield from DefinitionsReader(broker, document).plan()
+        remarks = yield from _apply(broker, plan)
         for section, identity, entry in plan.kept:
             self._kept[section][identity] = entry
         counts = {
@@ -114,13 +122,14 @@ def faults_of_definitions(configuration: Configuration, document: object) -> lis
     broker = Broker(ManualClock(), settings=configuration.repository)
     ConfiguredObjects(broker, configuration).apply(configuration)
     try:
-        DefinitionsReader(broker, document).plan()
+        finished(DefinitionsReader(broker, document).plan())
     except DefinitionsFault as fault:
         return fault.faults
     return []
 
 
-def _apply(broker: Broker, plan: Plan) -> list[str]:
+def _apply(broker: Broker, plan: Plan) -> Steps:
+    """Returns remarks."""
     remarks: list[str] = []
     for name in plan.vhosts:
         broker.create_virtual_host(name)
@@ -139,7 +148,9 @@ def _apply(broker: Broker, plan: Plan) -> list[str]:
         ("binding", bind, list(plan.bindings)),
     ]
     for what, do, objects in steps:
-        for one in objects:
+        for count, one in enumerate(objects):
+            if count and count % OBJECTS_A_STEP == 0:
+                yield
             try:
                 do(broker, one)
             except EngineError as error:  # exists with other arguments: not changed, as in RabbitMQ

@@ -34,8 +34,11 @@ from ..settings.values import shown
 from .command_error import CommandError
 from .control_access import grants_of, tags_of
 from .json_arguments import table_of
+from .steps import Steps
 
 FAULTS_MAX = 50
+#: Objects of a document that are checked, or declared, in one step (about 4 ms).
+OBJECTS_A_STEP = 50
 LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
 #: Names of queue types, and of RabbitMQ's modules for them.
 _QUEUE_TYPES = {word: kind for kind in QUEUE_TYPES for word in (kind, f"rabbit_{kind}_queue")}
@@ -112,8 +115,8 @@ class DefinitionsReader:
         self.found = Plan()
         self.dry = Broker(ManualClock(), settings=broker.settings, options=broker.options)
 
-    def plan(self) -> Plan:
-        """Raises: DefinitionsFault."""
+    def plan(self) -> Steps:
+        """Returns a Plan. Raises: DefinitionsFault."""
         if not isinstance(self.document, dict):
             raise DefinitionsFault(["definitions: expected an object"])
         readers: dict[str, Callable[[dict[str, Any]], None]] = {
@@ -134,6 +137,8 @@ class DefinitionsReader:
                 self.faults.append(f"{section}: expected a list")
                 continue
             for index, entry in enumerate(entries):
+                if index % OBJECTS_A_STEP == 0 and index:
+                    yield
                 self.where = f"{section}[{index}]"
                 try:
                     if not isinstance(entry, dict):
