@@ -4,14 +4,12 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..engine import Commit, Envelope, Route, Session
+from ..engine import Commit, Envelope, Route, Session, part_of
 from .channel_reader import ChannelReader
 from .publish_memory import PublishMemory
 
 #: How much costly work a turn does, by the measure of `Effort` (about 5 ms); the rest is for the next turns.
 EFFORT_MAX = 4_000
-#: A run is not cut into parts of less: most of the cost of a part does not depend on its size.
-PART_MIN = 4
 #: Runs to more queues than this are published in parts: to fewer, even a whole read of messages does not take too long.
 FEW_QUEUES = 4
 
@@ -32,7 +30,7 @@ def run_max_of(route: Route) -> int:
     """How many messages to publish by a route before checking their cost; one where only publishing shows it."""
     if route.queues is None:
         return 1
-    return max(PART_MIN, EFFORT_MAX // len(route.queues)) if len(route.queues) > FEW_QUEUES else sys.maxsize
+    return part_of(EFFORT_MAX, len(route.queues)) if len(route.queues) > FEW_QUEUES else sys.maxsize
 
 
 class Channel(ChannelReader):

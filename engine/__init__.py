@@ -10,6 +10,7 @@ from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
 from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, Recipient, holder_of
 from .durability import UNTIL_STATED, Durability
+from .effort import part_of
 from .errors import ConnectionForced, EngineError, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
@@ -195,6 +196,7 @@ __all__ = [
     "messages_of",
     "number_of",
     "own_settings",
+    "part_of",
     "publish_by_name",
     "queue_of",
     "queue_type_of",

@@ -2,6 +2,17 @@
 
 import sys
 
+#: A run is not cut into parts of less: most of the cost of a part does not depend on its size, ...
+PART_MIN = 4
+#: ... unless so few messages, times their queues, are more than this (about 10 ms).
+PART_COST_MAX = 8_000
+
+
+def part_of(budget: int, queues: int) -> int:
+    """How many messages of a run to publish at once to so many queues (at least 1) with so much `Effort`."""
+    fewest = PART_MIN if PART_MIN * queues <= PART_COST_MAX else 1
+    return max(fewest, budget // queues)
+
 
 class Effort:
     """`spent`: work that costs more than its octets, in messages times queues (one is about 1.2 us). It only rises.

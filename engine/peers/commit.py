@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from typing import Protocol
 
+from ..effort import part_of
 from ..errors import PartialCommit
 from ..messages.message import Envelope, Message
 from ..publishing import arrival
@@ -20,8 +21,6 @@ from .transaction import RUN_COST, Publication, Transaction
 
 #: A run that no queue took although its publisher had asked for one.
 Returned = tuple[Envelope, Sequence[bytes]]
-#: A run is not cut into parts of less: much of what each costs is the same for one message.
-PART_MIN = 4
 
 
 class Committing(Protocol):
@@ -113,7 +112,7 @@ class Commit:
         route, names, envelope, blobs, mandatory = publication
         width = max(1, len(names))
         start = self._offset
-        stop = start + max(PART_MIN, budget // width)
+        stop = start + part_of(budget, width)
         if start or stop < len(blobs):
             blobs = blobs[start:stop]
         if stop < len(publication.blobs):

@@ -14,7 +14,7 @@ from pamqp import commands
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.engine import Queue
 from leveret.engine.chores import COMMIT_SLICE
-from leveret.engine.peers.commit import PART_MIN
+from leveret.engine.effort import PART_MIN
 
 C = commands
 COUNT = 9_000

@@ -14,9 +14,10 @@ from pair import Pair, Peer, method, publish
 from pamqp import commands
 from steps import steps
 
-from leveret.amqp_frontend.channel import EFFORT_MAX, FEW_QUEUES, PART_MIN
+from leveret.amqp_frontend.channel import EFFORT_MAX, FEW_QUEUES
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.engine import Envelope
+from leveret.engine.effort import PART_MIN
 from leveret.engine.exchanges.routed import Routed
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from leveret.engine import Broker, Client, Delivered, Envelope, ManualClock, Session, User
+from leveret.engine.effort import PART_COST_MAX, part_of
 from leveret.engine.messages.content import PLAIN, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.options import BrokerOptions
@@ -200,3 +201,13 @@ def test_a_slow_connection_with_several_consumers_of_one_queue(arguments: Mappin
         served.update(table.end_turn())
     assert served.total() >= 120
     assert max(served.values()) - min(served[tag] for tag in "abc") <= 10
+
+
+@pytest.mark.parametrize(
+    "queues, count",
+    [(1, 4_000), (10, 400), (1_000, 4), (2_000, 4), (2_001, 1), (4_000, 1), (100_000, 1)],
+)
+def test_how_many_messages_are_published_at_once(queues: int, count: int) -> None:
+    """As many as fit; to very many queues a few, and one where even these would take too long."""
+    assert part_of(4_000, queues) == count
+    assert count * queues <= max(PART_COST_MAX, queues)
