@@ -154,8 +154,8 @@ class AmqpSession:
         return channel.last_queue
 
     def must_wait_for(self, queue: Queue | None, channel: Channel, method: Method) -> bool:
-        """Whether a method that looks into a queue is for another turn: more has expired there than goes in one."""
-        if queue is None or not queue.is_expiring():
+        """Whether a method that looks into a queue is for another turn: its messages come or go in slices."""
+        if queue is None or not queue.is_busy():
             return False
         self.backlog.unfinished = ChannelMethod(channel.number, channel, method)
         return True

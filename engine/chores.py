@@ -76,7 +76,7 @@ class Commits:
 
 
 class Errands:
-    """Long work of others, in steps that are some milliseconds each: one of the first at the end of each turn."""
+    """Long work of others, in steps that are some milliseconds each: one at the end of each turn, of each in turn."""
 
     __slots__ = ("_agenda", "_waiting", "pending")
 
@@ -87,18 +87,17 @@ class Errands:
         self.pending = False
 
     def run_errand(self, steps: Iterator[None]) -> None:
-        """Take these steps when those before are done."""
+        """Take these steps."""
         self._waiting.append(steps)
         self.pending = self._agenda.pending = True
 
     def work(self) -> None:
         """A step."""
-        is_done = True
+        steps = self._waiting.popleft()
         try:
-            is_done = next(self._waiting[0], True) is not None
+            if next(steps, True) is None:
+                self._waiting.append(steps)
         finally:
-            if is_done:
-                self._waiting.popleft()
             self.pending = bool(self._waiting)
 
 

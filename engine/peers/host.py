@@ -1,5 +1,6 @@
 """What clients and sessions need of the virtual host that they are in, and of the broker."""
 
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 from ..delivery.consumer import Recipient
@@ -38,6 +39,9 @@ class PeerBroker(HostBroker, Protocol):
 
     def forget(self, client: Any) -> None:
         """A `Client` is closed."""
+
+    def run_errand(self, steps: Iterator[None]) -> None:
+        """Take these steps at the ends of turns."""
 
     def sessions_of(self, user: str) -> int:
         """Open sessions of a user."""

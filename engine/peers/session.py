@@ -30,6 +30,7 @@ from ..users.permissions import WRITE
 from .commit import Commit, Returned
 from .confirms import Confirms
 from .effects import ConsumerCancelled, Delivered, SessionFailed
+from .giving_back import GIVE_BACK_SLICE, give_back_in_slices
 from .host import SessionClient
 from .outstanding import Outstanding
 from .permission_checks import require_topic
@@ -402,9 +403,16 @@ class Session:
         self.subscriptions.cancel_last()
         delayed = failed and self.client.broker.options.delay_on_connection_loss
         why = "lost" if failed else "closed"
-        requeue_run(self.unacked.take_all(), why=why, counted=failed, delayed=delayed)
+        steps = None
+        if len(self.unacked) > GIVE_BACK_SLICE and self.committing is None and not self.subscriptions.keeps_any:
+            steps = give_back_in_slices(self, why=why, counted=failed, delayed=delayed)
+            next(steps)
+        else:
+            requeue_run(self.unacked.take_all(), why=why, counted=failed, delayed=delayed)
         self.subscriptions.cancel(list(self.consumers))
-        if self.committing is None:
+        if steps is not None:
+            self.client.broker.run_errand(steps)
+        elif self.committing is None:
             self.subscriptions.leave_queues(self)
         self.client.sessions.pop(self, None)
 

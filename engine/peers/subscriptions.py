@@ -124,6 +124,11 @@ class Subscriptions:
             self.by_tag[first.tag] = self.by_tag.pop(first.tag)
         return is_any
 
+    @property
+    def keeps_any(self) -> bool:
+        """Whether copies may be out, of a queue that keeps its messages."""
+        return any(queue.keeps for queue in self.queues)
+
     # -- the end ------------------------------------------------------------------------------------------------------
 
     def cancel(self, tags: Iterable[str]) -> None:

@@ -30,6 +30,8 @@ def dispatch(queue: QueueCore) -> None:
 
     O(delivered).
     """
+    if queue.holds:
+        return
     store, rota, effort = queue.store, queue.rota, queue.surroundings.effort
     if not store.ready and store.has_tail and rota.has_waiting():
         load(queue)
@@ -164,7 +166,7 @@ def _octets(blobs: Sequence[bytes], count: int) -> int:
 
 def _goes_straight(queue: QueueCore) -> bool:
     """Whether paged-out messages may go to consumers as if they were new."""
-    return not queue.store.expiring and queue.rota.groups is None and queue.ledger.octets is None
+    return not queue.holds and not queue.store.expiring and queue.rota.groups is None and queue.ledger.octets is None
 
 
 def load(queue: QueueCore) -> None:

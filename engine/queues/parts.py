@@ -53,6 +53,7 @@ class QueueParts(ABC):
         "enabled",
         "exclusive",
         "gate",
+        "holds",
         "incoming",
         "is_auto_created",
         "last_used_ns",
@@ -107,6 +108,7 @@ class QueueParts(ABC):
         self.takes_plainly = not rules.concerns_arrival  # arrivals meet no rule
         self.enabled = True  # False: takes no new messages
         self.deleted = False
+        self.holds = 0  # while there are any, nothing is handed out: messages are on their way back
         self.gate: Gate | None = None  # where publishers wait for it to become shorter
         self.last_used_ns = surroundings.clock.monotonic_ns()  # when the last consumer left
         self.sessions: dict[Receiver, None] = {}  # where deliveries of it may be out

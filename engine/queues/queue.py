@@ -207,12 +207,26 @@ class Queue(GovernedQueue):
             expire(self)
             arm(self)
 
-    def is_expiring(self) -> bool:
-        """Whether more has expired than one slice, which goes now: who wants to look into the queue asks again later.
+    def hold(self) -> None:
+        """Hand nothing out until `let_go`."""
+        self.holds += 1
 
-        So a get, a purge, or a deletion finds nothing in it whose time is over, and no turn becomes long by that.
+    def let_go(self) -> None:
+        """What `hold` waited for is done."""
+        self.holds -= 1
+        self.mark()
+
+    def is_busy(self) -> bool:
+        """Whether messages are on their way back to it, or more have expired than a slice, which goes now.
+
+        Who wants to look into the queue asks again later: so a get, a purge, or a deletion finds it as if all had been
+        done at once, and no turn becomes long by that.
         """
-        if not self.store.expiring or self.deleted:
+        if self.deleted:
+            return False
+        if self.holds:
+            return True
+        if not self.store.expiring:
             return False
         is_more = not expire(self)
         arm(self)
