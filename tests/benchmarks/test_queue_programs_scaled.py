@@ -20,6 +20,7 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("waiting.py", ["--count", "20000"]),
         ("routes.py", ["--sizes", "1000", "--seconds", "0.2", "--rounds", "1"]),
         ("probe.py", ["--quick"]),
+        ("wake_ups.py", ["--count", "200", "--rounds", "1"]),
         pytest.param("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=NEEDS_COMPILER),
         pytest.param("ring.py", ["--count", "20000", "--rounds", "1"], marks=NEEDS_COMPILER),
         pytest.param("curves.py", ["--quick"], marks=NEEDS_COMPILER),
