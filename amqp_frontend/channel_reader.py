@@ -67,7 +67,7 @@ class Assembly:
 class ChannelReader:
     """One open (or closing) channel of a connection; what it is for is a subclass's matter."""
 
-    __slots__ = ("assembly", "framing", "memory", "message_size_max", "number", "state")
+    __slots__ = ("assembly", "framing", "is_mixed", "memory", "message_size_max", "number", "state")
 
     def __init__(self, number: int, memory: PublishMemory, *, frame_max: int, message_size_max: int) -> None:
         self.number = number
@@ -76,6 +76,7 @@ class ChannelReader:
         self.message_size_max = message_size_max
         self.state = ChannelState.OPEN
         self.assembly: Assembly | None = None
+        self.is_mixed = False  # few messages in a row are of one kind: see mixed_runs.py
 
     def step(self, step: ChannelStep) -> None:
         """Move on by the table; a step that is not in it is our own mistake."""

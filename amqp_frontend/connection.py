@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from .channel_reader import Assembly, ChannelReader
 from .codec import INDEX_OF, METHODS, Method, encode_method, ids_of, received_method
+from .mixed_runs import read_publishes
 from .peer_errors import (
     ChannelAlreadyOpen,
     ChannelNotOpen,
@@ -32,11 +33,12 @@ from .protocol_events import (
     ConnectionMethod,
     HeaderReceived,
     HeaderRejected,
+    MixedReceived,
     ProtocolEvent,
     PublishReceived,
 )
 from .publish_memory import PUBLISH, PublishMemory
-from .runs import is_cut_short, read_acks, read_publishes
+from .runs import is_cut_short, read_acks
 from .states import (
     CHANNEL_METHODS,
     CONNECTION_METHODS,
@@ -138,7 +140,7 @@ class Connection:
         self._buffer = b""
         size = len(data)
         position = 0
-        last: PublishReceived | None = None  # in this read
+        last: PublishReceived | MixedReceived | None = None  # in this read
         try:
             if self.state is HEADER_:
                 header, position = _read_protocol_header(data)
@@ -147,18 +149,18 @@ class Connection:
                 if type(header) is not HeaderReceived:
                     return
             while size - position >= FRAME_HEAD.size:
-                if self.state is RUNNING and size - position >= 21:
+                if self.state is RUNNING and size - position >= METHOD_HEAD.size:
                     kind, number, length, index = METHOD_HEAD.unpack_from(data, position)
                     if kind == METHOD and (index == PUBLISH or (index == ACK and length == 13)):
                         channel = self.channels.get(number)
                         if channel is not None and channel.state is OPEN and channel.assembly is None:
                             if index == PUBLISH:
-                                event, position = read_publishes(channel, data, position, length, self.frame_max)
+                                event, position = read_publishes(channel, data, position, length, self.frame_max, last)
                                 if event is not None:
                                     yield event
                                     last = event
                                     continue
-                                if last is not None and is_cut_short(last, data, position, self.frame_max):
+                                if last is not None and is_cut_short(channel, data, position, length, self.frame_max):
                                     return  # it begins the run of the next read
                             else:
                                 acks, position = read_acks(channel, data, position)

@@ -70,6 +70,19 @@ class PublishReceived:
 
 
 @dataclass(slots=True)
+class MixedReceived:
+    """Publishes on one channel that follow each other, of several kinds: `kinds` and `blobs` have one for each.
+
+    Of kinds that a session knows (`PublishKind.known`), and none is too large.
+    """
+
+    channel: ChannelReader
+    kinds: list[PublishKind]
+    blobs: list[bytes]
+    ids: ClassVar[tuple[int, int]] = PublishReceived.ids
+
+
+@dataclass(slots=True)
 class AcksReceived:
     """A run of basic.ack on one channel: single tags, then those that mean all up to them (`up_to`, rising)."""
 
@@ -79,4 +92,6 @@ class AcksReceived:
     ids: ClassVar[tuple[int, int]] = (60, 80)
 
 
-ProtocolEvent = HeaderReceived | HeaderRejected | ConnectionMethod | ChannelMethod | PublishReceived | AcksReceived
+ProtocolEvent = (
+    HeaderReceived | HeaderRejected | ConnectionMethod | ChannelMethod | PublishReceived | MixedReceived | AcksReceived
+)

@@ -4,11 +4,14 @@ Bounded whatever the peer sends: a memory that is full is emptied and filled aga
 Source: performance page 4, rules 3 and 4.
 """
 
+from collections.abc import Callable
+from struct import Struct
 from typing import Any, NamedTuple
 
-from ..engine import ContentError, PropertyFacts, Shapes, scan_properties
+from ..engine import ContentError, PropertyFacts, Shape, Shapes, scan_properties
 from .codec import METHODS, decode_method
 from .peer_errors import PropertiesUndecodable
+from .wire import FRAME_OVERHEAD, HEADER_FIXED
 
 PUBLISH = 60 << 16 | 40
 #: Property lists that a connection remembers.
@@ -45,20 +48,44 @@ class PublishKind:
         self.known: Any = None
 
 
+#: Octets of the head of a remembered message besides the payload of its method frame: the frame's own, and the header
+#: frame up to the size of the body, which is all that stays the same from message to message.
+HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
+#: Longer basic.publish frames are not told apart by one octet of their size.
+_METHOD_SIZE_MAX = 255 + FRAME_OVERHEAD
+
+
+class PublishHead(NamedTuple):
+    """What is known of messages by their basic.publish frame, and by the size of their property list.
+
+    `unpack`: (octets, where the message begins) -> body size, property list, the octets from the header frame's end to
+    the body frame's size as one number, that size. `method_size`: octets of the basic.publish frame. `head_size`:
+    octets before the body. `alike`, `shapes`: as `PublishMemory.kinds` and `Shapes.by_length` have them.
+    """
+
+    unpack: Callable[[bytes, int], tuple[int, bytes, int, int]]
+    method_size: int
+    head_size: int
+    alike: dict[int, PublishKind]
+    shapes: list[Shape]
+
+
 class PublishMemory:
     """`facts`: property list -> its facts. `arguments`: whole basic.publish frame -> its arguments.
 
     `kinds`: whole basic.publish frame -> identity of the facts -> kind. `shapes`: facts of property lists that differ
-    from message to message; what has a shape is not in `facts`.
+    from message to message; what has a shape is not in `facts`. `heads`: basic.publish frame and beginning of the
+    header frame, `HEAD_FIXED` octets and the method's -> what is known of such messages.
     """
 
-    __slots__ = ("_kind_count", "arguments", "facts", "kinds", "shapes")
+    __slots__ = ("_kind_count", "arguments", "facts", "heads", "kinds", "shapes")
 
     def __init__(self) -> None:
         self.facts: dict[bytes, PropertyFacts] = {}
         self.shapes = Shapes()
         self.arguments: dict[bytes, PublishArguments] = {}
         self.kinds: dict[bytes, dict[int, PublishKind]] = {}
+        self.heads: dict[bytes, PublishHead] = {}
         self._kind_count = 0
 
     def kind_of(self, method_frame: bytes, facts: PropertyFacts) -> PublishKind:
@@ -68,10 +95,29 @@ class PublishMemory:
         if kind is None:
             if self._kind_count >= KINDS_MAX:
                 self.kinds.clear()
+                self.heads.clear()
                 self._kind_count = 0
             self._kind_count += 1
             kind = self.kinds.setdefault(method_frame, {})[id(facts)] = PublishKind(method_frame, facts)
         return kind
+
+    def add_head(self, data: bytes, start: int, method_size: int) -> None:
+        """Remember how a message begins that was read with care, and whose kind is in `kinds`."""
+        header_start = start + method_size
+        key = data[start : header_start + HEADER_FIXED - 8]
+        list_size = int.from_bytes(data[header_start + 3 : header_start + 7], "big") - 12
+        shapes = self.shapes.of_length(list_size)
+        if method_size > _METHOD_SIZE_MAX or key in self.heads or shapes is None:
+            return
+        if len(self.heads) >= KINDS_MAX:
+            self.heads.clear()
+        self.heads[key] = PublishHead(
+            Struct(f">{len(key)}xQ{list_size}sLL").unpack_from,
+            method_size,
+            len(key) + 8 + list_size + 8,
+            self.kinds[data[start:header_start]],
+            shapes,
+        )
 
     def facts_of(self, properties: bytes) -> PropertyFacts:
         """The facts of a property list, scanned once for each list, or shape of lists, that keeps coming back.

@@ -26,6 +26,8 @@ FRAME_HEAD = Struct(">BHL")
 METHOD_HEAD = Struct(">BHLL")
 #: type, channel, payload size, class, weight, body size
 CONTENT_HEAD = Struct(">BHLHHQ")
+#: Octets of a header frame before its property list.
+HEADER_FIXED = CONTENT_HEAD.size
 #: delivery tag, bits, frame end
 ACK_TAIL = Struct(">QBB")
 #: a whole basic.ack frame

@@ -41,7 +41,7 @@ from .messages.field_table import (
     number_of,
 )
 from .messages.message import Envelope, Message
-from .messages.shapes import Shapes
+from .messages.shapes import Shape, Shapes
 from .object_events import (
     BindingEvent,
     ConnectionEvent,
@@ -164,6 +164,7 @@ __all__ = [
     "Session",
     "SessionFailed",
     "SettingsEvent",
+    "Shape",
     "Shapes",
     "TAGS",
     "TERMINAL",

@@ -170,7 +170,7 @@ def test_the_frontend_uses_the_facade_of_the_engine() -> None:
 def test_the_frame_reader_knows_octets_only() -> None:
     """It runs, is tested and fuzzed without a broker: of the engine it has what octets mean, and nothing that acts."""
     meanings = {"FieldTable", "FieldTableError", "UnknownFieldTag", "decode_table", "encode_table"}
-    meanings |= {"PropertyFacts", "ContentError", "scan_properties", "Shapes"}
+    meanings |= {"PropertyFacts", "ContentError", "scan_properties", "Shape", "Shapes"}
     graph = import_graph("amqp_frontend")
     reader, ahead = set(), ["connection"]
     while ahead:

@@ -25,8 +25,10 @@ SIZE_MAX = 1024
 #: Shapes of lists of one length, and of all lengths.
 ALIKE_MAX = 8
 SHAPES_MAX = 256
-#: Making a shape takes as long as scanning some lists: so many have to be scanned or found for each that is made.
-COST = 8
+#: Making a shape takes as long as scanning some lists: so many are scanned or found for each that is made; fewer before
+#: the first.
+COST = 32
+CREDIT_FIRST = -8
 CREDIT_MAX = 1024
 
 #: (mask, value, facts): a list, read as one number, has these facts if `number & mask == value`.
@@ -45,15 +47,14 @@ class Shapes:
     def __init__(self) -> None:
         self.by_length: dict[int, list[Shape]] = {}
         self._count = 0
-        self._credit = -COST
+        self._credit = CREDIT_FIRST
 
     def facts_of(self, properties: bytes) -> PropertyFacts | None:
         """The facts of a list that has a known shape."""
         shape = self.find(properties)
         if shape is None:
             return None
-        if self._credit < CREDIT_MAX:
-            self._credit += 1
+        self._credit += self._credit < CREDIT_MAX
         return shape[2]
 
     def find(self, properties: bytes) -> Shape | None:
@@ -66,6 +67,10 @@ class Shapes:
                     return shape
         return None
 
+    def of_length(self, size: int) -> list[Shape] | None:
+        """The shapes of lists of so many octets, those to come as well. None: such lists have none."""
+        return self.by_length.setdefault(size, []) if size <= SIZE_MAX else None
+
     def learn(self, properties: bytes, facts: PropertyFacts) -> bool:
         """Make a shape of a list that has none, unless so many were needed that they would cost more than they save.
 
@@ -73,15 +78,16 @@ class Shapes:
         """
         if self._credit < CREDIT_MAX:
             self._credit += 1
-        size = len(properties)
-        if self._credit < 0 or facts.is_marked or size > SIZE_MAX:
+        if self._credit < 0 or facts.is_marked:
+            return False
+        shapes = self.of_length(len(properties))
+        if shapes is None:
             return False
         self._credit -= COST
         if self._count >= SHAPES_MAX:
             self._count = 0
-            for shapes in self.by_length.values():
-                shapes.clear()
-        shapes = self.by_length.setdefault(size, [])
+            for others in self.by_length.values():
+                others.clear()
         if len(shapes) >= ALIKE_MAX:
             self._count -= len(shapes)
             shapes.clear()

@@ -36,6 +36,33 @@ def test_a_cut(place: int) -> None:
     assert runs(STREAM[:place], STREAM[place:]) == expected
 
 
+def own_id(number: int, size: int = 3) -> bytes:
+    """A message with an id of its own."""
+    return publish(1, "the.queue", b"x" * size, message_id=f"{number:06}", headers={"trace": f"{number * 7:06}"})
+
+
+@pytest.mark.parametrize("sizes", [[3] * 40, [1 + number * 13 % 50 for number in range(40)]], ids=["same", "other"])
+def test_ids_and_sizes_do_not_end_a_run(sizes: list[int]) -> None:
+    """Messages with ids of their own, with bodies of one size or not."""
+    assert runs(b"".join(map(own_id, range(40), sizes))) == [40]
+
+
+def test_counters_do_not_end_a_run() -> None:
+    """Ids that become longer, as numbers do."""
+    assert runs(b"".join(publish(1, "q", b"x", message_id=str(number)) for number in range(95, 1_005))) == [910]
+
+
+@pytest.mark.parametrize("place", range(20, len(own_id(1)), 7))
+def test_a_cut_within_a_message_with_an_id_of_its_own(place: int) -> None:
+    """It waits for the next read, as one that is like the last does."""
+    connection = Pair().open(1).session.connection
+    connection.receive_bytes(b"".join(map(own_id, range(20))) + own_id(20)[:place])
+    assert sum(len(event.blobs) for event in connection.events() if isinstance(event, PublishReceived)) == 20
+    assert connection.channels[1].assembly is None
+    connection.receive_bytes(own_id(20)[place:] + own_id(21))
+    assert [len(event.blobs) for event in connection.events() if isinstance(event, PublishReceived)] == [2]
+
+
 METHOD = method(1, commands.Basic.Publish, exchange="", routing_key="the.queue")
 HEARTBEAT = raw_frame(8, 0, b"")
 WITH_BODY = content(1, b"x" * 50, delivery_mode=2)

@@ -12,6 +12,7 @@ from leveret.engine.messages.field_table import Field, encode_table
 from leveret.engine.messages.shapes import (
     ALIKE_MAX,
     COST,
+    CREDIT_FIRST,
     SHAPES_MAX,
     SIZE_MAX,
     SOURCES,
@@ -170,7 +171,7 @@ def test_shapes_are_made_only_where_they_pay() -> None:
     shapes = Shapes()
     lists = [one_of_length(size, number) for number in range(90) for size in range(20, 60)]
     made = [shapes.facts_of(one) is not None or shapes.learn(one, scan_properties(one)) for one in lists]
-    assert not any(made[: COST - 1])
+    assert not any(made[: -CREDIT_FIRST - 1]) and any(made[:-CREDIT_FIRST])
     assert len(lists) / COST / 2 <= sum(made) <= len(lists) / COST + 1
 
 

@@ -22,6 +22,7 @@ if __name__ == "__main__":
     with atheris.instrument_imports(include=["leveret"]):
         import leveret.amqp_frontend.connection  # noqa: F401  (first, so that it is the instrumented one)
 
+from leveret.amqp_frontend import mixed_runs
 from leveret.amqp_frontend.channel_reader import ChannelReader
 from leveret.amqp_frontend.codec import NAME_OF
 from leveret.amqp_frontend.connection import Connection
@@ -37,10 +38,11 @@ from leveret.amqp_frontend.protocol_events import (
     ConnectionMethod,
     HeaderReceived,
     HeaderRejected,
+    MixedReceived,
     ProtocolEvent,
     PublishReceived,
 )
-from leveret.amqp_frontend.publish_memory import KINDS_MAX, MEMORY_MAX
+from leveret.amqp_frontend.publish_memory import KINDS_MAX, MEMORY_MAX, PublishKind
 from leveret.amqp_frontend.states import (
     CHANNEL_METHODS,
     CONNECTION_METHODS,
@@ -49,6 +51,7 @@ from leveret.amqp_frontend.states import (
     ConnectionState,
     ConnectionStep,
 )
+from leveret.engine import scan_properties
 
 FRAME_MAX = 4096
 MESSAGE_SIZE_MAX = 300
@@ -85,6 +88,7 @@ class Owner:
         self.connection = Connection()
         self.connection.state = state
         self.outcome: list[tuple[Any, ...]] = []
+        self.mixed = 0  # messages that came in mixed runs
         if state in (ConnectionState.RUNNING, ConnectionState.CLOSING):
             self.connection.frame_max = FRAME_MAX
             for number in (1, 2):
@@ -100,6 +104,7 @@ class Owner:
     def read(self, data: bytes) -> bool:
         """One read. Returns: whether the conversation goes on."""
         self.connection.receive_bytes(data)
+        mixed_runs.IS_ON = True
         try:
             for event in self.connection.events():
                 self._handle(event)
@@ -112,10 +117,12 @@ class Owner:
             if self.connection.state is not ConnectionState.CLOSED:  # then nobody listens any more
                 self.outcome.append((type(error).__name__, error.ids))
             return False
+        finally:
+            mixed_runs.IS_ON = False
         memory = self.connection.memory
         if (
             len(memory.facts) > MEMORY_MAX
-            or max(len(memory.arguments), sum(map(len, memory.kinds.values()))) > KINDS_MAX
+            or max(len(memory.arguments), len(memory.heads), sum(map(len, memory.kinds.values()))) > KINDS_MAX
             or len(self.connection._buffer) > 2 * FRAME_MAX
         ):
             raise Crash("the reader keeps too much")
@@ -123,9 +130,17 @@ class Owner:
 
     def _handle(self, event: ProtocolEvent) -> None:
         if isinstance(event, PublishReceived):
-            self.connection.memory.arguments_of(event.kind.method_frame)
-            one = (event.channel.number, event.kind.method_frame, event.kind.facts, event.oversized)
-            self.outcome += [("publish", *one, blob) for blob in event.blobs]
+            self._published(event.channel, event.kind, event.blobs, event.oversized)
+            # Some kinds nobody remembers.
+            event.kind.known = len(event.kind.method_frame) % 4 or None
+        elif isinstance(event, MixedReceived):
+            if len(event.kinds) != len(event.blobs) or len(set(event.kinds)) < 2:
+                raise Crash(f"a mixed run of {len(event.kinds)} kinds and {len(event.blobs)} messages")
+            self.mixed += len(event.blobs)
+            for kind, blob in zip(event.kinds, event.blobs):
+                if kind.known is None:
+                    raise Crash("a mixed run of a kind that nobody knows")
+                self._published(event.channel, kind, [blob], 0)
         elif isinstance(event, AcksReceived):
             self.outcome += [("ack", event.channel.number, tag, False) for tag in event.tags]
             self.outcome += [("ack", event.channel.number, tag, True) for tag in event.up_to]
@@ -137,6 +152,13 @@ class Owner:
             self.outcome.append((type(event).__name__,))
             if isinstance(event, HeaderReceived):
                 self.connection.step(ConnectionStep.HEADER)
+
+    def _published(self, channel: ChannelReader, kind: PublishKind, blobs: list[bytes], oversized: int) -> None:
+        self.connection.memory.arguments_of(kind.method_frame)
+        for blob in blobs:
+            if not oversized and scan_properties(blob[19 : 7 + int.from_bytes(blob[3:7], "big")]) != kind.facts:
+                raise Crash("other facts than those of the property list")
+            self.outcome.append(("publish", channel.number, kind.method_frame, kind.facts, oversized, blob))
 
     def _connection_method(self, name: str, event: ConnectionMethod) -> None:
         if name not in CONNECTION_METHODS[self.connection.state]:
