@@ -15,7 +15,14 @@ from .connection import Connection
 from .journal_wait import JournalWait
 from .login import Login
 from .output import Output
-from .protocol_events import AcksReceived, ChannelMethod, ConnectionMethod, ProtocolEvent, PublishReceived
+from .protocol_events import (
+    AcksReceived,
+    ChannelMethod,
+    ConnectionMethod,
+    MixedReceived,
+    ProtocolEvent,
+    PublishReceived,
+)
 from .states import ConnectionState
 
 logger = logging.getLogger("leveret.amqp")
@@ -36,6 +43,7 @@ _SETTLING = frozenset(
         commands.Channel.FlowOk,
     }
 )
+_PUBLISHES = (PublishReceived, MixedReceived)
 _TRANSACTIONS = frozenset({commands.Tx.Select, commands.Tx.Commit, commands.Tx.Rollback})
 
 #: What a turn handles: what the reader yields, and the rest of a large commit.
@@ -141,7 +149,7 @@ class Backlog:
 
     def passes(self, event: ProtocolEvent) -> bool:
         """Whether an event is handled while one before it is blocked: it settles deliveries, or has another channel."""
-        if type(event) is PublishReceived or type(event) is ConnectionMethod:
+        if type(event) in _PUBLISHES or type(event) is ConnectionMethod:
             return self._connection.state is not RUNNING
         if type(event) is ChannelMethod and type(event.method) in _TRANSACTIONS:
             return False
@@ -154,8 +162,16 @@ class Backlog:
     def defer(self, event: ProtocolEvent) -> None:
         """Queue an event that does not pass."""
         self.deferred.append(event)
+        self._note_deferred(event)
+
+    def defer_rest(self, event: ProtocolEvent) -> None:
+        """Queue the rest of the event that is being handled: it comes before all that is deferred."""
+        self.deferred.appendleft(event)
+        self._note_deferred(event)
+
+    def _note_deferred(self, event: ProtocolEvent) -> None:
         self._channels.add(getattr(event, "channel", None))
-        if type(event) is PublishReceived:
+        if isinstance(event, _PUBLISHES):
             self._octets += sum(map(len, event.blobs))
 
     @property
@@ -173,6 +189,7 @@ class Backlog:
         event = self.deferred.popleft()
         if not self.deferred:
             self._octets = 0
+            self._channels.clear()
         return event
 
     def _unblock(self) -> Work | None:

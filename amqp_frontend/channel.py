@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass
 from typing import ClassVar
 
-from ..engine import Commit, Envelope, Route, Session, part_of
+from ..engine import Commit, Envelope, Queue, Route, Session, part_of
 from .channel_reader import ChannelReader
 from .publish_memory import PublishMemory
 
@@ -15,15 +15,19 @@ FEW_QUEUES = 4
 
 
 class KnownRoute:
-    """What a session remembers of a kind of message (`PublishKind.known`). `run_max`: messages published in one go."""
+    """What a session remembers of a kind of message (`PublishKind.known`). `run_max`: messages published in one go.
 
-    __slots__ = ("envelope", "mandatory", "route", "run_max")
+    `queue`: the only one that they go to, if they can be published together with messages of other kinds.
+    """
+
+    __slots__ = ("envelope", "mandatory", "queue", "route", "run_max")
 
     def __init__(self, route: Route, envelope: Envelope, mandatory: bool) -> None:
         self.route = route
         self.envelope = envelope
         self.mandatory = mandatory
         self.run_max = run_max_of(route)
+        self.queue: Queue | None = route.only_queue if envelope.is_plain else None
 
 
 def run_max_of(route: Route) -> int:

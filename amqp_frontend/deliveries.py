@@ -10,7 +10,7 @@ from struct import Struct
 
 from pamqp import commands
 
-from ..engine import PLAIN, CommonHeader, Delivered, Envelope
+from ..engine import PLAIN, CommonHeader, Delivered, Envelope, Framing
 from .codec import encode_method
 from .wire import (
     FRAME_END_OCTET,
@@ -71,10 +71,11 @@ def contents_for(envelope: Envelope, blobs: Sequence[bytes], number: int, frame_
 
 def render_delivered(effect: Delivered, frame_max: int) -> Iterable[bytes]:
     """The octets of a run of deliveries, in parts."""
-    consumer = effect.consumer
-    wire = consumer.opaque
+    wire = effect.consumer.opaque
     assert isinstance(wire, ConsumerWire)
-    envelope = effect.envelope
+    envelope = effect.envelopes
+    if not isinstance(envelope, Envelope):
+        return _render_mixed(effect, envelope, wire, frame_max)
     address = address_of(envelope)
     prefix = wire.prefix(len(address))
     suffix = (b"\x01" if effect.redelivered else b"\x00") + address + FRAME_END_OCTET
@@ -89,6 +90,31 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[bytes]:
     if count == 1:
         return (prefix, _TAG(tag), suffix, contents[0])
     return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), contents))
+
+
+def _render_mixed(
+    effect: Delivered, envelopes: Sequence[Envelope], wire: ConsumerWire, frame_max: int
+) -> Iterable[bytes]:
+    prefixes: dict[Envelope, bytes] = {}
+    suffixes: dict[Envelope, bytes] = {}
+    flag = b"\x01" if effect.redelivered else b"\x00"
+    framings: dict[Framing, None] = {}
+    for envelope in dict.fromkeys(envelopes):
+        address = address_of(envelope)
+        prefixes[envelope] = wire.prefix(len(address))
+        suffixes[envelope] = flag + address + FRAME_END_OCTET
+        framings[envelope.framing] = None
+    blobs = effect.blobs
+    contents: Iterable[bytes]
+    if len(framings) == 1:
+        contents = contents_for(envelopes[0], blobs, wire.number, frame_max)
+    else:
+        contents = chain.from_iterable(
+            contents_for(envelope, run, wire.number, frame_max) for _, envelope, run in effect.runs()
+        )
+    tags = map(_TAG, range(effect.first_tag, effect.first_tag + len(blobs)))
+    heads, tails = map(prefixes.__getitem__, envelopes), map(suffixes.__getitem__, envelopes)
+    return chain.from_iterable(zip(heads, tags, tails, contents))
 
 
 def render_cancel(number: int, tag: str) -> bytes:

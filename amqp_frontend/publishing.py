@@ -3,11 +3,16 @@
 Source: performance page 4, rules 4 and 6; behaviour page 2.7.
 """
 
+from itertools import groupby
+from operator import attrgetter
+
 from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
 from .channel import Channel, KnownRoute
 from .peer_errors import ImmediateNotImplemented, UserIdMismatch
-from .protocol_events import PublishReceived
+from .protocol_events import MixedReceived, PublishReceived
 from .session import AmqpSession
+
+_KNOWN, _QUEUE, _ENVELOPE = attrgetter("known"), attrgetter("queue"), attrgetter("envelope")
 
 #: The fixed cost of asking for a route, by the measure of `Effort`.
 LOOK_UP_COST = 24
@@ -40,6 +45,44 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
+
+
+def published_mixed(session: AmqpSession, event: MixedReceived) -> None:
+    """Handle a mixed run: in one go where all go to queues that take them plainly, else one kind after the other."""
+    channel = event.channel
+    assert isinstance(channel, Channel)
+    engine_session = channel.session
+    durability = session.broker.storage.durability
+    knowns: list[KnownRoute] = list(map(_KNOWN, event.kinds))
+    if (
+        engine_session.transaction is not None
+        or (durability is not None and durability.has_failed)
+        or not all(map(_is_together, set(knowns)))
+    ):
+        _publish_stretches(session, event)
+        return
+    engine_session.publish_mixed(list(map(_QUEUE, knowns)), list(map(_ENVELOPE, knowns)), event.blobs)
+    session.journal.has_published = True
+    if engine_session.confirms is not None:
+        session.confirming.channels[channel] = None
+
+
+def _is_together(known: KnownRoute | None) -> bool:
+    """Whether messages of a kind can be published together with others."""
+    return known is not None and known.queue is not None and not known.route.is_stale
+
+
+def _publish_stretches(session: AmqpSession, event: MixedReceived) -> None:
+    """One kind after the other. What comes behind one that is blocked, or when the turn has become long, waits."""
+    backlog = session.backlog
+    start = 0
+    for kind, run in groupby(event.kinds):
+        if backlog.is_waiting or (session.broker.effort.spent >= session.effort_max and start):
+            backlog.defer_rest(MixedReceived(event.channel, event.kinds[start:], event.blobs[start:]))
+            return
+        stop = start + sum(1 for _ in run)
+        published(session, PublishReceived(event.channel, kind, event.blobs[start:stop]))
+        start = stop
 
 
 def _is_request(session: AmqpSession, event: PublishReceived) -> bool:

@@ -25,9 +25,10 @@ from .protocol_events import (
     ConnectionMethod,
     HeaderReceived,
     HeaderRejected,
+    MixedReceived,
     PublishReceived,
 )
-from .publishing import published
+from .publishing import published, published_mixed
 from .session import AmqpSession, Handler
 from .states import ChannelState, ConnectionState
 from .topology_methods import TOPOLOGY_HANDLERS
@@ -227,6 +228,7 @@ def _connection_method(session: AmqpSession, event: ConnectionMethod) -> None:
 
 EVENT_HANDLERS: dict[type, Callable[[AmqpSession, Any], None]] = {
     PublishReceived: published,
+    MixedReceived: published_mixed,
     AcksReceived: _acked,
     ChannelMethod: _channel_method,
     CommitUnderWay: answer_commit,

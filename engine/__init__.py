@@ -27,7 +27,7 @@ from .messages.content import (
     scan_properties,
 )
 from .messages.deaths import REJECTED
-from .messages.event import Event, Listener
+from .messages.event import Event, Listener, MixedEvent
 from .messages.field_table import (
     DEPTH_MAX,
     Field,
@@ -60,7 +60,7 @@ from .peers.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .peers.session import Session
 from .pressure import Pressure
 from .publishing.arrival import publish_by_name
-from .publishing.publish_events import DuplicateEvent, PublishedEvent
+from .publishing.publish_events import DuplicateEvent, MixedPublishedEvent, PublishedEvent
 from .publishing.route import Route
 from .publishing.service import ServiceExchange
 from .queues.queue import Queue, QueueStatistics, queue_of
@@ -71,6 +71,7 @@ from .queues.queue_events import (
     DueEvent,
     EnqueuedEvent,
     LeftEvent,
+    MixedEnqueuedEvent,
     RequeuedEvent,
     ScheduledEvent,
 )
@@ -133,6 +134,9 @@ __all__ = [
     "MS",
     "ManualClock",
     "Message",
+    "MixedEnqueuedEvent",
+    "MixedEvent",
+    "MixedPublishedEvent",
     "MessageAddress",
     "NO_LIMITS",
     "NO_PASSWORD",

@@ -9,7 +9,8 @@ from operator import attrgetter
 from typing import Any, Protocol
 
 from ..messages.field_table import FieldTable, integer_of
-from ..messages.message import Envelope, Message
+from ..messages.message import Message
+from ..messages.mixed import Envelopes
 
 UNLIMITED = 1 << 62
 #: Who has a message that is out. To the message itself it is opaque.
@@ -58,7 +59,12 @@ class Receiver(Protocol):
         """How much of a shared prefetch limit one queue gets in this round of turns."""
 
     def deliver_new(
-        self, consumer: "Consumer", ids: Sequence[int], envelope: Envelope, blobs: Sequence[bytes], octets: int
+        self,
+        consumer: "Consumer",
+        ids: Sequence[int],
+        envelopes: Envelopes,
+        blobs: Sequence[bytes],
+        octets: int,
     ) -> None:
         """Hand over a run of messages that were never in a store, `octets` in all."""
 

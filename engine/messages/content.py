@@ -5,7 +5,7 @@ for; everything else is decoded when somebody asks. Nothing here re-encodes what
 Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from struct import Struct
 from struct import error as StructError
@@ -255,6 +255,9 @@ class Framing(Protocol):
     def body_size(self, blob: bytes) -> int:
         """Octets of body, without splitting."""
 
+    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """Of each blob four octets of header length with the header payload, and the body. Joined, they are `PLAIN`."""
+
 
 class PlainFraming:
     """The engine's own: four octets of header length, header payload, body."""
@@ -275,6 +278,11 @@ class PlainFraming:
         """See `Framing`."""
         return len(blob) - 4 - int(_LENGTH.unpack_from(blob)[0])
 
+    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """See `Framing`."""
+        ends = [4 + int.from_bytes(blob[:4], "big") for blob in blobs]
+        return [blob[:end] for blob, end in zip(blobs, ends)], [blob[end:] for blob, end in zip(blobs, ends)]
+
 
 PLAIN = PlainFraming()
 
@@ -294,3 +302,7 @@ class CommonHeader:
     def body_size(self, blob: bytes) -> int:
         """See `Framing`."""
         return len(blob)
+
+    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """See `Framing`."""
+        return [_LENGTH.pack(len(self.header)) + self.header] * len(blobs), list(blobs)

@@ -4,11 +4,14 @@ Here is what all have in common. What happens to the messages of a queue is in q
 they are published in publishing/publish_events.py, what happens to named objects in object_events.py.
 """
 
-from collections.abc import Callable, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from ..events import EventKind
 from .message import Envelope, Message
+from .mixed import stretches_alike
 
 
 @dataclass(slots=True)  # not frozen, nor are its families: creating one would cost three times as much
@@ -39,5 +42,33 @@ class ObjectEvent(Event):
     of: None = field(default=None, init=False)
 
 
-#: Listeners are called in the turn that caused the event and must not call back into the engine.
+@dataclass(slots=True)
+class MixedEvent(Event):
+    """Something happened to a run of new messages, each with an envelope of its own."""
+
+    of: None = field(default=None, init=False)
+    envelopes: Sequence[Envelope]
+
+    def stretches(self) -> Iterator[Any]:
+        """The same as events of messages with one envelope each, in order."""
+        for start, stop, envelope in stretches_alike(self.envelopes):
+            yield self._stretch(start, stop, envelope)
+
+    @abstractmethod
+    def _stretch(self, start: int, stop: int, envelope: Envelope) -> Event:
+        """The event of the messages from one offset to before another."""
+
+
+#: Listeners are called in the turn that caused the event and must not call back into the engine. One with a true
+#: attribute `takes_mixed` gets a `MixedEvent` as it is, all others its stretches.
 Listener = Callable[[Event], None]
+
+
+def announce_mixed(listeners: Iterable[Listener], event: MixedEvent) -> None:
+    """Call each listener with what happened to a mixed run."""
+    for listener in listeners:
+        if getattr(listener, "takes_mixed", False):
+            listener(event)
+        else:
+            for one in event.stretches():
+                listener(one)

@@ -1,28 +1,42 @@
 """Effects: what a client's frontend is to tell its peer, as values in the client's outbox."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ..delivery.consumer import Consumer, Receiver
 from ..errors import EngineError
 from ..messages.message import Envelope
+from ..messages.mixed import Envelopes, stretches_alike
 
 
 class Delivered:
-    """An effect: a run of messages handed to one consumer with consecutive delivery tags.
+    """An effect: a run of messages handed to one consumer with consecutive delivery tags and one redelivered flag.
 
-    All messages of a run share envelope and redelivered flag, so that a frontend renders them alike.
+    `envelopes`: the one that all share, or one for each. Frontends that do not care for the difference ask `runs`.
     """
 
-    __slots__ = ("blobs", "consumer", "envelope", "first_tag", "redelivered")
+    __slots__ = ("blobs", "consumer", "envelopes", "first_tag", "redelivered")
 
     def __init__(
-        self, consumer: Consumer, first_tag: int, envelope: Envelope, redelivered: bool, blobs: Sequence[bytes]
+        self,
+        consumer: Consumer,
+        first_tag: int,
+        envelopes: Envelopes,
+        redelivered: bool,
+        blobs: Sequence[bytes],
     ) -> None:
         self.consumer = consumer
         self.first_tag = first_tag
-        self.envelope = envelope
+        self.envelopes = envelopes
         self.redelivered = redelivered
         self.blobs = blobs
+
+    def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
+        """First tag, envelope and contents of each stretch with one envelope, in order."""
+        if isinstance(self.envelopes, Envelope):
+            yield self.first_tag, self.envelopes, self.blobs
+            return
+        for start, stop, envelope in stretches_alike(self.envelopes):
+            yield self.first_tag + start, envelope, self.blobs[start:stop]
 
 
 class ConsumerCancelled:

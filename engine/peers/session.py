@@ -5,8 +5,10 @@ What AMQP 0-9-1 calls a channel is one session to the engine. Everything that se
 Source: behaviour page 2.7, 2.12 to 2.15.
 """
 
-from collections.abc import Sequence
-from itertools import repeat
+from collections.abc import Iterable, Sequence
+from itertools import groupby, repeat
+from operator import attrgetter
+from typing import Any
 
 from ..delivery.consumer import Consumer, Holder
 from ..errors import (
@@ -19,9 +21,11 @@ from ..errors import (
 )
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
+from ..messages.mixed import Envelopes
 from ..publishing import arrival
 from ..publishing.choosing import choose
 from ..publishing.marked import prepared
+from ..publishing.mixed import publish_among, publish_mixed
 from ..publishing.publish import publish_unroutable
 from ..publishing.route import Route
 from ..queues.queue import Queue, queue_of
@@ -40,6 +44,8 @@ from .transaction import Publication, Transaction
 from .unacked import Unacked
 
 DELIVERY_OVERHEAD = 64  # octets on the wire beside the content, roughly
+
+_BLOB, _ENVELOPE, _DELIVERIES = attrgetter("blob"), attrgetter("envelope"), attrgetter("deliveries")
 
 
 class Session:
@@ -117,6 +123,22 @@ class Session:
                 return [(envelope, unroutable)]
             publish_unroutable(vhost, envelope, unroutable)
         return []
+
+    def publish_mixed(self, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
+        """Publish a mixed run outside of a transaction: each message goes to its queue, in order in every queue.
+
+        Plain messages only, that nothing but this queue takes (`Route.only_queue`), so that none is unroutable.
+        """
+        vhost = self.client.vhost
+        first = queues[0]
+        if queues.count(first) == len(queues):
+            refused = publish_mixed(vhost, first, envelopes, blobs)
+        else:
+            refused = publish_among(vhost, queues, envelopes, blobs)
+        durability = vhost.broker.storage.durability
+        barrier = 0 if durability is None else durability.take_barrier()
+        if self.confirms is not None:
+            self.confirms.add(len(blobs), refused, barrier)
 
     def select_confirms(self) -> None:
         """Confirm publishes from now on; asking again changes nothing. Raises: ConfirmAfterTx."""
@@ -220,49 +242,51 @@ class Session:
         return self._portion
 
     def deliver_new(
-        self, consumer: Consumer, ids: Sequence[int], envelope: Envelope, blobs: Sequence[bytes], octets: int
+        self,
+        consumer: Consumer,
+        ids: Sequence[int],
+        envelopes: Envelopes,
+        blobs: Sequence[bytes],
+        octets: int,
     ) -> None:
         """Hand over messages that were never in a store, `octets` in all. The hot path of an idle queue."""
         count = len(blobs)
         tag = self.next_tag
         self.next_tag = tag + count
-        if not consumer.no_ack:
+        ledger = queue_of(consumer).ledger
+        is_mixed = type(envelopes) is not Envelope
+        of: Any = envelopes
+        if not consumer.no_ack or (is_mixed and ledger.is_heard):
             # No loop: the constructor and both zips run in C (0.25 us a message instead of 0.45).
-            self.unacked.update(
-                zip(
-                    range(tag, tag + count),
-                    map(Message, ids, blobs, repeat(envelope), repeat(consumer), repeat(1)),
-                )
-            )
-            consumer.unacked += count
-            self.unacked_by_consumers += count
-        self.client.put(Delivered(consumer, tag, envelope, False, blobs), octets + count * DELIVERY_OVERHEAD)
-        queue_of(consumer).ledger.delivered_run(consumer, self, ids, envelope, blobs, count)
+            each: Iterable[Any] = of if is_mixed else repeat(of)
+            made: Iterable[Message] = map(Message, ids, blobs, each, repeat(consumer), repeat(1))
+            if is_mixed:
+                of = made = list(made)
+            if not consumer.no_ack:
+                self.unacked.update(zip(range(tag, tag + count), made))
+                consumer.unacked += count
+                self.unacked_by_consumers += count
+        self.client.put(Delivered(consumer, tag, envelopes, False, blobs), octets + count * DELIVERY_OVERHEAD)
+        ledger.delivered_run(consumer, self, ids, of, blobs)
 
     def deliver_ready(self, consumer: Consumer, messages: Sequence[Message]) -> None:
-        """Hand over messages that were ready, as runs of one envelope and redelivered flag."""
+        """Hand over messages that were ready, as runs of one redelivered flag."""
         queue = queue_of(consumer)
         count = len(messages)
         self.client.broker.effort.spent += count
-        tag = self.next_tag
-        first_tag = tag
-        envelope = messages[0].envelope
-        redelivered = messages[0].deliveries > 0
-        run: list[bytes] = []
+        tag = first_tag = self.next_tag
+        self.next_tag = tag + count
         put = self.client.put
+        for redelivered, run in _by_redelivered(messages):
+            blobs = list(map(_BLOB, run))
+            envelopes = list(map(_ENVELOPE, run))
+            first = envelopes[0]
+            is_shared = envelopes.count(first) == len(run)
+            put(Delivered(consumer, tag, first if is_shared else envelopes, redelivered, blobs), _octets(blobs))
+            tag += len(run)
         for message in messages:
-            deliveries = message.deliveries
-            if message.envelope is not envelope or (deliveries > 0) is not redelivered:
-                put(Delivered(consumer, tag, envelope, redelivered, run), _octets(run))
-                tag += len(run)
-                run = []
-                envelope = message.envelope
-                redelivered = deliveries > 0
-            run.append(message.blob)
-            message.deliveries = deliveries + 1
+            message.deliveries += 1
             message.holder = consumer
-        put(Delivered(consumer, tag, envelope, redelivered, run), _octets(run))
-        self.next_tag = first_tag + count
         queue.ledger.delivered(messages, self, consumer=consumer, no_ack=consumer.no_ack)
         if consumer.no_ack:
             queue.acknowledged(messages)
@@ -439,6 +463,16 @@ class Session:
         """The queue is gone; what is out of it is settled into nothing."""
         del self.subscriptions.queues[queue]
         self.outstanding.forget(queue)
+
+
+def _by_redelivered(messages: Sequence[Message]) -> Iterable[tuple[bool, Sequence[Message]]]:
+    """The messages in order, as runs that were all delivered before or never."""
+    deliveries = list(map(_DELIVERIES, messages))
+    if not any(deliveries):
+        return ((False, messages),)
+    if all(deliveries):
+        return ((True, messages),)
+    return [(redelivered, list(run)) for redelivered, run in groupby(messages, lambda one: one.deliveries > 0)]
 
 
 def _octets(blobs: Sequence[bytes]) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ..events import EventKind
-from ..messages.event import Event, ObjectEvent
+from ..messages.event import Event, MixedEvent, ObjectEvent
 from ..messages.message import Envelope
 from ..queues.queue import Queue
 
@@ -29,6 +29,19 @@ class PublishedEvent(Event):
         if self.cause is not None:
             detail["cause"] = self.cause
         return detail
+
+
+@dataclass(slots=True)
+class MixedPublishedEvent(MixedEvent):
+    """New messages of a client that were routed to one and the same queue. `subject` is empty: exchanges differ."""
+
+    kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
+    blobs: Sequence[bytes]
+    queue: Queue
+
+    def _stretch(self, start: int, stop: int, envelope: Envelope) -> Event:
+        ids, blobs = self.messages[start:stop], self.blobs[start:stop]
+        return PublishedEvent(self.vhost, envelope.exchange, ids, envelope, blobs, (self.queue,))
 
 
 @dataclass(slots=True)

@@ -29,6 +29,12 @@ class Route:
         self.queues = queues
         self.is_stale = False
 
+    @property
+    def only_queue(self) -> Queue | None:
+        """The one queue that all plain messages go to, where nothing else happens to them."""
+        queues = self.queues
+        return queues[0] if queues is not None and len(queues) == 1 and self.arrival is None else None
+
     def undecided(self) -> "Route":
         """The same for messages that are to be looked at one by one."""
         return Route(self.exchange, self.routing_key, None, self.arrival)

@@ -14,6 +14,7 @@ from ..delivery.groups import Groups
 from ..delivery.rota import share_of
 from ..messages.field_table import Field
 from ..messages.message import Envelope, Message
+from ..messages.mixed import Envelopes
 from .core import QueueCore
 from .expiry import arm, expire
 
@@ -140,8 +141,11 @@ def hand_over(queue: QueueCore, first_id: int, envelope: Envelope, blobs: Sequen
     return taken
 
 
-def hand_to(consumer: Consumer, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> int:
-    """Give new messages to one consumer: as many as its credit and its client's room allow, at least one."""
+def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> int:
+    """Give new messages to one consumer: as many as its credit and its client's room allow, at least one.
+
+    `envelopes`: the one that they share, or one for each. Returns how many were taken.
+    """
     credit = consumer.credit()
     if credit <= 0:
         return 0
@@ -153,7 +157,9 @@ def hand_to(consumer: Consumer, first_id: int, envelope: Envelope, blobs: Sequen
         blobs = blobs[: client.affordable(blobs)]
         octets = sum(map(len, blobs))
     count = len(blobs)
-    consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelope, blobs, octets)
+    if type(envelopes) is list and len(envelopes) > count:
+        envelopes = envelopes[:count]
+    consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelopes, blobs, octets)
     return count
 
 

@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Sequence
 from ..delivery.consumer import Consumer, Receiver
 from ..events import Counters, EventKind
 from ..messages.deaths import EXPIRED, MAXLEN
-from ..messages.event import Event, Listener
+from ..messages.event import Event, Listener, announce_mixed
 from ..messages.message import Envelope, Message
 from ..stores.paged_message import octets_of
 from ..stores.paged_places import Left
@@ -22,6 +22,7 @@ from .queue_events import (
     DueEvent,
     EnqueuedEvent,
     LeftEvent,
+    MixedEnqueuedEvent,
     RequeuedEvent,
     ScheduledEvent,
 )
@@ -77,6 +78,14 @@ class Ledger:
             ids = range(first_id, first_id + count)
             self._announce(EnqueuedEvent(self._vhost, self._name, ids, envelope))
 
+    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope]) -> None:
+        """A mixed run of new messages, else as `enqueued_run`."""
+        count = len(envelopes)
+        self.counters.enqueued += count
+        if self._listeners:
+            ids = range(first_id, first_id + count)
+            announce_mixed(self._listeners, MixedEnqueuedEvent(self._vhost, self._name, ids, envelopes))
+
     def enqueued(self, message: Message) -> None:
         """A new message."""
         self.counters.enqueued += 1
@@ -120,11 +129,14 @@ class Ledger:
         consumer: Consumer,
         session: Receiver,
         ids: Sequence[int],
-        envelope: Envelope,
+        of: Envelope | Sequence[Message],
         blobs: Sequence[bytes],
-        count: int,
     ) -> None:
-        """`count` messages that were never ready went to a consumer; without acknowledgements that settles them."""
+        """Messages that were never ready went to a consumer; without acknowledgements that settles them.
+
+        `of`: the envelope that they share; of a mixed run the messages, which may be missing if nobody listens.
+        """
+        count = len(blobs)
         counters = self.counters
         counters.delivered += count
         if consumer.no_ack:
@@ -133,9 +145,9 @@ class Ledger:
             self.unacked += count
         if self._listeners:
             vhost, name, tag = self._vhost, self._name, consumer.tag
-            self._announce(DeliveredEvent(vhost, name, ids, envelope, session, tag, blobs))
+            self._announce(DeliveredEvent(vhost, name, ids, of, session, tag, blobs))
             if consumer.no_ack:
-                self._announce(AckedEvent(vhost, name, ids, envelope, client=session.client, consumer=tag))
+                self._announce(AckedEvent(vhost, name, ids, of, client=session.client, consumer=tag))
 
     def delivered(
         self, messages: Sequence[Message], session: Receiver, *, consumer: Consumer | None, no_ack: bool

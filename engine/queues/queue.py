@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from ..delivery.consumer import Holder
 from ..messages.deaths import EXPIRED
 from ..messages.message import Envelope, Message
+from ..messages.mixed import stretches_alike
 from ..rules.queue_rules import NO_RULES
 from . import dispatch, limits, returns, ring
 from .admission import admit
@@ -105,6 +106,33 @@ class Queue(GovernedQueue):
         pressure = self.surroundings.pressure
         if len(self.store.ready) > pressure.ready_max and self.rota.consumers and not self.keeps:
             pressure.note(self)
+
+    def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
+        """The same for a mixed run of plain messages: to the only consumer at once, else to the store."""
+        if not self.takes_plainly:
+            return self.enqueue_stretches(first_id, envelopes, blobs)
+        if self.stores_all:
+            envelopes = [envelope.persisted() for envelope in envelopes]
+        store, rota = self.store, self.rota
+        self.ledger.enqueued_mixed(first_id, envelopes)
+        if rota.consumers and not store.ready and not store.has_tail:
+            if len(rota.consumers) == 1 and not rota.waits:
+                taken = dispatch.hand_to(rota.consumers[0], first_id, envelopes, blobs)
+                if taken == len(blobs):
+                    return ()
+                if taken:
+                    first_id, envelopes, blobs = first_id + taken, envelopes[taken:], blobs[taken:]
+            else:
+                self.mark()  # several share them, at the end of the turn
+        store.append_run(first_id, envelopes, blobs)
+        return ()
+
+    def enqueue_stretches(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
+        """A mixed run, one stretch of one envelope after the other."""
+        refused: list[int] = []
+        for start, stop, envelope in stretches_alike(envelopes):
+            refused += [start + at for at in self.enqueue(first_id + start, envelope, blobs[start:stop])]
+        return refused
 
     def requeue(self, messages: list[Message], *, why: str, counted: bool = False, delayed: bool = False) -> None:
         """Put messages back to where they were, in order of their ids, and mark the queue for dispatch.

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from ..delivery.consumer import Receiver, Recipient
 from ..events import EventKind
-from ..messages.event import Event, ObjectEvent
+from ..messages.event import Event, MixedEvent, ObjectEvent
 from ..messages.message import Envelope, Message
 
 
@@ -21,10 +21,20 @@ class EnqueuedEvent(Event):
 
 
 @dataclass(slots=True)
+class MixedEnqueuedEvent(MixedEvent):
+    """The same for a mixed run."""
+
+    kind: EventKind = field(default=EventKind.ENQUEUED, init=False)
+
+    def _stretch(self, start: int, stop: int, envelope: Envelope) -> Event:
+        return EnqueuedEvent(self.vhost, self.subject, self.messages[start:stop], envelope)
+
+
+@dataclass(slots=True)
 class DeliveredEvent(Event):
     """Messages went to a session.
 
-    `consumer`: its tag; None: to a get. `blobs`: the contents of a run with one envelope, which was never ready.
+    `consumer`: its tag; None: to a get. `blobs`: the contents of a run that was never ready.
     """
 
     kind: EventKind = field(default=EventKind.DELIVERED, init=False)

@@ -112,6 +112,10 @@ class StreamQueue(NonDestructiveQueue):
         self.mark()
         return ()
 
+    def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
+        """See `Queue`."""
+        return self.enqueue_stretches(first_id, envelopes, blobs)
+
     def place_due(self, messages: list[Message]) -> None:
         """Delayed messages arrive when they are due."""
         self._chunk_offset = self._log.next_offset

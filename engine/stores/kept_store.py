@@ -10,7 +10,8 @@ from heapq import merge
 from itertools import islice
 from typing import ClassVar
 
-from ..messages.message import Envelope, Message
+from ..messages.message import Message
+from ..messages.mixed import Envelopes, each_of
 from .kept_ready import KeptReady
 from .kept_windows import WINDOW_MESSAGES, Windows
 from .last_value import Key
@@ -120,9 +121,9 @@ class KeptStore(UntailedStore):
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
         """See `Store`."""
-        for id_, blob in enumerate(blobs, first_id):
+        for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
             self.append(Message(id_, blob, envelope))
 
     def append(self, message: Message) -> Message | None:

@@ -7,7 +7,8 @@ in memory go to their tails first. Source: behaviour page 3.3, 3.5; queues page 
 from collections import deque
 from collections.abc import Sequence
 
-from ..messages.message import Envelope, Message
+from ..messages.message import Message
+from ..messages.mixed import Envelopes, each_of
 from .memory_budget import OVERHEAD
 from .paged_message import body_size
 from .ready import LeveledReady
@@ -74,9 +75,9 @@ class LeveledStore(TailedStore):
         """See `Store`."""
         return self._counts_octets
 
-    def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
         """See `Store`."""
-        for id_, blob in enumerate(blobs, first_id):
+        for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
             self.append(self.new_message(id_, blob, envelope))
 
     def position_of(self, message: Message) -> int:

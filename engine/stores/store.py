@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence, Sized
 from typing import ClassVar, NamedTuple, Protocol
 
 from ..messages.message import Envelope, Message
+from ..messages.mixed import Envelopes
 from .paged_places import Left
 from .paged_run import Part
 
@@ -125,7 +126,7 @@ class Store(Protocol):
     def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
         """The kind of message that stands in this store: where contents may be left, one that can do that."""
 
-    def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
         """New messages with consecutive ids at the end, none of which expires or is of a group. O(run)."""
 
     def append(self, message: Message) -> Message | None:

@@ -14,6 +14,7 @@ from typing import ClassVar, NamedTuple
 from ..messages.content import OFFSET
 from ..messages.field_table import Field, integer_of
 from ..messages.message import Envelope, Message
+from ..messages.mixed import Envelopes, each_of
 from .kept_windows import Reader
 from .memory_budget import OVERHEAD
 from .paged_run import IN_JOURNAL, Numbers, Part, messages_of
@@ -162,9 +163,9 @@ class StreamStore(UntailedStore):
 
     # -- in -----------------------------------------------------------------------------------------------------------
 
-    def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
         """See `Store`; `add` says when they came."""
-        for id_, blob in enumerate(blobs, first_id):
+        for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
             self.append(Message(id_, blob, envelope))
 
     def append(self, message: Message) -> Message | None:

@@ -7,10 +7,11 @@ to the spool, a temporary file. Source: queues page F; rulings 5, 16; docs/deep-
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
-from itertools import islice, repeat
+from itertools import islice
 from typing import ClassVar
 
 from ..messages.message import Envelope, Message
+from ..messages.mixed import Envelopes, each_of, stretches_alike
 from .memory_budget import OVERHEAD, SMALL, TAKE_MIN, UNLIMITED, held_octets
 from .paged_run import Part, Run, Taken
 from .paging import is_in_journal, messages_as_paged, runs_of, sink, tell_loaded
@@ -148,16 +149,25 @@ class TailedStore(ABC):
         """See `Store`."""
         return Message(id_, blob, envelope)
 
-    def append_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
         """See `Store`."""
         if self._tail is not None:
-            self._extend_tail(self._tail, first_id, envelope, blobs)
+            self._extend_tail(self._tail, first_id, envelopes, blobs)
         elif self._storage.pager is not None and not self._is_granted(sum(map(len, blobs)), len(blobs)):
-            self._extend_tail(self._begin_tail(), first_id, envelope, blobs)
+            self._extend_tail(self._begin_tail(), first_id, envelopes, blobs)
         else:
-            self.ready.extend(map(Message, range(first_id, first_id + len(blobs)), blobs, repeat(envelope)))
+            self.ready.extend(map(Message, range(first_id, first_id + len(blobs)), blobs, each_of(envelopes)))
 
-    def _extend_tail(self, tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+    def _extend_tail(self, tail: Tail, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
+        if isinstance(envelopes, Envelope):
+            self._extend_tail_alike(tail, first_id, envelopes, blobs)
+        elif all(is_in_journal(self._owner, envelope) for envelope in set(envelopes)):
+            tail.extend(first_id, [one.framing.body_size(blob) for one, blob in zip(envelopes, blobs)])
+        else:
+            for start, stop, envelope in stretches_alike(envelopes):
+                self._extend_tail_alike(tail, first_id + start, envelope, blobs[start:stop])
+
+    def _extend_tail_alike(self, tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         pager = self._storage.pager
         assert pager is not None
         if is_in_journal(self._owner, envelope):

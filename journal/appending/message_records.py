@@ -58,9 +58,38 @@ class MessageRecords:
             framing,
             arg=expires_ms,
             flags=DURABLE if durable else 0,
-            priority=priority,
-            address_id=exchange_id,
+            priorities=priority,
+            address_ids=exchange_id,
             conn_id=conn_id,
+        )
+
+    def published_mixed(
+        self,
+        ids: Sequence[int],
+        routes: Sequence[tuple[int, bytes, int]],
+        blobs: Sequence[bytes],
+        *,
+        framing: Framing,
+        queue_ids: Sequence[int],
+    ) -> int:
+        """The same for durable messages without expiry that do not share everything else.
+
+        routes: exchange id, routing key and priority of each. Few of them differ.
+        """
+        turns = self._turns
+        block = turns.block or turns.begin()
+        turns.next_message_id = max(turns.next_message_id, ids[-1] + 1)
+        turns.ledger.published(ids)
+        prefixes = {key: content_prefix(key, queue_ids, 0, 0) for key in {key for _, key, _ in routes}}
+        exchange_ids, keys, priorities = zip(*routes)
+        return block.published(
+            ids,
+            list(map(prefixes.__getitem__, keys)),
+            blobs,
+            framing,
+            flags=DURABLE,
+            priorities=priorities,
+            address_ids=exchange_ids,
         )
 
     def enqueued(
@@ -71,20 +100,20 @@ class MessageRecords:
         sizes: Sequence[int],
         *,
         expires_ms: int = 0,
-        priority: int = 0,
+        priorities: int | Sequence[int] = 0,
         durable: bool = True,
     ) -> int:
         """Messages into a queue. `content_lsn`: what `published` returned for the first of them.
 
         sizes: octets of body of each. expires_ms: wall time in this queue (its own TTL or the message's), 0 never.
-        durable: a persistent message in a durable queue: it is restored.
+        priorities: what all share, or one for each. durable: a persistent message in a durable queue: it is restored.
         """
         turns = self._turns
         block = turns.block or turns.begin()
         if durable:
             turns.ledger.enqueued(ids, content_lsn)
         return block.enqueued(
-            queue_id, ids, content_lsn, sizes, arg=expires_ms, flags=DURABLE if durable else 0, priority=priority
+            queue_id, ids, content_lsn, sizes, arg=expires_ms, flags=DURABLE if durable else 0, priorities=priorities
         )
 
     def happened(

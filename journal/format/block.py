@@ -20,7 +20,7 @@ Source: Spark page 4; ruling 21.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import accumulate, chain, repeat
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -57,7 +57,6 @@ HEAP_MAX = 0xFFFFFFFF
 LINK_MAX = 0xFFFFFFFF
 _CRC = Struct("<I")
 _GAP = Struct("<q")
-_LENGTH = Struct(">I")
 
 
 class Header(NamedTuple):
@@ -251,52 +250,39 @@ class BlockBuilder:
     def published(
         self,
         ids: Sequence[int],
-        prefix: bytes,
+        prefixes: bytes | Sequence[bytes],
         blobs: Sequence[bytes],
         framing: Framing = PLAIN,
         *,
         kind: int = PUBLISHED,
         arg: int = 0,
         flags: int = DURABLE,
-        priority: int = 0,
-        address_id: int = 0,
+        priorities: int | Sequence[int] = 0,
+        address_ids: int | Sequence[int] = 0,
         conn_id: int = 0,
     ) -> int:
-        """Messages with their content, which share everything else (`prefix`: `heap.content_prefix`).
+        """Messages with their content. `prefixes`: `heap.content_prefix`.
 
-        Returns the LSN of the first.
+        prefixes, priorities, address_ids: what all share, or one for each. Returns the LSN of the first.
         """
-        heap: list[bytes] = []
-        if framing is PLAIN:
-            for blob in blobs:
-                heap += (prefix, blob)
-            sizes = [len(blob) for blob in blobs]
-        else:
-            split, pack_length, sizes = framing.split, _LENGTH.pack, []
-            for blob in blobs:
-                header, body = split(blob)
-                heap += (prefix, pack_length(len(header)), header, body)
-                sizes.append(4 + len(header) + len(body))
-        prefix_size = len(prefix)
-        total = sum(sizes) + prefix_size * len(sizes)
-        self._room(total)
-        body_size = framing.body_size
-        pack, ts_us, at = RECORD.pack, self.ts_us, self.heap_size
-        packed: list[bytes] = []
-        for id_, blob, size in zip(ids, blobs, sizes):
-            size += prefix_size
-            packed.append(
-                pack(
-                    ts_us, id_, arg, at, kind, flags, priority, 0,
-                    address_id, 0, 0, conn_id, 0, 0, body_size(blob), size, 0,
-                )
-            )  # fmt: skip
-            at += size
-        self.records += packed
+        headers, bodies = framing.cut(blobs)
+        each_prefix: Iterable[bytes] = repeat(prefixes, len(blobs)) if isinstance(prefixes, bytes) else prefixes
+        heap = list(chain.from_iterable(zip(each_prefix, headers, bodies)))
+        body_sizes = list(map(len, bodies))
+        prefix_sizes: Iterable[int] = repeat(len(prefixes)) if isinstance(prefixes, bytes) else map(len, prefixes)
+        sizes = list(map(sum, zip(prefix_sizes, map(len, headers), body_sizes)))
+        self._room(sum(sizes))
+        starts = list(accumulate(sizes, initial=self.heap_size))
+        none = repeat(0)
+        self.records += map(
+            RECORD.pack,
+            repeat(self.ts_us), ids, repeat(arg), starts, repeat(kind), repeat(flags), _each(priorities), none,
+            _each(address_ids), none, none, repeat(conn_id), none, none, body_sizes, sizes, none,
+        )  # fmt: skip
         self.heap += heap
-        self.heap_size = at
+        self.heap_size = starts[-1]
         lsn = self.base_lsn + self.count
-        self.count += len(packed)
+        self.count += len(blobs)
         return lsn
 
     def enqueued(
@@ -308,28 +294,30 @@ class BlockBuilder:
         *,
         arg: int = 0,
         flags: int = DURABLE,
-        priority: int = 0,
+        priorities: int | Sequence[int] = 0,
         attempt: int = 0,
     ) -> int:
         """Messages into a queue; the content of the first is at `content_lsn`, of the next behind it, and so on.
 
-        `sizes`: octets of body of each. Returns the LSN of the first.
+        `sizes`: octets of body of each. `priorities`: what all share, or one for each. Returns the LSN of the first.
         """
         lsn = self.base_lsn + self.count
         link = lsn - content_lsn
         if not 0 < link <= LINK_MAX:
-            for id_, size, at in zip(ids, sizes, range(content_lsn, content_lsn + len(ids))):
+            rows = zip(ids, sizes, _each(priorities), range(content_lsn, content_lsn + len(ids)))
+            for id_, size, priority, at in rows:
                 far = Record(
                     ENQUEUED, 0, id_, arg, flags, priority, queue_id=queue_id, attempt=min(attempt, ATTEMPT_MAX),
                     size=size, heap=encode_link(at),
                 )  # fmt: skip
                 self.add(far)
             return lsn
-        pack, ts_us = RECORD.pack, self.ts_us
-        self.records += [
-            pack(ts_us, id_, arg, 0, ENQUEUED, flags, priority, 0, 0, queue_id, 0, 0, attempt, 0, size, 0, link)
-            for id_, size in zip(ids, sizes)
-        ]
+        none = repeat(0)
+        self.records += map(
+            RECORD.pack,
+            repeat(self.ts_us), ids, repeat(arg), none, repeat(ENQUEUED), repeat(flags), _each(priorities), none,
+            none, repeat(queue_id), none, none, repeat(attempt), none, sizes, none, repeat(link),
+        )  # fmt: skip
         self.count += len(ids)
         return lsn
 
@@ -340,3 +328,8 @@ class BlockBuilder:
     def _room(self, octets: int) -> None:
         if self.heap_size + octets > HEAP_MAX:
             raise BadRecord("a turn with more than 4 GiB of content")
+
+
+def _each(numbers: int | Sequence[int]) -> Iterable[int]:
+    """One for each record."""
+    return repeat(numbers) if isinstance(numbers, int) else numbers

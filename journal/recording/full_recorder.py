@@ -38,7 +38,7 @@ from ...engine import (
 )
 from ..format.heap import encode_text
 from ..format.record import CODE_OF, CONNECTION, CONSUMER, COUNTED, QUEUE, REDELIVERED, SETTINGS_CHANGED, Record
-from .message_recorder import is_gone, is_persistent, persistent_ids, reason_of
+from .message_recorder import PublishedRun, is_gone, is_persistent, persistent_ids, reason_of
 from .recorder import Recorder
 
 
@@ -81,8 +81,7 @@ class FullRecorder(Recorder):
             )
         return found
 
-    def _published(self, event: PublishedEvent) -> None:
-        self._run_count = 0
+    def _record_published(self, event: PublishedEvent) -> None:
         envelope, queues = event.of, event.queues
         durable = any(queue.stores(envelope) for queue in queues)
         self._write_published(event, [self._queue_id(queue) for queue in queues], durable)
@@ -99,8 +98,8 @@ class FullRecorder(Recorder):
         found = self._broker.virtual_hosts.get(vhost)  # None: it is being taken down
         return found is not None and isinstance(found.exchanges.get(exchange), ServiceExchange)
 
-    def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, offset: int, durable: bool = True) -> None:
-        super()._write_enqueued(event, queue_id, offset, queue_id in self._durable_ids and is_persistent(event))
+    def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, run: PublishedRun, durable: bool = True) -> None:
+        super()._write_enqueued(event, queue_id, run, queue_id in self._durable_ids and is_persistent(event))
 
     def _settled(self, event: AckedEvent | LeftEvent) -> None:
         """What is durable as `Recorder` writes it; the rest as history only."""

@@ -4,10 +4,11 @@ Persistent messages in durable queues only; full_recorder.py writes the rest.
 Source: rulings 21 and 22; address-settings page 5.7 (delivery counts).
 """
 
+from collections import deque
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 from ...engine import (
     MS,
@@ -20,6 +21,8 @@ from ...engine import (
     EventKind,
     LeftEvent,
     Message,
+    MixedEnqueuedEvent,
+    MixedPublishedEvent,
     PublishedEvent,
     Queue,
     RequeuedEvent,
@@ -32,6 +35,22 @@ from .content_index import ContentIndex
 from .object_recorder import ObjectRecorder
 
 _ENVELOPE = attrgetter("envelope")
+
+
+class PublishedRun(NamedTuple):
+    """Messages with consecutive ids whose contents are recorded: ids, LSN of the first content, sizes of bodies."""
+
+    first: int
+    stop: int
+    lsn: int
+    sizes: Sequence[int]
+
+    def part(self, ids: Sequence[int]) -> tuple[int, Sequence[int]]:
+        """LSN of the first, and sizes, of some of them that follow each other."""
+        offset, sizes = ids[0] - self.first, self.sizes
+        return self.lsn + offset, sizes if len(ids) == len(sizes) else sizes[offset : offset + len(ids)]
+
+
 #: Where a stream begins is stated again after these, in the same block.
 FROM_THE_HEAD = frozenset({EventKind.DROPPED, EventKind.EXPIRED, EventKind.PURGED})
 
@@ -49,52 +68,83 @@ class MessageRecorder(ObjectRecorder):
         self._persists_deliveries = persists_deliveries
         self._counts_max = counts_max
         self.contents = ContentIndex()
-        self._run_first = 0  # of the published run under way: its first id, length, LSN, sizes
-        self._run_count = 0
-        self._run_lsn = 0
-        self._run_sizes: list[int] = []
+        self._runs: deque[PublishedRun] = deque()  # of what is being published
         self.is_behind = False  # see the engine's `Durability`
         self._gone: set[int] | None = None  # of the queue that is being stated: ids that left meanwhile
         self._stated = ("", "")
 
     def _published(self, event: PublishedEvent) -> None:
-        self._run_count = 0
+        self._runs.clear()
+        self._record_published(event)
+
+    def _record_published(self, event: PublishedEvent) -> None:
         queue_ids = [self._queue_id(queue) for queue in event.queues if queue.stores(event.of)]
         if queue_ids:
             self._write_published(event, queue_ids)
 
     def _write_published(self, event: PublishedEvent, queue_ids: Sequence[int], durable: bool = True) -> None:
         envelope, blobs = event.of, event.blobs
-        expires_ms = self._expires_ms(envelope)
-        framing = envelope.framing
-        self._run_lsn = self._journal.messages.published(
+        lsn = self._journal.messages.published(
             event.messages,
             self._exchange_id(event.vhost, envelope.exchange),
             envelope.routing_key.encode(),
             blobs,
-            framing=framing,
+            framing=envelope.framing,
             queue_ids=queue_ids,
-            expires_ms=expires_ms,
+            expires_ms=self._expires_ms(envelope),
             cause_id=envelope.cause_id,
             priority=envelope.facts.priority or 0,
             durable=durable,
         )
-        self._run_first, self._run_count = event.messages[0], len(blobs)
-        self._run_sizes = [framing.body_size(blob) for blob in blobs]
+        self._has_published(event.messages, lsn, list(map(envelope.framing.body_size, blobs)), durable)
+
+    def _has_published(self, ids: Sequence[int], lsn: int, sizes: Sequence[int], durable: bool) -> None:
+        self._runs.append(PublishedRun(ids[0], ids[0] + len(ids), lsn, sizes))
         if durable:
-            self.contents.add(self._run_first, self._run_count, self._run_lsn)
+            self.contents.add(ids[0], len(ids), lsn)
             self._has_recorded = True
 
+    def _published_mixed(self, event: MixedPublishedEvent) -> None:
+        """In one go where all messages are stored and framed alike: a call for each would cost more than the rest."""
+        self._runs.clear()
+        distinct = set(event.envelopes)
+        stored = [one for one in distinct if event.queue.stores(one)]
+        if not (stored or self.takes_transient):
+            return
+        framing = event.envelopes[0].framing
+        if len(stored) < len(distinct) or self.takes_transient or any(one.framing is not framing for one in distinct):
+            for stretch in event.stretches():
+                self._record_published(stretch)
+            return
+        routes = {
+            one: (self._exchange_id(event.vhost, one.exchange), one.routing_key.encode(), one.facts.priority or 0)
+            for one in distinct
+        }
+        lsn = self._journal.messages.published_mixed(
+            event.messages,
+            list(map(routes.__getitem__, event.envelopes)),
+            event.blobs,
+            framing=framing,
+            queue_ids=(self._queue_id(event.queue),),
+        )
+        self._has_published(event.messages, lsn, list(map(framing.body_size, event.blobs)), durable=True)
+
     def _enqueued(self, event: EnqueuedEvent) -> None:
-        offset = event.messages[0] - self._run_first
-        if not 0 <= offset < self._run_count or not (self.takes_transient or is_persistent(event)):
+        run = self._run_of(event.messages[0])
+        if run is None or not (self.takes_transient or is_persistent(event)):
             return  # transient, or its content is not here
         queue_id = self._queue_ids.get((event.vhost, event.subject))
         if queue_id is not None:
-            self._write_enqueued(event, queue_id, offset)
+            self._write_enqueued(event, queue_id, run)
 
-    def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, offset: int, durable: bool = True) -> None:
-        count = len(event.messages)
+    def _run_of(self, id_: int) -> PublishedRun | None:
+        """The run that a message was published in; those before it are done with."""
+        runs = self._runs
+        while len(runs) > 1 and id_ >= runs[0].stop:
+            runs.popleft()
+        return runs[0] if runs and runs[0].first <= id_ < runs[0].stop else None
+
+    def _write_enqueued(self, event: EnqueuedEvent, queue_id: int, run: PublishedRun, durable: bool = True) -> None:
         expires_ms = 0
         if isinstance(event.of, Envelope):
             envelope = event.of
@@ -104,12 +154,24 @@ class MessageRecorder(ObjectRecorder):
         self._journal.messages.enqueued(
             queue_id,
             event.messages,
-            self._run_lsn + offset,
-            self._run_sizes[offset : offset + count] if count < self._run_count else self._run_sizes,
+            *run.part(event.messages),
             expires_ms=expires_ms,
-            priority=envelope.facts.priority or 0,
+            priorities=envelope.facts.priority or 0,
             durable=durable,
         )
+
+    def _enqueued_mixed(self, event: MixedEnqueuedEvent) -> None:
+        if not self._runs:
+            return
+        run = self._run_of(event.messages[0])
+        if run is None or run.stop <= event.messages[-1] or self.takes_transient:
+            for stretch in event.stretches():
+                self._enqueued(stretch)
+            return
+        queue_id = self._queue_ids.get((event.vhost, event.subject))
+        if queue_id is not None:
+            priorities = [one.facts.priority or 0 for one in event.envelopes]
+            self._journal.messages.enqueued(queue_id, event.messages, *run.part(event.messages), priorities=priorities)
 
     def _settled(self, event: AckedEvent | LeftEvent) -> None:
         queue_id, ids = self._leaving(event)

@@ -6,7 +6,7 @@ the engine's `Durability`. Source: rulings 21 and 22; address-settings page 5.7 
 """
 
 from collections.abc import Callable, Container
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from ...engine import (
     UNTIL_STATED,
@@ -19,6 +19,8 @@ from ...engine import (
     ExchangeEvent,
     LeftEvent,
     Message,
+    MixedEnqueuedEvent,
+    MixedPublishedEvent,
     PolicyEvent,
     PublishedEvent,
     Queue,
@@ -46,6 +48,9 @@ BACKLOG_MAX = 32 * 1024 * 1024
 class Recorder(MessageRecorder):
     """Listens to all events, and is the engine's `Durability`: what is safe, and what the journal cannot take now."""
 
+    #: Mixed runs are recorded whole (`engine.MixedEvent`).
+    takes_mixed: ClassVar[bool] = True
+
     def __init__(
         self, broker: Broker, journal: Journal, *, persists_deliveries: bool = False, counts_max: int = 10
     ) -> None:
@@ -59,6 +64,8 @@ class Recorder(MessageRecorder):
         self._handlers: dict[type[Event], Callable[[Any], None]] = {}  # filled by `_on`, which is typed
         self._on(PublishedEvent, self._published)
         self._on(EnqueuedEvent, self._enqueued)
+        self._on(MixedPublishedEvent, self._published_mixed)
+        self._on(MixedEnqueuedEvent, self._enqueued_mixed)
         self._on(RequeuedEvent, self._requeued)
         self._on(ScheduledEvent, self._scheduled)
         self._on(AckedEvent, self._settled)
@@ -124,7 +131,7 @@ class Recorder(MessageRecorder):
 
     def _published_while_low(self, event: PublishedEvent) -> None:
         """Queues refuse what clients publish; what the broker itself publishes (dead letters, ...) is taken."""
-        self._run_count = 0
+        self._runs.clear()
         if event.cause is not None:
             self._published(event)
 
@@ -222,5 +229,5 @@ class Recorder(MessageRecorder):
             lsn,
             (size,),
             expires_ms=self.wall_ms(message.expires_ns),
-            priority=envelope.facts.priority or 0,
+            priorities=envelope.facts.priority or 0,
         )

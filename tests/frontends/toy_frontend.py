@@ -70,8 +70,9 @@ def render(client: Client) -> bytes:
     lines = b""
     for effect in client.take_outbox():
         if isinstance(effect, Delivered) and isinstance(effect.consumer, Consumer):
-            for blob in effect.blobs:
-                lines += effect.consumer.tag.encode() + b" " + effect.envelope.framing.split(blob)[1] + b"\n"
+            for _, envelope, blobs in effect.runs():
+                for blob in blobs:
+                    lines += effect.consumer.tag.encode() + b" " + envelope.framing.split(blob)[1] + b"\n"
     return lines
 
 

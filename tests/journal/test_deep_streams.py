@@ -78,8 +78,8 @@ class World:
     def flush(self) -> None:
         for effect in self.client.take_outbox():
             assert isinstance(effect, Delivered)
-            for blob in effect.blobs:
-                header, body = effect.envelope.framing.split(blob)
+            for envelope, blob in ((envelope, blob) for _, envelope, blobs in effect.runs() for blob in blobs):
+                header, body = envelope.framing.split(blob)
                 offset: Any = headers_of(header)["x-stream-offset"].value
                 self.got.append((offset, body))
         self.client.drained()

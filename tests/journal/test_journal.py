@@ -244,7 +244,7 @@ def test_states_and_contents_come_back() -> None:
     lsn = journal.messages.published(
         [1, 2], driver.exchange, b"some.key", [blob(b"x"), blob(b"yy")], queue_ids=[queue], priority=5
     )
-    journal.messages.enqueued(queue, [1, 2], lsn, [1, 2], expires_ms=77, priority=5)
+    journal.messages.enqueued(queue, [1, 2], lsn, [1, 2], expires_ms=77, priorities=5)
     journal.messages.happened(EventKind.SCHEDULED, queue, [1], due_ms=1234, deliveries=2, uncounted=1)
     journal.messages.happened(EventKind.DELIVERED, queue, [2], deliveries=1, flags=COUNTED)
     lsn = journal.messages.published([3], driver.exchange, b"k", [blob(b"t")], durable=False)

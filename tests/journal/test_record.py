@@ -3,6 +3,7 @@
 import ast
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from zlib import crc32
 
@@ -215,7 +216,7 @@ def test_runs_are_their_records(bodies: list[bytes], key: bytes, before: int) ->
     blobs = [PLAIN.join(b"header", body) for body in bodies]
     content = Content(key, (7,), 9, 0, b"")
     ids = list(range(50, 50 + len(bodies)))
-    lsn = builder.published(ids, encode_content(content), blobs, arg=9, address_id=3)
+    lsn = builder.published(ids, encode_content(content), blobs, arg=9, address_ids=3)
     assert builder.enqueued(7, ids, lsn, [len(body) for body in bodies], arg=9) == lsn + len(ids)
     builder.run(10, 7, ids, flags=DURABLE, consumer_id=4)
     block = read_block(memoryview(builder.encode(2, 0)), 0, 0)
@@ -238,6 +239,11 @@ class Padded:
     def split(self, blob: bytes) -> tuple[bytes, bytes]:
         """Three octets of header."""
         return blob[:3], blob[3:-1]
+
+    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+        """See `Framing`."""
+        parts = list(map(self.split, blobs))
+        return [len(header).to_bytes(4, "big") + header for header, _ in parts], [body for _, body in parts]
 
     def body_size(self, blob: bytes) -> int:
         """The rest but one."""

@@ -90,7 +90,11 @@ class DepthWorld:
             if isinstance(effect, Delivered):
                 consumer: Any = effect.consumer
                 list_ = self.seen.setdefault(consumer.tag, [])
-                list_ += [(effect.redelivered, self.content(effect.envelope, blob)) for blob in effect.blobs]
+                list_ += [
+                    (effect.redelivered, self.content(envelope, blob))
+                    for _, envelope, blobs in effect.runs()
+                    for blob in blobs
+                ]
         self.client.drained()
 
     @staticmethod

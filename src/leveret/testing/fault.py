@@ -12,6 +12,7 @@ from ..amqp_frontend.protocol_events import (
     AcksReceived,
     ChannelMethod,
     ConnectionMethod,
+    MixedReceived,
     ProtocolEvent,
     PublishReceived,
 )
@@ -211,7 +212,7 @@ class FaultTable:
 
 def method_of(event: ProtocolEvent) -> str:
     """The method that an event stands for, as the specification writes it: basic.publish, queue.declare."""
-    if isinstance(event, PublishReceived):
+    if isinstance(event, PublishReceived | MixedReceived):
         return "basic.publish"
     if isinstance(event, AcksReceived):
         return "basic.ack"

@@ -2,12 +2,15 @@
 
 from collections.abc import Iterator
 
-from ..amqp_frontend.protocol_events import AcksReceived, ProtocolEvent, PublishReceived
+from ..amqp_frontend.protocol_events import AcksReceived, MixedReceived, ProtocolEvent, PublishReceived
 
 
 def single_events(event: ProtocolEvent) -> Iterator[ProtocolEvent]:
     """A run of publishes or acks as events of one message each."""
-    if isinstance(event, PublishReceived) and len(event.blobs) > 1:
+    if isinstance(event, MixedReceived):
+        for kind, blob in zip(event.kinds, event.blobs):
+            yield PublishReceived(event.channel, kind, [blob])
+    elif isinstance(event, PublishReceived) and len(event.blobs) > 1:
         for blob in event.blobs:
             yield PublishReceived(event.channel, event.kind, [blob])
     elif isinstance(event, AcksReceived) and len(event.tags) + len(event.up_to) > 1:

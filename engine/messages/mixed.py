@@ -1,0 +1,26 @@
+"""Mixed runs: messages that follow each other and have envelopes of their own. The hot path of busy publishers."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import repeat
+from typing import TypeAlias
+
+from .message import Envelope
+
+#: Of a run: the one that all its messages share, or one for each.
+Envelopes: TypeAlias = Envelope | Sequence[Envelope]
+
+
+def each_of(envelopes: Envelopes) -> Iterable[Envelope]:
+    """One for each message; endless where they share one."""
+    return repeat(envelopes) if isinstance(envelopes, Envelope) else envelopes
+
+
+def stretches_alike(envelopes: Sequence[Envelope]) -> Iterator[tuple[int, int, Envelope]]:
+    """The runs of one envelope in it: offset of the first message, offset behind the last, envelope."""
+    start = 0
+    last = envelopes[0]
+    for offset, envelope in enumerate(envelopes):
+        if envelope is not last:
+            yield start, offset, last
+            start, last = offset, envelope
+    yield start, len(envelopes), last

@@ -1,0 +1,42 @@
+"""Mixed runs into the queues that they are routed to. Source: performance page, part 2, section 2."""
+
+from collections.abc import Sequence
+
+from ..messages.event import announce_mixed
+from ..messages.message import Envelope
+from ..queues.queue import Queue
+from .host import Host
+from .publish_events import MixedPublishedEvent
+
+
+def publish_mixed(vhost: Host, queue: Queue, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
+    """Give a mixed run its ids and put it into the queue that each of its messages is routed to.
+
+    Plain messages only (`Envelope.is_plain`), whose address has no rules, while the journal takes them.
+    Returns: the offsets of those that the queue refused.
+    """
+    broker = vhost.broker
+    count = len(blobs)
+    first_id = broker.next_id
+    broker.next_id = first_id + count
+    broker.counters.published += count
+    broker.counters.routed += count
+    if broker.listeners:
+        ids = range(first_id, first_id + count)
+        announce_mixed(broker.listeners, MixedPublishedEvent(vhost.name, "", ids, envelopes, blobs, queue))
+    return queue.enqueue_mixed(first_id, envelopes, blobs)
+
+
+def publish_among(
+    vhost: Host, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]
+) -> Sequence[int]:
+    """The same for messages of several queues, one each: queue by queue, in order within each."""
+    offsets_of: dict[Queue, list[int]] = {}
+    for offset, queue in enumerate(queues):
+        offsets_of.setdefault(queue, []).append(offset)
+    refused: list[int] = []
+    for queue, offsets in offsets_of.items():
+        some = publish_mixed(vhost, queue, [envelopes[at] for at in offsets], [blobs[at] for at in offsets])
+        refused += [offsets[at] for at in some]
+    refused.sort()
+    return refused

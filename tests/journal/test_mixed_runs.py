@@ -1,0 +1,152 @@
+"""Mixed runs: the same as one message after the other, for consumers, counters, listeners and after a restart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from depth_world import USER, DepthWorld
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from leveret.engine import Envelope, Event, MixedEvent
+from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field
+
+#: What a message may be like: routing key and properties. Plain ones to one queue make mixed runs.
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    ("q.x", {"delivery_mode": 2}),
+    ("q.y", {"delivery_mode": 2, "priority": 3}),
+    ("q.x", {"delivery_mode": 2, "content_type": b"text"}),
+    ("other.z", {"delivery_mode": 2}),
+]
+TRANSIENT = ("q.x", {"delivery_mode": 1})
+KEPT_BY_RULES = {"max_length": {"x-max-length": Field("I", 7)}, "none": {}}
+
+run_of_kinds = st.lists(st.sampled_from(range(len(KINDS) + 1)), min_size=1, max_size=12)
+step = st.one_of(
+    st.tuples(st.just("publish"), run_of_kinds),
+    st.tuples(st.just("consume"), st.integers(0, 1), st.integers(0, 4), st.booleans()),
+    st.tuples(st.just("cancel"), st.integers(0, 1)),
+    st.tuples(st.just("ack"), st.integers(0, 1)),
+    st.tuples(st.just("reject"), st.integers(0, 1)),
+    st.tuples(st.just("end turn")),
+    st.tuples(st.just("restart")),
+)
+
+
+class MixedWorld(DepthWorld):
+    """`is_mixed`: runs are published whole; else message by message, queue by queue as a mixed run is."""
+
+    has_spool = False
+
+    def __init__(self, arguments: dict[str, Field], *, is_mixed: bool, memory: int | None) -> None:
+        self.is_mixed = is_mixed
+        self.heard: list[Event] = []
+        self.confirmed: list[Any] = []
+        self.number = 0
+        super().__init__(arguments, {}, memory=memory)
+
+    def start(self) -> None:
+        super().start()
+        self.broker.listeners.append(self.heard.append)
+        self.envelopes = [self._envelope(key, properties) for key, properties in [*KINDS, TRANSIENT]]
+        self.sessions[2].select_confirms()
+
+    def _envelope(self, key: str, properties: dict[str, Any]) -> Envelope:
+        return Envelope("e", key, scan_properties(encode_header(1, properties)[12:]))
+
+    def publish_kinds(self, kinds: Sequence[int]) -> None:
+        """A message of each of these kinds, numbered."""
+        blobs = []
+        for kind in kinds:
+            self.number += 1
+            body = b"%d" % self.number
+            blobs.append(PLAIN.join(encode_header(len(body), [*KINDS, TRANSIENT][kind][1]), body))
+        envelopes = [self.envelopes[kind] for kind in kinds]
+        routes = [self.client.vhost.route("e", envelope.routing_key, USER) for envelope in envelopes]
+        queues = [route.only_queue for route in routes]
+        session = self.sessions[2]
+        if self.is_mixed:
+            session.publish_mixed([queue for queue in queues if queue is not None], envelopes, blobs)
+        else:
+            for queue in dict.fromkeys(queues):
+                for at, route in enumerate(routes):
+                    if queues[at] is queue:
+                        session.publish(route, envelopes[at], (blobs[at],), mandatory=False)
+        assert session.confirms is not None
+        self.broker.mark(self.queue)
+
+    def do(self, what: str, *arguments: Any) -> None:
+        """A step."""
+        if what == "publish":
+            self.publish_kinds(arguments[0])
+        elif what == "end turn":
+            self.end_turn()
+        elif what == "restart":
+            self.end_turn()
+            self.restart()
+        else:
+            self._at_session(what, self.sessions[arguments[0]], *arguments[1:])
+
+    def _at_session(self, what: str, session: Any, *arguments: Any) -> None:
+        if what == "consume":
+            prefetch, no_ack = arguments
+            if "t" not in session.consumers:
+                session.limit(prefetch, total=False)
+                tag = "t"
+                session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments={})
+        elif what == "cancel":
+            session.cancel("t")
+        elif session.unacked:
+            tag = next(iter(session.unacked))
+            if what == "ack":
+                session.ack(tag)
+            else:
+                session.reject(tag, requeue=True)
+
+    def state(self) -> Any:
+        """What is to be the same."""
+        self.end_turn()
+        confirms = self.sessions[2].confirms
+        assert confirms is not None
+        self.confirmed += confirms.take(1 << 60)
+        stats = [self.client.vhost.queue(name).statistics() for name in ("q", "other")]
+        return self.seen, [(one.ready, one.unacked, one.counters) for one in stats], self.confirmed, _told(self.heard)
+
+
+def _told(events: Sequence[Event]) -> list[tuple[str, str, int]]:
+    """What happened to each message, by message: a mixed run is published whole before any of it is enqueued."""
+    assert not any(isinstance(event, MixedEvent) for event in events)  # a plain listener gets stretches
+    told = [(id_, event.kind.value, event.subject) for event in events for id_ in event.messages]
+    return sorted((subject, kind, id_) for id_, kind, subject in told)
+
+
+@pytest.mark.parametrize("memory", [None, 200, 4000])
+@pytest.mark.parametrize("rules", list(KEPT_BY_RULES))
+@settings(deadline=None, max_examples=60)
+@given(steps=st.lists(step, max_size=14))
+def test_a_mixed_run_is_as_one_message_after_the_other(
+    rules: str, memory: int | None, steps: list[tuple[Any, ...]]
+) -> None:
+    """With consumers that have credit or not, several of them, paged-out messages, limits, and power cuts."""
+    worlds = [MixedWorld(KEPT_BY_RULES[rules], is_mixed=is_mixed, memory=memory) for is_mixed in (True, False)]
+    try:
+        for one in steps:
+            for world in worlds:
+                world.do(*one)
+        assert worlds[0].state() == worlds[1].state()
+        for world in worlds:
+            world.restart()
+        contents = []
+        for world in worlds:
+            found = [[], []]  # type: list[list[Any]]
+            for list_, name in zip(found, ("q", "other")):
+                while (got := world.get(name)) is not None:
+                    list_.append(got)
+            contents.append(found)
+        assert contents[0] == contents[1]
+    finally:
+        for world in worlds:
+            world.close()
