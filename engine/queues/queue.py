@@ -108,23 +108,25 @@ class Queue(GovernedQueue):
             pressure.note(self)
 
     def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
-        """The same for a mixed run of plain messages: to the only consumer at once, else to the store."""
+        """The same for a mixed run of plain messages."""
         if not self.takes_plainly:
             return self.enqueue_stretches(first_id, envelopes, blobs)
         if self.stores_all:
             envelopes = [envelope.persisted() for envelope in envelopes]
         store, rota = self.store, self.rota
         self.ledger.enqueued_mixed(first_id, envelopes)
+        is_shared = False
         if rota.consumers and not store.ready and not store.has_tail:
-            if len(rota.consumers) == 1 and not rota.waits:
+            is_shared = len(rota.consumers) > 1 or rota.waits
+            if not is_shared:
                 taken = dispatch.hand_to(rota.consumers[0], first_id, envelopes, blobs)
                 if taken == len(blobs):
                     return ()
                 if taken:
                     first_id, envelopes, blobs = first_id + taken, envelopes[taken:], blobs[taken:]
-            else:
-                self.mark()  # several share them, at the end of the turn
         store.append_run(first_id, envelopes, blobs)
+        if is_shared:
+            self.dispatch()
         return ()
 
     def enqueue_stretches(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:

@@ -24,9 +24,14 @@ KINDS: list[tuple[str, dict[str, Any]]] = [
 TRANSIENT = ("q.x", {"delivery_mode": 1})
 KEPT_BY_RULES = {"max_length": {"x-max-length": Field("I", 7)}, "none": {}}
 
-run_of_kinds = st.lists(st.sampled_from(range(len(KINDS) + 1)), min_size=1, max_size=12)
+run_of_kinds = st.lists(st.sampled_from(range(len(KINDS) + 1)), min_size=2, max_size=9)
+publish = st.tuples(st.just("publish"), run_of_kinds)
+#: Prefetch, and whether nothing is acknowledged, of the consumers that are there from the beginning.
+first_consumers = st.lists(st.tuples(st.integers(0, 4), st.booleans()), max_size=2)
 step = st.one_of(
-    st.tuples(st.just("publish"), run_of_kinds),
+    publish,
+    publish,
+    publish,
     st.tuples(st.just("consume"), st.integers(0, 1), st.integers(0, 4), st.booleans()),
     st.tuples(st.just("cancel"), st.integers(0, 1)),
     st.tuples(st.just("ack"), st.integers(0, 1)),
@@ -88,23 +93,23 @@ class MixedWorld(DepthWorld):
             self.end_turn()
             self.restart()
         else:
-            self._at_session(what, self.sessions[arguments[0]], *arguments[1:])
+            self._at_session(what, *arguments)
 
-    def _at_session(self, what: str, session: Any, *arguments: Any) -> None:
+    def _at_session(self, what: str, who: int, *arguments: Any) -> None:
+        session, tag = self.sessions[who], f"t{who}"
         if what == "consume":
             prefetch, no_ack = arguments
-            if "t" not in session.consumers:
+            if tag not in session.consumers:
                 session.limit(prefetch, total=False)
-                tag = "t"
                 session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments={})
         elif what == "cancel":
-            session.cancel("t")
+            session.cancel(tag)
         elif session.unacked:
-            tag = next(iter(session.unacked))
+            oldest = next(iter(session.unacked))
             if what == "ack":
-                session.ack(tag)
+                session.ack(oldest)
             else:
-                session.reject(tag, requeue=True)
+                session.reject(oldest, requeue=True)
 
     def state(self) -> Any:
         """What is to be the same."""
@@ -113,7 +118,9 @@ class MixedWorld(DepthWorld):
         assert confirms is not None
         self.confirmed += confirms.take(1 << 60)
         stats = [self.client.vhost.queue(name).statistics() for name in ("q", "other")]
-        return self.seen, [(one.ready, one.unacked, one.counters) for one in stats], self.confirmed, _told(self.heard)
+        at_hand = [self.content(one.envelope, one.blob) for one in self.queue.store]
+        counts = [(one.ready, one.unacked, one.counters) for one in stats]
+        return self.seen, at_hand, counts, self.confirmed, _told(self.heard)
 
 
 def _told(events: Sequence[Event]) -> list[tuple[str, str, int]]:
@@ -125,12 +132,13 @@ def _told(events: Sequence[Event]) -> list[tuple[str, str, int]]:
 
 @pytest.mark.parametrize("memory", [None, 200, 4000])
 @pytest.mark.parametrize("rules", list(KEPT_BY_RULES))
-@settings(deadline=None, max_examples=60)
-@given(steps=st.lists(step, max_size=14))
+@settings(deadline=None, max_examples=25)
+@given(consumers=first_consumers, steps=st.lists(step, min_size=3, max_size=10))
 def test_a_mixed_run_is_as_one_message_after_the_other(
-    rules: str, memory: int | None, steps: list[tuple[Any, ...]]
+    rules: str, memory: int | None, consumers: list[tuple[int, bool]], steps: list[tuple[Any, ...]]
 ) -> None:
     """With consumers that have credit or not, several of them, paged-out messages, limits, and power cuts."""
+    steps = [("consume", who, *one) for who, one in enumerate(consumers)] + steps
     worlds = [MixedWorld(KEPT_BY_RULES[rules], is_mixed=is_mixed, memory=memory) for is_mixed in (True, False)]
     try:
         for one in steps:
