@@ -1,4 +1,4 @@
-"""Mixed runs into the queues that they are routed to. Source: performance page, part 2, section 2."""
+"""Mixed runs into the queues that they are routed to."""
 
 from collections.abc import Sequence
 

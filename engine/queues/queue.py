@@ -101,12 +101,6 @@ class Queue(GovernedQueue):
             self._note_crowding()
         return ()
 
-    def _note_crowding(self) -> None:
-        """A run came in: say so if it crowds the queue. A queue that keeps its messages is never crowded."""
-        pressure = self.surroundings.pressure
-        if len(self.store.ready) > pressure.ready_max and self.rota.consumers and not self.keeps:
-            pressure.note(self)
-
     def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
         """The same for a mixed run of plain messages."""
         if not self.takes_plainly:
@@ -127,6 +121,8 @@ class Queue(GovernedQueue):
         store.append_run(first_id, envelopes, blobs)
         if is_shared:
             self.dispatch()
+        if len(store.ready) > self.surroundings.pressure.ready_max:
+            self._note_crowding()
         return ()
 
     def enqueue_stretches(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
@@ -135,6 +131,12 @@ class Queue(GovernedQueue):
         for start, stop, envelope in stretches_alike(envelopes):
             refused += [start + at for at in self.enqueue(first_id + start, envelope, blobs[start:stop])]
         return refused
+
+    def _note_crowding(self) -> None:
+        """A run came in: say so if it crowds the queue. A queue that keeps its messages is never crowded."""
+        pressure = self.surroundings.pressure
+        if len(self.store.ready) > pressure.ready_max and self.rota.consumers and not self.keeps:
+            pressure.note(self)
 
     def requeue(self, messages: list[Message], *, why: str, counted: bool = False, delayed: bool = False) -> None:
         """Put messages back to where they were, in order of their ids, and mark the queue for dispatch.
