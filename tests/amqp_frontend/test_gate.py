@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 import pytest
 from hypothesis import settings, stateful
 from hypothesis import strategies as st
+from pair import Pair, publish
+from pamqp import commands
 
 from leveret.amqp_frontend.gate import SLICES_MAX, Hold, hold_of
 from leveret.engine import (
@@ -304,6 +307,47 @@ def test_one_after_the_other_goes_on(stage: Stage) -> None:
     for _ in range(READY_MAX // 2):
         stage.ack(consumer, 1)
     assert [publisher.hold is not None for publisher in publishers] == [False] * 3
+
+
+@pytest.mark.parametrize(
+    "properties",
+    [
+        [{}],
+        [{"message_id": "{}"}],
+        [{"headers": {"n": "{}"}, "delivery_mode": 2}],
+        [{}, {"content_type": "text/plain"}, {"delivery_mode": 2}],
+        [{"content_type": "a", "message_id": "{}"}, {"priority": 1}, {"correlation_id": "{}"}],
+        [{"expiration": "60000"}, {}],
+    ],
+    ids=["alike", "ids", "headers", "mixed", "mixed with ids", "some expire"],
+)
+def test_however_a_read_is_handled_it_crowds_the_queue(properties: list[dict[str, Any]]) -> None:
+    """In runs, in mixed ones, or message by message."""
+    pair = Pair(broker={"options": BrokerOptions(busy_queue_ready_max=READY_MAX)})
+    publisher, consumer = pair.open(), pair.open()
+    publisher.call(1, commands.Queue.Declare, queue="q")
+    consumer.call(1, commands.Basic.Qos, prefetch_count=1)
+    consumer.call(1, commands.Basic.Consume, queue="q")
+    for count in (1 + READY_MAX, 1, 40):
+        pair.broker.pressure.queue = None
+        read = b"".join(
+            publish(1, "q", bytes(number % 7), **filled(properties[number % len(properties)], number))
+            for number in range(count)
+        )
+        publisher.send(read)
+        assert (pair.broker.pressure.queue is not None) == (count != 1 + READY_MAX)
+
+
+def filled(properties: dict[str, Any], number: int) -> dict[str, Any]:
+    """Of one message: "{}" stands for its number."""
+    return {
+        name: filled(value, number)
+        if isinstance(value, dict)
+        else value.format(number)
+        if isinstance(value, str)
+        else value
+        for name, value in properties.items()
+    }
 
 
 # ------------------------------------------------------------------------------------------------- whatever they do
