@@ -150,16 +150,26 @@ class PublishMemory:
         """
         known = self.arguments.get(method_frame)
         if known is None:
-            raw = method_frame[11:-1]
-            method = decode_method(METHODS[PUBLISH], raw)
-            known = PublishArguments(
-                method.exchange,  # type: ignore[attr-defined]
-                method.routing_key,  # type: ignore[attr-defined]
-                method.mandatory,  # type: ignore[attr-defined]
-                method.immediate,  # type: ignore[attr-defined]
-                raw[2:-1],
-            )
+            known = _publish_arguments(method_frame[11:-1])
             if len(self.arguments) >= KINDS_MAX:
                 self.arguments.clear()
             self.arguments[method_frame] = known
         return known
+
+
+def _publish_arguments(raw: bytes) -> PublishArguments:
+    """Of the octets behind the ids. New routing keys are often all new: a third of the time of `decode_method`.
+
+    Raises: as `decode_method`, which is asked about all that is not as it should be.
+    """
+    try:
+        exchange_end = 3 + raw[2]
+        key_start = exchange_end + 1
+        key_end = key_start + raw[exchange_end]
+        if len(raw) == key_end + 1:
+            exchange, routing_key = raw[3:exchange_end].decode(), raw[key_start:key_end].decode()
+            return PublishArguments(exchange, routing_key, bool(raw[key_end] & 1), bool(raw[key_end] & 2), raw[2:-1])
+    except (IndexError, UnicodeDecodeError):
+        pass
+    method: Any = decode_method(METHODS[PUBLISH], raw)
+    return PublishArguments(method.exchange, method.routing_key, method.mandatory, method.immediate, raw[2:-1])

@@ -5,7 +5,7 @@ not on the hot path: their results are routes, which the exchange makes stale wh
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar, Protocol
 
 from ...settings import NO_POLICY, EffectivePolicy
@@ -14,6 +14,7 @@ from ..messages.field_table import FieldTable
 from ..options import BrokerOptions
 from .counted import Held, values_of, with_one, without_one
 from .headers import HeadersPattern, check_headers_match
+from .headers_patterns import HeadersPatterns
 from .route_memory import RouteMemory
 from .routed import Routed
 from .topic import TopicPatterns, has_wildcards
@@ -258,51 +259,36 @@ class HeadersExchange(Exchange):
 
     type = "headers"
     decides_each = True
-    __slots__ = ("_conditions", "_groups")
+    __slots__ = ("_patterns",)
 
     def __init__(self, name: str, **options: bool | FieldTable | None) -> None:
         super().__init__(name, **options)  # type: ignore[arg-type]
-        self._conditions = 0
-        self._groups: dict[Hashable, tuple[HeadersPattern, Held[Destination]]] = {}  # by what they ask for
+        self._patterns: HeadersPatterns[Destination] = HeadersPatterns()
 
     def check(self, routing_key: str, arguments: FieldTable) -> None:
         """Raises: InvalidHeadersMatch, InvalidHeadersMatchType."""
         check_headers_match(arguments)
 
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
-        """Every message is compared with all conditions. Raises: ConditionsMaxReached."""
+        """A message may have to be compared with all conditions. Raises: ConditionsMaxReached."""
         limit = options.headers_conditions_max
         pattern = HeadersPattern(arguments)
-        if self._conditions + pattern.conditions > limit > 0 and pattern.identity not in self._groups:
+        if self._patterns.conditions + pattern.conditions > limit > 0 and pattern.identity not in self._patterns:
             raise ConditionsMaxReached(name=self.name, vhost=vhost, limit=limit)
 
     def match(self, message: Routed) -> Sequence[Destination]:
         """See `Exchange`."""
-        headers = message.comparables
-        message.cost += self._conditions // CONDITIONS_A_STEP
-        found: list[Destination] = []
-        for pattern, held in self._groups.values():
-            if pattern.matches(headers):
-                found += values_of(held)
+        patterns = self._patterns
+        before = patterns.cost
+        found = patterns.match(message.comparables)
+        message.cost += (patterns.cost - before) // CONDITIONS_A_STEP
         return found
 
     def _index(self, binding: Binding) -> None:
-        pattern, held = HeadersPattern(binding.arguments), None
-        if pattern.identity in self._groups:
-            pattern, held = self._groups[pattern.identity]
-        else:
-            self._conditions += pattern.conditions
-        self._groups[pattern.identity] = pattern, with_one(held, binding.destination)
+        self._patterns.add(binding.arguments, binding.destination)
 
     def _unindex(self, binding: Binding) -> None:
-        identity = HeadersPattern(binding.arguments).identity
-        pattern, held = self._groups[identity]
-        held = without_one(held, binding.destination)
-        if held is None:
-            del self._groups[identity]
-            self._conditions -= pattern.conditions
-        else:
-            self._groups[identity] = pattern, held
+        self._patterns.remove(binding.arguments, binding.destination)
 
 
 #: The types that clients can declare.

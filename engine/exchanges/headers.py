@@ -1,6 +1,6 @@
 """Matching of headers bindings. Source: behaviour page 3.9, "headers"."""
 
-from collections.abc import Hashable
+from collections.abc import Collection, Hashable
 
 from ..errors import InvalidHeadersMatch, InvalidHeadersMatchType
 from ..messages.field_table import Field, FieldTable
@@ -14,27 +14,28 @@ class HeadersPattern:
     Raises: InvalidHeadersMatch, InvalidHeadersMatchType (406) for a bad `x-match`.
     """
 
-    __slots__ = ("_any", "_wanted", "conditions", "identity")
+    __slots__ = ("conditions", "identity", "wanted", "wants_any")
 
     def __init__(self, arguments: FieldTable) -> None:
         match = check_headers_match(arguments)
         with_x = match.endswith(b"-with-x")
-        self._any = match.startswith(b"any")
-        self._wanted = [
+        self.wants_any = match.startswith(b"any")
+        #: Key and value; None: any value.
+        self.wanted = [
             (key, None if field.tag == "V" else field.comparable())
             for key, field in arguments.items()
             if key != "x-match" and (with_x or not key.startswith("x-"))
         ]
         #: Equal for two that match the same headers.
-        self.identity: Hashable = (self._any, frozenset(self._wanted))
+        self.identity: Hashable = (self.wants_any, frozenset(self.wanted))
         #: How much there is to compare: one for each condition, and for what long and nested values have in them.
         self.conditions = 1 + sum(weight_of(field) for field in arguments.values())
 
     def matches(self, headers: "Comparables") -> bool:
         """Whether a message with these headers takes the binding. No conditions: all matches, any does not."""
-        if self._any:
-            return any(_holds(headers, key, wanted) for key, wanted in self._wanted)
-        return all(_holds(headers, key, wanted) for key, wanted in self._wanted)
+        if self.wants_any:
+            return any(_holds(headers, key, wanted) for key, wanted in self.wanted)
+        return all(_holds(headers, key, wanted) for key, wanted in self.wanted)
 
 
 class Comparables:
@@ -45,6 +46,12 @@ class Comparables:
     def __init__(self, headers: FieldTable) -> None:
         self._headers = headers
         self._known: dict[str, object] = {}
+
+    def known_of(self, keys: Collection[str]) -> list[str]:
+        """Those of some keys that the message has. O(the smaller number)."""
+        headers = self._headers
+        few, many = (keys, headers) if len(keys) < len(headers) else (headers, keys)
+        return [key for key in few if key in many]
 
     def __contains__(self, key: str) -> bool:
         return key in self._headers

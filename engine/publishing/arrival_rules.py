@@ -6,7 +6,7 @@ Source: address-settings page 1.2, 3.2, 3.6, 3.7.
 from dataclasses import dataclass
 
 from ...settings import Divert, ResolvedSettings
-from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+from ..rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy, has_expiry
 
 
 @dataclass(slots=True, frozen=True)
@@ -25,10 +25,12 @@ class ArrivalRules:
         """Whether messages are to be taken one by one."""
         return self.has_ingress_timestamp or self.retroactive_count > 0 or bool(self.diverts)
 
-    @property
-    def concerns_all(self) -> bool:
-        """Whether unmarked messages meet any of these, too."""
-        return self.looks_at_each or self.expiry is not NO_EXPIRY_POLICY
+
+def rules_for_all(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules | None:
+    """The rules that unmarked messages meet, too; None where there are none, as at most addresses."""
+    if settings.enable_ingress_timestamp or settings.retroactive_message_count > 0 or diverts or has_expiry(settings):
+        return arrival_rules(address, settings, diverts)
+    return None
 
 
 def arrival_rules(address: str, settings: ResolvedSettings, diverts: tuple[Divert, ...]) -> ArrivalRules:

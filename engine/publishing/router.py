@@ -5,6 +5,7 @@ Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 
 from collections.abc import Iterable
 
+from ...settings import Divert, ResolvedSettings
 from ..errors import InternalExchangeRefused
 from ..exchanges.exchange import Destination, Exchange, TopicExchange
 from ..exchanges.routed import Routed
@@ -13,7 +14,7 @@ from ..queues.reply_queue import is_reply_address
 from ..rules.diverts import Diverts
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
-from .arrival_rules import ArrivalRules, arrival_rules
+from .arrival_rules import ArrivalRules, arrival_rules, rules_for_all
 from .host import Declares, HostBroker
 from .route import Route
 from .routing import FOUND_A_STEP, reach, reach_all
@@ -85,16 +86,19 @@ class Router:
             self._broker.effort.spent += message.cost
             if queues is not None:
                 queues = self._taking(queues, exchange, (routing_key,))
-        rules = self.arrival_rules(exchange.name, routing_key)
-        route = Route(exchange, routing_key, queues, rules if rules.concerns_all else None)
+        route = Route(exchange, routing_key, queues, rules_for_all(*self._address(exchange.name, routing_key)))
         exchange.routes.register(route, [other.routes for other in way if other is not exchange])
         return route
 
     def arrival_rules(self, exchange_name: str, routing_key: str) -> ArrivalRules:
         """What the address of a message does with it."""
+        return arrival_rules(*self._address(exchange_name, routing_key))
+
+    def _address(self, exchange_name: str, routing_key: str) -> tuple[str, ResolvedSettings, tuple[Divert, ...]]:
+        """The address of a message, its settings, and the diverts there."""
         broker = self._broker
         address = broker.options.address_of(exchange_name, routing_key)
-        return arrival_rules(address, broker.settings.resolve(address, self._topology.name), self.diverts.of(address))
+        return address, broker.settings.resolve(address, self._topology.name), self.diverts.of(address)
 
     # -- queues -------------------------------------------------------------------------------------------------------
 

@@ -35,13 +35,26 @@ class ExpiryPolicy:
 NO_EXPIRY_POLICY = ExpiryPolicy()
 
 
+def has_expiry(settings: ResolvedSettings) -> bool:
+    """Whether the address has a policy of its own."""
+    return (
+        settings.no_expiry
+        or settings.expiry_delay_ms >= 0
+        or settings.min_expiry_delay_ms >= 0
+        or settings.max_expiry_delay_ms >= 0
+    )
+
+
 def expiry_policy(settings: ResolvedSettings) -> ExpiryPolicy:
     """The policy of an address; `NO_EXPIRY_POLICY` itself when there is none."""
-    delay_ms = _said(settings.expiry_delay_ms)
-    min_ms, max_ms = _said(settings.min_expiry_delay_ms), _said(settings.max_expiry_delay_ms)
-    if not settings.no_expiry and delay_ms is None and min_ms is None and max_ms is None:
+    if not has_expiry(settings):
         return NO_EXPIRY_POLICY
-    return ExpiryPolicy(settings.no_expiry, delay_ms, min_ms, max_ms)
+    return ExpiryPolicy(
+        settings.no_expiry,
+        _said(settings.expiry_delay_ms),
+        _said(settings.min_expiry_delay_ms),
+        _said(settings.max_expiry_delay_ms),
+    )
 
 
 def _said(value: int) -> int | None:

@@ -5,10 +5,11 @@ from hypothesis import strategies as st
 
 from leveret.engine.events import Counters
 from leveret.engine.messages.field_table import Field
+from leveret.engine.publishing.arrival_rules import arrival_rules, rules_for_all
 from leveret.engine.rules.arguments import check_queue_arguments
 from leveret.engine.rules.expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from leveret.engine.rules.queue_rules import NO_RULES, own_settings, rules_of
-from leveret.settings import AddressSettings
+from leveret.settings import AddressSettings, Divert, Origin
 from leveret.settings.addresses.resolved import ResolvedSettings, resolve
 
 #: An argument without effect on a queue: with it nothing can be skipped.
@@ -72,3 +73,22 @@ def test_counters_are_added_name_by_name(one: dict[str, int], other: dict[str, i
     sums.add(added)
     assert sums.as_dict() == {name: one[name] + other[name] for name in Counters.__slots__}
     assert added.as_dict() == other
+
+
+@given(
+    st.builds(
+        AddressSettings,
+        enable_ingress_timestamp=st.none() | st.booleans(),
+        retroactive_message_count=numbers,
+        no_expiry=st.none() | st.booleans(),
+        max_expiry_delay_ms=numbers,
+    ),
+    st.booleans(),
+)
+def test_an_address_whose_rules_nobody_meets_has_none(layer: AddressSettings, diverts: bool) -> None:
+    """Rules that concern unmarked messages are those of the address; otherwise there are none."""
+    settings = resolve(layer)
+    diverted = (Divert("d", "a", "b", origin=Origin("f", 1)),) if diverts else ()
+    rules = arrival_rules("a", settings, diverted)
+    concerned = rules.looks_at_each or rules.expiry is not NO_EXPIRY_POLICY
+    assert rules_for_all("a", settings, diverted) == (rules if concerned else None)

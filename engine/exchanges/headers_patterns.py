@@ -1,0 +1,110 @@
+"""The bindings of a headers exchange: found by what a message has, not by looking at each of them.
+
+A pattern that wants all its conditions stands under one of them only, the one that fewest others stand under; one that
+is content with any stands under each. A message is compared with those that stand under a condition it meets. Source:
+behaviour page 3.9, "headers".
+"""
+
+from collections.abc import Hashable
+from typing import Generic, TypeVar
+
+from ..messages.field_table import FieldTable
+from .counted import Held, values_of, with_one, without_one
+from .headers import Comparables, HeadersPattern
+
+D = TypeVar("D")
+
+#: Stands for any value in a condition that only asks for presence; no header has it.
+_PRESENT = object()
+
+
+class _Group(Generic[D]):
+    """The destinations of bindings that ask for the same. `places`: under which keys and values it stands."""
+
+    __slots__ = ("held", "pattern", "places", "serial")
+
+    def __init__(self, pattern: HeadersPattern, serial: int) -> None:
+        self.pattern = pattern
+        self.serial = serial
+        self.held: Held[D] = None
+        self.places: list[tuple[str, object]] = []
+
+
+class HeadersPatterns(Generic[D]):
+    """`conditions`: of all bindings that ask for different things. `cost`: conditions compared so far."""
+
+    __slots__ = ("_groups", "_serial", "_standing", "_unconditional", "conditions", "cost")
+
+    def __init__(self) -> None:
+        self.conditions = 0
+        self.cost = 0
+        self._serial = 0
+        self._groups: dict[Hashable, _Group[D]] = {}  # by what they ask for
+        self._standing: dict[str, dict[object, dict[_Group[D], None]]] = {}  # by key and value
+        self._unconditional: dict[_Group[D], None] = {}
+
+    def __contains__(self, identity: Hashable) -> bool:
+        return identity in self._groups
+
+    def add(self, arguments: FieldTable, destination: D) -> None:
+        """One more binding."""
+        pattern = HeadersPattern(arguments)
+        group = self._groups.get(pattern.identity)
+        if group is None:
+            self._serial += 1
+            group = self._groups[pattern.identity] = _Group(pattern, self._serial)
+            self.conditions += pattern.conditions
+            self._stand(group)
+        group.held = with_one(group.held, destination)
+
+    def remove(self, arguments: FieldTable, destination: D) -> None:
+        """One less. It must be there."""
+        identity = HeadersPattern(arguments).identity
+        group = self._groups[identity]
+        group.held = without_one(group.held, destination)
+        if group.held is None:
+            del self._groups[identity]
+            self.conditions -= group.pattern.conditions
+            self._leave(group)
+
+    def match(self, headers: Comparables) -> list[D]:
+        """The destinations of all bindings that a message meets, in the order in which these first came."""
+        standing, spent = self._standing, 0
+        found: dict[int, _Group[D]] = {group.serial: group for group in self._unconditional}
+        for key in headers.known_of(standing):
+            values = standing[key]
+            for value in (headers[key], _PRESENT):
+                for group in values.get(value, ()):
+                    spent += group.pattern.conditions
+                    if group.serial not in found and group.pattern.matches(headers):
+                        found[group.serial] = group
+        self.cost += spent + len(found)
+        return [destination for serial in sorted(found) for destination in values_of(found[serial].held)]
+
+    def _stand(self, group: _Group[D]) -> None:
+        """Put it where messages that meet it are sure to come by."""
+        pattern = group.pattern
+        places = [(key, _PRESENT if value is None else value) for key, value in pattern.wanted]
+        if not pattern.wants_any:
+            if not places:
+                self._unconditional[group] = None
+                return
+            places = [min(places, key=self._crowd)]
+        group.places = places
+        for key, value in places:
+            self._standing.setdefault(key, {}).setdefault(value, {})[group] = None
+
+    def _crowd(self, place: tuple[str, object]) -> int:
+        """How many stand there. A value before presence, which most messages have."""
+        key, value = place
+        return 2 * len(self._standing.get(key, {}).get(value, ())) + (value is _PRESENT)
+
+    def _leave(self, group: _Group[D]) -> None:
+        self._unconditional.pop(group, None)
+        for key, value in group.places:
+            values = self._standing[key]
+            del values[value][group]
+            if not values[value]:
+                del values[value]
+                if not values:
+                    del self._standing[key]
