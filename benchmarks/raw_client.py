@@ -12,6 +12,9 @@ from pamqp import base, commands, frame, header
 
 LOOPBACK = "127.0.0.1"
 DEADLINE_SECONDS = 20.0
+FRAME_HEAD = struct.Struct(">BHI")
+FRAME_OVERHEAD = FRAME_HEAD.size + 1
+BODY = 3
 RESET_ON_CLOSE = struct.pack("ii", 1, 0)  # SO_LINGER with no time: close() sends RST
 
 
@@ -70,6 +73,29 @@ class RawClient:
         """Skip everything up to the next method of this kind."""
         while not isinstance(self._next_frame(), kind):
             pass
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._socket.fileno()
+
+    def receive_bodies(self) -> list[bytes]:
+        """Read once; the body frames that are whole now, other frames are skipped. Raises: Unexpected."""
+        data = self._socket.recv(65536)
+        if not data:
+            raise Unexpected("the broker closed the connection")
+        data = self._received + data
+        bodies: list[bytes] = []
+        position = 0
+        while len(data) >= position + FRAME_OVERHEAD:
+            kind, _, size = FRAME_HEAD.unpack_from(data, position)
+            end = position + FRAME_OVERHEAD + size
+            if len(data) < end:
+                break
+            if kind == BODY:
+                bodies.append(data[position + FRAME_HEAD.size : end - 1])
+            position = end
+        self._received = data[position:]
+        return bodies
 
     def read_to_end(self) -> bytes:
         """Everything until the broker closes; a reset counts as closing."""
