@@ -4,7 +4,8 @@ Nothing is counted or announced but here: one method an event. With nobody liste
 Source: rulings, "Events".
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import attrgetter
 
 from ..delivery.consumer import Consumer, Receiver
 from ..events import Counters, EventKind
@@ -26,6 +27,8 @@ from .queue_events import (
     RequeuedEvent,
     ScheduledEvent,
 )
+
+_id_of: Callable[[Message], int] = attrgetter("id")
 
 
 class Ledger:
@@ -323,4 +326,4 @@ class Ledger:
 
 
 def _ids(messages: Iterable[Message]) -> list[int]:
-    return [message.id for message in messages]
+    return list(map(_id_of, messages))

@@ -22,6 +22,7 @@ from .rule_changes import GovernedQueue
 
 #: The queue that a holder's messages came from.
 queue_of: "Callable[[Holder], Queue]" = attrgetter("queue")
+_id_of: Callable[[Message], int] = attrgetter("id")
 
 
 @dataclass(slots=True, frozen=True)
@@ -307,7 +308,3 @@ class Queue(GovernedQueue):
         self.sessions.clear()
         self.surroundings.free(gone)
         return count
-
-
-def _id_of(message: Message) -> int:
-    return message.id

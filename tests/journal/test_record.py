@@ -356,3 +356,12 @@ def test_the_record_layout_knows_only_the_words() -> None:
 def test_fields_are_a_record() -> None:
     """What `RECORD.unpack` gives."""
     assert from_fields(RECORD.unpack(SAMPLE.pack(7)), b"heap!") == SAMPLE
+
+
+def test_a_block_is_joined_in_slices(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The octets are the same, however many parts are joined at once."""
+    written = [Record(PUBLISHED, number, heap=bytes((number,)) * number) for number in range(1, 12)]
+    whole = encode_records(1000, 2, written)
+    for size in (1, 2, 5, 23, 24, 1000):
+        monkeypatch.setattr(block_module, "JOIN_SLICE", size)
+        assert encode_records(1000, 2, written) == whole
