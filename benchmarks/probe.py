@@ -4,7 +4,8 @@
 
 Each job has a broker process of its own, in memory and with a journal. The probe is a client that publishes a message
 every 2 ms to a queue of its own and gets it back; with a journal it publishes a persistent one as well, and waits for
-its confirm. The goal is a p99 during the job of at most that of the idle probe, just before, and 20 ms.
+its confirm. The goal is a p99 during the job of at most that of the idle probe, just before, and 20 ms. "Work" is the
+CPU of the broker's thread while a message was on its way: what it waited for, without what the machine did otherwise.
 """
 
 from __future__ import annotations
@@ -44,6 +45,8 @@ class Figures:
     idle: Latency
     during: Latency
     after: Latency
+    work_idle: Latency
+    work_during: Latency
     confirm_idle: Latency | None
     confirm_during: Latency | None
 
@@ -51,6 +54,11 @@ class Figures:
     def is_met(self) -> bool:
         """Whether the probe waited no longer than it should."""
         return self.during.p99 <= self.idle.p99 + GOAL_MS
+
+    @property
+    def is_met_by_work(self) -> bool:
+        """The same of what the broker did meanwhile, as on a machine that has nothing else to do."""
+        return self.work_during.p99 <= self.work_idle.p99 + GOAL_MS
 
 
 def measure(job: str, command: str, *, has_journal: bool, scale: float, idle_seconds: float) -> Figures:
@@ -64,7 +72,7 @@ def measure(job: str, command: str, *, has_journal: bool, scale: float, idle_sec
             stage = Stage(broker.port, config, scale, has_journal)
             run = JOBS[job](stage)
             time.sleep(SETTLE_SECONDS * min(1.0, idle_seconds))
-            with probing(broker.port, confirms=has_journal) as probe:
+            with probing(broker.port, broker.pid, confirms=has_journal) as probe:
                 marks = [time.monotonic_ns()]
                 time.sleep(idle_seconds)
                 marks.append(time.monotonic_ns())
@@ -76,6 +84,7 @@ def measure(job: str, command: str, *, has_journal: bool, scale: float, idle_sec
                 marks.append(time.monotonic_ns())
             stage.close()
     idle, during, after = (latency_between(probe.samples.deliveries, *marks[at : at + 2]) for at in range(3))
+    work = [latency_between(probe.samples.work, *marks[at : at + 2]) for at in range(2)]
     confirms = [latency_between(probe.samples.confirms, *marks[at : at + 2]) for at in range(2)]
     assert idle.count and during.count, "the probe was silent"
     return Figures(
@@ -86,6 +95,8 @@ def measure(job: str, command: str, *, has_journal: bool, scale: float, idle_sec
         idle,
         during,
         after,
+        work[0],
+        work[1],
         confirms[0] if has_journal else None,
         confirms[1] if has_journal else None,
     )
@@ -94,6 +105,10 @@ def measure(job: str, command: str, *, has_journal: bool, scale: float, idle_sec
 def shown(one: Latency | None) -> str:
     """p50, p99 and maximum."""
     return f"{'':26}" if one is None else f"{one.p50:8.2f} {one.p99:8.2f} {one.max:8.2f}"
+
+
+def _verdict(one: Figures) -> str:
+    return "met" if one.is_met else "missed; met by work" if one.is_met_by_work else "missed"
 
 
 def main() -> None:
@@ -109,7 +124,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
     given = parser.parse_args()
     scale, idle_seconds = (QUICK, 0.3) if given.quick else (1.0, IDLE_SECONDS)
-    heads = ("idle: p50, p99, max", "during", "confirms idle", "confirms during")
+    heads = ("idle: p50, p99, max", "during", "work during", "confirms idle", "confirms during")
     print(f"{'(milliseconds)':32} {'seconds':>8}" + "".join(f"{head:>27}" for head in heads))
     taken = []
     for job in given.jobs or JOBS:
@@ -118,8 +133,8 @@ def main() -> None:
             taken.append(one)
             kind = "journal" if has_journal else "memory"
             print(
-                f"{job:24} {kind:7} {one.seconds:8.3f} {shown(one.idle)} {shown(one.during)}"
-                f" {shown(one.confirm_idle)} {shown(one.confirm_during)} {'met' if one.is_met else 'missed'}",
+                f"{job:24} {kind:7} {one.seconds:8.3f} {shown(one.idle)} {shown(one.during)} {shown(one.work_during)}"
+                f" {shown(one.confirm_idle)} {shown(one.confirm_during)} {_verdict(one)}",
                 flush=True,
             )
     if given.out is not None:
@@ -127,7 +142,7 @@ def main() -> None:
             "date": date.today().isoformat(),
             "scale": scale,
             "machine": machine(),
-            "jobs": [{**asdict(one), "is_met": one.is_met} for one in taken],
+            "jobs": [{**asdict(one), "is_met": one.is_met, "is_met_by_work": one.is_met_by_work} for one in taken],
         }
         given.out.write_text(json.dumps(figures, indent=1) + "\n")
 

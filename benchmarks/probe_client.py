@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
+from typing import TextIO
 
 from pamqp import commands, frame, header
 from raw_client import RawClient
@@ -33,9 +34,14 @@ _BASIC, _BASIC_ACK = 60, 80
 
 @dataclass(slots=True)
 class Samples:
-    """(when it was sent, how long it took), nanoseconds of the monotonic clock. `confirms`: of persistent messages."""
+    """(when it was sent, how long it took), nanoseconds of the monotonic clock. `confirms`: of persistent messages.
+
+    `work`: the same of deliveries, but what it took is the time that the broker's thread had a processor meanwhile: the
+    part of others' jobs that the message waited for, however busy the machine is (to a tick of the scheduler: 4 ms).
+    """
 
     deliveries: list[tuple[int, int]] = field(default_factory=list)
+    work: list[tuple[int, int]] = field(default_factory=list)
     confirms: list[tuple[int, int]] = field(default_factory=list)
 
 
@@ -69,11 +75,11 @@ class Probe:
 
 
 @contextmanager
-def probing(port: int, *, confirms: bool) -> Iterator[Probe]:
+def probing(port: int, pid: int, *, confirms: bool) -> Iterator[Probe]:
     """Run a probe meanwhile. `confirms`: it publishes persistent messages as well, and waits for their confirms."""
     context = multiprocessing.get_context("spawn")  # a fork would hold the job's sockets open
     here, there = context.Pipe()
-    process = context.Process(target=_run, args=(there, port, confirms), daemon=True)
+    process = context.Process(target=_run, args=(there, port, pid, confirms), daemon=True)
     process.start()
     probe = Probe()
     here.recv()  # it is logged in
@@ -86,7 +92,7 @@ def probing(port: int, *, confirms: bool) -> Iterator[Probe]:
         process.join()
 
 
-def _run(pipe: Connection, port: int, confirms: bool) -> None:
+def _run(pipe: Connection, port: int, pid: int, confirms: bool) -> None:
     client = RawClient(port)
     client.handshake()
     client.send(C.Queue.Declare(queue=RETURNED, exclusive=True))
@@ -101,14 +107,17 @@ def _run(pipe: Connection, port: int, confirms: bool) -> None:
         client.send(C.Confirm.Select(), channel=2)
         client.expect(C.Confirm.SelectOk)
     pipe.send("ready")
-    pipe.send(_Pacer(client, confirms).run(pipe))
+    with open(f"/proc/{pid}/task/{pid}/schedstat") as schedstat:  # the first thread is the broker's
+        pipe.send(_Pacer(client, schedstat, confirms).run(pipe))
 
 
 class _Pacer:
     """Sends and reads until it is told to stop, and until everything is back."""
 
-    def __init__(self, client: RawClient, confirms: bool) -> None:
+    def __init__(self, client: RawClient, schedstat: TextIO, confirms: bool) -> None:
         self._client = client
+        self._schedstat = schedstat
+        self._work: dict[int, int] = {}  # of the broker, when each was sent
         self._samples = Samples()
         self._returning = 0
         self._unconfirmed: list[int] | None = [] if confirms else None
@@ -146,10 +155,15 @@ class _Pacer:
     def _send(self, sock: socket.socket, now: int) -> None:
         data = self._head + _body(1, now.to_bytes(8))
         self._returning += 1
+        self._work[now] = self._worked_ns()
         if self._unconfirmed is not None:
             data += self._kept
             self._unconfirmed.append(now)
         sock.sendall(data)
+
+    def _worked_ns(self) -> int:
+        self._schedstat.seek(0)
+        return int(self._schedstat.read().split()[0])
 
     def _read(self, data: bytes, now: int) -> None:
         buffer = self._buffer + data
@@ -162,6 +176,7 @@ class _Pacer:
             if kind == _BODY:
                 sent = int.from_bytes(buffer[start : start + 8])
                 self._samples.deliveries.append((sent, now - sent))
+                self._samples.work.append((sent, self._worked_ns() - self._work.pop(sent)))
                 self._returning -= 1
             elif kind == _METHOD and buffer[start : start + 4] == struct.pack(">HH", _BASIC, _BASIC_ACK):
                 self._confirm(_ACK.unpack_from(buffer, start)[2], now)

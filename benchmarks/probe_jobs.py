@@ -24,7 +24,7 @@ JOB_SECONDS_MAX = 300.0
 CHUNK = 4 * 1024 * 1024
 BODY = b"x" * 16
 #: A job is watched for so long at most; a million dead letters take longer.
-WATCHED_SECONDS_MAX = 30.0
+WATCHED_SECONDS_MAX = 15.0
 RELOADED = """
 [broker]
 configuration-file-refresh-period = -1
