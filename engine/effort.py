@@ -4,14 +4,13 @@ import sys
 
 #: A run is not cut into parts of less: most of the cost of a part does not depend on its size, ...
 PART_MIN = 4
-#: ... unless so few messages, times their queues, are more than this (about 10 ms).
-PART_COST_MAX = 8_000
+#: ... unless so few messages, times their queues, are more than this (about 6 ms).
+PART_COST_MAX = 5_000
 
 
 def part_of(budget: int, queues: int) -> int:
     """How many messages of a run to publish at once to so many queues (at least 1) with so much `Effort`."""
-    fewest = PART_MIN if PART_MIN * queues <= PART_COST_MAX else 1
-    return max(fewest, budget // queues)
+    return max(1, min(PART_MIN, PART_COST_MAX // queues), budget // queues)
 
 
 class Effort:

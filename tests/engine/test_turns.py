@@ -205,7 +205,7 @@ def test_a_slow_connection_with_several_consumers_of_one_queue(arguments: Mappin
 
 @pytest.mark.parametrize(
     "queues, count",
-    [(1, 4_000), (10, 400), (1_000, 4), (2_000, 4), (2_001, 1), (4_000, 1), (100_000, 1)],
+    [(1, 4_000), (10, 400), (1_000, 4), (1_250, 4), (1_251, 3), (2_000, 2), (4_000, 1), (100_000, 1)],
 )
 def test_how_many_messages_are_published_at_once(queues: int, count: int) -> None:
     """As many as fit; to very many queues a few, and one where even these would take too long."""
