@@ -99,74 +99,76 @@ def _run(pipe: Connection, port: int, pid: int, confirms: bool) -> None:
     client.expect(C.Queue.DeclareOk)
     client.send(C.Basic.Consume(queue=RETURNED, consumer_tag="probe", no_ack=True))
     client.expect(C.Basic.ConsumeOk)
-    if confirms:
-        client.send(C.Channel.Open(), channel=2)
-        client.expect(C.Channel.OpenOk)
-        client.send(C.Queue.Declare(queue=KEPT, durable=True), channel=2)
-        client.expect(C.Queue.DeclareOk)
-        client.send(C.Confirm.Select(), channel=2)
-        client.expect(C.Confirm.SelectOk)
+    confirmed: RawClient | None = None
+    if (
+        confirms
+    ):  # a connection of its own: one that publishes persistent messages is not read while the journal is behind
+        confirmed = RawClient(port)
+        confirmed.handshake()
+        confirmed.send(C.Queue.Declare(queue=KEPT, durable=True))
+        confirmed.expect(C.Queue.DeclareOk)
+        confirmed.send(C.Confirm.Select())
+        confirmed.expect(C.Confirm.SelectOk)
     pipe.send("ready")
     with open(f"/proc/{pid}/task/{pid}/schedstat") as schedstat:  # the first thread is the broker's
-        pipe.send(_Pacer(client, schedstat, confirms).run(pipe))
+        pipe.send(_Pacer(client.socket, schedstat, None if confirmed is None else confirmed.socket).run(pipe))
 
 
 class _Pacer:
     """Sends and reads until it is told to stop, and until everything is back."""
 
-    def __init__(self, client: RawClient, schedstat: TextIO, confirms: bool) -> None:
-        self._client = client
+    def __init__(self, sock: socket.socket, schedstat: TextIO, confirmed: socket.socket | None) -> None:
+        self._socket = sock
+        self._confirmed_socket = confirmed
         self._schedstat = schedstat
         self._work: dict[int, int] = {}  # of the broker, when each was sent
         self._samples = Samples()
         self._returning = 0
-        self._unconfirmed: list[int] | None = [] if confirms else None
+        self._unconfirmed: list[int] = []
         self._confirmed = 0  # so many of them
-        self._buffer = b""
+        self._buffers = {sock: b""} if confirmed is None else {sock: b"", confirmed: b""}
         self._head = _publish_head(1, RETURNED, persistent=False)
-        self._kept = _publish_head(2, KEPT, persistent=True) + _body(2, bytes(8))
+        self._kept = _publish_head(1, KEPT, persistent=True) + _body(1, bytes(8))
 
     def run(self, pipe: Connection) -> Samples:
-        sock = self._client.socket
         next_ns = time.monotonic_ns()
         until_ns: int | None = None
         while True:
             now = time.monotonic_ns()
             if until_ns is None and now >= next_ns:
-                self._send(sock, now)
+                self._send(now)
                 next_ns = max(next_ns + INTERVAL_NS, now)
             if until_ns is not None and (self._is_done or now > until_ns):
                 return self._samples
-            watched: list[socket.socket | Connection] = [sock, pipe]
+            watched: list[socket.socket | Connection] = [*self._buffers, pipe]
             ready, _, _ = select.select(watched, [], [], max(0, next_ns - now) / 1e9 if until_ns is None else 1.0)
-            if sock in ready:
-                data = sock.recv(65536)
-                self._read(data, time.monotonic_ns())
-                if not data:
-                    raise ConnectionError("the broker closed the probe's connection")
+            for sock in self._buffers:
+                if sock in ready:
+                    self._read(sock, sock.recv(65536), time.monotonic_ns())
             if pipe in ready:
                 pipe.recv()
                 until_ns = time.monotonic_ns() + int(LAST_SECONDS_MAX * 1e9)
 
     @property
     def _is_done(self) -> bool:
-        return not self._returning and (self._unconfirmed is None or self._confirmed == len(self._unconfirmed))
+        return not self._returning and self._confirmed == len(self._unconfirmed)
 
-    def _send(self, sock: socket.socket, now: int) -> None:
-        data = self._head + _body(1, now.to_bytes(8))
+    def _send(self, now: int) -> None:
         self._returning += 1
         self._work[now] = self._worked_ns()
-        if self._unconfirmed is not None:
-            data += self._kept
+        self._socket.sendall(self._head + _body(1, now.to_bytes(8)))
+        if self._confirmed_socket is not None:
             self._unconfirmed.append(now)
-        sock.sendall(data)
+            self._confirmed_socket.sendall(self._kept)
 
     def _worked_ns(self) -> int:
         self._schedstat.seek(0)
         return int(self._schedstat.read().split()[0])
 
-    def _read(self, data: bytes, now: int) -> None:
-        buffer = self._buffer + data
+    def _read(self, sock: socket.socket, data: bytes, now: int) -> None:
+        if not data:
+            raise ConnectionError("the broker closed the probe's connection")
+        buffer = self._buffers[sock] + data
         position = 0
         while len(buffer) - position >= 8:
             kind, _, size = _FRAME_HEAD.unpack_from(buffer, position)
@@ -181,10 +183,9 @@ class _Pacer:
             elif kind == _METHOD and buffer[start : start + 4] == struct.pack(">HH", _BASIC, _BASIC_ACK):
                 self._confirm(_ACK.unpack_from(buffer, start)[2], now)
             position += 8 + size
-        self._buffer = buffer[position:]
+        self._buffers[sock] = buffer[position:]
 
     def _confirm(self, tag: int, now: int) -> None:
-        assert self._unconfirmed is not None
         for sent in self._unconfirmed[self._confirmed : tag]:
             self._samples.confirms.append((sent, now - sent))
         self._confirmed = max(self._confirmed, tag)
