@@ -296,10 +296,15 @@ class Broker:
                     self.turns.dispatch()
                 if not touched and (not dead or effort.spent >= dead_until):
                     break
-                for client in list(touched):
-                    del touched[client]
+                if len(touched) == 1:
+                    client, _ = touched.popitem()
                     if not client.closed:
                         client.flush()
+                else:
+                    for client in list(touched):
+                        del touched[client]
+                        if not client.closed:
+                            client.flush()
                 if effort.spent >= until:
                     break
         finally:

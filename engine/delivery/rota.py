@@ -130,6 +130,8 @@ class Rota:
         if self.waits:
             return []
         consumers = self.consumers
+        if len(consumers) == 1:
+            return consumers[:] if consumers[0].credit() > 0 else []
         if self._rules.single_active_consumer:
             return consumers[:1] if consumers and consumers[0].credit() > 0 else []
         if self._has_priorities:
