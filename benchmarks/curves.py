@@ -6,7 +6,8 @@ it rises.
     python benchmarks/curves.py --quick
 
 CPU of the broker, microseconds a message, medians of the rounds; all points of a curve take turns, so that changes of
-the machine affect them alike. `--deepest 10000000` needs some 12 GB of disk. `--command` replaces the broker in memory.
+the machine affect them alike. Curves that are not asked for stay in the file as they are. `--deepest 10000000` needs
+some 12 GB of disk. `--command` replaces the broker in memory.
 Exit status 1: a check of the load generator failed (lost, repeated, reordered, damaged messages), never a time.
 """
 
@@ -185,7 +186,13 @@ def main() -> int:
         for name in options.only:
             figures = measured(name, options)
             print(table(name, figures), flush=True)
-            results[name] = {"over": CURVES[name].title, "cpu_us": figures}
+            results[name] = {
+                "over": CURVES[name].title,
+                "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
+                "rounds": options.rounds,
+                "command": portable(["python", "benchmarks/curves.py", *sys.argv[1:]]),
+                "cpu_us": figures,
+            }
     except (BrokerFailed, CheckFailed) as error:
         print(f"FAILED {error}", file=sys.stderr)
         return 1
@@ -193,13 +200,8 @@ def main() -> int:
         print(f"curves.py: {error}", file=sys.stderr)
         return 2
     if options.out is not None:
-        facts = {
-            "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-            "machine": machine(),
-            "rounds": options.rounds,
-            "command": portable(["python", "benchmarks/curves.py", *sys.argv[1:]]),
-        }
-        options.out.write_text(json.dumps({**facts, **results}, indent=1) + "\n")
+        before = json.loads(options.out.read_text()) if options.out.exists() else {}
+        options.out.write_text(json.dumps({**before, "machine": machine(), **results}, indent=1) + "\n")
     return 0
 
 
