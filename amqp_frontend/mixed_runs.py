@@ -19,8 +19,6 @@ RUN_MIN = 4
 #: ... until so many of one kind follow each other.
 ALIKE_MAX = 16
 _STRETCH = range(ALIKE_MAX)
-#: Off until sessions handle `MixedReceived`.
-IS_ON = False
 
 
 def read_publishes(
@@ -51,7 +49,7 @@ def read_publishes(
         elif event.kind.known is not None:  # it has come before
             channel.memory.add_head(data, position, length + FRAME_OVERHEAD)
     elif type(last) is PublishReceived and last.channel is channel and last.kind is not event.kind:
-        channel.is_mixed = IS_ON and len(last.blobs) < RUN_MIN
+        channel.is_mixed = len(last.blobs) < RUN_MIN
     return event, end
 
 

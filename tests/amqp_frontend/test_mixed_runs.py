@@ -8,7 +8,6 @@ from __future__ import annotations
 import pytest
 from publish_streams import publish_of
 
-from leveret.amqp_frontend import mixed_runs
 from leveret.amqp_frontend.channel_reader import ChannelReader
 from leveret.amqp_frontend.connection import Connection
 from leveret.amqp_frontend.mixed_runs import ALIKE_MAX
@@ -17,12 +16,6 @@ from leveret.amqp_frontend.publish_memory import KINDS_MAX
 from leveret.amqp_frontend.states import ConnectionState
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.shapes import SIZE_MAX
-
-
-@pytest.fixture(autouse=True)
-def on(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading of mixed runs is on."""
-    monkeypatch.setattr(mixed_runs, "IS_ON", True)
 
 
 class Reader:

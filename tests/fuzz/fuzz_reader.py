@@ -22,7 +22,6 @@ if __name__ == "__main__":
     with atheris.instrument_imports(include=["leveret"]):
         import leveret.amqp_frontend.connection  # noqa: F401  (first, so that it is the instrumented one)
 
-from leveret.amqp_frontend import mixed_runs
 from leveret.amqp_frontend.channel_reader import ChannelReader
 from leveret.amqp_frontend.codec import NAME_OF
 from leveret.amqp_frontend.connection import Connection
@@ -104,7 +103,6 @@ class Owner:
     def read(self, data: bytes) -> bool:
         """One read. Returns: whether the conversation goes on."""
         self.connection.receive_bytes(data)
-        mixed_runs.IS_ON = True
         try:
             for event in self.connection.events():
                 self._handle(event)
@@ -117,8 +115,6 @@ class Owner:
             if self.connection.state is not ConnectionState.CLOSED:  # then nobody listens any more
                 self.outcome.append((type(error).__name__, error.ids))
             return False
-        finally:
-            mixed_runs.IS_ON = False
         memory = self.connection.memory
         if (
             len(memory.facts) > MEMORY_MAX
