@@ -11,7 +11,7 @@ from .subscriptions import Subscriber, Subscriptions
 from .unacked import Unacked
 
 #: In one slice (1 to 5 ms).
-GIVE_BACK_SLICE = 1_000
+GIVE_BACK_SLICE = 500
 
 
 class Ended(Subscriber, Protocol):

@@ -37,8 +37,8 @@ from .json_arguments import table_of
 from .steps import Steps
 
 FAULTS_MAX = 50
-#: Objects of a document that are checked, or declared, in one step (about 4 ms).
-OBJECTS_A_STEP = 50
+#: Objects of a document that are checked, or declared, in one step (2 to 4 ms).
+OBJECTS_A_STEP = 25
 LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
 #: Names of queue types, and of RabbitMQ's modules for them.
 _QUEUE_TYPES = {word: kind for kind in QUEUE_TYPES for word in (kind, f"rabbit_{kind}_queue")}
