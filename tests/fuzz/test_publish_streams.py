@@ -9,7 +9,7 @@ import pytest
 from fuzz_reader import Owner
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from publish_streams import damaged, messages, read_in
+from publish_streams import damaged, frame_of, messages, properties_of, publish_of, read_in
 
 from leveret.amqp_frontend.states import ConnectionState
 
@@ -55,21 +55,33 @@ def test_streams_with_something_wrong(seed: int, places: list[int]) -> None:
     assert read(read_in(octets, places)).outcome == expected
 
 
-@pytest.mark.parametrize("round_", range(8))
-def test_damage_at_every_octet_of_a_mixed_run(round_: int) -> None:
-    """Of one message among others that are read in one go: whichever octet it is, whatever it becomes."""
-    chance = random.Random(round_)
-    stream = messages(chance, 60)
-    before, after = stream[:50], stream[50:]
-    start = len(b"".join(before))
-    whole = b"".join(stream)
-    for place in range(start, start + len(after[0]), 1 + len(after[0]) // 60):
-        changed = whole[place] ^ chance.choice((1, 2, 4, 0x80, 0xFF))
-        octets = whole[:place] + bytes((changed,)) + whole[place + 1 :]
-        # The first fifty are the same each time.
-        expected = read([whole[:start], *(octets[at : at + 1] for at in range(start, len(octets)))]).outcome
-        assert read([octets]).outcome == expected
-        assert read([octets[:place], octets[place:]]).outcome == expected
+ALIKE = [publish_of(1, b"q", properties_of(1, number), b"body") for number in range(20)]
+OTHER_SIZES = [publish_of(1, b"q", properties_of(1, number), b"b" * (1 + number % 5)) for number in range(20)]
+MIXED = [publish_of(1, b"k" * (1 + number % 2), properties_of(number % 3, number), b"body") for number in range(30)]
+
+
+@pytest.mark.parametrize("stream", [ALIKE, OTHER_SIZES, MIXED], ids=["alike", "other sizes", "mixed"])
+def test_damage_at_every_octet(stream: list[bytes]) -> None:
+    """Of a message between others that are read in one go: whichever octet it is, whatever it becomes."""
+    before, one, after = b"".join(stream[:-3]), stream[-3], b"".join(stream[-2:])
+    for place in range(len(one)):
+        for change in (1, 2, 0x80, 0xFF):
+            octets = one[:place] + bytes((one[place] ^ change,)) + one[place + 1 :] + after
+            expected = read([before, *(octets[at : at + 1] for at in range(len(octets)))]).outcome
+            assert read([before + octets]).outcome == expected
+            assert read([before, octets]).outcome == expected
+
+
+@pytest.mark.parametrize("size", [0, 1, 299, 300, 301, 4088, 4089])
+@pytest.mark.parametrize("has_frame", [True, False])
+def test_bodies_of_every_size(size: int, has_frame: bool) -> None:
+    """In the middle of a run by shape: at the limits of messages and frames, none, and a frame where none is due."""
+    stream = list(ALIKE)
+    stream[15] = publish_of(1, b"q", properties_of(1, 15), bytes(size))
+    if has_frame and not size:
+        stream[15] += frame_of(3, 1, b"")
+    octets = b"".join(stream)
+    assert read([octets]).outcome == one_at_a_time(octets)
 
 
 def test_streams_are_read_as_mixed_runs_and_by_shape() -> None:
