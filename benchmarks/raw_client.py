@@ -52,7 +52,7 @@ class RawClient:
         self.send(commands.Channel.Open())
         self.expect(commands.Channel.OpenOk)
 
-    def write(self, octets: bytes) -> None:
+    def write(self, octets: bytes | bytearray) -> None:
         """Send octets as they are."""
         self._socket.sendall(octets)
 
