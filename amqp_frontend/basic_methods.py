@@ -14,7 +14,7 @@ from ..engine import (
 )
 from .channel import Channel
 from .codec import Method, encode_method
-from .deliveries import ConsumerWire, contents_for
+from .deliveries import ConsumerWire, content_parts
 from .peer_errors import PrefetchSizeNotImplemented, RequeueFalseNotImplemented
 from .session import AmqpSession, Handler
 
@@ -96,7 +96,7 @@ def _get(session: AmqpSession, channel: Channel, method: commands.Basic.Get) -> 
             envelope.routing_key,
             ready_count,
         ),
-        *contents_for(envelope, (message.blob,), channel.number, session.connection.frame_max),
+        *content_parts(envelope, message.blob, channel.number, session.connection.frame_max),
     )
 
 

@@ -4,6 +4,7 @@ Most contents come in one piece and never get here: see runs.py. Source: AMQP 0-
 """
 
 from ..engine import PropertyFacts
+from .large_body import LARGE_MIN, PIECE_MIN, LargeBody, stays
 from .peer_errors import (
     ContentBodyExpected,
     ContentBodyTooLong,
@@ -19,8 +20,6 @@ from .wire import BODY, CONTENT_HEAD, FRAME_OVERHEAD, HEADER, ContentFraming, co
 BASIC_CLASS = 60
 #: The most that any content header may announce (behaviour page 1.13).
 BODY_SIZE_MAX = 512 * 1024 * 1024
-#: Body frames with less than this are joined as they come: each by itself would cost many times its octets.
-PIECE_MIN = 1024
 #: What fits into the smallest frame that peers can agree on.
 PIECE_MAX = 4096 - FRAME_OVERHEAD
 #: What stands before the payload of a header frame, so that one layout reads both; its type and size do not matter.
@@ -28,15 +27,20 @@ _NO_HEAD = bytes(7)
 
 
 class Assembly:
-    """A content that did not come in one piece: publish seen, header or body frames still to come."""
+    """A content that did not come in one piece: publish seen, header or body frames still to come.
 
-    __slots__ = ("body", "body_size", "header", "is_oversized", "method_frame", "pieces", "remaining")
+    The body is in `large`, or in `body` and `pieces`; those with less than `PIECE_MIN` are joined as they come, because
+    each by itself would cost many times its octets.
+    """
+
+    __slots__ = ("body", "body_size", "header", "is_oversized", "large", "method_frame", "pieces", "remaining")
 
     def __init__(self, method_frame: bytes) -> None:
         self.method_frame = method_frame
         self.header: bytes | None = None
         self.body: list[bytes] = []
         self.pieces = bytearray()  # small ones, not yet a part of `body`
+        self.large: LargeBody | None = None
         self.body_size = 0
         self.remaining = 0
         self.is_oversized = False
@@ -57,6 +61,11 @@ class Assembly:
         if self.pieces:
             self.body.append(bytes(self.pieces))
             self.pieces.clear()
+
+    def leave_large(self) -> None:
+        """The body goes on in parts: a frame cannot stay as it came."""
+        if self.large is not None:
+            self.body, self.large = self.large.payloads(), None
 
     @property
     def octets(self) -> int:
@@ -95,16 +104,43 @@ class ChannelReader:
             self._add_header(assembly, kind, payload)
         else:
             self._add_body(assembly, kind, payload)
-        if assembly.remaining:
-            return None
+        return None if assembly.remaining else self.take_content(assembly)
+
+    def take_content(self, assembly: Assembly) -> tuple[bytes, PropertyFacts, bytes, int]:
+        """As `add_content`, of a content that is whole. Raises: PropertiesUndecodable."""
         self.assembly = None
         header = assembly.header
         assert header is not None
         facts = self.memory.facts_of(header[12:])
         if assembly.is_oversized:
             return assembly.method_frame, facts, b"", assembly.body_size
+        if assembly.large is not None:
+            return assembly.method_frame, facts, assembly.large.blob(), 0
         assembly.join_pieces()
         return assembly.method_frame, facts, self._blob(header, assembly.body), 0
+
+    def large_body(self, payload: int, capacity_max: int) -> LargeBody | None:
+        """Where the body that comes is read to, if it is large and its frames can stay as they come.
+
+        payload: octets in its next frame. capacity_max: how many may be reserved.
+        """
+        assembly = self.assembly
+        if assembly is None or assembly.header is None:
+            return None
+        size, payload_max = assembly.body_size, self.framing.frame_max - FRAME_OVERHEAD
+        if not stays(payload, assembly.remaining, payload_max):
+            return None
+        if (
+            assembly.large is None
+            and LARGE_MIN <= size == assembly.remaining
+            and size <= capacity_max
+            and not assembly.is_oversized
+        ):
+            try:
+                assembly.large = LargeBody(self.number, assembly.header, size, payload, payload_max)
+            except MemoryError:
+                pass  # in parts, as far as it goes
+        return assembly.large
 
     def _add_header(self, assembly: Assembly, kind: int, payload: bytes) -> None:
         if kind != HEADER:
@@ -129,6 +165,7 @@ class ChannelReader:
         if assembly.remaining < 0:
             raise ContentBodyTooLong
         if payload and not assembly.is_oversized:
+            assembly.leave_large()
             assembly.add(payload)
 
     def _blob(self, header: bytes, body: list[bytes]) -> bytes:

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 
 from .channel_reader import Assembly, ChannelReader
 from .codec import INDEX_OF, METHODS, Method, encode_method, ids_of, received_method
+from .incomplete import IncompleteBodies
+from .large_body import EXCESS, OTHER, WHOLE
 from .mixed_runs import read_publishes
 from .peer_errors import (
     ChannelAlreadyOpen,
@@ -17,7 +19,6 @@ from .peer_errors import (
     ContentHeaderExpected,
     FrameEndMissing,
     FrameTooLarge,
-    IncompleteTooLarge,
     MalformedConnectionString,
     MalformedShortString,
     MethodFrameExpected,
@@ -86,7 +87,6 @@ class Connection:
         "channels",
         "frame_max",
         "incomplete",
-        "incomplete_max",
         "memory",
         "state",
     )
@@ -94,22 +94,20 @@ class Connection:
     def __init__(self, incomplete_max: int = 1 << 62) -> None:
         self.state = HEADER_
         self.frame_max = FRAME_MAX_UNTUNED
-        self.incomplete = 0  # octets of bodies, on all channels, that are not whole yet
-        self.incomplete_max = incomplete_max
         self.channels: dict[int, ChannelReader] = {}
+        self.incomplete = IncompleteBodies(self.channels, incomplete_max)
         self.memory = PublishMemory()
         self._buffer = b""
         self._to_skip = 0  # octets that belong to a frame that was refused
 
     def drop_content(self, channel: ChannelReader) -> None:
         """Forget the part of a message that came on a channel."""
-        if channel.assembly is not None:
-            self.incomplete -= channel.assembly.octets
-            channel.assembly = None
+        self._buffer = self.incomplete.drop(channel) + self._buffer
 
     def skip_everything(self) -> None:
         """The rest of what the peer sends cannot be read: throw it away."""
         self._buffer = b""
+        self.incomplete.direct = None
         self._to_skip = 1 << 62
 
     def step(self, step: ConnectionStep) -> None:
@@ -120,7 +118,7 @@ class Connection:
         """Take what one read of the socket brought."""
         if self.state is CLOSED or self.state is REFUSED:
             return  # whatever still comes is neither read nor stored
-        self._buffer = self._buffer + data if self._buffer else data
+        self._buffer = self._buffer + data if self._buffer else self.incomplete.put(data)
         if self._to_skip:
             self._skip()
 
@@ -140,8 +138,14 @@ class Connection:
         self._buffer = b""
         size = len(data)
         position = 0
+        incomplete = self.incomplete
         last: PublishReceived | MixedReceived | None = None  # in this read
         try:
+            if (direct := incomplete.direct) is not None:
+                progress, data = incomplete.go_on(data, is_running=self.state is RUNNING)
+                size = len(data)
+                if progress is WHOLE or progress is EXCESS:
+                    yield incomplete.received(direct, progress)
             if self.state is HEADER_:
                 header, position = _read_protocol_header(data)
                 if header is not None:
@@ -175,6 +179,15 @@ class Connection:
                         return
                     raise FrameTooLarge(type=kind, size=length, limit=self.frame_max - FRAME_OVERHEAD)
                 end = position + length + FRAME_OVERHEAD
+                if kind == BODY and self.state is RUNNING:
+                    large = incomplete.large_body(number, length)
+                    if large is not None:
+                        progress = incomplete.take(large, memoryview(data)[position:end])
+                        if progress is not OTHER:
+                            position = min(end, size)
+                            if progress is WHOLE or progress is EXCESS:
+                                yield incomplete.received(large, progress)
+                            continue
                 if end > size:
                     return
                 payload = data[position + 7 : end - 1]
@@ -270,19 +283,11 @@ class Connection:
             return None
         if channel is None or channel.assembly is None:
             raise MethodFrameExpected
-        before = channel.assembly.octets
         try:
-            whole = channel.add_content(kind, payload)
+            return self.incomplete.add(channel, kind, payload)
         except PeerError as error:
             error.ids = PublishReceived.ids
             raise
-        self.incomplete += (0 if channel.assembly is None else channel.assembly.octets) - before
-        if whole is None:
-            if self.incomplete > self.incomplete_max:
-                raise IncompleteTooLarge(ids=PublishReceived.ids, limit=self.incomplete_max)
-            return None
-        method_frame, facts, blob, oversized = whole
-        return PublishReceived(channel, self.memory.kind_of(method_frame, facts), [blob], oversized)
 
 
 def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected | None, int]:

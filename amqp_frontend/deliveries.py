@@ -12,6 +12,8 @@ from pamqp import commands
 
 from ..engine import PLAIN, CommonHeader, Delivered, Envelope, Framing
 from .codec import encode_method
+from .gathered import Octets
+from .large_content import LARGE, body_parts, framed, on_channel
 from .wire import (
     FRAME_END_OCTET,
     FRAME_OVERHEAD,
@@ -69,7 +71,24 @@ def contents_for(envelope: Envelope, blobs: Sequence[bytes], number: int, frame_
     return [content_frames(number, *split(blob), frame_max) for blob in blobs]
 
 
-def render_delivered(effect: Delivered, frame_max: int) -> Iterable[bytes]:
+def content_parts(envelope: Envelope, blob: bytes, number: int, frame_max: int) -> Sequence[Octets]:
+    """As `contents_for`, of one blob; a large one comes in parts that together are its frames."""
+    framing = envelope.framing
+    if len(blob) < LARGE:
+        return contents_for(envelope, (blob,), number, frame_max)
+    if type(framing) is ContentFraming:
+        if framing.frame_max > frame_max:
+            return framed(number, *body_parts(blob), frame_max)
+        return (blob,) if framing.channel == number else on_channel(blob, number)
+    if type(framing) is CommonHeader:
+        return framed(number, framing.header, [memoryview(blob)], frame_max)
+    if framing is PLAIN:
+        header_end = 4 + int.from_bytes(blob[:4], "big")
+        return framed(number, blob[4:header_end], [memoryview(blob)[header_end:]], frame_max)
+    return contents_for(envelope, (blob,), number, frame_max)
+
+
+def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
     """The octets of a run of deliveries, in parts."""
     wire = effect.consumer.opaque
     assert isinstance(wire, ConsumerWire)
@@ -86,9 +105,9 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[bytes]:
     if type(framing) is CommonHeader and len(effect.blobs[0]) + FRAME_OVERHEAD <= frame_max:
         before, behind = around_body(wire.number, framing.header, len(effect.blobs[0]))
         return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix + before), effect.blobs, repeat(behind)))
-    contents = contents_for(envelope, effect.blobs, wire.number, frame_max)
     if count == 1:
-        return (prefix, _TAG(tag), suffix, contents[0])
+        return (prefix, _TAG(tag), suffix, *content_parts(envelope, effect.blobs[0], wire.number, frame_max))
+    contents = contents_for(envelope, effect.blobs, wire.number, frame_max)
     return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), contents))
 
 
@@ -122,7 +141,9 @@ def render_cancel(number: int, tag: str) -> bytes:
     return encode_method(number, commands.Basic.Cancel, tag, True)
 
 
-def render_returns(number: int, envelope: Envelope, blobs: Sequence[bytes], frame_max: int) -> Iterable[bytes]:
+def render_returns(number: int, envelope: Envelope, blobs: Sequence[bytes], frame_max: int) -> Iterable[Octets]:
     """basic.return with content for messages that no queue took."""
     head = encode_method(number, commands.Basic.Return, 312, "NO_ROUTE", envelope.exchange, envelope.routing_key)
+    if len(blobs) == 1:
+        return (head, *content_parts(envelope, blobs[0], number, frame_max))
     return chain.from_iterable(zip(repeat(head), contents_for(envelope, blobs, number, frame_max)))

@@ -16,8 +16,10 @@ import trio
 from ..engine import Broker, Queue
 from .admission import Admission
 from .gate import SLICE_S, hold_of
+from .gathered import Gathered
 from .half_open import NoPlace
 from .introduction import READ_SIZE, Introduction
+from .large_body import LargeBody
 from .options import FrontendOptions
 from .output import REPLIES_MAX
 from .proxy_protocol import ProxyFault
@@ -29,6 +31,8 @@ from .turn import handle_bytes
 
 logger = logging.getLogger("leveret.amqp")
 
+#: What is read at once from a peer that sends large bodies.
+LARGE_READ_SIZE = 512 * 1024
 #: SO_LINGER on, zero seconds: closing resets the connection.
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 
@@ -64,9 +68,11 @@ class Endpoint:
     """
 
     __slots__ = (
+        "_gathers",
         "_has_ended",
         "_is_proxied",
         "_pending",
+        "_reads_directly",
         "_server",
         "_tls",
         "_writing",
@@ -90,7 +96,9 @@ class Endpoint:
         self.session = self._make_session(peer)
         self.session.closing.on_login = self._answered
         self.scope = Introduction.scope_of(self.session.options)
-        self._pending: bytes | memoryview | None = None  # taken from the session, not yet taken by the kernel
+        self._pending: bytes | memoryview | Gathered | None = None  # taken from the session, not yet by the kernel
+        self._gathers = tls is None and hasattr(sock, "sendmsg")
+        self._reads_directly = tls is None and hasattr(sock, "recv_into")
         self._writing = False
         self.drained: trio.Event | None = None
         self.unblocked: trio.CancelScope | None = None
@@ -141,17 +149,25 @@ class Endpoint:
                 out = self.session.take_output()
                 if not out:
                     return True
-                data = b"".join(out) if len(out) > 1 else out[0]
+                if self._gathers and self.session.output.is_large:
+                    data = Gathered(out)
+                else:
+                    data = b"".join(out)
+            rest: bytes | memoryview | Gathered | None = None
             try:
-                sent = self.transport.send(data)
+                if isinstance(data, Gathered):
+                    rest = None if data.send(self.socket) else data  # what is left of it
+                else:
+                    sent = self.transport.send(data)
+                    rest = memoryview(data)[sent:] if sent < len(data) else None
             except BlockingIOError:
-                sent = 0
+                rest = data
             except OSError:
                 self._pending = None  # the peer is gone; its reader finds out too
                 self.session.closing.finished = True
                 return True
-            if sent < len(data):
-                self._pending = memoryview(data)[sent:]
+            if rest is not None:
+                self._pending = rest
                 return False
             if self._pending is None:
                 return True
@@ -215,16 +231,22 @@ class Endpoint:
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
         handle, pressure = self.handle, session.broker.pressure
+        incomplete = session.connection.incomplete
         data = await self._introduction().first_octets()
         while not closing.finished:
             if not data:
                 await wait_readable(fd)
                 try:
-                    data = recv(READ_SIZE)
+                    if incomplete.direct is None or not self._reads_directly:
+                        data = recv(READ_SIZE)
+                        if not data:
+                            break
+                    elif (more := self._read_large(incomplete.direct)) is None:
+                        break
+                    else:
+                        data = more
                 except BlockingIOError:
                     continue
-                if not data:
-                    break
             pressure.queue = None
             handle(session, data)
             data = b""  # freed while waiting
@@ -246,6 +268,23 @@ class Endpoint:
             if crowded is not None:
                 await self._let_consumers_take(crowded)
                 crowded = None
+
+    def _read_large(self, large: LargeBody) -> bytes | None:
+        """Read to where a large body belongs, and when that is full, what comes after it.
+
+        Returns: what came after it; None at the end of the stream. Raises: BlockingIOError, OSError.
+        """
+        room = large.room
+        if not len(room):
+            return self.transport.recv(READ_SIZE) or None
+        count = self.socket.recv_into(room)
+        large.filled += count
+        if count < len(room):
+            return b"" if count else None
+        try:
+            return self.transport.recv(LARGE_READ_SIZE)
+        except BlockingIOError:
+            return b""
 
     def _introduction(self) -> Introduction:
         server = self._server

@@ -6,6 +6,7 @@ from ..engine import ConsumerCancelled, Delivered, SessionFailed
 from .codec import Method, answer_frame
 from .connection import Connection
 from .deliveries import render_cancel, render_delivered
+from .gathered import AVERAGE_MIN, Octets
 from .login import Login
 
 #: Replies (not deliveries, which the engine bounds) that may be unsent before the connection is not read further.
@@ -16,15 +17,17 @@ class Output:
     """Octets in parts, until the edge takes them. `reply_size`: octets of `parts` that are no deliveries.
 
     `wake` asks the edge to take them: for what another connection's turn or a deadline produced.
-    `on_session_failed`: what to do when the engine has ended a session.
+    `on_session_failed`: what to do when the engine has ended a session. `is_large`: of what was taken last, the parts
+    are so large that they should not be joined.
     """
 
-    __slots__ = ("_connection", "_login", "on_session_failed", "parts", "reply_size", "wake")
+    __slots__ = ("_connection", "_login", "is_large", "on_session_failed", "parts", "reply_size", "wake")
 
     def __init__(self, login: Login, connection: Connection, wake: Callable[[], None]) -> None:
         self._login = login
         self._connection = connection
-        self.parts: list[bytes] = []
+        self.parts: list[Octets] = []
+        self.is_large = False
         self.reply_size = 0
         self.wake = wake
         self.on_session_failed: Callable[[SessionFailed], None] = _ignore
@@ -38,7 +41,7 @@ class Output:
         self.reply_size += len(raw)
         self.parts.append(raw)
 
-    def send_raw(self, *parts: bytes) -> None:
+    def send_raw(self, *parts: Octets) -> None:
         """Append octets that are whole frames."""
         self.parts += parts
         self.reply_size += sum(map(len, parts))
@@ -60,13 +63,17 @@ class Output:
                 wire = effect.consumer.opaque
                 parts.append(render_cancel(wire.number, effect.consumer.tag))  # type: ignore[attr-defined]
 
-    def take(self) -> list[bytes]:
+    def take(self) -> list[Octets]:
         """All of it, deliveries included."""
         client = self._login.client
-        if client is not None and client.outbox:
-            self.render()
+        size = self.reply_size
+        if client is not None:
+            size += client.unsent
+            if client.outbox:
+                self.render()
         self.reply_size = 0
         taken, self.parts = self.parts, []
+        self.is_large = size > len(taken) * AVERAGE_MIN
         return taken
 
     def clear(self) -> None:

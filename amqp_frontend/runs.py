@@ -10,6 +10,7 @@ from struct import Struct
 
 from ..engine import PropertyFacts
 from .channel_reader import ChannelReader
+from .large_body import LARGE_MIN
 from .peer_errors import PropertiesUndecodable
 from .protocol_events import AcksReceived, PublishReceived
 from .publish_memory import MEMORY_MAX, PublishMemory
@@ -147,7 +148,8 @@ def _sizes(before: int, between: int) -> Struct:
 def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int, frame_max: int) -> bool:
     """Whether the rest of a read is the beginning of a message as it was read before, with nothing wrong in it.
 
-    It then waits for the next read, to begin a run there instead of being assembled frame by frame.
+    It then waits for the next read, to begin a run there instead of being assembled frame by frame. A large one does
+    not: its body is read to where it belongs.
     length: octets of the payload of its method frame.
     """
     start = position + length + FRAME_OVERHEAD
@@ -169,7 +171,7 @@ def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int
     return (
         data[header_end - 1] == FRAME_END
         and channel.memory.is_valid(data[start + HEADER_FIXED : header_end - 1])
-        and 0 < body_size <= min(frame_max - FRAME_OVERHEAD, channel.message_size_max)
+        and 0 < body_size <= min(frame_max - FRAME_OVERHEAD, channel.message_size_max, LARGE_MIN - 1)
         and header_end + len(body_head) + body_size >= len(data)
         and body_head.startswith(data[header_end : header_end + len(body_head)])
     )

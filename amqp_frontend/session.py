@@ -17,6 +17,7 @@ from .codec import Method
 from .confirming import Confirming
 from .connection import Connection
 from .deliveries import render_returns
+from .gathered import Octets
 from .heartbeat import Heartbeat
 from .journal_wait import JournalWait
 from .login import Login
@@ -76,7 +77,7 @@ class AmqpSession:
 
     # -- what the edge calls ----------------------------------------------------------------------------------------
 
-    def take_output(self) -> list[bytes]:
+    def take_output(self) -> list[Octets]:
         """Everything to send now, in parts; deliveries included."""
         journal = self.journal
         if (journal.barrier or journal.asked is not None) and self._is_withheld():
