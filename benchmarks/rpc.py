@@ -1,6 +1,6 @@
 """Routing at scale beside RabbitMQ: many bindings, a new routing key in each message, a reply queue for each request.
 
-    python benchmarks/rpc.py [--bindings 100000] [--rounds 3] [--seconds 4] [--only direct,topic,headers,rpc]
+    python benchmarks/rpc.py [--bindings 100000] [--rounds 3] [--seconds 4] [--only direct,topic,headers,rpc,rpc-100]
         [--rabbitmq] [--out benchmarks/results/rpc.json]
     python benchmarks/rpc.py --quick
 
@@ -24,9 +24,9 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,8 @@ QUEUES = 100
 HEADER_SETS = 1_000  # distinct ones, whatever the number of bindings
 #: Messages of one run. Headers are few: RabbitMQ looks at each binding for each message.
 MESSAGES = {"direct": 10_000, "topic": 10_000, "headers": 200}
-REQUESTS_PER_S, STEADY_PER_S = 1_000, 2_000
+#: As many as asked for, and so few that a broker which needs milliseconds for each keeps up.
+REQUESTS_PER_S, STEADY_PER_S = {"rpc": 1_000, "rpc-100": 100}, 2_000
 OUTSTANDING_MAX = 200  # requests without an answer: those of a broker that cannot keep up wait
 KEYS = 400
 PATIENCE_S = 300.0
@@ -207,10 +208,12 @@ class Steady:
 class Asker:
     """Requests, each with a reply queue that lives as long as it."""
 
-    def __init__(self, port: int, seconds: float, first: int) -> None:
-        self.count = int(REQUESTS_PER_S * seconds)
-        self._requests = [_request(f"reply.{number}") for number in range(first, first + self.count)]
-        self._names = [f"reply.{number}" for number in range(first, first + self.count)]
+    def __init__(self, port: int, seconds: float, per_s: int, first: int) -> None:
+        self._per_s = per_s
+        self.count = int(per_s * seconds)
+        names = [f"reply.{number}" for number in range(first, first + self.count)]
+        self._requests = [_request(name) for name in names]
+        self._deletes = [_method(commands.Queue.Delete(queue=name, nowait=True)) for name in names]
         self._sent = self.answered = 0
         self.client = connected(port)
 
@@ -221,7 +224,7 @@ class Asker:
 
     def send_due(self, elapsed_s: float) -> None:
         """Send what the clock asks for, unless too many are on their way."""
-        due = min(int(elapsed_s * REQUESTS_PER_S), self.count, self.answered + OUTSTANDING_MAX)
+        due = min(int(elapsed_s * self._per_s), self.count, self.answered + OUTSTANDING_MAX)
         if self._sent < due:
             self.client.write(b"".join(self._requests[self._sent : due]))
             self._sent = due
@@ -230,8 +233,7 @@ class Asker:
         """Read answers; their queues go."""
         answers = len(self.client.receive_bodies())
         if answers:
-            names = self._names[self.answered : self.answered + answers]
-            self.client.write(b"".join(_method(commands.Queue.Delete(queue=name, nowait=True)) for name in names))
+            self.client.write(b"".join(self._deletes[self.answered : self.answered + answers]))
             self.answered += answers
 
 
@@ -244,10 +246,10 @@ def _request(name: str) -> bytes:
     return b"".join(map(_method, methods)) + publish_octets("amq.topic", name, b"answer")
 
 
-def beside(broker: Running, seconds: float, first: int | None) -> Costs:
-    """Steady publishers for so long, with requests numbered from `first`, or without. Raises: Missing."""
+def beside(broker: Running, seconds: float, per_s: int, first: int) -> Costs:
+    """Steady publishers for so long, with requests numbered from `first`, or (0 per second) none. Raises: Missing."""
     steady = Steady(broker.port, seconds)
-    asker = Asker(broker.port, seconds, first) if first is not None else None
+    asker = Asker(broker.port, seconds, per_s, first) if per_s else None
     loads: dict[Any, Steady | Asker] = {steady.consumer: steady}
     if asker is not None:
         loads[asker.client] = asker
@@ -272,14 +274,14 @@ def beside(broker: Running, seconds: float, first: int | None) -> Costs:
     return {"cpu_us": cpu, "seconds": took, "p50_ms": cuts[49], "p99_ms": cuts[98]}
 
 
-def rpc(broker: Running, seconds: float, rounds: int) -> Costs:
+def rpc(broker: Running, seconds: float, rounds: int, per_s: int) -> Costs:
     """CPU of a request, which rate it had, and the steady messages' delays without and with requests: medians."""
     found: dict[str, list[float]] = {}
-    serial = _serials(seconds)
-    beside(broker, min(seconds, 0.5), next(serial))  # warms up
+    serial = count(0, int(per_s * seconds) + per_s)  # no queue has the name of an earlier one
+    beside(broker, min(seconds, 0.5), per_s, next(serial))  # warms up
     for _ in range(rounds):
-        alone, both = beside(broker, seconds, None), beside(broker, seconds, next(serial))
-        requests = int(REQUESTS_PER_S * seconds)
+        alone, both = beside(broker, seconds, 0, 0), beside(broker, seconds, per_s, next(serial))
+        requests = int(per_s * seconds)
         for name, value in {
             "steady_us": alone["cpu_us"] / (STEADY_PER_S * seconds),
             "request_us": (both["cpu_us"] - alone["cpu_us"]) / requests,
@@ -291,14 +293,6 @@ def rpc(broker: Running, seconds: float, rounds: int) -> Costs:
         }.items():
             found.setdefault(name, []).append(value)
     return {name: round(statistics.median(values), 3) for name, values in found.items()}
-
-
-def _serials(seconds: float) -> Iterator[int]:
-    """First numbers of runs: no queue has the name of an earlier one."""
-    number = 0
-    while True:
-        yield number
-        number += int(REQUESTS_PER_S * seconds) + REQUESTS_PER_S
 
 
 # -- the program ------------------------------------------------------------------------------------------------------
@@ -321,7 +315,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--bindings", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=4.0)
-    parser.add_argument("--only", default=",".join((*KINDS, "rpc")))
+    parser.add_argument("--only", default=",".join((*KINDS, *REQUESTS_PER_S)))
     parser.add_argument("--command", default=LEVERET, help="start leveret by this instead; {port} is filled in")
     parser.add_argument("--baseline", metavar="CMD", help="also an older tree")
     parser.add_argument("--rabbitmq", action="store_true", help="RabbitMQ, too")
@@ -334,8 +328,8 @@ def _options() -> argparse.Namespace:
 
 
 def _measured(name: str, broker: Running, options: argparse.Namespace) -> Costs:
-    if name == "rpc":
-        return rpc(broker, options.seconds, options.rounds)
+    if name in REQUESTS_PER_S:
+        return rpc(broker, options.seconds, options.rounds, REQUESTS_PER_S[name])
     return bindings(broker, name, options.bindings, options.rounds)
 
 
