@@ -20,6 +20,7 @@ from leveret.amqp_frontend.codec import (
     received_method,
 )
 from leveret.amqp_frontend.peer_errors import BadFieldTable, MalformedShortString, UndecodableArguments
+from leveret.amqp_frontend.publish_memory import PublishMemory
 from leveret.engine.messages.field_table import Field, FieldTable
 
 KINDS: list[Any] = [kind for _, kind in sorted(commands.INDEX_MAPPING.items())]
@@ -154,6 +155,25 @@ def test_secrets_are_not_remembered(kind: type[base.Frame]) -> None:
     values = ({}, "PLAIN", b"\0guest\0guest", "en_US") if kind is commands.Connection.StartOk else (b"\0guest\0guest",)
     payload = encode_method(0, kind, *values)[11:-1]
     assert received_method(kind, payload) is not received_method(kind, payload)
+
+
+@given(st.data(), st.binary(max_size=3), st.integers(0, 12))
+def test_arguments_of_publishes_are_read_as_any_others(data: st.DataObject, added: bytes, cut: int) -> None:
+    """Whole, cut short, longer, with bits that mean nothing, names that are no text: the same, or the same refusal."""
+    whole = encode_method(1, commands.Basic.Publish, *drawn(commands.Basic.Publish, data).values())[11:-1]
+    octets = bytearray(whole[: max(0, len(whole) - cut)] + added)
+    if octets and data.draw(st.booleans()):
+        octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    raw = bytes(octets)
+    method_frame = bytes(11) + raw + b"\xce"
+    try:
+        careful: Any = decode_method(commands.Basic.Publish, raw)
+    except (UndecodableArguments, MalformedShortString) as error:
+        with pytest.raises(type(error)):
+            PublishMemory().arguments_of(method_frame)
+        return
+    fields = (careful.exchange, careful.routing_key, careful.mandatory, careful.immediate)
+    assert PublishMemory().arguments_of(method_frame) == (*fields, raw[2:-1])
 
 
 def test_access_request_is_ours_alone() -> None:
