@@ -160,3 +160,31 @@ def test_a_queue_that_goes_makes_its_kind_unroutable(mixed_runs: list[int]) -> N
     bench.publisher.send(data)
     assert _ready(bench.consumer, "b") == 20
     assert sum(isinstance(one.frame, C.Basic.Return) for one in bench.publisher.take()) == 10
+
+
+def test_a_refusal_is_of_the_message_that_was_refused(mixed_runs: list[int]) -> None:
+    """Messages of several queues are published queue by queue; their confirms go by the order of publishing."""
+    bench = Bench("confirms")
+    bench.publisher.send(b"".join(bench.octets([0, 4] * 10)))
+    assert sum(mixed_runs)
+    _, confirmed, _ = bench.outcome()
+    limited = range(2, 21, 2)
+    assert [tag for tag, name in confirmed.items() if name == "Basic.Nack"] == list(limited)[5:]
+    assert len(confirmed) == 20
+
+
+def test_the_rest_of_a_long_mixed_run_comes_before_what_was_deferred_behind_it(mixed_runs: list[int]) -> None:
+    """Two reads wait for the end of an alarm; the first is too much for one turn, and goes on in the next."""
+    bench = Bench("plain")
+    for number in range(1500):
+        bench.consumer.call(1, C.Queue.Declare, queue=f"{number}")
+        bench.consumer.call(1, C.Queue.Bind, queue=f"{number}", exchange="amq.fanout", routing_key="")
+    octets = bench.octets([0, 6] * 12)
+    bench.publisher.send(b"".join(octets[:6]))  # the kinds are known
+    bench.pair.broker.raise_alarm("test")
+    bench.publisher.send(b"".join(octets[6:16]), b"".join(octets[16:]))
+    bench.pair.broker.end_alarm()
+    bench.publisher.send(b"")
+    assert len(mixed_runs) > 1
+    bodies = [int(body) for body, *_ in bench.outcome()[0]["a"]]
+    assert bodies == list(range(24))
