@@ -30,6 +30,8 @@ from .queue_events import (
 
 _id_of: Callable[[Message], int] = attrgetter("id")
 
+_ID = attrgetter("id")
+
 
 class Ledger:
     """`unacked`: deliveries that are out. `octets`: of all messages, ready, waiting or out; None: nobody asks."""
