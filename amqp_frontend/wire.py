@@ -33,6 +33,8 @@ HEADER_FIXED = CONTENT_HEAD.size
 ACK_TAIL = Struct(">QBB")
 #: a whole basic.ack frame
 ACK_FRAME = Struct(">BHLLQBB")
+#: of such a frame the delivery tag
+ACK_TAG = Struct(">11xQ2x")
 
 
 def frame(kind: int, channel: int, payload: bytes) -> bytes:
@@ -111,6 +113,10 @@ class ContentFraming:
     def body_size(self, blob: bytes) -> int:
         """Octets of body, as the header announced them."""
         return int.from_bytes(blob[11:19], "big")
+
+    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
+        """See `Framing`."""
+        return [int.from_bytes(blob[11:19], "big") for blob in blobs]
 
     def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """See `Framing`. 0.15 us each when they are of one size, with headers of one size, and of one body frame."""

@@ -255,6 +255,9 @@ class Framing(Protocol):
     def body_size(self, blob: bytes) -> int:
         """Octets of body, without splitting."""
 
+    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
+        """The same of each of them."""
+
     def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """Of each blob four octets of header length with the header payload, and the body. Joined, they are `PLAIN`."""
 
@@ -277,6 +280,10 @@ class PlainFraming:
     def body_size(self, blob: bytes) -> int:
         """See `Framing`."""
         return len(blob) - 4 - int(_LENGTH.unpack_from(blob)[0])
+
+    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
+        """See `Framing`."""
+        return list(map(self.body_size, blobs))
 
     def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """See `Framing`."""
@@ -302,6 +309,10 @@ class CommonHeader:
     def body_size(self, blob: bytes) -> int:
         """See `Framing`."""
         return len(blob)
+
+    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
+        """See `Framing`."""
+        return list(map(len, blobs))
 
     def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """See `Framing`."""

@@ -328,14 +328,11 @@ class Session:
             for tag in tags:
                 self.ack(tag)
             return
-        pop = self.unacked.pop
         settled: list[Message] = []
-        tag = 0
         try:
-            for tag in tags:
-                settled.append(pop(tag))
+            settled.extend(map(self.unacked.pop, tags))  # keeps what it has got when one fails
         except KeyError:
-            raise UnknownDeliveryTag(tag=tag) from None
+            raise UnknownDeliveryTag(tag=tags[len(settled)]) from None
         finally:
             settle(settled)
 

@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Iterator, Sequence
 from itertools import islice
+from operator import attrgetter
 from typing import ClassVar
 
 from ..messages.message import Envelope, Message
@@ -27,6 +28,10 @@ LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
 SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
 #: Messages that are paged out before it is asked whether that was of any use.
 PAGE_SLICE = 1000
+#: Sizes of messages are added up first if all like the first one would take less than so many times the room.
+LIKELY = 4
+
+_BLOB = attrgetter("blob")
 
 
 class TailedStore(ABC):
@@ -171,7 +176,7 @@ class TailedStore(ABC):
         pager = self._storage.pager
         assert pager is not None
         if is_in_journal(self._owner, envelope):
-            tail.extend(first_id, list(map(envelope.framing.body_size, blobs)))
+            tail.extend(first_id, envelope.framing.body_sizes(blobs))
             return
         place = None if self._owner.stores(envelope) else pager.spool(blobs)
         if place is not None:
@@ -299,11 +304,14 @@ class TailedStore(ABC):
         """See `Store`."""
         ready = self.ready
         popleft = ready.popleft
-        if limit <= 1:
+        if limit <= 1 or not ready:
             return [popleft()] if ready and limit else []
+        count = min(limit, len(ready))
+        if len(ready[0].blob) * count < LIKELY * room and self.head_octets(count) < room:
+            return [popleft() for _ in range(count)]
         taken: list[Message] = []
         append = taken.append
-        for _ in range(min(limit, len(ready))):
+        for _ in range(count):
             message = popleft()
             append(message)
             room -= len(message.blob)
@@ -313,7 +321,7 @@ class TailedStore(ABC):
 
     def head_octets(self, count: int) -> int:
         """See `Store`."""
-        return sum(len(message.blob) for message in islice(self.ready, count))
+        return sum(map(len, map(_BLOB, islice(self.ready, count))))
 
     def evict_head(self, count: int, *, with_content: bool) -> Removed:
         """See `Store`."""

@@ -20,7 +20,7 @@ Source: Spark page 4; ruling 21.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate, chain, repeat
+from itertools import accumulate, chain, count, repeat
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
@@ -30,6 +30,8 @@ from .errors import BadRecord
 from .heap import encode_link
 from .record import (
     ATTEMPT_MAX,
+    CONTENT_RECORD,
+    CONTENT_TAIL,
     DURABLE,
     ENQUEUED,
     PUBLISHED,
@@ -248,8 +250,7 @@ class BlockBuilder:
         tail = RUN_TAIL.pack(
             arg, 0, kind, flags, priority, reason, address_id, queue_id, consumer_id, conn_id, attempt, 0, 0, 0, link
         )
-        pack, ts_us = RUN_HEAD.pack, self.ts_us
-        self.records += [pack(ts_us, id_, tail) for id_ in ids]
+        self.records += map(RUN_HEAD.pack, repeat(self.ts_us), ids, repeat(tail))
         lsn = self.base_lsn + self.count
         self.count += len(ids)
         return lsn
@@ -279,15 +280,27 @@ class BlockBuilder:
         prefix_sizes: Iterable[int] = repeat(len(prefixes)) if isinstance(prefixes, bytes) else map(len, prefixes)
         sizes = list(map(sum, zip(prefix_sizes, map(len, headers), body_sizes)))
         self._room(sum(sizes))
-        starts = list(accumulate(sizes, initial=self.heap_size))
-        none = repeat(0)
-        self.records += map(
-            RECORD.pack,
-            repeat(self.ts_us), ids, repeat(arg), starts, repeat(kind), repeat(flags), _each(priorities), none,
-            _each(address_ids), none, none, repeat(conn_id), none, none, body_sizes, sizes, none,
-        )  # fmt: skip
+        start = self.heap_size
+        if (
+            isinstance(priorities, int)
+            and isinstance(address_ids, int)
+            and len(set(sizes)) == len(set(body_sizes)) == 1
+        ):
+            tail = CONTENT_TAIL.pack(
+                kind, flags, priorities, 0, address_ids, 0, 0, conn_id, 0, 0, body_sizes[0], sizes[0], 0
+            )
+            starts = count(start, sizes[0])
+            self.records += map(CONTENT_RECORD.pack, repeat(self.ts_us), ids, repeat(arg), starts, repeat(tail))
+        else:
+            none = repeat(0)
+            self.records += map(
+                RECORD.pack,
+                repeat(self.ts_us), ids, repeat(arg), accumulate(sizes, initial=start), repeat(kind), repeat(flags),
+                _each(priorities), none, _each(address_ids), none, none, repeat(conn_id), none, none, body_sizes, sizes,
+                none,
+            )  # fmt: skip
         self.heap += heap
-        self.heap_size = starts[-1]
+        self.heap_size = start + sum(sizes)
         lsn = self.base_lsn + self.count
         self.count += len(blobs)
         return lsn
@@ -319,13 +332,19 @@ class BlockBuilder:
                 )  # fmt: skip
                 self.add(far)
             return lsn
+        self.count += len(ids)
+        if isinstance(priorities, int) and len(set(sizes)) == 1:
+            tail = RUN_TAIL.pack(
+                arg, 0, ENQUEUED, flags, priorities, 0, 0, queue_id, 0, 0, attempt, 0, sizes[0], 0, link
+            )
+            self.records += map(RUN_HEAD.pack, repeat(self.ts_us), ids, repeat(tail))
+            return lsn
         none = repeat(0)
         self.records += map(
             RECORD.pack,
             repeat(self.ts_us), ids, repeat(arg), none, repeat(ENQUEUED), repeat(flags), _each(priorities), none,
             none, repeat(queue_id), none, none, repeat(attempt), none, sizes, none, repeat(link),
         )  # fmt: skip
-        self.count += len(ids)
         return lsn
 
     def encode(self, flags: int, durable_lsn: int) -> bytearray:

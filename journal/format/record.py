@@ -46,6 +46,10 @@ assert RECORD.size == RECORD_SIZE
 RUN_HEAD = Struct("<qq48s")
 RUN_TAIL = Struct("<qIBBBBiiiiHHIII")
 assert RUN_HEAD.size == RECORD_SIZE and RUN_TAIL.size == 48
+#: The same with contents of one size: they also differ in where these stand in the heap.
+CONTENT_RECORD = Struct("<qqqI36s")
+CONTENT_TAIL = Struct("<BBBBiiiiHHIII")
+assert CONTENT_RECORD.size == RECORD_SIZE and CONTENT_TAIL.size == 36
 
 # -- kinds ----------------------------------------------------------------------------------------------------------
 

@@ -96,7 +96,7 @@ class MessageRecorder(ObjectRecorder):
             priority=envelope.facts.priority or 0,
             durable=durable,
         )
-        self._has_published(event.messages, lsn, list(map(envelope.framing.body_size, blobs)), durable)
+        self._has_published(event.messages, lsn, envelope.framing.body_sizes(blobs), durable)
 
     def _has_published(self, ids: Sequence[int], lsn: int, sizes: Sequence[int], durable: bool) -> None:
         self._runs.append(PublishedRun(ids[0], ids[0] + len(ids), lsn, sizes))
@@ -127,7 +127,7 @@ class MessageRecorder(ObjectRecorder):
             framing=framing,
             queue_ids=(self._queue_id(event.queue),),
         )
-        self._has_published(event.messages, lsn, list(map(framing.body_size, event.blobs)), durable=True)
+        self._has_published(event.messages, lsn, framing.body_sizes(event.blobs), durable=True)
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
         run = self._run_of(event.messages[0])

@@ -240,6 +240,10 @@ class Padded:
         """Three octets of header."""
         return blob[:3], blob[3:-1]
 
+    def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
+        """See `Framing`."""
+        return list(map(self.body_size, blobs))
+
     def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
         """See `Framing`."""
         parts = list(map(self.split, blobs))
