@@ -199,10 +199,10 @@ def test_chaos_loses_acks(broker: RunningBroker) -> None:
     """A consumer did everything right; what chaos lost of its acks comes to the next one, redelivered."""
     with consuming(broker.url, "q", acknowledge, durable=True) as seen:
         with broker.faults.chaos(3, drop=0, close=0, nack=0, cut=0, lose=0.3) as chaos:
-            for number in range(20):
+            for number in range(18):
                 broker.inject(routing_key="q", body=b"%d" % number)
-            assert [seen.next() for _ in range(20)] == [b"%d" % number for number in range(20)]
-            lost = [b"3", b"8", b"12", b"18", b"19"]  # as the dice fall for this seed
+            assert [seen.next() for _ in range(18)] == [b"%d" % number for number in range(18)]
+            lost = [b"3", b"8", b"12"]  # as the dice fall for this seed; the last ack is not lost, so it is waited for
             broker.assert_queue("q", ready=0, unacked=lost, within=20)
         assert len(chaos.hits) == len(lost) and all(hit.startswith("lost basic.ack") for hit in chaos.hits)
     with channel_of(broker.url) as channel:
