@@ -19,7 +19,7 @@ LOOK_UP_COST = 24
 
 
 def published(session: AmqpSession, event: PublishReceived) -> None:
-    """Handle a run of publishes. The hot path: one dict hit for the route, one call for the whole run."""
+    """Handle a run of publishes. The hot path: its kind knows the route, one call for the whole run."""
     channel = event.channel
     assert isinstance(channel, Channel)
     known: KnownRoute | None = event.kind.known

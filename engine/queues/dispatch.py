@@ -157,7 +157,7 @@ def hand_to(consumer: Consumer, first_id: int, envelopes: Envelopes, blobs: Sequ
         blobs = blobs[: client.affordable(blobs)]
         octets = sum(map(len, blobs))
     count = len(blobs)
-    if type(envelopes) is list and len(envelopes) > count:
+    if not isinstance(envelopes, Envelope):
         envelopes = envelopes[:count]
     consumer.session.deliver_new(consumer, range(first_id, first_id + count), envelopes, blobs, octets)
     return count

@@ -35,6 +35,8 @@ from .content_index import ContentIndex
 from .object_recorder import ObjectRecorder
 
 _ENVELOPE = attrgetter("envelope")
+#: Where a stream begins is stated again after these, in the same block.
+FROM_THE_HEAD = frozenset({EventKind.DROPPED, EventKind.EXPIRED, EventKind.PURGED})
 
 
 class PublishedRun(NamedTuple):
@@ -49,10 +51,6 @@ class PublishedRun(NamedTuple):
         """LSN of the first, and sizes, of some of them that follow each other."""
         offset, sizes = ids[0] - self.first, self.sizes
         return self.lsn + offset, sizes if len(ids) == len(sizes) else sizes[offset : offset + len(ids)]
-
-
-#: Where a stream begins is stated again after these, in the same block.
-FROM_THE_HEAD = frozenset({EventKind.DROPPED, EventKind.EXPIRED, EventKind.PURGED})
 
 
 class MessageRecorder(ObjectRecorder):

@@ -10,7 +10,7 @@ from depth_world import USER, DepthWorld
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leveret.engine import Envelope, Event, MixedEvent
+from leveret.engine import Delivered, Envelope, Event, MixedEvent
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field
 
@@ -158,3 +158,17 @@ def test_a_mixed_run_is_as_one_message_after_the_other(
     finally:
         for world in worlds:
             world.close()
+
+
+def test_envelopes_may_stand_in_any_sequence() -> None:
+    """A consumer takes the first of three; its envelope is of that one alone, and the others keep theirs."""
+    world = MixedWorld({}, is_mixed=True, memory=None)
+    world.do("consume", 0, 1, False)
+    envelopes = (world.envelopes[0], world.envelopes[1], world.envelopes[0])
+    blobs = [PLAIN.join(encode_header(1), body) for body in (b"1", b"2", b"3")]
+    world.sessions[2].publish_mixed([world.queue] * 3, envelopes, blobs)
+    (effect,) = world.client.take_outbox()
+    assert isinstance(effect, Delivered)
+    assert list(effect.runs()) == [(1, envelopes[0], blobs[:1])]
+    assert tuple(one.envelope for one in world.queue.store) == envelopes[1:]
+    world.close()
