@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers fuzz soak crash crash-objects census changelog clean
+.PHONY: serve test machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers fuzz soak crash crash-objects simulate simulate-planted census changelog clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -89,6 +89,7 @@ bench-deep: $(VENV)/.dev
 bench-curves: $(VENV)/.dev
 	@$(BIN)/python benchmarks/curves.py --out benchmarks/results/curves.json $(ARGS)
 
+# `make soak ARGS="--long --minutes 95 --pause 6"`: with a journal, reloads, and a probe all the time.
 soak: $(VENV)/.dev
 	@$(BIN)/python benchmarks/soak.py $(ARGS)
 
@@ -103,6 +104,15 @@ crash: $(VENV)/.dev
 # What operators and clients declare, with checkpoints at every distance from a segment's head; on files in memory.
 crash-objects: $(VENV)/.dev
 	@$(BIN)/python tests/journal/object_rounds.py --rounds $(ROUNDS) --seed $(SEED)
+
+# The whole broker in worlds that a seed decides: simulated time, network, disk, clients, faults (docs/simulation.md).
+SECONDS ?= 60
+simulate: $(VENV)/.dev
+	@$(BIN)/python tests/simulation/simulate.py --seconds $(SECONDS) --lanes $(LANES) $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
+
+# Faults that are planted in the broker, and how long the simulation takes to find each.
+simulate-planted: $(VENV)/.dev
+	@$(BIN)/python tests/simulation/find_planted.py $(if $(filter command line,$(origin SEED)),--seed $(SEED)) $(ARGS)
 
 # Debian's packages of the brokers that we compare with, and of Perl's clients.
 peers:

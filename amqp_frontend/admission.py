@@ -33,7 +33,7 @@ class Admission(Generic[T]):
         descriptor_max = options.descriptor_max
         if is_beyond(descriptor, options):
             return f"{descriptor_max} descriptors are in use, the rest is for the broker's files"
-        if descriptor_max is None or descriptor < descriptor_max - _FREE_AGAIN:
+        if self._is_short and (descriptor_max is None or descriptor < descriptor_max - _FREE_AGAIN):
             self.note_short("")
         if options.connections_max and connections >= options.connections_max:
             return f"{options.connections_max} connections are open"

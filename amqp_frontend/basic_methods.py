@@ -121,8 +121,8 @@ def _recover_async(session: AmqpSession, channel: Channel, method: commands.Basi
 def _recover(session: AmqpSession, channel: Channel, method: commands.Basic.Recover) -> None:
     if not method.requeue:
         raise RequeueFalseNotImplemented
-    channel.session.recover()
     session.output.send(channel.number, commands.Basic.RecoverOk)
+    channel.session.recover()  # a ring delivers at once: what comes before the answer was out before, for the client
 
 
 BASIC_HANDLERS: dict[type[Method], Handler] = {

@@ -20,7 +20,7 @@ class KnownRoute:
     `queue`: the only one that they go to, if they can be published together with messages of other kinds.
     """
 
-    __slots__ = ("envelope", "mandatory", "queue", "route", "run_max")
+    __slots__ = ("_is_stored", "envelope", "mandatory", "queue", "route", "run_max")
 
     def __init__(self, route: Route, envelope: Envelope, mandatory: bool) -> None:
         self.route = route
@@ -28,6 +28,25 @@ class KnownRoute:
         self.mandatory = mandatory
         self.run_max = run_max_of(route)
         self.queue: Queue | None = route.only_queue if envelope.is_plain else None
+        self._is_stored: bool | None = None
+
+    @property
+    def is_stored(self) -> bool:
+        """Whether a journal keeps them. O(queues) the first time."""
+        found = self._is_stored
+        if found is None:
+            envelope, queues = self.envelope, self.route.queues
+            if queues is None:
+                found = envelope.facts.persistent
+            else:
+                found = any(queue.stores(envelope) for queue in queues)
+            self._is_stored = found
+        return found
+
+    @property
+    def may_be_stored(self) -> bool:
+        """The same, also where only publishing shows to which queues they go."""
+        return self.route.queues is None or self.is_stored
 
 
 def run_max_of(route: Route) -> int:

@@ -58,8 +58,15 @@ class Closing:
         self._timer: Deadline | None = None
         self.finished = False
         self.abort = False
+        self._is_overdue = False  # the peer had its time to hang up
         self.on_login: Callable[[bool], None] = _ignore
-        self._set_timer(options.handshake_timeout_ms, self._handshake_timed_out)
+        self._first_wait_ms = min(options.first_octet_timeout_ms, options.handshake_timeout_ms)
+        self._set_timer(self._first_wait_ms, self._first_wait_is_over)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the socket is to be closed even if the peer never reads what is still unsent."""
+        return self.abort or self._is_overdue
 
     # -- refusals ---------------------------------------------------------------------------------------------------
 
@@ -138,7 +145,8 @@ class Closing:
 
     def say_goodbye(self) -> None:
         """The peer closed: everything is requeued before it is answered; then it should hang up."""
-        self._confirming.send_due()
+        if self._confirming.channels:
+            self._confirming.send_due()
         self._output.render()
         self._end_client(failed=False)
         self._connection.step(ConnectionStep.CLOSE)
@@ -174,6 +182,16 @@ class Closing:
         logger.warning("%s: %s", self._login.peer.name, why)
         self._drop()
 
+    def _first_wait_is_over(self) -> None:
+        """One timer for two times: hardly any peer is so slow that the second one is ever set."""
+        rest_ms = self._options.handshake_timeout_ms - self._first_wait_ms
+        if rest_ms <= 0:
+            self._handshake_timed_out()
+        elif self._heartbeat.has_received:
+            self._set_timer(rest_ms, self._handshake_timed_out)
+        else:
+            self.drop(f"nothing came within {self._first_wait_ms} ms")
+
     def _handshake_timed_out(self) -> None:
         self.give_up("handshake timed out")
 
@@ -182,7 +200,7 @@ class Closing:
         self._output.wake()
 
     def _hang_up(self) -> None:
-        self.finished = True
+        self.finished = self._is_overdue = True
         self._output.wake()
 
     # -- timers -----------------------------------------------------------------------------------------------------
@@ -207,15 +225,17 @@ class Closing:
             client.outbox.clear()
 
     def _cancel_timers(self) -> None:
-        self._deadlines.cancel(self._timer)
-        self._timer = None
+        if self._timer is not None:
+            self._deadlines.cancel(self._timer)
+            self._timer = None
         self._heartbeat.stop()
 
     def _goodbye_ms(self) -> int:
         return 1000 * (min(self._heartbeat.interval_s, GOODBYE_MAX_S) or GOODBYE_MAX_S)
 
     def _set_timer(self, delay_ms: int, action: Callable[[], None]) -> None:
-        self._deadlines.cancel(self._timer)
+        if self._timer is not None:
+            self._deadlines.cancel(self._timer)
         self._timer = self._deadlines.set(due_after(self._clock, delay_ms), action)
 
 

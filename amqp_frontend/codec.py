@@ -8,13 +8,14 @@ encode: its methods refuse names that brokers accept. Source: AMQP 0-9-1 4.2.5; 
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from itertools import groupby
 from struct import Struct
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from pamqp import base, commands
 
-from ..engine import FieldTable, FieldTableError, UnknownFieldTag, decode_table, encode_table
-from .peer_errors import BadFieldTable, MalformedShortString, UndecodableArguments
+from ..engine import FieldTableError, UnknownFieldTag, decode_table, encode_table
+from .peer_errors import BadFieldTable, MalformedShortString, PeerError, UndecodableArguments
 from .wire import FRAME_END_OCTET, METHOD, METHOD_HEAD
 
 Method = base.Frame
@@ -52,10 +53,15 @@ def spec_name(method: type[Method]) -> str:
 INDEX_OF = {spec_name(method): index for index, method in METHODS.items()}
 NAME_OF = {index: name for name, index in INDEX_OF.items()}
 
-#: Method class -> its arguments as (name, type), in wire order.
-_FIELDS: dict[type[Method], list[tuple[str, str]]] = {
-    method: [(name, method.amqp_type(name)) for name in method.__slots__] for method in METHODS.values()
-}
+
+def _fields(method: type[Method]) -> list[tuple[tuple[str, ...], str]]:
+    """Its arguments as (names, type), in wire order; bits that share an octet (no method has more) are one entry."""
+    kinds = [(name, method.amqp_type(name)) for name in method.__slots__]
+    runs = [(kind, tuple(name for name, _ in run)) for kind, run in groupby(kinds, lambda field: field[1])]
+    return [(part, kind) for kind, names in runs for part in ((names,) if kind == "bit" else ((one,) for one in names))]
+
+
+_FIELDS = {method: _fields(method) for method in METHODS.values()}
 
 _INTEGERS = {"octet": Struct(">B"), "short": Struct(">H"), "long": Struct(">I"), "longlong": Struct(">Q")}
 _LONG = _INTEGERS["long"]
@@ -73,27 +79,23 @@ def decode_method(method: type[Method], arguments: bytes) -> Method:
     """
     made = method.__new__(method)
     position = 0
-    bit = 0  # of the octet at `position`; 0 = not inside one
-    size = len(arguments)
     try:
-        for name, kind in _FIELDS[method]:
+        for names, kind in _FIELDS[method]:
             if kind == "bit":
-                if bit == 8:
-                    position, bit = position + 1, 0
-                setattr(made, name, bool(arguments[position] >> bit & 1))
-                bit += 1
-                continue
-            if bit:
-                position, bit = position + 1, 0
-            value, position = _DECODERS[kind](arguments, position)
-            setattr(made, name, value)
+                octet = arguments[position]
+                position += 1
+                for bit, name in enumerate(names):
+                    setattr(made, name, octet >> bit & 1 == 1)
+            else:
+                value, position = _DECODERS[kind](arguments, position)
+                setattr(made, names[0], value)
     except IndexError:
         raise UndecodableArguments(arguments=arguments) from None
     except FieldTableError as error:
         if isinstance(error, UnknownFieldTag) or "deep" in str(error):
             raise BadFieldTable(why=f"field table: {error}") from None
         raise UndecodableArguments(arguments=arguments) from None
-    if position + (bit > 0) != size:
+    if position != len(arguments):
         raise UndecodableArguments(arguments=arguments)
     return made
 
@@ -114,12 +116,46 @@ _SENT_ALIKE = frozenset(
 )
 
 
-def received_method(method: type[Method], arguments: bytes) -> Method:
-    """As `decode_method`; nobody changes what this returns: peers that send the same octets share it."""
-    return _decoded_once(method, arguments) if method in _SENT_ALIKE else decode_method(method, arguments)
+def received_method(index: int, arguments: bytes) -> Method:
+    """As `decode_method`, with errors that name the method.
+
+    Nobody changes what this returns: peers that send the same octets share it.
+    """
+    method = METHODS[index]
+    try:
+        if method in _SENT_ALIKE:
+            return _decoded_once(method, arguments)
+        return (
+            _received_start_ok(arguments) if method is commands.Connection.StartOk else decode_method(method, arguments)
+        )
+    except PeerError as error:
+        error.ids = ids_of(index)
+        raise
 
 
 _decoded_once: Callable[..., Method] = lru_cache(maxsize=256)(decode_method)
+
+
+def _received_start_ok(arguments: bytes) -> Method:
+    """Of its arguments only the client's properties are remembered: they are most of it, and the rest is secret."""
+    size = 4 + int.from_bytes(arguments[:4], "big")
+    if size <= _PROPERTIES_MAX:
+        try:
+            known = _properties_once(commands.Connection.StartOk, arguments[:size] + _NO_LOGIN)
+            made: Any = decode_method(commands.Connection.StartOk, _NO_PROPERTIES + arguments[size:])
+            made.client_properties = known.client_properties
+            return made  # type: ignore[no-any-return]
+        except PeerError:
+            pass  # what is wrong is said below, of all of it
+    return decode_method(commands.Connection.StartOk, arguments)
+
+
+#: Octets of properties that are remembered, with their size; 32 of them may take 50 KB each when they are decoded.
+_PROPERTIES_MAX = 1024
+_NO_PROPERTIES = bytes(4)
+#: No mechanism, no response, no locale.
+_NO_LOGIN = bytes(1 + 4 + 1)
+_properties_once: Callable[..., Any] = lru_cache(maxsize=32)(decode_method)
 
 
 def _decode_shortstr(data: bytes, position: int) -> tuple[str, int]:
@@ -166,18 +202,17 @@ _DECODERS: dict[str, Callable[[bytes, int], tuple[object, int]]] = {
 def encode_method(channel: int, method: type[Method], *values: object) -> bytes:
     """A whole method frame. `values` in wire order: int, bool (bits), str or bytes (strings), FieldTable."""
     parts: list[bytes] = []
-    octet = bit = 0
-    for (_, kind), value in zip(_FIELDS[method], values, strict=True):
+    position = 0
+    for names, kind in _FIELDS[method]:
         if kind == "bit":
-            octet |= bool(value) << bit
-            bit += 1
-            continue
-        if bit:
+            octet = 0
+            for bit in range(len(names)):
+                octet |= bool(values[position + bit]) << bit
             parts.append(bytes((octet,)))
-            octet = bit = 0
-        parts.append(_encode(kind, value))
-    if bit:
-        parts.append(bytes((octet,)))
+        else:
+            parts.append(_ENCODERS[kind](values[position]))
+        position += len(names)
+    assert position == len(values), method
     arguments = b"".join(parts)
     return METHOD_HEAD.pack(METHOD, channel, len(arguments) + 4, method.index) + arguments + FRAME_END_OCTET
 
@@ -203,16 +238,19 @@ def answer_frame(channel: int, method: type[Method], *values: object) -> bytes:
 _encoded_once: Callable[..., bytes] = lru_cache(maxsize=256)(encode_method)
 
 
-def _encode(kind: str, value: object) -> bytes:
-    if kind == "shortstr":
-        raw = value.encode() if isinstance(value, str) else value
-        assert isinstance(raw, bytes)
-        return bytes((len(raw),)) + raw
-    if kind == "longstr":
-        raw = value.encode() if isinstance(value, str) else value
-        assert isinstance(raw, bytes)
-        return _LONG.pack(len(raw)) + raw
-    if kind == "table":
-        table: FieldTable = value  # type: ignore[assignment]
-        return encode_table(table)
-    return _INTEGERS[kind].pack(value)
+def _encode_shortstr(value: str | bytes) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value
+    return bytes((len(raw),)) + raw
+
+
+def _encode_longstr(value: str | bytes) -> bytes:
+    raw = value.encode() if isinstance(value, str) else value
+    return _LONG.pack(len(raw)) + raw
+
+
+_ENCODERS: dict[str, Callable[[Any], bytes]] = {
+    "shortstr": _encode_shortstr,
+    "longstr": _encode_longstr,
+    "table": encode_table,
+    **{kind: layout.pack for kind, layout in _INTEGERS.items()},
+}

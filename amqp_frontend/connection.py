@@ -8,7 +8,7 @@ else goes one frame at a time. Source: AMQP 0-9-1 4.2; behaviour page 1.11 to 1.
 from collections.abc import Iterator
 
 from .channel_reader import Assembly, ChannelReader
-from .codec import INDEX_OF, METHODS, Method, encode_method, ids_of, received_method
+from .codec import INDEX_OF, METHODS, encode_method, ids_of, received_method
 from .incomplete import IncompleteBodies
 from .large_body import EXCESS, OTHER, WHOLE
 from .mixed_runs import read_publishes
@@ -53,12 +53,14 @@ from .wire import (
     FRAME_END,
     FRAME_END_OCTET,
     FRAME_HEAD,
+    FRAME_HEAD_SIZE,
     FRAME_OVERHEAD,
     HEADER,
     HEADERS_ACCEPTED,
     HEARTBEAT,
     METHOD,
     METHOD_HEAD,
+    METHOD_HEAD_SIZE,
 )
 
 HEADER_, STARTING, SECURING, TUNING, OPENING, RUNNING, CLOSING, CLOSED, REFUSED = ConnectionState
@@ -118,7 +120,10 @@ class Connection:
         """Take what one read of the socket brought."""
         if self.state is CLOSED or self.state is REFUSED:
             return  # whatever still comes is neither read nor stored
-        self._buffer = self._buffer + data if self._buffer else self.incomplete.put(data)
+        if self._buffer:
+            self._buffer += data
+        else:
+            self._buffer = data if self.incomplete.direct is None else self.incomplete.put(data)
         if self._to_skip:
             self._skip()
 
@@ -152,8 +157,8 @@ class Connection:
                     yield header
                 if type(header) is not HeaderReceived:
                     return
-            while size - position >= FRAME_HEAD.size:
-                if self.state is RUNNING and size - position >= METHOD_HEAD.size:
+            while size - position >= FRAME_HEAD_SIZE:
+                if self.state is RUNNING and size - position >= METHOD_HEAD_SIZE:
                     kind, number, length, index = METHOD_HEAD.unpack_from(data, position)
                     if kind == METHOD and (index == PUBLISH or (index == ACK and length == 13)):
                         channel = self.channels.get(number)
@@ -173,7 +178,7 @@ class Connection:
                                     continue
                 kind, number, length = FRAME_HEAD.unpack_from(data, position)
                 if length > self.frame_max:
-                    position += FRAME_HEAD.size
+                    position += FRAME_HEAD_SIZE
                     self._to_skip = length + 1  # what follows its head is never looked at
                     if self.state is CLOSING:
                         return
@@ -238,7 +243,7 @@ class Connection:
         if index not in _ON_CONNECTION[self.state]:
             raise UnexpectedMethod(ids=ids_of(index), state=self.state.name.lower())
         try:
-            return ConnectionMethod(_decoded(index, arguments))
+            return ConnectionMethod(received_method(index, arguments))
         except MalformedShortString:
             raise MalformedConnectionString(ids=ids_of(index)) from None
 
@@ -247,13 +252,13 @@ class Connection:
         if channel is None:
             if index not in _ON_CHANNEL[ChannelState.CLOSED]:
                 raise ChannelNotOpen(ids=ids_of(index))
-            return ChannelMethod(number, None, _decoded(index, arguments))
+            return ChannelMethod(number, None, received_method(index, arguments))
         if channel.state is not OPEN:
             if index not in _ON_CHANNEL[channel.state]:
                 return None
             if index == CHANNEL_OPEN:
                 del self.channels[number]
-                return ChannelMethod(number, None, _decoded(index, arguments))
+                return ChannelMethod(number, None, received_method(index, arguments))
             return ChannelMethod(number, channel, METHODS[index].__new__(METHODS[index]))
         if channel.assembly is not None:
             if channel.assembly.header is None:
@@ -269,10 +274,10 @@ class Connection:
             channel.assembly = Assembly(method_frame)
             return None
         if index in _ON_OPEN_CHANNEL:
-            return ChannelMethod(number, channel, _decoded(index, arguments))
+            return ChannelMethod(number, channel, received_method(index, arguments))
         if index != CHANNEL_OPEN:
             raise UnimplementedMethod(ids=ids_of(index))
-        _decoded(index, arguments)  # what is wrong with these comes first
+        received_method(index, arguments)  # what is wrong with these comes first
         raise ChannelAlreadyOpen(ids=ids_of(index))
 
     def _content_frame(self, kind: int, number: int, payload: bytes) -> ProtocolEvent | None:
@@ -297,15 +302,6 @@ def _read_protocol_header(data: bytes) -> tuple[HeaderReceived | HeaderRejected 
     if data[:8] in HEADERS_ACCEPTED:
         return HeaderReceived(), 8
     return HeaderRejected(data[:8]), len(data)
-
-
-def _decoded(index: int, arguments: bytes) -> Method:
-    """As `received_method`; its errors name the method."""
-    try:
-        return received_method(METHODS[index], arguments)
-    except PeerError as error:
-        error.ids = ids_of(index)
-        raise
 
 
 def _check_heartbeat(kind: int, number: int, payload: bytes) -> None:

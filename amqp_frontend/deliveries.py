@@ -27,18 +27,27 @@ from .wire import (
 _TAG = Struct(">Q").pack
 _DELIVER_HEAD = Struct(">BHL").pack
 _DELIVER_IDS = b"\x00\x3c\x00\x3c"
+#: Kinds of messages for which a consumer's prefixes and suffixes are remembered.
+KNOWN_MAX = 64
 
 
 class ConsumerWire:
-    """What a consumer's deliveries begin with; stored in `Consumer.opaque`."""
+    """What a consumer's deliveries begin with; stored in `Consumer.opaque`.
 
-    __slots__ = ("_by_address_size", "_head", "number")
+    `prefixes`, `suffixes`: what stands before and behind the tag of a first delivery, of messages whose contents are
+    passed on as they are.
+    """
+
+    __slots__ = ("_by_address_size", "_head", "_seen", "number", "prefixes", "suffixes")
 
     def __init__(self, number: int, tag: str) -> None:
         raw = tag.encode()
         self.number = number
         self._head = _DELIVER_IDS + bytes((len(raw),)) + raw
         self._by_address_size: dict[int, bytes] = {}  # at most 512 sizes exist
+        self.prefixes: dict[Envelope, bytes] = {}
+        self.suffixes: dict[Envelope, bytes] = {}
+        self._seen: set[Envelope] = set()
 
     def prefix(self, address_size: int) -> bytes:
         """Frame head, ids and consumer tag of a delivery whose exchange and routing key have that many octets."""
@@ -47,6 +56,23 @@ class ConsumerWire:
             size = len(self._head) + 9 + address_size
             prefix = self._by_address_size[address_size] = _DELIVER_HEAD(METHOD, self.number, size) + self._head
         return prefix
+
+    def note(self, envelopes: Iterable[Envelope], frame_max: int) -> None:
+        """Messages of kinds that are not all remembered are delivered: those that come again at once are from now on.
+
+        `frame_max`: of the consumer's connection.
+        """
+        seen = set(envelopes)
+        for envelope in seen & self._seen:
+            framing = envelope.framing
+            if type(framing) is ContentFraming and framing.channel == self.number and framing.frame_max <= frame_max:
+                if len(self.prefixes) >= KNOWN_MAX:
+                    self.prefixes.clear()
+                    self.suffixes.clear()
+                address = address_of(envelope)
+                self.prefixes[envelope] = self.prefix(len(address))
+                self.suffixes[envelope] = b"\x00" + address + FRAME_END_OCTET
+        self._seen = seen if len(seen) <= KNOWN_MAX else set()
 
 
 def address_of(envelope: Envelope) -> bytes:
@@ -95,11 +121,21 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
     envelope = effect.envelopes
     if not isinstance(envelope, Envelope):
         return _render_mixed(effect, envelope, wire, frame_max)
+    count = len(effect.blobs)
+    tag = effect.first_tag
+    if not effect.redelivered:
+        known = wire.suffixes.get(envelope)
+        if known is not None:
+            prefix = wire.prefixes[envelope]
+            if count == 1:
+                return (prefix, _TAG(tag), known, effect.blobs[0])
+            return chain.from_iterable(
+                zip(repeat(prefix), map(_TAG, range(tag, tag + count)), repeat(known), effect.blobs)
+            )
+        wire.note((envelope,), frame_max)
     address = address_of(envelope)
     prefix = wire.prefix(len(address))
     suffix = (b"\x01" if effect.redelivered else b"\x00") + address + FRAME_END_OCTET
-    count = len(effect.blobs)
-    tag = effect.first_tag
     tags = map(_TAG, range(tag, tag + count))
     framing = envelope.framing
     if type(framing) is CommonHeader and len(effect.blobs[0]) + FRAME_OVERHEAD <= frame_max:
@@ -114,6 +150,15 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
 def _render_mixed(
     effect: Delivered, envelopes: Sequence[Envelope], wire: ConsumerWire, frame_max: int
 ) -> Iterable[bytes]:
+    blobs = effect.blobs
+    tags = map(_TAG, range(effect.first_tag, effect.first_tag + len(blobs)))
+    if not effect.redelivered:
+        try:
+            known = list(map(wire.prefixes.__getitem__, envelopes))
+        except KeyError:
+            wire.note(envelopes, frame_max)
+        else:
+            return chain.from_iterable(zip(known, tags, map(wire.suffixes.__getitem__, envelopes), blobs))
     prefixes: dict[Envelope, bytes] = {}
     suffixes: dict[Envelope, bytes] = {}
     flag = b"\x01" if effect.redelivered else b"\x00"
@@ -123,7 +168,6 @@ def _render_mixed(
         prefixes[envelope] = wire.prefix(len(address))
         suffixes[envelope] = flag + address + FRAME_END_OCTET
         framings[envelope.framing] = None
-    blobs = effect.blobs
     contents: Iterable[bytes]
     if len(framings) == 1:
         contents = contents_for(envelopes[0], blobs, wire.number, frame_max)
@@ -131,7 +175,6 @@ def _render_mixed(
         contents = chain.from_iterable(
             contents_for(envelope, run, wire.number, frame_max) for _, envelope, run in effect.runs()
         )
-    tags = map(_TAG, range(effect.first_tag, effect.first_tag + len(blobs)))
     heads, tails = map(prefixes.__getitem__, envelopes), map(suffixes.__getitem__, envelopes)
     return chain.from_iterable(zip(heads, tags, tails, contents))
 

@@ -95,7 +95,7 @@ class Endpoint:
         self.transport: socket.socket | TlsTransport = tls or sock
         self.session = self._make_session(peer)
         self.session.closing.on_login = self._answered
-        self.scope = Introduction.scope_of(self.session.options)
+        self.scope = trio.CancelScope()
         self._pending: bytes | memoryview | Gathered | None = None  # taken from the session, not yet by the kernel
         self._gathers = tls is None and hasattr(sock, "sendmsg")
         self._reads_directly = tls is None and hasattr(sock, "recv_into")
@@ -134,7 +134,7 @@ class Endpoint:
                 # Our own fault, perhaps in another connection's turn: this connection ends, the others go on.
                 logger.exception("%s: internal error", session.login.peer.name)
                 session.closing.abort = session.closing.finished = True
-        if session.closing.finished and not self._writing:
+        if session.closing.finished and (session.closing.is_final or not self._writing):
             self.scope.cancel()
         if self.unblocked is not None and not session.backlog.must_wait and not session.journal.is_behind:
             self.unblocked.cancel()
@@ -203,8 +203,6 @@ class Endpoint:
             with self.scope:
                 await trio.lowlevel.checkpoint_if_cancelled()  # it may have lost its place before this task ran
                 await self._read()
-            if Introduction.is_late(self.scope) and not session.closing.finished:
-                session.closing.drop(f"nothing came within {session.options.first_octet_timeout_ms} ms")
         except NoPlace as refusal:
             logger.warning("%s: refused: %s", session.login.peer.name, refusal)
         except ProxyFault as fault:
@@ -232,7 +230,7 @@ class Endpoint:
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
         handle, pressure = self.handle, session.broker.pressure
         incomplete = session.connection.incomplete
-        data = await self._introduction().first_octets()
+        data = await self._first_octets()
         while not closing.finished:
             if not data:
                 await wait_readable(fd)
@@ -286,18 +284,35 @@ class Endpoint:
         except BlockingIOError:
             return b""
 
-    def _introduction(self) -> Introduction:
-        server = self._server
-        return Introduction(
-            self.socket,
-            self.session,
-            self._tls,
-            self.scope,
-            is_proxied=self._is_proxied,
-            wait_readable=self.wait_readable,
-            on_proxied=lambda: server.has_come_from(self),
-            on_begun=lambda: server.admission.half_open.has_begun(self),
-        )
+    async def _first_octets(self) -> bytes:
+        """Of AMQP, if any came with what is before it. Raises: as `Introduction.first_octets`."""
+        if self._tls is not None or self._is_proxied:
+            introduction = Introduction(
+                self.socket,
+                self.session,
+                self._tls,
+                is_proxied=self._is_proxied,
+                wait_readable=self.wait_readable,
+                on_proxied=lambda: self._server.has_come_from(self),
+                on_begun=self._has_begun,
+            )
+            return await introduction.first_octets()
+        while True:
+            await self.wait_readable(self.socket.fileno())
+            try:
+                data = self.socket.recv(READ_SIZE)
+            except BlockingIOError:
+                continue
+            if data:
+                self._has_begun()
+            else:
+                self.session.closing.finished = True  # as in `Introduction.first_octets`
+            return data
+
+    def _has_begun(self) -> None:
+        """The peer has sent something."""
+        self.session.heartbeat.has_received = True
+        self._server.admission.half_open.has_begun(self)
 
     async def _catch_up(self, stalled: bool) -> None:
         """Do all that the peer asked for before it is read again.

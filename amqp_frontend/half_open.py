@@ -95,7 +95,7 @@ class HalfOpen(Generic[T]):
         strangers_max = places - places // 4
         before_ns = now_ns - (BEGUN_NS if is_stranger else BEGUN_AGAINST_KNOWN_NS)
         own = self._addresses.get(origin)
-        count = own.count if own is not None else 0
+        count = 0 if own is None else own.count
         if own is not None and count >= share:
             from_whom: _Address[T] | None = own
             why = f"{count} connections from {origin} are not logged in"
@@ -120,10 +120,10 @@ class HalfOpen(Generic[T]):
         own = self._addresses.get(origin)
         if own is None:
             own = self._addresses[origin] = _Address(origin, not is_trusted and origin not in self._known)
-        self._lift(own)
+        weight = own.weight
         own.silent[one] = now_ns
         self._of[one] = own
-        self._put(own)
+        self._weigh(own, weight, weight + 1)
         self._strangers += own.is_stranger
 
     def has_begun(self, one: T) -> None:
@@ -136,11 +136,11 @@ class HalfOpen(Generic[T]):
         """Its login was refused: it stays in its place until it is gone."""
         address = self._of.get(one)
         if address is not None and one not in address.refused:
-            self._lift(address)
+            weight = address.weight
             address.silent.pop(one, None)
             address.begun.pop(one, None)
             address.refused[one] = None
-            self._put(address)
+            self._weigh(address, weight, weight - 1)
 
     def has_logged_in(self, one: T) -> None:
         """It needs no place any more, and its address is known from now on."""
@@ -154,23 +154,26 @@ class HalfOpen(Generic[T]):
         if len(known) > KNOWN_MAX:
             known.popitem(last=False)
         if address.is_stranger and address.count:
-            self._lift(address)
+            weight = address.weight
+            self._weigh(address, weight, 0)
             address.is_stranger = False
             self._strangers -= address.count
-            self._put(address)
+            self._weigh(address, 0, weight)
 
     def leave(self, one: T) -> None:
         """It is gone, for whatever reason."""
         address = self._of.pop(one, None)
         if address is None:
             return
-        self._lift(address)
-        address.silent.pop(one, None)
-        address.begun.pop(one, None)
-        address.refused.pop(one, None)
+        weight = address.weight
+        if one in address.refused:
+            del address.refused[one]
+        else:
+            address.silent.pop(one, None)
+            address.begun.pop(one, None)
+            self._weigh(address, weight, weight - 1)
         self._strangers -= address.is_stranger
-        self._put(address)
-        if not address.count:
+        if weight <= 1 and not address.count:
             del self._addresses[address.origin]
 
     def _heaviest(self, *, only_strangers: bool) -> _Address[T] | None:
@@ -187,16 +190,13 @@ class HalfOpen(Generic[T]):
         )
         return None if heaviest is None else heaviest[1]
 
-    def _lift(self, address: _Address[T]) -> None:
-        """Take it out of the addresses of equal weight; `_put` puts it back with its new one."""
-        weight = address.weight
-        if weight:
-            by_weight = self._by_weight[address.is_stranger]
-            del by_weight[weight][address]
-            if not by_weight[weight]:
-                del by_weight[weight]
-
-    def _put(self, address: _Address[T]) -> None:
-        weight = address.weight
-        if weight:
-            self._by_weight[address.is_stranger].setdefault(weight, {})[address] = None
+    def _weigh(self, address: _Address[T], before: int, now: int) -> None:
+        """So many of its places can be taken away now."""
+        by_weight = self._by_weight[address.is_stranger]
+        if before:
+            alike = by_weight[before]
+            del alike[address]
+            if not alike:
+                del by_weight[before]
+        if now:
+            by_weight.setdefault(now, {})[address] = None

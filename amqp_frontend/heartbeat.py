@@ -51,8 +51,9 @@ class Heartbeat:
 
     def stop(self) -> None:
         """Tick no more. Forgets the callables, so that no cycle of references stays behind."""
-        self._deadlines.cancel(self._deadline)
-        self._deadline = None
+        if self._deadline is not None:
+            self._deadlines.cancel(self._deadline)
+            self._deadline = None
         self._on_lost, self._is_unread = _ignore, _never
 
     def _schedule(self) -> None:

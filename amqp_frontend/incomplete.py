@@ -43,7 +43,8 @@ class IncompleteBodies:
 
     def put(self, data: bytes) -> bytes:
         """Take what `direct` has room for. Returns: the rest."""
-        return data if self.direct is None or not data else data[self.direct.put(memoryview(data)) :]
+        assert self.direct is not None
+        return data[self.direct.put(memoryview(data)) :] if data else data
 
     def add(self, channel: ChannelReader, kind: int, payload: bytes) -> PublishReceived | None:
         """A header or body frame, the careful way. Returns: the publish, if it is whole.

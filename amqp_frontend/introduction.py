@@ -7,12 +7,10 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from math import inf
 
 import trio
 
 from .certificate_names import user_name
-from .options import FrontendOptions
 from .peers import proxied
 from .proxy_protocol import SIZE_MAX, ProxyFault, read_header
 from .session import AmqpSession
@@ -24,18 +22,13 @@ READ_SIZE = 128 * 1024
 
 
 class Introduction:
-    """One connection's. `on_proxied`: a proxy named the peer (raises NoPlace); `on_begun`: the peer sent something.
-
-    `scope`: what the connection runs in (`scope_of`). Its deadline is that of the first octets, and is lifted when they
-    came; a scope of its own for that would cost each connection 2 % more.
-    """
+    """One connection's. `on_proxied`: a proxy named the peer (raises NoPlace); `on_begun`: the peer sent something."""
 
     def __init__(
         self,
         sock: socket.socket,
         session: AmqpSession,
         tls: TlsTransport | None,
-        scope: trio.CancelScope,
         *,
         is_proxied: bool,
         wait_readable: Callable[[int], Awaitable[None]],
@@ -45,7 +38,6 @@ class Introduction:
         self._socket = sock
         self._session = session
         self._tls = tls
-        self._scope = scope
         self._is_proxied = is_proxied
         self._wait_readable = wait_readable
         self._on_proxied = on_proxied
@@ -62,21 +54,10 @@ class Introduction:
             data = await self._read_some(PIECE if self._tls is not None else READ_SIZE)
             if not data:
                 session.closing.finished = True  # a load balancer's health check; not worth a line
-        self._scope.deadline = inf
         if session.closing.finished:
             return b""
         self._on_begun()
         return data if self._tls is None else await self._shake_hands(self._tls, data)
-
-    @staticmethod
-    def scope_of(options: FrontendOptions) -> trio.CancelScope:
-        """What a new connection runs in."""
-        return trio.CancelScope(deadline=trio.current_time() + options.first_octet_timeout_ms / 1000)
-
-    @staticmethod
-    def is_late(scope: trio.CancelScope) -> bool:
-        """Whether a scope that was cancelled ended because nothing came."""
-        return scope.cancelled_caught and scope.deadline < inf
 
     async def _read_proxy_header(self) -> bytes:
         """Returns: the octets behind the header."""

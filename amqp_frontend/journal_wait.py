@@ -3,14 +3,14 @@
 Source: docs/journal-format.md, "The crash model".
 """
 
-from ..engine import UNTIL_STATED, Broker, ServiceExchange
+from ..engine import UNTIL_STATED, Broker, Durability, ServiceExchange
 from .login import Login
 
 
 class JournalWait:
     """`barrier`: the LSN up to which the journal must be safe before anything is sent; 0: none.
 
-    `has_published`: in this turn, so it must wait if the journal is too slow.
+    `has_published`: what the journal keeps, in this turn: so it must wait if that is too slow.
     `has_acted`: it did something that may not be in the journal yet; the next durable answer waits for that, too.
     `asked`: the service that was sent a request in this turn.
     """
@@ -61,6 +61,12 @@ class JournalWait:
 
     # -- reads ------------------------------------------------------------------------------------------------------
 
+    def publishes(self, durability: Durability, *, is_stored: bool) -> None:
+        """Messages are published. Whose messages the journal does not keep need not wait for it."""
+        self.has_acted = True
+        if is_stored or durability.takes_transient:
+            self.has_published = True
+
     @property
     def is_refusing(self) -> bool:
         """Whether nothing persistent is accepted now: the disk is full, or has failed."""
@@ -73,7 +79,6 @@ class JournalWait:
         durability = self._broker.storage.durability
         if not self.has_published:
             return False
-        self.has_acted = True
         if durability is None or not durability.is_congested:
             self.has_published = False
             return False

@@ -7,7 +7,6 @@ Source: performance page 4, rules 2 to 4.
 
 from struct import error as StructError
 
-from ..engine import PropertyFacts
 from .channel_reader import ChannelReader
 from .protocol_events import MixedReceived, PublishReceived
 from .publish_memory import HEAD_FIXED, PublishKind
@@ -47,7 +46,7 @@ def read_publishes(
         if len(event.blobs) >= ALIKE_MAX:
             channel.is_mixed = False
         elif event.kind.known is not None:  # it has come before
-            channel.memory.add_head(data, position, length + FRAME_OVERHEAD)
+            channel.memory.add_head(data, position, event.kind)
     elif type(last) is PublishReceived and last.channel is channel and last.kind is not event.kind:
         channel.is_mixed = len(last.blobs) < RUN_MIN
     return event, end
@@ -65,35 +64,31 @@ def read_mixed(
     blobs: list[bytes] = []
     add_kind, add_blob = kinds.append, blobs.append
     memory = channel.memory
-    head_of, facts_of = memory.heads.get, memory.facts.get
+    head_of = memory.heads.get
     from_bytes = int.from_bytes
     body_max = min(frame_max - FRAME_OVERHEAD, channel.message_size_max)
-    joint = FRAME_END << 24 | BODY << 16 | channel.number
+    joint = (FRAME_END << 24 | BODY << 16 | channel.number) << 32
     try:
         while True:
             for _ in _STRETCH:
                 # The size of a method frame that is remembered is in the last octet of its size.
-                head = head_of(data[position : position + HEAD_FIXED + data[position + 6]])
+                key = data[position : position + HEAD_FIXED + data[position + 6]]
+                head = head_of(key)
                 if head is None:
                     return kinds, blobs, position
-                unpack, method_size, head_size, alike, shapes = head
-                body_size, properties, between, in_frame = unpack(data, position)
-                number = from_bytes(properties, "big") if shapes else 0
-                for mask, value, shaped in shapes:
-                    if number & mask == value:
-                        facts: PropertyFacts | None = shaped
-                        break
-                else:
-                    facts = facts_of(properties)  # None is nobody's key
-                kind = alike.get(id(facts))
+                unpack, method_size, head_size, mask, value, kind, _ = head
+                body_size, properties, between = unpack(data, position)
+                if from_bytes(properties, "big") & mask != value:
+                    other = memory.other_kind(key, head, properties)
+                    if other is None:
+                        return kinds, blobs, position
+                    kind = other
                 end = position + head_size + body_size
                 if (
-                    kind is None
-                    or kind.known is None
-                    or between != joint
-                    or in_frame != body_size
+                    between != joint | body_size
                     or not 0 < body_size <= body_max
                     or data[end] != FRAME_END
+                    or kind.known is None
                 ):
                     return kinds, blobs, position
                 end += 1

@@ -7,9 +7,11 @@ from ipaddress import IPv4Network, IPv6Network
 Network = IPv4Network | IPv6Network
 
 
-@dataclass(slots=True, frozen=True)
+@dataclass(slots=True, frozen=True, eq=False)
 class FrontendOptions:
-    """Defaults: interfaces page, "Configuration keys". `product` and `version` stand in connection.start.
+    """One object until the configuration is read again; compared by identity, as all connections share it.
+
+    Defaults: interfaces page, "Configuration keys". `product` and `version` stand in connection.start.
 
     Clients branch on the product (kombu chooses its kind of prefetch by it), so we name the broker whose behaviour
     ours is compared with; `platform` and `information` name Leveret.

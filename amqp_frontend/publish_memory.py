@@ -53,21 +53,46 @@ class PublishKind:
 HEAD_FIXED = FRAME_OVERHEAD + HEADER_FIXED - 8
 #: Longer basic.publish frames are not told apart by one octet of their size.
 _METHOD_SIZE_MAX = 255 + FRAME_OVERHEAD
+#: Forms of property lists that a head leads to; more are looked for by their facts.
+FORMS_MAX = 8
+
+
+class Form(NamedTuple):
+    """What property lists of one kind have in common: read as a number, `number & mask == value`."""
+
+    mask: int
+    value: int
+    kind: PublishKind
+
+
+class Forms:
+    """All forms that a head leads to, and where others come from: `alike`, `shapes` as `PublishMemory.kinds` and
+    `Shapes.by_length` have them.
+    """
+
+    __slots__ = ("alike", "known", "shapes")
+
+    def __init__(self, first: Form, alike: dict[int, PublishKind], shapes: list[Shape]) -> None:
+        self.known = [first]
+        self.alike = alike
+        self.shapes = shapes
 
 
 class PublishHead(NamedTuple):
     """What is known of messages by their basic.publish frame, and by the size of their property list.
 
     `unpack`: (octets, where the message begins) -> body size, property list, the octets from the header frame's end to
-    the body frame's size as one number, that size. `method_size`: octets of the basic.publish frame. `head_size`:
-    octets before the body. `alike`, `shapes`: as `PublishMemory.kinds` and `Shapes.by_length` have them.
+    the body as one number. `method_size`: octets of the basic.publish frame. `head_size`: octets before the body.
+    `mask`, `value`, `kind`: of `forms` the one that was learnt last.
     """
 
-    unpack: Callable[[bytes, int], tuple[int, bytes, int, int]]
+    unpack: Callable[[bytes, int], tuple[int, bytes, int]]
     method_size: int
     head_size: int
-    alike: dict[int, PublishKind]
-    shapes: list[Shape]
+    mask: int
+    value: int
+    kind: PublishKind
+    forms: Forms
 
 
 class PublishMemory:
@@ -101,8 +126,9 @@ class PublishMemory:
             kind = self.kinds.setdefault(method_frame, {})[id(facts)] = PublishKind(method_frame, facts)
         return kind
 
-    def add_head(self, data: bytes, start: int, method_size: int) -> None:
-        """Remember how a message begins that was read with care, and whose kind is in `kinds`."""
+    def add_head(self, data: bytes, start: int, kind: PublishKind) -> None:
+        """Remember how a message begins that was read with care; its kind is one of `kinds`."""
+        method_size = len(kind.method_frame)
         header_start = start + method_size
         key = data[start : header_start + HEADER_FIXED - 8]
         list_size = int.from_bytes(data[header_start + 3 : header_start + 7], "big") - 12
@@ -111,13 +137,34 @@ class PublishMemory:
             return
         if len(self.heads) >= KINDS_MAX:
             self.heads.clear()
+        list_start = header_start + HEADER_FIXED
+        mask, value = _form_of(data[list_start : list_start + list_size], shapes)[:2]
         self.heads[key] = PublishHead(
-            Struct(f">{len(key)}xQ{list_size}sLL").unpack_from,
+            Struct(f">{len(key)}xQ{list_size}sQ").unpack_from,
             method_size,
             len(key) + 8 + list_size + 8,
-            self.kinds[data[start:header_start]],
-            shapes,
+            mask,
+            value,
+            kind,
+            Forms(Form(mask, value, kind), self.kinds[kind.method_frame], shapes),
         )
+
+    def other_kind(self, key: bytes, head: PublishHead, properties: bytes) -> PublishKind | None:
+        """The kind of a message whose property list is not of the form that was learnt last for its head.
+
+        None: it is to be read with care.
+        """
+        number = int.from_bytes(properties, "big")
+        forms = head.forms
+        for mask, value, kind in forms.known:
+            if number & mask == value:
+                return kind
+        mask, value, facts = _form_of(properties, forms.shapes)
+        found = forms.alike.get(id(facts or self.facts.get(properties)))  # None is nobody's key
+        if found is not None and len(forms.known) < FORMS_MAX:
+            forms.known.append(Form(mask, value, found))
+            self.heads[key] = head._replace(mask=mask, value=value, kind=found)
+        return found
 
     def facts_of(self, properties: bytes) -> PropertyFacts:
         """The facts of a property list, scanned once for each list, or shape of lists, that keeps coming back.
@@ -173,3 +220,12 @@ def _publish_arguments(raw: bytes) -> PublishArguments:
         pass
     method: Any = decode_method(METHODS[PUBLISH], raw)
     return PublishArguments(method.exchange, method.routing_key, method.mandatory, method.immediate, raw[2:-1])
+
+
+def _form_of(properties: bytes, shapes: list[Shape]) -> Shape | tuple[int, int, None]:
+    """The shape of a property list; if it has none, what is so for no other list of that length."""
+    number = int.from_bytes(properties, "big")
+    for shape in shapes:
+        if number & shape[0] == shape[1]:
+            return shape
+    return (1 << 8 * len(properties)) - 1, number, None

@@ -33,14 +33,15 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
             firehose.expect(channel.session, known.route, known.envelope, event.blobs)
     engine_session = channel.session
     durability = session.broker.storage.durability
-    if durability is not None and durability.has_failed and _must_wait(engine_session, known):
-        session.backlog.block(event)
-        return
+    if durability is not None:
+        if durability.has_failed and _must_wait(engine_session, known):
+            session.backlog.block(event)
+            return
+        session.journal.publishes(durability, is_stored=known.may_be_stored)
     if event.kind.facts.is_marked or len(event.blobs) > known.run_max:
         _publish_parts(session, event, channel, known)
         return
     returned = engine_session.publish(known.route, known.envelope, event.blobs, mandatory=known.mandatory)
-    session.journal.has_published = True
     if returned:
         session.send_returns(channel, returned)
     if engine_session.confirms is not None:
@@ -54,15 +55,17 @@ def published_mixed(session: AmqpSession, event: MixedReceived) -> None:
     engine_session = channel.session
     durability = session.broker.storage.durability
     knowns: list[KnownRoute] = list(map(_KNOWN, event.kinds))
+    distinct = set(knowns)
     if (
         engine_session.transaction is not None
         or (durability is not None and durability.has_failed)
-        or not all(map(_is_together, set(knowns)))
+        or not all(map(_is_together, distinct))
     ):
         _publish_stretches(session, event)
         return
+    if durability is not None:
+        session.journal.publishes(durability, is_stored=any(known.is_stored for known in distinct))
     engine_session.publish_mixed(list(map(_QUEUE, knowns)), list(map(_ENVELOPE, knowns)), event.blobs)
-    session.journal.has_published = True
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
 
@@ -94,11 +97,7 @@ def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
 
 def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
     """Whether persistent messages would be lost silently: the publisher gets no nack and has no commit to fail."""
-    queues = known.route.queues
-    is_stored = (
-        known.envelope.facts.persistent if queues is None else any(queue.stores(known.envelope) for queue in queues)
-    )
-    return is_stored and engine_session.confirms is None and engine_session.transaction is None
+    return known.is_stored and engine_session.confirms is None and engine_session.transaction is None
 
 
 def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:
@@ -107,7 +106,6 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channe
     Messages that may be refused one by one are published one by one, too: those before the refused one are published,
     returned and confirmed.
     """
-    session.journal.has_published = True
     blobs = event.blobs
     engine_session = channel.session
     broker = session.broker
@@ -154,7 +152,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         if known is not None
         else Envelope(arguments.exchange, arguments.routing_key, facts, channel.framing, arguments.address)
     )
-    if isinstance(route.exchange, ServiceExchange):  # not remembered, so that each request is noted
+    if type(route.exchange) is ServiceExchange:  # not remembered, so that each request is noted
         session.journal.asked = route.exchange
         return KnownRoute(route, envelope, arguments.mandatory)
     if client.vhost.firehose is not None:  # nor here: each publish is traced with its session

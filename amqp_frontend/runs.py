@@ -16,7 +16,7 @@ from .peer_errors import PropertiesUndecodable
 from .protocol_events import AcksReceived, PublishReceived
 from .publish_memory import MEMORY_MAX, PublishMemory
 from .wire import (
-    ACK_FRAME,
+    ACK_SIZE,
     ACK_TAG,
     ACK_TAIL,
     BODY,
@@ -24,13 +24,17 @@ from .wire import (
     FRAME_END,
     FRAME_END_OCTET,
     FRAME_HEAD,
+    FRAME_HEAD_SIZE,
     FRAME_OVERHEAD,
     HEADER,
     HEADER_FIXED,
 )
 
-#: So many acks, to the end of a read, are looked at together.
-ROW_MIN = 8
+#: So many acks, to the end of a read, are looked at together: up to a few as one number, more column by column.
+ROW_MIN, ROW_FEW = 4, 64
+#: What is settled of an ack when its beginning is known, and how it ends.
+_ACK_MASK = b"\xff" * 11 + bytes(8) + b"\xff\xff"
+_ACK_REST = bytes(9) + FRAME_END_OCTET
 
 
 def read_run(
@@ -57,7 +61,7 @@ def read_run(
     while True:
         # One message read with care ...
         header_start = position + method_size
-        if size - header_start < CONTENT_HEAD.size:
+        if size - header_start < HEADER_FIXED:
             break
         kind, header_channel, header_length, class_id, weight, body_size = CONTENT_HEAD.unpack_from(data, header_start)
         header_end = header_start + header_length + FRAME_OVERHEAD
@@ -172,8 +176,8 @@ def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int
     if data[position:start] not in channel.memory.kinds:
         return False
     rest = len(data) - start
-    if rest < CONTENT_HEAD.size:
-        if rest < FRAME_HEAD.size:
+    if rest < HEADER_FIXED:
+        if rest < FRAME_HEAD_SIZE:
             return FRAME_HEAD.pack(HEADER, channel.number, 0).startswith(data[start : start + 3])
         kind, number, header_length = FRAME_HEAD.unpack_from(data, start)
         return bool(kind == HEADER and number == channel.number and 14 <= header_length <= frame_max)
@@ -193,9 +197,17 @@ def is_cut_short(channel: ChannelReader, data: bytes, position: int, length: int
     )
 
 
+@lru_cache(ROW_FEW)
+def _row_mask(count: int) -> int:
+    return int.from_bytes(_ACK_MASK * count, "big")
+
+
 def _is_row_of_acks(row: bytes, head: bytes, count: int) -> bool:
-    """Whether the octets are `count` single acks that begin with this head: looked at column by column."""
-    step = ACK_FRAME.size
+    """Whether the octets are `count` single acks that begin with this head."""
+    if count <= ROW_FEW:  # 0.7 us for 20 instead of 1.9
+        from_bytes = int.from_bytes
+        return from_bytes(row, "big") & _row_mask(count) == from_bytes((head + _ACK_REST) * count, "big")
+    step = ACK_SIZE
     return (
         row[step - 1 :: step] == FRAME_END_OCTET * count
         and row[step - 2 :: step] == bytes(count)
@@ -210,9 +222,9 @@ def read_acks(channel: ChannelReader, data: bytes, position: int) -> tuple[AcksR
     """
     head = data[position : position + 11]
     size = len(data)
-    count = (size - position) // ACK_FRAME.size
+    count = (size - position) // ACK_SIZE
     if count >= ROW_MIN:
-        row = data[position : position + count * ACK_FRAME.size]
+        row = data[position : position + count * ACK_SIZE]
         if _is_row_of_acks(row, head, count):
             return AcksReceived(channel, list(chain.from_iterable(ACK_TAG.iter_unpack(row))), []), position + len(row)
     tags: list[int] = []

@@ -28,7 +28,9 @@ class Peer:
 
         Without one it is refused with a reason, which helps more than a missing mechanism. Source: RabbitMQ.
         """
-        return mechanisms if self.is_secured else tuple(name for name in mechanisms if name != "EXTERNAL")
+        if self.is_secured or "EXTERNAL" not in mechanisms:
+            return mechanisms
+        return tuple(name for name in mechanisms if name != "EXTERNAL")
 
 
 def _plain(response: bytes, users: Users, peer: Peer, anonymous: str) -> User:

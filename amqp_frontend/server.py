@@ -7,6 +7,7 @@ import errno
 import functools
 import logging
 import socket
+import time
 from collections.abc import Callable, Sequence
 
 import trio
@@ -65,7 +66,7 @@ class Server:
         try:
             peer = peer_of(address, sock.getsockname())
             sock.setblocking(False)
-            if sock.family != getattr(socket, "AF_UNIX", None):
+            if isinstance(address, tuple):  # else it is a Unix socket
                 sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         except OSError:
             sock.close()
@@ -116,14 +117,16 @@ class Server:
     def _make_room(self, peer: Peer, is_trusted: bool, options: FrontendOptions, *, is_short: bool = False) -> None:
         """Close the connection that makes room for a newcomer, if one has to. Raises: NoPlace."""
         admission = self.admission
-        lost = admission.make_room(peer, is_trusted=is_trusted, options=options, is_short=is_short, now_ns=_now_ns())
+        lost = admission.make_room(
+            peer, is_trusted=is_trusted, options=options, is_short=is_short, now_ns=time.monotonic_ns()
+        )
         if lost is not None:
             self.endpoints.pop(lost, None)
             lost.make_room(f"{len(admission.half_open) + 1} connections are not logged in, and this one made room")
 
     def _enter(self, endpoint: Endpoint, is_trusted: bool) -> None:
         origin = endpoint.session.login.peer.origin
-        self.admission.half_open.enter(endpoint, origin, is_trusted=is_trusted, now_ns=_now_ns())
+        self.admission.half_open.enter(endpoint, origin, is_trusted=is_trusted, now_ns=time.monotonic_ns())
 
     def has_come_from(self, endpoint: Endpoint) -> None:
         """A proxy has named the peer: it now counts towards the share of that address. Raises: NoPlace."""
@@ -148,11 +151,6 @@ class Server:
             self.no_endpoints = trio.Event()
             with trio.move_on_after(patience_s):
                 await self.no_endpoints.wait()
-
-
-def _now_ns() -> int:
-    """Of the clock by which this room waits (trio's)."""
-    return int(trio.current_time() * 1e9)
 
 
 async def serve(

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
-from ..engine import Broker, Clock, Deadlines, Envelope, Queue
+from ..engine import Broker, Clock, Deadlines, Emptying, Envelope, Queue
 from .backlog import Backlog
 from .channel import Channel
 from .closing import Closing
@@ -74,6 +74,8 @@ class AmqpSession:
             options, self.connection, self.login, self.output, self.confirming, self.heartbeat, clock, deadlines
         )
         self.output.on_session_failed = self.closing.session_failed
+        self._emptying: Emptying | None = None  # what a method waits for, and that method
+        self._emptied_for: Method | None = None
 
     # -- what the edge calls ----------------------------------------------------------------------------------------
 
@@ -156,10 +158,28 @@ class AmqpSession:
 
     def must_wait_for(self, queue: Queue | None, channel: Channel, method: Method) -> bool:
         """Whether a method that looks into a queue is for another turn: its messages come or go in slices."""
-        if queue is None or not queue.is_busy():
-            return False
+        if self._emptied_for is method:
+            assert self._emptying is not None
+            is_waiting = not self._emptying.is_small
+        else:
+            is_waiting = queue is not None and queue.is_busy()
+        if is_waiting:
+            self.backlog.unfinished = ChannelMethod(channel.number, channel, method)
+        return is_waiting
+
+    def wait_until_small(self, emptying: Emptying, channel: Channel, method: Method) -> None:
+        """A method that ends a queue, or what is in it, is for the turn when there is little left in it."""
+        self._emptying, self._emptied_for = emptying, method
         self.backlog.unfinished = ChannelMethod(channel.number, channel, method)
-        return True
+
+    def count_before(self, method: Method) -> int | None:
+        """Messages that had gone for this method while it waited, which is over now; None: it did not wait."""
+        emptying = self._emptying
+        if emptying is None or self._emptied_for is not method:
+            return None
+        self._emptying = self._emptied_for = None
+        self.journal.has_acted = True  # the answer says that these are gone, too
+        return emptying.finish()
 
     def send_returns(self, channel: Channel, returned: "list[tuple[Envelope, Any]]") -> None:
         """basic.return for mandatory messages that no queue took."""

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from pamqp import commands
 
-from ..engine import REPLY_TO
+from ..engine import REPLY_TO, is_large
 from .channel import Channel
 from .codec import Method, encode_method
 from .session import AmqpSession, Handler
@@ -134,24 +134,34 @@ def _queue_unbind(session: AmqpSession, channel: Channel, method: commands.Queue
 
 def _queue_purge(session: AmqpSession, channel: Channel, method: commands.Queue.Purge) -> None:
     name = session.queue_name(channel, method.queue)
-    if session.must_wait_for(_vhost(session).queues.get(name), channel, method):
+    vhost, client = _vhost(session), _client(session)
+    queue = vhost.queues.get(name)
+    if session.must_wait_for(queue, channel, method):
         return
-    count = _vhost(session).purge_queue(name, _client(session))
+    before = session.count_before(method)
+    if before is None and queue is not None and is_large(queue, deletes=False):
+        session.wait_until_small(vhost.begin_purge(name, client), channel, method)
+        return
+    count = vhost.purge_queue(name, client) + (before or 0)
     if not method.nowait:
         session.output.send(channel.number, commands.Queue.PurgeOk, count)
 
 
 def _queue_delete(session: AmqpSession, channel: Channel, method: commands.Queue.Delete) -> None:
     name = _queue_name(session, channel, method.queue)
-    if session.must_wait_for(_vhost(session).queues.get(name), channel, method):
+    vhost, client = _vhost(session), _client(session)
+    queue = vhost.queues.get(name)
+    if session.must_wait_for(queue, channel, method):
+        return
+    before = session.count_before(method)
+    # The conditions were for what is there when it begins; what is half gone goes.
+    if_unused, if_empty = method.if_unused and before is None, method.if_empty and before is None
+    if before is None and queue is not None and is_large(queue, deletes=True):
+        emptying = vhost.begin_delete(name, client, if_unused=if_unused, if_empty=if_empty)
+        session.wait_until_small(emptying, channel, method)
         return
     session.output.render()
-    count = _vhost(session).delete_queue(
-        name,
-        _client(session),
-        if_unused=method.if_unused,
-        if_empty=method.if_empty,
-    )
+    count = vhost.delete_queue(name, client, if_unused=if_unused, if_empty=if_empty) + (before or 0)
     if not method.nowait:
         # Before the basic.cancel of our own consumers: RabbitMQ 3.10 does so, and kombu's test suite relies on it.
         session.output.send_raw(encode_method(channel.number, commands.Queue.DeleteOk, count))

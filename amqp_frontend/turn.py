@@ -198,8 +198,8 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
     durability.take_barrier()  # what was recorded before, for others, does not delay this answer
     HANDLERS[type(event.method)](session, channel, event.method)
     barrier = durability.take_barrier()
-    if not barrier and (journal.has_acted or journal.has_published) and getattr(event.method, "durable", True):
-        barrier = durability.outstanding_lsn  # the answer also says that what this peer did before is safe
+    if not barrier and journal.has_acted and getattr(event.method, "durable", True):
+        barrier = durability.barrier_behind_all()  # the answer also says that what this peer did before is safe
     if barrier:
         journal.has_acted = journal.has_published = False
         journal.withhold_output(barrier)

@@ -7,9 +7,11 @@
 Source: AMQP 0-9-1 4.2.3.
 """
 
-from collections.abc import Sequence
-from operator import methodcaller
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from struct import Struct
+
+from ..engine import Cut
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_END = 206
@@ -27,12 +29,14 @@ FRAME_HEAD = Struct(">BHL")
 METHOD_HEAD = Struct(">BHLL")
 #: type, channel, payload size, class, weight, body size
 CONTENT_HEAD = Struct(">BHLHHQ")
+FRAME_HEAD_SIZE, METHOD_HEAD_SIZE = FRAME_HEAD.size, METHOD_HEAD.size
 #: Octets of a header frame before its property list.
 HEADER_FIXED = CONTENT_HEAD.size
 #: delivery tag, bits, frame end
 ACK_TAIL = Struct(">QBB")
 #: a whole basic.ack frame
 ACK_FRAME = Struct(">BHLLQBB")
+ACK_SIZE = ACK_FRAME.size
 #: of such a frame the delivery tag
 ACK_TAG = Struct(">11xQ2x")
 
@@ -118,14 +122,17 @@ class ContentFraming:
         """See `Framing`."""
         return [int.from_bytes(blob[11:19], "big") for blob in blobs]
 
-    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """See `Framing`. 0.15 us each when they are of one size, with headers of one size, and of one body frame."""
+    def cut(self, blobs: Sequence[bytes]) -> Cut:
+        """See `Framing`. 0.2 us each when they are of one size, with headers of one size, and of one body frame."""
         first = blobs[0]
-        header_end = 7 + int.from_bytes(first[3:7], "big")
-        size = header_end + FRAME_OVERHEAD + self.body_size(first) + 1
-        if set(map(len, blobs)) == {size} and all(map(methodcaller("startswith", first[:19]), blobs)):
-            return [blob[3:header_end] for blob in blobs], [blob[header_end + 8 : -1] for blob in blobs]
-        headers, bodies = [], []
+        size, count = len(first), len(blobs)
+        header_size, body_size = int.from_bytes(first[3:7], "big"), int.from_bytes(first[11:19], "big")
+        if size == header_size + body_size + 2 * FRAME_OVERHEAD and set(map(len, blobs)) == {size}:
+            fixed, properties, payloads = zip(*map(_parts(header_size, body_size), blobs))
+            if fixed.count(fixed[0]) == count:
+                return Cut((fixed, properties, payloads), [4 + header_size + body_size] * count, [body_size] * count)
+        headers: list[bytes] = []
+        bodies: list[bytes] = []
         for blob in blobs:
             header_end = 7 + int.from_bytes(blob[3:7], "big")
             headers.append(blob[3:header_end])
@@ -133,7 +140,7 @@ class ContentFraming:
                 bodies.append(blob[header_end + 8 : -1])
             else:  # no body, or several frames
                 bodies.append(self.split(blob)[1])
-        return headers, bodies
+        return Cut.of(headers, bodies)
 
     def on_channel(self, blob: bytes, channel: int) -> bytes:
         """The same frames on another channel."""
@@ -150,3 +157,9 @@ class ContentFraming:
             patched[position + 1 : position + 3] = number
             position += 8 + int.from_bytes(patched[position + 3 : position + 7], "big")
         return bytes(patched)
+
+
+@lru_cache(512)
+def _parts(header_size: int, body_size: int) -> Callable[[bytes], tuple[bytes, bytes, bytes]]:
+    """What cuts a header frame and one body frame: header size to body size, property list, body."""
+    return Struct(f">3x16s{header_size - 12}s8x{body_size}sx").unpack

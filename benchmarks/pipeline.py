@@ -72,7 +72,7 @@ class _Writer:
         self.next_id += size
         messages = self.journal.messages
         lsn = messages.published(
-            ids, self.exchange, b"key", self.blobs[:size], queue_ids=[queue], conn_id=self.connection
+            ids, self.exchange, b"key", PLAIN.cut(self.blobs[:size]), queue_ids=[queue], conn_id=self.connection
         )
         messages.enqueued(queue, ids, lsn, [len(body) for body in self.bodies[:size]])
         self.tally["published"] += size

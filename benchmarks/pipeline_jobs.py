@@ -44,7 +44,7 @@ def measure(spark: Any, lake: str) -> dict[str, Any]:
     jobs: dict[str, Callable[[], Any]] = {
         "audit": lambda: audit(frames, folded),
         "latency": lambda: latency(folded),
-        "depth": lambda: depth(folded),
+        "depth": lambda: depth(folded, 60, frames.span()[1]),
         "redelivery": lambda: redelivery(frames),
         "loss": lambda: loss(folded),
     }

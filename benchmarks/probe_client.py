@@ -75,11 +75,11 @@ class Probe:
 
 
 @contextmanager
-def probing(port: int, pid: int, *, confirms: bool) -> Iterator[Probe]:
+def probing(port: int, pid: int, *, confirms: bool, interval_ns: int = INTERVAL_NS) -> Iterator[Probe]:
     """Run a probe meanwhile. `confirms`: it publishes persistent messages as well, and waits for their confirms."""
     context = multiprocessing.get_context("spawn")  # a fork would hold the job's sockets open
     here, there = context.Pipe()
-    process = context.Process(target=_run, args=(there, port, pid, confirms), daemon=True)
+    process = context.Process(target=_run, args=(there, port, pid, confirms, interval_ns), daemon=True)
     process.start()
     probe = Probe()
     here.recv()  # it is logged in
@@ -92,7 +92,7 @@ def probing(port: int, pid: int, *, confirms: bool) -> Iterator[Probe]:
         process.join()
 
 
-def _run(pipe: Connection, port: int, pid: int, confirms: bool) -> None:
+def _run(pipe: Connection, port: int, pid: int, confirms: bool, interval_ns: int) -> None:
     client = RawClient(port)
     client.handshake()
     client.send(C.Queue.Declare(queue=RETURNED, exclusive=True))
@@ -111,14 +111,18 @@ def _run(pipe: Connection, port: int, pid: int, confirms: bool) -> None:
         confirmed.expect(C.Confirm.SelectOk)
     pipe.send("ready")
     with open(f"/proc/{pid}/task/{pid}/schedstat") as schedstat:  # the first thread is the broker's
-        pipe.send(_Pacer(client.socket, schedstat, None if confirmed is None else confirmed.socket).run(pipe))
+        pacer = _Pacer(client.socket, schedstat, None if confirmed is None else confirmed.socket, interval_ns)
+        pipe.send(pacer.run(pipe))
 
 
 class _Pacer:
     """Sends and reads until it is told to stop, and until everything is back."""
 
-    def __init__(self, sock: socket.socket, schedstat: TextIO, confirmed: socket.socket | None) -> None:
+    def __init__(
+        self, sock: socket.socket, schedstat: TextIO, confirmed: socket.socket | None, interval_ns: int
+    ) -> None:
         self._socket = sock
+        self._interval_ns = interval_ns
         self._confirmed_socket = confirmed
         self._schedstat = schedstat
         self._work: dict[int, int] = {}  # of the broker, when each was sent
@@ -137,7 +141,7 @@ class _Pacer:
             now = time.monotonic_ns()
             if until_ns is None and now >= next_ns:
                 self._send(now)
-                next_ns = max(next_ns + INTERVAL_NS, now)
+                next_ns = max(next_ns + self._interval_ns, now)
             if until_ns is not None and (self._is_done or now > until_ns):
                 return self._samples
             watched: list[socket.socket | Connection] = [*self._buffers, pipe]

@@ -3,20 +3,29 @@
     python benchmarks/soak.py [--minutes 5 | --rounds 40] [--seed 1]
     python benchmarks/soak.py --quick
     python benchmarks/soak.py --attach PORT:PID             # a broker that is running already
+    python benchmarks/soak.py --minutes 95 --pause 5 --long # with a journal, reloads and a probe
 
 A round is every act of soak_clients.py, in an order drawn from the seed, in several threads at once. Between rounds
 there are no clients, and memory and descriptors are measured. After the warm-up (caches fill, the allocator finds its
 size) memory must stay on its plateau. Exit status 1: a client was not served as AMQP specifies, memory grew beyond
---growth-mb, or a descriptor, connection, queue, consumer, message, deadline or task remains at the end.
+--growth-mb, or a descriptor, connection, queue, consumer, message, deadline, task or thread remains at the end.
+
+With --long the broker has a journal and a configuration, which another one replaces (SIGHUP) before each round, and a
+client publishes and consumes at a steady pace all the time: its latency in the first and in the last ten minutes is
+printed, of the clock and of the broker's thread.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
+import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import traceback
@@ -24,8 +33,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from brokers import LEVERET, BrokerFailed, Running, descriptor_count, is_running, rss_kb, started
+from brokers import LEVERET, LOOPBACK, BrokerFailed, Running, descriptor_count, is_running, rss_kb, started
+from probe_client import Probe, latency_between, probing
 from soak_clients import ACTS, Actor
 
 THREADS = 4
@@ -37,7 +48,25 @@ SETTLE_SECONDS_MAX = 60.0  # beyond the handshake timeout of 10 s
 SETTLE_POLL_SECONDS = 0.2
 STATUS_SECONDS_MAX = 30.0
 FAILURES_SHOWN = 5
-LEFT_WHEN_MORE = ("connections", "vhosts", "exchanges", "queues", "consumers", "ready", "unacked", "deadlines", "tasks")
+#: With --long.
+LONG = f"-m leveret serve --data {{data}} --listen {LOOPBACK}:{{port}}"
+PROBE_INTERVAL_NS = 20_000_000
+TEN_MINUTES_NS = 600_000_000_000
+CONFIGURATIONS = tuple(
+    f'[[address-setting]]\nmatch = "soak.#"\nmax-delivery-attempts = {attempts}\n' for attempts in (10, 5, -1)
+)
+LEFT_WHEN_MORE = (
+    "connections",
+    "vhosts",
+    "exchanges",
+    "queues",
+    "consumers",
+    "ready",
+    "unacked",
+    "deadlines",
+    "tasks",
+    "threads",
+)
 
 
 @dataclass(slots=True)
@@ -51,6 +80,8 @@ class Soak:
     quiet_rss_mb: list[float] = field(default_factory=list)  # after each round, all clients gone
     peak_rss_mb: float = 0.0
     peak_descriptors: int = 0
+    configuration: Path | None = None  # to be replaced before each round
+    pause_s: float = 0.0  # after each round
 
     def rss_mb(self) -> float:
         """Resident memory now."""
@@ -66,18 +97,56 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--command", default=LEVERET, help="start the broker by this instead; {port} is filled in")
     parser.add_argument("--attach", metavar="PORT:PID", help="no broker is started: this one")
+    parser.add_argument("--pause", type=float, default=0.0, help="seconds after each round")
+    parser.add_argument("--long", action="store_true", help="journal, reloads, and a probe all the time")
     parser.add_argument("--quick", action="store_true", help="a few rounds, at most 20 s, and twice the growth allowed")
     options = parser.parse_args(arguments)
     if options.quick:
         options.rounds, options.growth_mb = QUICK_ROUNDS, 2 * options.growth_mb
     minutes = options.minutes or (ROUNDS_WITHOUT_END if options.rounds else 5.0)
     try:
-        with _broker(options) as broker:
-            soak = Soak(broker, options.seed)
-            return run(soak, options.rounds or ROUNDS_WITHOUT_END, minutes, options.growth_mb)
+        with tempfile.TemporaryDirectory() as directory:
+            configuration = Path(directory) / "soak.toml"
+            configuration.write_text(CONFIGURATIONS[0])
+            if options.long:
+                options.command = f"{shlex.quote(sys.executable)} {LONG} --config {shlex.quote(str(configuration))}"
+            with _broker(options) as broker:
+                soak = Soak(broker, options.seed, pause_s=options.pause)
+                rounds = options.rounds or ROUNDS_WITHOUT_END
+                if not options.long:
+                    return run(soak, rounds, minutes, options.growth_mb)
+                soak.configuration = configuration
+                with probing(broker.port, broker.pid, confirms=False, interval_ns=PROBE_INTERVAL_NS) as probe:
+                    begin_ns = time.monotonic_ns()
+                    status = run(soak, rounds, minutes, options.growth_mb)
+                    end_ns = time.monotonic_ns()
+                _print_latency(probe, begin_ns, end_ns)
+                return status
     except BrokerFailed as error:
         print(f"soak.py: {error}", file=sys.stderr)
         return 1
+
+
+def _reload(soak: Soak, number: int) -> None:
+    """The other configuration is in force from now on."""
+    if soak.configuration is not None:
+        new = soak.configuration.with_suffix(".new")
+        new.write_text(CONFIGURATIONS[number % len(CONFIGURATIONS)])
+        new.replace(soak.configuration)
+        os.kill(soak.broker.pid, signal.SIGHUP)
+
+
+def _print_latency(probe: Probe, begin_ns: int, end_ns: int) -> None:
+    """Of the first ten minutes and of the last ten, or of halves if there are not so many."""
+    part = min(TEN_MINUTES_NS, (end_ns - begin_ns) // 2)
+    for what, samples in (("by the clock", probe.samples.deliveries), ("of the broker's thread", probe.samples.work)):
+        first = latency_between(samples, begin_ns, begin_ns + part)
+        last = latency_between(samples, end_ns - part, end_ns)
+        ratio = last.p99 / first.p99 if first.p99 else 0.0
+        print(
+            f"latency {what}, first and last {part / 60e9:.1f} minutes: p50 {first.p50} and {last.p50} ms,"
+            f" p99 {first.p99} and {last.p99} ms: {ratio:.2f}x ({first.count} and {last.count} messages)"
+        )
 
 
 @contextmanager
@@ -98,6 +167,7 @@ def run(soak: Soak, rounds: int, minutes: float, growth_mb_max: float) -> int:
     for number in range(rounds):
         if time.monotonic() - begin > minutes * 60 and number:
             break
+        _reload(soak, number)
         _round(soak, number)
         if not is_running(soak.broker.pid):
             print(f"FAILED: the broker ended in round {number + 1}", flush=True)
@@ -109,6 +179,7 @@ def run(soak: Soak, rounds: int, minutes: float, growth_mb_max: float) -> int:
             f"{descriptors_before}{_more(left)} (peak {soak.peak_descriptors}), {time.monotonic() - begin:.0f} s",
             flush=True,
         )
+        time.sleep(soak.pause_s)
     left = _settle(soak.broker, before, descriptors_before)
     elapsed = time.monotonic() - begin
     print(f"after {elapsed:.0f} s: {soak.rss_mb():.1f} MB, {_shown(_status(soak.broker))}")
@@ -186,7 +257,8 @@ def _status(broker: Running) -> dict[str, int]:
         status = json.loads(done.stdout)
     except (subprocess.TimeoutExpired, ValueError):
         return {}
-    return {name: int(status[name]) for name in LEFT_WHEN_MORE if name in status}
+    counts = {name: int(status[name]) for name in LEFT_WHEN_MORE if name in status}
+    return counts | {"threads": len(os.listdir(f"/proc/{broker.pid}/task"))}
 
 
 def _shown(status: dict[str, int]) -> str:

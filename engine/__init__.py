@@ -11,6 +11,7 @@ from .deadlines import Deadline, Deadlines
 from .delivery.consumer import UNLIMITED, Consumer, Holder, Recipient, holder_of
 from .durability import UNTIL_STATED, Durability
 from .effort import part_of
+from .emptying import Emptying, is_large
 from .errors import ConnectionForced, EngineError, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
@@ -19,6 +20,7 @@ from .messages.content import (
     REPLY_TO_ME,
     CommonHeader,
     ContentError,
+    Cut,
     Framing,
     PropertyFacts,
     PropertyValue,
@@ -105,6 +107,7 @@ __all__ = [
     "ConsumerCancelled",
     "ConsumerEvent",
     "ContentError",
+    "Cut",
     "DEPTH_MAX",
     "Deadline",
     "Deadlines",
@@ -116,6 +119,7 @@ __all__ = [
     "Durability",
     "EXCHANGE_TYPES",
     "Effect",
+    "Emptying",
     "EngineError",
     "EnqueuedEvent",
     "Envelope",
@@ -198,6 +202,7 @@ __all__ = [
     "hash_password",
     "holder_of",
     "integer_of",
+    "is_large",
     "messages_of",
     "number_of",
     "own_settings",

@@ -3,6 +3,8 @@
 Source: behaviour page 2.2, 3.14.
 """
 
+from itertools import islice
+
 from .declaring import DeclaringHost
 from .errors import BindingsMaxReached, DefaultExchangeRefused, ResourceLocked
 from .events import EventKind
@@ -82,6 +84,11 @@ class Bindings:
     def unbind_all(self, destination: Destination) -> None:
         """The destination is gone: nothing leads there any more."""
         for binding in list(destination.incoming):
+            self._unbind(binding)
+
+    def unbind_some(self, destination: Destination, count: int) -> None:
+        """The destination is going: so many fewer lead there."""
+        for binding in list(islice(destination.incoming, count)):
             self._unbind(binding)
 
     def drop_exchange(self, exchange: Exchange) -> None:

@@ -21,6 +21,7 @@ from .deadlines import Deadlines
 from .departures import Departures
 from .durability import Durability
 from .effort import Effort
+from .emptying import Emptying
 from .errors import VirtualHostNotFound
 from .events import Counters, EventKind
 from .messages.message import Envelope
@@ -86,6 +87,7 @@ class Broker:
         self.touched: dict[Client, None] = {}  # have effects in their outbox
         self.alarm: str | None = None  # why clients may not publish, while an operator says so
         self.virtual_hosts: dict[str, VirtualHost] = {}
+        self.emptyings: set[Emptying] = set()  # those that are under way
 
         announcer = Announcer()
         self.listeners = announcer.listeners
@@ -251,9 +253,9 @@ class Broker:
     def is_unfinished(self) -> bool:
         """Whether what was recorded last is whole only with what is still to come: for a journal the turn goes on.
 
-        So with dead letters, whose deaths are recorded, and in the middle of a large commit.
+        So with dead letters, whose deaths are recorded, and in the middle of a large commit, purge or deletion.
         """
-        return bool(self.dead_letters.waiting) or self._commits.is_under_way
+        return bool(self.dead_letters.waiting) or self._commits.is_under_way or bool(self.emptyings)
 
     def dispatch_now(self, queue: Queue) -> None:
         """Hand out before somebody looks into the queue: what waiting consumers could take is theirs."""

@@ -174,9 +174,9 @@ class Reviewing:
         self._waiting.append((iter(list(queues)), changed))
         self.pending = self._agenda.pending = True
 
-    def follow_settings(self, queues: Iterable[Queue]) -> None:
-        """The settings were reloaded; they concern all of these queues."""
-        self._waiting.append((iter(list(queues)), None))
+    def follow_settings(self, queues: list[Queue]) -> None:
+        """The settings were reloaded; they concern all of these queues. The list is not to be changed."""
+        self._waiting.append((iter(queues), None))
         self.pending = self._agenda.pending = True
 
     def work(self) -> None:

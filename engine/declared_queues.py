@@ -5,6 +5,7 @@ from itertools import islice
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
 from .bindings import Bindings
 from .declaring import DeclaringHost, check_same_fields
+from .emptying import Emptying
 from .errors import (
     AllQueuesMaxReached,
     InUse,
@@ -113,14 +114,8 @@ class DeclaredQueues:
         queue_type = queue_type_of(arguments)
         if server_named and queue_type != CLASSIC:
             raise ServerNamedRefused(queue_type=queue_type)
-        require_for_arguments(client, name, arguments)
-        check_queue_arguments(arguments, name=name, vhost=vhost.name)
-        try:
-            own_settings(arguments)
-        except ArgumentFault as fault:
-            raise InvalidArgument(
-                key=fault.key, name=name, vhost=vhost.name, reason=Reason("text", fault.problem)
-            ) from None
+        if arguments:
+            self._check_arguments(name, client, arguments)
         if queue_type != CLASSIC:
             for unwanted, word in (
                 (auto_delete, "auto-delete"),
@@ -169,6 +164,15 @@ class DeclaredQueues:
                 self._check_max(name)
             return self.create(name, is_auto_created=True)
         return self._topology.queue(name)
+
+    def _check_arguments(self, name: str, client: Client | None, arguments: FieldTable) -> None:
+        vhost = self._vhost.name
+        require_for_arguments(client, name, arguments)
+        check_queue_arguments(arguments, name=name, vhost=vhost)
+        try:
+            own_settings(arguments)
+        except ArgumentFault as fault:
+            raise InvalidArgument(key=fault.key, name=name, vhost=vhost, reason=Reason("text", fault.problem)) from None
 
     def _check_max(self, name: str) -> None:
         """Raises: QueuesMaxReached, AllQueuesMaxReached."""
@@ -235,7 +239,8 @@ class DeclaredQueues:
         queue.touch()
         if broker.listeners:
             broker.announce(QueueEvent(EventKind.DECLARED, vhost.name, name, queue))
-        replay_retained(vhost, queue, queue.address)
+        if vhost.remembered:
+            replay_retained(vhost, queue, queue.address)
         return queue
 
     # -- the end of a queue -------------------------------------------------------------------------------------------
@@ -245,11 +250,33 @@ class DeclaredQueues:
 
         Raises: PermissionRefused, QueueNotFound, ResourceLocked, StreamOperationNotSupported.
         """
+        return self._purgeable(name, client).purge()
+
+    def _purgeable(self, name: str, client: Client) -> Queue:
         require(client, READ, QUEUE, name)
         queue = self._bindings.accessible(name, client)
         check_purge(queue)
         self._vhost.broker.dispatch_now(queue)
-        return queue.purge()
+        return queue
+
+    def begin_purge(self, name: str, client: Client) -> Emptying:
+        """Of a queue that `is_large`: make it small, before `purge`, which raises the same."""
+        return self._made_small(self._purgeable(name, client), client, deletes=False)
+
+    def _made_small(self, queue: Queue, client: Client, *, deletes: bool) -> Emptying:
+        broker = self._vhost.broker
+        emptying = Emptying(
+            queue,
+            client,
+            broker.storage.durability,
+            broker.emptyings,
+            unbind=self._bindings.unbind_some if deletes else None,
+            end=self.remove if deletes else Queue.purge,
+        )
+        steps = emptying.steps()
+        next(steps)  # the first slice; from here on the queue is busy
+        broker.run_errand(steps)
+        return emptying
 
     def delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> int:
         """Delete a queue; returns how many ready messages went with it. A missing queue is fine.
@@ -259,6 +286,14 @@ class DeclaredQueues:
         require(client, CONFIGURE, QUEUE, name)
         if name not in self._queues:
             return 0
+        return self.remove(self._deletable(name, client, if_unused, if_empty))
+
+    def begin_delete(self, name: str, client: Client, *, if_unused: bool = False, if_empty: bool = False) -> Emptying:
+        """Of a queue that `is_large`: make it small, before `delete`, which raises the same."""
+        require(client, CONFIGURE, QUEUE, name)
+        return self._made_small(self._deletable(name, client, if_unused, if_empty), client, deletes=True)
+
+    def _deletable(self, name: str, client: Client, if_unused: bool, if_empty: bool) -> Queue:
         queue = self._bindings.accessible(name, client)
         check_delete(queue, if_unused=if_unused, if_empty=if_empty)
         self._vhost.broker.dispatch_now(queue)
@@ -266,7 +301,7 @@ class DeclaredQueues:
             raise NotEmpty(name=name, vhost=self._vhost.name)
         if if_unused and queue.consumers:
             raise InUse(kind="queue", name=name, vhost=self._vhost.name)
-        return self.remove(queue)
+        return queue
 
     def remove(self, queue: Queue) -> int:
         """Take a queue away, for whatever reason; its consumers are told. Returns how many messages were ready."""
@@ -276,18 +311,23 @@ class DeclaredQueues:
         self._router.remove_queue(queue)
         if queue.owner is not None:
             queue.owner.exclusive_queues.pop(queue, None)
-        consumers = sorted(queue.consumers, key=lambda one: one.tag)  # RabbitMQ's order
-        for consumer in consumers:
-            consumer.session.forget_consumer(consumer)
-        queue.remove_consumers(consumers)
-        for consumer in consumers:
-            consumer.session.notify_cancelled(consumer)
+        if queue.consumers:
+            self._end_consumers(queue)
         self._bindings.unbind_all(queue)
         count = queue.end()
         broker.counters.add(queue.counters)
         if broker.listeners:
             broker.announce(QueueEvent(EventKind.UNDECLARED, self._vhost.name, queue.name, queue))
         return count
+
+    @staticmethod
+    def _end_consumers(queue: Queue) -> None:
+        consumers = sorted(queue.consumers, key=lambda one: one.tag)  # RabbitMQ's order
+        for consumer in consumers:
+            consumer.session.forget_consumer(consumer)
+        queue.remove_consumers(consumers)
+        for consumer in consumers:
+            consumer.session.notify_cancelled(consumer)
 
     def remove_some(self, count: int) -> bool:
         """The virtual host goes: delete up to `count` queues; True when none is left."""

@@ -11,7 +11,14 @@ UNTIL_STATED = 1 << 62
 
 
 class Durability(Protocol):
-    """A journal, as sessions that wait for it see it. LSNs rise; 0: nothing."""
+    """A journal, as sessions that wait for it see it. LSNs rise; 0: nothing.
+
+    What somebody has a barrier for is written at once when the turn ends, the rest in a while.
+    """
+
+    @property
+    def takes_transient(self) -> bool:
+        """Whether it also records what no restart brings back."""
 
     def take_barrier(self) -> int:
         """The LSN behind what was recorded since this was last asked and must be safe before anybody hears of it."""
@@ -20,8 +27,7 @@ class Durability(Protocol):
     def safe_lsn(self) -> int:
         """Everything below this is as safe as it ever will be."""
 
-    @property
-    def outstanding_lsn(self) -> int:
+    def barrier_behind_all(self) -> int:
         """The LSN behind all that was recorded for any client; 0: it is safe already, or it can't be now (no room)."""
 
     @property

@@ -10,7 +10,7 @@ from .queues.queue import Queue
 from .users.access import User
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class QueueEvent(ObjectEvent):
     """A queue was declared or undeclared."""
 
@@ -21,7 +21,7 @@ class QueueEvent(ObjectEvent):
         return {"what": "queue", "queue": self.queue}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ExchangeEvent(ObjectEvent):
     """An exchange was declared or undeclared."""
 
@@ -32,7 +32,7 @@ class ExchangeEvent(ObjectEvent):
         return {"what": "exchange", "exchange": self.exchange}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class BindingEvent(ObjectEvent):
     """A queue or an exchange, the subject, was bound or unbound."""
 
@@ -43,7 +43,7 @@ class BindingEvent(ObjectEvent):
         return {"binding": self.binding}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class VirtualHostEvent(ObjectEvent):
     """A virtual host was declared, has other limits, or was undeclared. `is_going`: what is in it still has to go."""
 
@@ -54,7 +54,7 @@ class VirtualHostEvent(ObjectEvent):
         return {"what": "vhost", "is_going": True} if self.is_going else {"what": "vhost"}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class UserDeclaredEvent(ObjectEvent):
     """A user was added or changed."""
 
@@ -66,7 +66,7 @@ class UserDeclaredEvent(ObjectEvent):
         return {"what": "user", "user": self.user}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class UserUndeclaredEvent(ObjectEvent):
     """A user was deleted. Only the name is left, the subject."""
 
@@ -77,7 +77,7 @@ class UserUndeclaredEvent(ObjectEvent):
         return {"what": "user"}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PolicyEvent(ObjectEvent):
     """A policy was added, changed or deleted. `policy`: as it is, or as it was."""
 
@@ -88,14 +88,14 @@ class PolicyEvent(ObjectEvent):
         return {"what": "policy", "policy": self.policy}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class SettingsEvent(ObjectEvent):
     """The settings of a virtual host were replaced."""
 
     kind: EventKind = field(default=EventKind.SETTINGS_CHANGED, init=False)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ConnectionEvent(ObjectEvent):
     """A client, the subject, connected or is gone. `user`: the name of who connected; None: who is gone."""
 

@@ -12,6 +12,7 @@ from .options import BrokerOptions
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .pressure import Pressure
 from .publishing.auto_created import Reaper
+from .queues.queue import Queue
 from .rules.diverts import Diverts
 from .virtual_host import VirtualHost
 
@@ -60,9 +61,10 @@ class Reloading:
             vhost.routes_changed()  # they know what the address of a message does with it
             if broker.listeners:
                 broker.announce(SettingsEvent(vhost.name, ""))
-        self._reviewing.follow_settings(
-            [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values()]
-        )
+        queues: list[Queue] = []
+        for vhost in broker.virtual_hosts.values():
+            queues.extend(vhost.queues.values())  # not one by one: they may be very many
+        self._reviewing.follow_settings(queues)
         self._reviewing.work()
 
     def replace_policies(self, policies: Policies) -> None:

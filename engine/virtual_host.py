@@ -63,6 +63,8 @@ class VirtualHost:
         "declare_exchange",
         "declare_queue",
         "delete_exchange",
+        "begin_delete",
+        "begin_purge",
         "delete_queue",
         "exchange",
         "exchanges",
@@ -137,6 +139,8 @@ class VirtualHost:
         self.queue_for_consumer = queues.for_consumer
         self.purge_queue = queues.purge
         self.delete_queue = queues.delete
+        self.begin_purge = queues.begin_purge
+        self.begin_delete = queues.begin_delete
         self.remove_queue = queues.remove
 
         exchanges.add_predeclared({name: partial(service, self) for name, service in broker.services.items()})

@@ -4,13 +4,14 @@
     recovered = journal.recovered            # topology, queues and their messages
     ...
     queue = journal.objects.define(QUEUE, vhost, "orders")
-    lsn = journal.messages.published(ids, exchange, b"key", blobs, queue_ids=[queue])
+    lsn = journal.messages.published(ids, exchange, b"key", framing.cut(blobs), queue_ids=[queue])
     journal.messages.enqueued(queue, ids, lsn, sizes)
     end = journal.commit()                   # ends the turn; confirm when on_durable reports `end` or more
 
 No method waits for the disk but `open`, `close` and `wait`. All are for one thread.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -77,6 +78,7 @@ class Journal:
             interval_ms=options.fsync_interval_ms,
             preallocate_size=options.preallocate_size,
             reserve=reserve,
+            now_s=time.monotonic if threaded else lambda: clock.monotonic_ns() / 1e9,
         )
         self.contents = ContentReader(
             directory.path,
@@ -110,7 +112,8 @@ class Journal:
         """Lock the directory, recover, cut a torn tail, begin a new segment.
 
         `content_files`: what contents are read with, if not `files`.
-        `threaded=False`: commits happen in `wait`, and nothing is read ahead (for tests).
+        `threaded=False`: commits happen in `wait` and in the writer's `run_once`, by the broker's clock, and nothing is
+        read ahead (for tests and simulations).
         Raises: DirectoryLocked, ForeignDirectory, Damaged (nothing was changed), OSError.
         """
         directory = Directory.open(path, files, new_id=new_id)

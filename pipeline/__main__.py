@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ..settings.printable import printable
+from .last_words import last_words
 
 N = TypeVar("N", int, float)
 EXIT_OK, EXIT_FAILED, EXIT_FAULT, EXIT_INTERRUPTED = 0, 1, 2, 130
@@ -135,11 +136,14 @@ def _job(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], int]:
 
 def _check(options: argparse.Namespace) -> None:
     """Checks that need not wait for Spark. Raises: ValueError, JournalError, OSError."""
-    from .lake.lake import CHECKPOINTS
+    from .lake.commits import CHECKPOINTS, LocalFiles, check_journal
+    from .lake.lake import absolute
     from .reading.positions import JournalPlan
 
     if options.job == "ingest":
-        JournalPlan(options.journal)
+        plan = JournalPlan(options.journal)
+        if "://" not in options.lake:
+            check_journal(LocalFiles(), absolute(options.lake), plan)
         return
     if "://" not in options.lake and not Path(options.lake, CHECKPOINTS).is_dir():
         fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"
@@ -213,7 +217,7 @@ def _run(options: argparse.Namespace) -> int:
     except Exception as error:  # for anything that Spark's Java or a task raised, print one line, not a hundred
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
-        return _fail(options.job, _last_words(error))
+        return _fail(options.job, last_words(error))
     finally:
         if spark is not None:
             spark.stop()
@@ -225,16 +229,6 @@ def _ingest(spark: Any, options: argparse.Namespace) -> tuple[dict[str, Any], in
 
     ingest_options = IngestOptions(options.journal, options.lake, options.payloads, options.max_bytes or MAX_BYTES)
     return ingest(spark, ingest_options, Progress("ingest")), EXIT_OK
-
-
-def _last_words(error: Exception) -> str:
-    """Our own message within Spark's report, or its first line."""
-    text = str(error)
-    for line in text.splitlines():
-        words = line.strip()
-        if words.startswith("leveret.") and ": " in words:
-            return words.split(": ", 1)[1]
-    return (text.strip().splitlines() or [type(error).__name__])[0]
 
 
 def _say(job: str, text: str) -> None:

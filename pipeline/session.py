@@ -4,7 +4,9 @@
 pyarrow and numpy; this package itself is sent along. Source: Spark page 1, 2 and 5.
 """
 
+import errno
 import os
+import stat
 import sys
 import tempfile
 import zipfile
@@ -100,11 +102,10 @@ def prepare(environment: MutableMapping[str, str], options: SessionOptions, scra
 def open_session(options: SessionOptions | None = None, *, scratch: Path | None = None) -> Any:
     """A session with `leveret_journal` registered; the caller stops it.
 
-    `scratch`: for Spark's own files; a temporary directory unless given. Raises: NoJava.
+    `scratch`: for Spark's own files; a temporary directory unless given. Raises: NoJava, PermissionError.
     """
     options = options or SessionOptions()
-    scratch = scratch or Path(tempfile.gettempdir()) / f"leveret-spark-{os.getuid()}"
-    scratch = scratch.absolute()
+    scratch = (scratch or private_directory(Path(tempfile.gettempdir()))).absolute()
     scratch.mkdir(parents=True, exist_ok=True)
     prepare(os.environ, options, scratch)
     from pyspark.sql import SparkSession
@@ -125,6 +126,19 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
     session.dataSource.register(JournalSource)
     session.dataSource.register(Amqp)
     return session
+
+
+def private_directory(above: Path) -> Path:
+    """A directory that only this user can read or write. Code is run from it, so one that somebody else has made under
+    this name is refused. Raises: PermissionError."""
+    user = os.getuid()
+    path = above / f"leveret-spark-{user}"
+    path.mkdir(mode=0o700, exist_ok=True)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != user:
+        raise PermissionError(errno.EPERM, "not a directory of this user's own; remove it, or set TMPDIR", str(path))
+    path.chmod(0o700)  # of before
+    return path
 
 
 def pack(scratch: Path) -> Path:

@@ -75,10 +75,11 @@ ARROWS = {
     "pipeline/schemas": set(),
     "pipeline/json_values": set(),
     "pipeline/progress": set(),
+    "pipeline/last_words": set(),
     "pipeline/reading": {"schemas", "json_values"},
     "pipeline/amqp": {"json_values"},
     "pipeline/lake": {"schemas", "progress", "reading"},
-    "pipeline/jobs": {"schemas", "progress", "amqp", "lake"},
+    "pipeline/jobs": {"schemas", "progress", "last_words", "amqp", "lake"},
 }
 
 #: By which doors a room enters the engine: its façade, and the journal also by what recovery has to put back.
@@ -170,7 +171,7 @@ def test_the_frontend_uses_the_facade_of_the_engine() -> None:
 def test_the_frame_reader_knows_octets_only() -> None:
     """It runs, is tested and fuzzed without a broker: of the engine it has what octets mean, and nothing that acts."""
     meanings = {"FieldTable", "FieldTableError", "UnknownFieldTag", "decode_table", "encode_table"}
-    meanings |= {"PropertyFacts", "ContentError", "scan_properties", "Shape", "Shapes"}
+    meanings |= {"PropertyFacts", "ContentError", "scan_properties", "Shape", "Shapes", "Cut"}
     graph = import_graph("amqp_frontend")
     reader, ahead = set(), ["connection"]
     while ahead:

@@ -137,8 +137,9 @@ class Consumer(Holder):
         if self.no_ack:
             return UNLIMITED if session.has_shared_room(self) else 0
         credit = session.room()
-        if self.prefetch:
-            credit = min(credit, self.prefetch - self.unacked)
+        prefetch = self.prefetch
+        if prefetch and prefetch - self.unacked < credit:
+            credit = prefetch - self.unacked
         if session.prefetch_total:
             credit = min(credit, session.prefetch_total - session.unacked_by_consumers)
         return credit
@@ -146,6 +147,8 @@ class Consumer(Holder):
 
 def by_holder(messages: list[Message]) -> Sequence[tuple[Holder, list[Message]]]:
     """Consecutive messages of one holder, as runs."""
+    if len(messages) == 1:
+        return ((holder_of(messages[0]), messages),)
     holders = set(map(holder_of, messages))
     if len(holders) == 1:
         return ((holders.pop(), messages),)

@@ -122,6 +122,12 @@ class Rota:
         """The consumers that may get messages at all: all of them, or the single active one."""
         return self.consumers[:1] if self._rules.single_active_consumer else self.consumers
 
+    @property
+    def is_simple(self) -> bool:
+        """Whether there is one consumer, which gets what it has credit for."""
+        consumers = self.consumers
+        return len(consumers) == 1 and not self.waits and not consumers[0].session.prefetch_total
+
     def eligible(self, wanted: int) -> list[Consumer]:
         """Up to `wanted` consumers with credit, in rota order; moves the rota behind the last of them.
 

@@ -7,6 +7,7 @@ Source: AMQP 0-9-1 4.2.6.1; behaviour page 0.6 and 1.13.
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from operator import add
 from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple, Protocol
@@ -243,6 +244,24 @@ def splice_header(
     return header[:12] + _FLAGS.pack(flags) + b"".join(parts)
 
 
+class Cut(NamedTuple):
+    """The contents of a run of messages, as the journal keeps them.
+
+    `columns`: parts, of each message one in each column; joined they are of the engine's plain framing. `sizes`: octets
+    of each content, `body_sizes`: of its body.
+    """
+
+    columns: Sequence[Sequence[bytes]]
+    sizes: Sequence[int]
+    body_sizes: Sequence[int]
+
+    @classmethod
+    def of(cls, headers: Sequence[bytes], bodies: Sequence[bytes]) -> "Cut":
+        """Of headers with their length in front of them, and bodies."""
+        body_sizes = list(map(len, bodies))
+        return cls((headers, bodies), list(map(add, map(len, headers), body_sizes)), body_sizes)
+
+
 class Framing(Protocol):
     """How a stored blob splits into header payload and body: each frontend has its own.
 
@@ -258,8 +277,8 @@ class Framing(Protocol):
     def body_sizes(self, blobs: Sequence[bytes]) -> list[int]:
         """The same of each of them."""
 
-    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
-        """Of each blob four octets of header length with the header payload, and the body. Joined, they are `PLAIN`."""
+    def cut(self, blobs: Sequence[bytes]) -> Cut:
+        """The contents of a run, in parts."""
 
 
 class PlainFraming:
@@ -285,10 +304,9 @@ class PlainFraming:
         """See `Framing`."""
         return list(map(self.body_size, blobs))
 
-    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    def cut(self, blobs: Sequence[bytes]) -> Cut:
         """See `Framing`."""
-        ends = [4 + int.from_bytes(blob[:4], "big") for blob in blobs]
-        return [blob[:end] for blob, end in zip(blobs, ends)], [blob[end:] for blob, end in zip(blobs, ends)]
+        return Cut((blobs,), list(map(len, blobs)), self.body_sizes(blobs))
 
 
 PLAIN = PlainFraming()
@@ -314,6 +332,6 @@ class CommonHeader:
         """See `Framing`."""
         return list(map(len, blobs))
 
-    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    def cut(self, blobs: Sequence[bytes]) -> Cut:
         """See `Framing`."""
-        return [_LENGTH.pack(len(self.header)) + self.header] * len(blobs), list(blobs)
+        return Cut.of([_LENGTH.pack(len(self.header)) + self.header] * len(blobs), blobs)

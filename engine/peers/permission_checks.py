@@ -32,7 +32,7 @@ def require(client: Asker | None, action: str, kind: str, name: str) -> None:
 
     Raises: PermissionRefused.
     """
-    if client is not None:
+    if client is not None and client.user.permissions is not None:
         client.user.require(action, kind, name, client.vhost.name)
 
 

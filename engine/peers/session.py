@@ -273,20 +273,27 @@ class Session:
         """Hand over messages that were ready, as runs of one redelivered flag."""
         queue = queue_of(consumer)
         count = len(messages)
-        self.client.broker.effort.spent += count
+        client = self.client
+        client.broker.effort.spent += count
         tag = first_tag = self.next_tag
         self.next_tag = tag + count
-        put = self.client.put
-        for redelivered, run in _by_redelivered(messages):
+        is_new = not any(map(_DELIVERIES, messages))
+        for redelivered, run in ((False, messages),) if is_new else _by_redelivered(messages):
             blobs = list(map(_BLOB, run))
             envelopes = list(map(_ENVELOPE, run))
             first = envelopes[0]
-            is_shared = envelopes.count(first) == len(run)
-            put(Delivered(consumer, tag, first if is_shared else envelopes, redelivered, blobs), _octets(blobs))
+            is_shared = first is envelopes[-1] and envelopes.count(first) == len(run)
+            effect = Delivered(consumer, tag, first if is_shared else envelopes, redelivered, blobs)
+            client.put(effect, sum(map(len, blobs)) + len(blobs) * DELIVERY_OVERHEAD)
             tag += len(run)
-        for message in messages:
-            message.deliveries += 1
-            message.holder = consumer
+        if is_new:
+            for message in messages:
+                message.deliveries = 1
+                message.holder = consumer
+        else:
+            for message in messages:
+                message.deliveries += 1
+                message.holder = consumer
         queue.ledger.delivered(messages, self, consumer=consumer, no_ack=consumer.no_ack)
         if consumer.no_ack:
             queue.acknowledged(messages)
@@ -421,16 +428,18 @@ class Session:
         if self.transaction is not None:
             self.roll_back()
             self.transaction = None
-        self.subscriptions.cancel_last()
+        if self.consumers:
+            self.subscriptions.cancel_last()
         delayed = failed and self.client.broker.options.delay_on_connection_loss
         why = "lost" if failed else "closed"
         steps = None
         if len(self.unacked) > GIVE_BACK_SLICE and self.committing is None and not self.subscriptions.keeps_any:
             steps = give_back_in_slices(self, why=why, counted=failed, delayed=delayed)
             next(steps)
-        else:
+        elif self.unacked:
             requeue_run(self.unacked.take_all(), why=why, counted=failed, delayed=delayed)
-        self.subscriptions.cancel(list(self.consumers))
+        if self.consumers:
+            self.subscriptions.cancel(list(self.consumers))
         if steps is not None:
             self.client.broker.run_errand(steps)
         elif self.committing is None:
@@ -464,13 +473,6 @@ class Session:
 
 def _by_redelivered(messages: Sequence[Message]) -> Iterable[tuple[bool, Sequence[Message]]]:
     """The messages in order, as runs that were all delivered before or never."""
-    deliveries = list(map(_DELIVERIES, messages))
-    if not any(deliveries):
-        return ((False, messages),)
-    if all(deliveries):
+    if all(map(_DELIVERIES, messages)):
         return ((True, messages),)
     return [(redelivered, list(run)) for redelivered, run in groupby(messages, lambda one: one.deliveries > 0)]
-
-
-def _octets(blobs: Sequence[bytes]) -> int:
-    return sum(map(len, blobs)) + len(blobs) * DELIVERY_OVERHEAD

@@ -9,7 +9,7 @@ from ..messages.message import Envelope
 from ..queues.queue import Queue
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class PublishedEvent(Event):
     """A run of new messages with one envelope. `subject` is the exchange.
 
@@ -31,7 +31,7 @@ class PublishedEvent(Event):
         return detail
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class MixedPublishedEvent(MixedEvent):
     """New messages of a client that were routed to one and the same queue. `subject` is empty: exchanges differ."""
 
@@ -44,7 +44,7 @@ class MixedPublishedEvent(MixedEvent):
         return PublishedEvent(self.vhost, envelope.exchange, ids, envelope, blobs, (self.queue,))
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class DuplicateEvent(ObjectEvent):
     """A message was dropped before it had an id: the address, the subject, had one with the same duplicate id.
 

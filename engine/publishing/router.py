@@ -48,8 +48,9 @@ class Router:
         topology = self._topology
         vhost = topology.name
         exchange = topology.exchanges.get(exchange_name)
-        if not (isinstance(exchange, ServiceExchange) and user.is_administrator):
-            user.require(WRITE, EXCHANGE, exchange_name, vhost)
+        if not (type(exchange) is ServiceExchange and user.is_administrator):
+            if user.permissions is not None:
+                user.require(WRITE, EXCHANGE, exchange_name, vhost)
             exchange = topology.exchange(exchange_name)
             if exchange.internal:
                 raise InternalExchangeRefused(name=exchange_name, vhost=vhost)
@@ -80,7 +81,12 @@ class Router:
     def _look_up(self, exchange: Exchange, routing_key: str) -> Route:
         queues: list[Queue] | None = None
         way: Iterable[Exchange] = (exchange,)
-        if not is_reply_address(exchange, routing_key) and not self._takes_turns(exchange, routing_key):
+        if is_reply_address(exchange, routing_key) or self._takes_turns(exchange, routing_key):
+            pass  # it depends on each message
+        elif not exchange.name and not self._sharing:  # 2 us less for a queue that is new, as most reply queues are
+            named = self._topology.queue_named(routing_key)
+            queues = [named] if named is not None and named.is_open else []
+        else:
             message = Routed((routing_key,))
             queues, way = reach_all(exchange, message, self._topology)
             self._broker.effort.spent += message.cost
@@ -120,7 +126,7 @@ class Router:
 
     def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
         """Whether queues share the address, so that it depends on whose turn it is."""
-        return not exchange.name and len(self._sharing.get(routing_key, ())) > 1
+        return bool(self._sharing) and not exchange.name and len(self._sharing.get(routing_key, ())) > 1
 
     def _taking(self, queues: list[Queue], exchange: Exchange, keys: tuple[str, ...]) -> list[Queue]:
         """Of those that are reached; of the default exchange also those that share an address."""
@@ -182,5 +188,7 @@ class Router:
 
     def _forget_named(self, queue: Queue) -> None:
         """The default exchange does or does not lead to a queue any more."""
-        self._topology.exchanges[""].routes.forget(queue.name)
-        self.bindings_changed(queue)
+        routes = self._topology.exchanges[""].routes
+        routes.forget(queue.name)
+        if queue.address != queue.name:
+            routes.forget(queue.address)  # as in `bindings_changed`

@@ -271,6 +271,8 @@ class Ledger:
             self._announce_left(EventKind.DELETED, _ids(messages), messages)
 
     def _dropped_paged(self, kind: EventKind, dropped: Dropped) -> int:
+        if not (dropped.paged or dropped.runs):
+            return 0
         for message in dropped.paged:
             self._left((message,))
             if self._listeners:

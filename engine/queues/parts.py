@@ -14,7 +14,7 @@ from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
 from ..pressure import Gate
 from ..rules.arguments import CLASSIC
-from ..rules.queue_rules import QueueRules
+from ..rules.queue_rules import NO_RULES, QueueRules
 from ..stores.kinds import make_store
 from ..stores.scheduled import Scheduled
 from ..stores.store import Store
@@ -105,7 +105,7 @@ class QueueParts(ABC):
         self.timers = Timers(surroundings.deadlines)
         self.ledger = Ledger(surroundings.vhost, name, surroundings.listeners)
         self.scheduled = Scheduled()  # waiting for their time, neither ready nor out
-        self.takes_plainly = not rules.concerns_arrival  # arrivals meet no rule
+        self.takes_plainly = rules is NO_RULES or not rules.concerns_arrival  # arrivals meet no rule
         self.enabled = True  # False: takes no new messages
         self.deleted = False
         self.holds = 0  # while there are any, nothing is handed out: messages are on their way back

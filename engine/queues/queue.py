@@ -14,7 +14,7 @@ from ..delivery.consumer import Holder
 from ..messages.deaths import EXPIRED
 from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
-from ..rules.queue_rules import NO_RULES
+from ..rules.queue_rules import DROP_HEAD, NO_RULES
 from . import dispatch, limits, returns, ring
 from .admission import admit
 from .expiry import arm, expire
@@ -184,7 +184,7 @@ class Queue(GovernedQueue):
             self.expire_due()
         if self.rules.ring_size is not None:
             ring.enforce(self, self.store.at_hand)
-        if self.rules.has_limit:
+        if self.rules.has_limit and self.rules.overflow == DROP_HEAD:
             limits.trim(self)
 
     # -- out ----------------------------------------------------------------------------------------------------------
@@ -306,5 +306,6 @@ class Queue(GovernedQueue):
         for session in self.sessions:
             session.forget_queue(self)
         self.sessions.clear()
+        self.store.leave_owner()
         self.surroundings.free(gone)
         return count

@@ -12,7 +12,7 @@ from ..messages.event import Event, MixedEvent, ObjectEvent
 from ..messages.message import Envelope, Message
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class EnqueuedEvent(Event):
     """New messages are in the queue."""
 
@@ -20,7 +20,7 @@ class EnqueuedEvent(Event):
     of: Sequence[Message] | Envelope
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class MixedEnqueuedEvent(MixedEvent):
     """The same for a mixed run."""
 
@@ -30,7 +30,7 @@ class MixedEnqueuedEvent(MixedEvent):
         return EnqueuedEvent(self.vhost, self.subject, self.messages[start:stop], envelope)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class DeliveredEvent(Event):
     """Messages went to a session.
 
@@ -53,7 +53,7 @@ class DeliveredEvent(Event):
         return detail
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class AckedEvent(Event):
     """Deliveries are settled, or needed no acknowledgement: the messages are gone, unless they are `kept`.
 
@@ -74,7 +74,7 @@ class AckedEvent(Event):
         return detail or None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class LeftEvent(Event):
     """Messages left the queue for good, without an acknowledgement: every terminal kind but `acked`.
 
@@ -99,7 +99,7 @@ class LeftEvent(Event):
         return detail or None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class RequeuedEvent(Event):
     """Deliveries came back and are ready again. `counted`: they were failed attempts."""
 
@@ -113,7 +113,7 @@ class RequeuedEvent(Event):
         return {"why": self.why, "counted": self.counted}
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ScheduledEvent(Event):
     """Messages wait until they are due.
 
@@ -135,7 +135,7 @@ class ScheduledEvent(Event):
         return detail
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class DueEvent(Event):
     """The wait of scheduled messages is over."""
 
@@ -143,7 +143,7 @@ class DueEvent(Event):
     of: Sequence[Message]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class ConsumerEvent(ObjectEvent):
     """A subscription to the queue began, or ended. `tag`: of the consumer."""
 

@@ -55,4 +55,5 @@ class Timers:
     def cancel_all(self) -> None:
         """The queue is deleted."""
         for deadline in (self._expiry, self._due, self._unused, self._start):
-            self._deadlines.cancel(deadline)
+            if deadline is not None:
+                self._deadlines.cancel(deadline)

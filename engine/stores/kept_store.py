@@ -43,7 +43,6 @@ class KeptStore(UntailedStore):
         "_here",
         "_key_of",
         "_look_at",
-        "_owner",
         "_storage",
         "memory_octets",
         "places",
@@ -51,8 +50,7 @@ class KeptStore(UntailedStore):
     )
 
     def __init__(self, owner: Owner, key_of: Callable[[Message], Key | None] | None = None) -> None:
-        super().__init__()
-        self._owner = owner
+        super().__init__(owner)
         self._storage = owner.storage
         self._key_of = key_of
         self.places = PagedPlaces()

@@ -28,6 +28,11 @@ class LastValueStore(LeveledStore):
     def _empty_ready(self) -> LastValueReady:
         return LastValueReady(self._owner, self._level_max, self._key_of)
 
+    def leave_owner(self) -> None:
+        """See `Store`."""
+        super().leave_owner()
+        self.ready = self._empty_ready()
+
     @property
     def is_deep(self) -> bool:
         """See `Store`."""

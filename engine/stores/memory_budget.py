@@ -5,7 +5,8 @@ noticed when somebody wants more than there is. Then the largest store pages its
 the one that asks, the next ones. Source: queues page F.1 (linked RAM), F.7.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterator
+from operator import attrgetter
 from typing import Protocol
 
 from ..messages.message import Message
@@ -21,15 +22,29 @@ TAKE_MIN = 1024 * 1024
 #: An allowance that is never used up.
 UNLIMITED = 1 << 62
 _NOTHING = (0, 0, 0)
+_BLOB = attrgetter("blob")
 
 
-def held_octets(messages: Iterable[Message]) -> int:
+class Messages(Protocol):
+    """Some of them."""
+
+    def __iter__(self) -> Iterator[Message]: ...
+
+    def __len__(self) -> int: ...
+
+
+def held_octets(messages: Messages) -> int:
     """What they take in memory, about."""
-    return sum(len(message.blob) + OVERHEAD for message in messages)
+    return sum(map(len, map(_BLOB, messages))) + OVERHEAD * len(messages)
 
 
 class Debtor(Protocol):
     """A store, as the budget sees it. Hashable."""
+
+    #: What of its grant is not used up.
+    allowance: int
+    #: Messages that came in since then, each of which used some of it.
+    came_in: int
 
     def grant(self, octets: int) -> None:
         """So many octets may become ready before the store asks for more."""
@@ -62,9 +77,10 @@ class MemoryBudget:
     def allows(self, store: Debtor, octets: int, memory: int) -> bool:
         """Whether a store that has used up its allowance gets one of so many octets or more.
 
-        O(ready), amortized O(1).
+        O(1) if it has given nothing out since it was asked last. Else O(ready), amortized O(1).
         """
-        held = store.held_octets
+        charge, _, count = self._charges.get(store, _NOTHING)
+        held = charge - store.allowance if store.at_hand == count + store.came_in else store.held_octets
         self._charge(store, held, 0)
         self._asked += 1
         floor = min(FLOOR, memory // (2 * len(self._charges)))

@@ -189,6 +189,9 @@ class Store(Protocol):
     def drop_all(self) -> Dropped:
         """Take everything out, reading nothing. The store may be used again, and holds no memory of the budget."""
 
+    def leave_owner(self) -> None:
+        """The queue is gone: the store no longer refers to it, so that both are freed without the collector."""
+
     # -- memory -------------------------------------------------------------------------------------------------------
 
     @property

@@ -69,7 +69,6 @@ class StreamStore(UntailedStore):
     __slots__ = (
         "_looked_at",
         "_messages",
-        "_owner",
         "_run_ids",
         "_run_offsets",
         "_segments",
@@ -87,8 +86,7 @@ class StreamStore(UntailedStore):
     )
 
     def __init__(self, owner: Owner) -> None:
-        super().__init__()
-        self._owner = owner
+        super().__init__(owner)
         self._storage = owner.storage
         self.segment_octets_max = SEGMENT_OCTETS_DEFAULT
         self.start(0)

@@ -38,3 +38,25 @@ class Owner(Protocol):
         `attempts`: how often each of them was tried; if it is more than 0, deliveries say so from now on
         (x-delivery-count). It is 0 for messages whose blob was kept as it was.
         """
+
+
+class _Nobody:
+    """Owns a store whose queue is gone, to which nothing comes any more."""
+
+    storage = Storage()
+
+    @staticmethod
+    def stores(envelope: Envelope) -> bool:
+        return False
+
+    @staticmethod
+    def message_for(id_: int, blob: bytes, envelope: Envelope) -> Message:
+        return Message(id_, blob, envelope)
+
+    @staticmethod
+    def loaded(messages: list[Message], attempts: int) -> None:
+        return
+
+
+#: Takes the place of a queue that is gone, so that no cycle of references stays behind (see `Store.leave_owner`).
+NOBODY: Owner = _Nobody()

@@ -19,7 +19,7 @@ from .paging import is_in_journal, messages_as_paged, runs_of, sink, tell_loaded
 from .ready import LeveledReady
 from .scanning import Scanner
 from .store import LEVEL_STEP, Dropped, HandOver, Removed, Scanned
-from .surroundings import Owner
+from .surroundings import NOBODY, Owner
 from .tail import Tail
 
 #: A deep store is fed when fewer than this are at hand, up to about so many or so many octets, ...
@@ -39,7 +39,8 @@ class TailedStore(ABC):
 
     keeps: ClassVar[bool] = False
 
-    __slots__ = ("_owner", "_scanner", "_storage", "_tail", "allowance", "expiring", "has_tail", "may_page", "ready")
+    __slots__ = ("_owner", "_scanner", "_storage", "_tail", "allowance", "came_in", "expiring", "has_tail", "may_page",
+                 "ready")  # fmt: skip
 
     ready: deque[Message] | LeveledReady
 
@@ -51,6 +52,7 @@ class TailedStore(ABC):
         self.has_tail = False  # a plain attribute: each run asks
         self._scanner = Scanner()
         self.allowance = 0
+        self.came_in = 0  # see `memory_budget.Debtor`
         self.expiring = False
         self.may_page = True
 
@@ -197,6 +199,7 @@ class TailedStore(ABC):
                 if not self._storage.memory.allows(self, octets, pager.memory):
                     return False
         self.allowance -= octets
+        self.came_in += count
         return True
 
     def append(self, message: Message) -> Message | None:
@@ -260,6 +263,7 @@ class TailedStore(ABC):
         passed = self._merge(messages)
         if self._storage.pager is not None and self.may_page:
             self.allowance -= held_octets(messages)
+            self.came_in += len(messages)
         return [], passed
 
     def _put_into_tail(self, tail: Tail, messages: list[Message]) -> list[Message]:
@@ -397,8 +401,12 @@ class TailedStore(ABC):
         self.has_tail = False
         self._scanner = Scanner()
         self._storage.memory.forget(self)
-        self.allowance = 0
+        self.allowance = self.came_in = 0
         return Dropped(ready, runs, paged, 0)
+
+    def leave_owner(self) -> None:
+        """See `Store`."""
+        self._owner = NOBODY
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
@@ -410,7 +418,7 @@ class TailedStore(ABC):
     def allow_paging(self, allowed: bool) -> None:
         """See `Store`."""
         if allowed and not self.may_page:
-            self.allowance = 0
+            self.allowance, self.came_in = 0, -UNLIMITED  # nobody knows how much that was
         self.may_page = allowed
 
     def page_out(self, octets: int) -> int:
@@ -445,7 +453,7 @@ class TailedStore(ABC):
 
     def grant(self, octets: int) -> None:
         """See `memory_budget.Debtor`."""
-        self.allowance = octets
+        self.allowance, self.came_in = octets, 0
 
     def settle_allowance(self) -> None:
         """See `Store`. Some more than need be is paged out, so that the next one that comes back finds room."""

@@ -7,17 +7,23 @@ from collections.abc import Sequence
 
 from ..messages.message import Envelope, Message
 from .store import HandOver
+from .surroundings import NOBODY, Owner
 
 
 class UntailedStore:
     """The verbs of `Store` that have nothing to do here."""
 
-    __slots__ = ("allowance", "expiring", "may_page")
+    __slots__ = ("_owner", "allowance", "expiring", "may_page")
 
-    def __init__(self) -> None:
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
         self.allowance = 0
         self.expiring = False
         self.may_page = False
+
+    def leave_owner(self) -> None:
+        """See `Store`."""
+        self._owner = NOBODY
 
     def allow_paging(self, allowed: bool) -> None:
         """See `Store`."""

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 SALT_SIZE = 4
 SHA256 = "rabbit_password_hashing_sha256"
 
-#: Name in definitions -> (name in hashlib, octets of the digest).
+#: Name in definitions -> (hash, octets of the digest).
 ALGORITHMS = {
-    SHA256: ("sha256", 32),
-    "rabbit_password_hashing_sha512": ("sha512", 64),
-    "rabbit_password_hashing_md5": ("md5", 16),
+    SHA256: (hashlib.sha256, 32),
+    "rabbit_password_hashing_sha512": (hashlib.sha512, 64),
+    "rabbit_password_hashing_md5": (hashlib.md5, 16),
 }
 
 
@@ -69,4 +69,4 @@ def read_password_hash(text: str, algorithm: str = SHA256) -> PasswordHash:
 
 
 def _octets(password: str, salt: bytes, algorithm: str) -> bytes:
-    return salt + hashlib.new(ALGORITHMS[algorithm][0], salt + password.encode(errors="surrogatepass")).digest()
+    return salt + ALGORITHMS[algorithm][0](salt + password.encode(errors="surrogatepass")).digest()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ...engine import PLAIN, EventKind, Framing
+from ...engine import Cut, EventKind
 from ..format.heap import content_prefix, encode_runs, encode_text
 from ..format.record import (
     ATTEMPT_MAX,
@@ -18,6 +18,9 @@ from ..format.record import (
 )
 from .turns import Turns
 
+#: Who acknowledges gets no answer: nobody waits for these records.
+ACKED = EventKind.ACKED
+
 
 class MessageRecords:
     """Each method appends to the turn under way."""
@@ -30,9 +33,8 @@ class MessageRecords:
         ids: Sequence[int],
         exchange_id: int,
         routing_key: bytes,
-        blobs: Sequence[bytes],
+        contents: Cut,
         *,
-        framing: Framing = PLAIN,
         queue_ids: Sequence[int] = (),
         expires_ms: int = 0,
         cause_id: int = 0,
@@ -54,8 +56,7 @@ class MessageRecords:
         return block.published(
             ids,
             content_prefix(routing_key, queue_ids, expires_ms, cause_id),
-            blobs,
-            framing,
+            contents,
             arg=expires_ms,
             flags=DURABLE if durable else 0,
             priorities=priority,
@@ -67,9 +68,8 @@ class MessageRecords:
         self,
         ids: Sequence[int],
         routes: Sequence[tuple[int, bytes, int]],
-        blobs: Sequence[bytes],
+        contents: Cut,
         *,
-        framing: Framing,
         queue_ids: Sequence[int],
     ) -> int:
         """The same for durable messages without expiry that do not share everything else.
@@ -85,8 +85,7 @@ class MessageRecords:
         return block.published(
             ids,
             list(map(prefixes.__getitem__, keys)),
-            blobs,
-            framing,
+            contents,
             flags=DURABLE,
             priorities=priorities,
             address_ids=exchange_ids,
@@ -141,6 +140,8 @@ class MessageRecords:
         turns = self._turns
         block = turns.block or turns.begin()
         code = CODE_OF[kind]
+        if kind is ACKED:
+            turns.patient_count += len(ids)
         flags |= (DURABLE if durable else 0) | (KEPT if kept else 0)
         if code in TERMINAL_CODES and durable and not kept:
             turns.ledger.settled(ids)
@@ -189,6 +190,8 @@ class MessageRecords:
         block = turns.block or turns.begin()
         if durable:
             turns.ledger.settled(ids)
+        if kind is ACKED:
+            turns.patient_count += 1
         reason_code = REASON_CODES.get(reason, 0)
         first, last = ids[0], ids[-1]
         flags = (DURABLE if durable else 0) | RANGE

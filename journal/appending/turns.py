@@ -18,7 +18,8 @@ PROGRAM = "leveret"
 class Turns:
     """Fills the writer's blocks. `block`: the one of the turn under way, None between turns.
 
-    Whoever appends takes `turns.block or turns.begin()`.
+    Whoever appends takes `turns.block or turns.begin()`. `patient_count`: records of the turn that nobody waits for.
+    `is_awaited`: in this turn somebody began to wait for what was appended in it, or before.
     """
 
     def __init__(
@@ -33,10 +34,12 @@ class Turns:
         self.uncovered_bytes = 0  # appended since it
         self.segment_bytes = 0  # in the open segment
         self.block: BlockBuilder | None = None
+        self.patient_count = 0
+        self.is_awaited = False
         self._clock = clock
         self._journal_id = journal_id
         self._segment_began_ms = 0
-        self._size_at_turn = 0
+        self._size_at_turn = self._count_at_turn = 0
 
     def begin(self) -> BlockBuilder:
         """The block of a new turn, in a new segment where the last is full or old.
@@ -48,22 +51,28 @@ class Turns:
         if self.segment_bytes >= options.segment_size or now_ms - self._segment_began_ms >= options.segment_age_ms:
             self.roll()
         block = self.block = self.writer.begin_turn(now_ms * 1000)
-        self._size_at_turn = block.size
+        self._size_at_turn, self._count_at_turn = block.size, block.count
         return block
 
     def commit(self) -> int:
         """End the turn: what was appended is written as soon as the commit under way has ended.
 
-        Returns the LSN behind it: safe when `committed_lsn`, or the argument of `on_durable`, has reached it.
+        If nobody waits for any of it, it may go with a later commit. Returns the LSN behind it: safe when
+        `committed_lsn`, or the argument of `on_durable`, has reached it.
         """
         block = self.block
         if block is None:
+            if self.is_awaited:
+                self.is_awaited = False
+                self.writer.hurry()
             return self.writer.next_lsn
         grown = block.size - self._size_at_turn
         self.segment_bytes += grown
         self.uncovered_bytes += grown
         self.block = None
-        return self.writer.end_turn()
+        is_awaited = self.is_awaited or block.count - self._count_at_turn > self.patient_count
+        self.is_awaited, self.patient_count = False, 0
+        return self.writer.end_turn(is_awaited=is_awaited)
 
     def roll(self) -> None:
         """Between turns: a new segment. Its head makes it whole: names, ids, where the last checkpoint is."""

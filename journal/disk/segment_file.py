@@ -5,8 +5,7 @@ Source: docs/journal-format.md, "The crash model".
 """
 
 import errno
-import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from ..format.block import HAS_ALL, HEADER, IS_HEAD, MODES, Block, BlockBuilder, Header, encode_block
 from ..format.errors import DirectoryLost
@@ -37,7 +36,9 @@ class SegmentFile:
         interval_ms: int,
         preallocate_size: int,
         reserve: Reserve | None,
+        now_s: Callable[[], float],
     ) -> None:
+        self._now_s = now_s
         self.flags = MODES.index(mode) | (HAS_ALL if scope == "all" else 0)
         self._mode = mode
         self._interval_s = interval_ms / 1000
@@ -64,13 +65,13 @@ class SegmentFile:
         """Whether what was written is to be synced now, by the mode."""
         if self.durable_lsn == self.written_lsn or self._mode == "never":
             return False
-        return self._mode == "commit" or time.monotonic() - self._synced_at >= self._interval_s
+        return self._mode == "commit" or self._now_s() - self._synced_at >= self._interval_s
 
     def until_sync_s(self) -> float | None:
         """How long until what was written is to be synced although nothing more comes; None: not at all."""
         if self._mode != "interval" or self.durable_lsn == self.written_lsn:
             return None
-        return max(self._synced_at + self._interval_s - time.monotonic(), 0)
+        return max(self._synced_at + self._interval_s - self._now_s(), 0)
 
     def do(self, job: Job) -> None:
         """One job, which can be repeated after an error. Raises: OSError, SyncError, DirectoryLost."""
@@ -126,7 +127,7 @@ class SegmentFile:
             # A file without a name is lost at a restart.
             raise DirectoryLost(f"{self._directory}: the open segment was deleted")
         self.sync_count += 1
-        self._synced_at = time.monotonic()
+        self._synced_at = self._now_s()
         self.durable_lsn = self.written_lsn
 
     def roll(self, job: Roll) -> None:
@@ -179,7 +180,7 @@ class SegmentFile:
         """An empty block that carries the durable LSN to readers. Raises: OSError."""
         if self.segment is not None:
             lag = self.written_lsn - self.durable_lsn
-            self.write(encode_block(self.written_lsn, self.flags, lag, 0, (), ()))
+            self.write(encode_block(self.written_lsn, self.flags, lag, 0, (), (), 0))
 
     def unlink(self, base_lsns: Sequence[int]) -> None:
         """Delete segments, oldest first. Raises: SyncError, OSError: see `_sync_directory`."""

@@ -2,7 +2,8 @@
 
 The broker's thread fills a block a turn at a time (`begin_turn`, `end_turn`); when the last commit has ended and no
 turn is under way, the writer takes the block, writes it, syncs, and reports how far it is. No timer decides when a
-commit starts.
+commit starts, but for what nobody waits for: acknowledgements go with the next commit, at the latest after
+`PATIENCE_SECONDS`. A commit of their own would cost as much as one of a hundred messages.
 
 States: running -> full (no room on the disk: `retry` writes the same octets again) -> running; any -> failed (another
 error of a write, or any of an fsync: the journal is not trusted until its directory is opened again); closed. When
@@ -27,6 +28,8 @@ logger = logging.getLogger("leveret.journal")
 
 #: A block is closed when a turn finds it this large; one commit may write several.
 BLOCK_SIZE_MAX = 1024 * 1024
+#: How long what nobody waits for may wait for a commit that somebody does wait for.
+PATIENCE_SECONDS = 0.01
 #: How long until what found no descriptor or memory is tried again, ...
 LATER_SECONDS = 0.1
 #: ... and how often while the journal is being closed.
@@ -64,6 +67,7 @@ class Writer:
         interval_ms: int = 200,
         preallocate_size: int = 0,
         reserve: Reserve | None = None,
+        now_s: Callable[[], float] = time.monotonic,
         on_durable: Callable[[int], object] = lambda lsn: None,
         on_failure: Callable[[JournalError], object] = lambda error: None,
     ) -> None:
@@ -76,6 +80,8 @@ class Writer:
         self._work = threading.Condition(lock)  # there is something to do
         self._progress = threading.Condition(lock)  # something was done
         self._in_turn = False
+        self._is_awaited = False  # somebody waits for what is in the open block
+        self._is_idle = False  # the thread waits, and not only until patience is at an end
         self._closing = False
         self._has_segment = False  # a roll has been asked for
         self._open = BlockBuilder(next_lsn)
@@ -95,6 +101,7 @@ class Writer:
             interval_ms=interval_ms,
             preallocate_size=preallocate_size,
             reserve=reserve,
+            now_s=now_s,
         )
         self.commit_count = 0
         self._later_count = 0  # tries in a row that found no descriptor or memory
@@ -121,12 +128,23 @@ class Writer:
         block.stamp(ts_us)
         return block
 
-    def end_turn(self) -> int:
-        """What was appended may be written. Returns the LSN behind it."""
+    def end_turn(self, *, is_awaited: bool = True) -> int:
+        """What was appended may be written. Returns the LSN behind it.
+
+        is_awaited: somebody waits for it, or for what was appended before; else it may go with the next commit.
+        """
         with self._lock:
             self._in_turn = False
-            self._work.notify()
+            self._is_awaited |= is_awaited
+            if self._is_awaited or self._is_idle:
+                self._work.notify()
             return self._open.next_lsn
+
+    def hurry(self) -> None:
+        """Between turns: somebody waits for what was appended."""
+        with self._lock:
+            self._is_awaited = True
+            self._work.notify()
 
     def roll(self, ts_us: int, checkpoint: tuple[int, int], fill: Callable[[BlockBuilder], object]) -> int:
         """Between turns: everything appended from here on is in a new segment that begins with what `fill` writes.
@@ -210,6 +228,8 @@ class Writer:
                 pass
             return self.committed_lsn >= lsn
         with self._progress:
+            self._is_awaited = True
+            self._work.notify()
             return (
                 self._progress.wait_for(lambda: self.committed_lsn >= lsn or self.state is not RUNNING, timeout_s)
                 and self.committed_lsn >= lsn
@@ -245,10 +265,19 @@ class Writer:
 
     def run_once(self) -> bool:
         """One commit of what is there now, in this thread. False: there was nothing, or it did not succeed."""
-        return self.state is RUNNING and self._take(wait=False) and self._commit()
+        return self.take_now() and self.commit_taken()
+
+    def take_now(self) -> bool:
+        """The first half of `run_once`: what is there now belongs to the commit. False: there is nothing to do."""
+        return self.state is RUNNING and self._take(wait=False)
+
+    def commit_taken(self) -> bool:
+        """The second half, turns later perhaps, as when a thread writes. False: it did not succeed."""
+        return self._commit()
 
     def _take(self, *, wait: bool) -> bool:
         """Take what has been appended. False: nothing (without `wait`), or the end."""
+        is_patient = wait  # what nobody waits for is left where it is
         with self._work:
             while True:
                 if self.state is FAILED:
@@ -256,14 +285,26 @@ class Writer:
                 if self.state is RUNNING:
                     self._taken += self._jobs
                     self._jobs = []
-                    if self._open.count and not self._in_turn:
+                    is_wanted = self._is_awaited or self._taken or self._closing or not is_patient
+                    if is_wanted and self._open.count and not self._in_turn:
                         self._taken.append(self._open)
                         self._open = BlockBuilder(self._open.next_lsn)
+                        self._is_awaited = False
                     if self._taken:
                         return True
                 if self._closing or not wait:
                     return False
-                if not self._work.wait(self.file.until_sync_s() if self.state is RUNNING else None):
+                until_sync_s = self.file.until_sync_s() if self.state is RUNNING else None
+                self._is_idle = not is_patient
+                if not is_patient:
+                    timeout_s = until_sync_s
+                elif until_sync_s is None:
+                    timeout_s = PATIENCE_SECONDS
+                else:
+                    timeout_s = min(PATIENCE_SECONDS, until_sync_s)
+                is_patient = self._work.wait(timeout_s)
+                self._is_idle = False
+                if not is_patient and self.state is RUNNING and self.file.until_sync_s() == 0:
                     break  # the interval is over
         self._sync_or_fail()
         return True

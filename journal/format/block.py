@@ -21,11 +21,12 @@ Source: Spark page 4; ruling 21.
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate, chain, count, repeat
+from operator import add
 from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
-from ...engine import PLAIN, Framing
+from ...engine import Cut
 from .errors import BadRecord
 from .heap import encode_link
 from .record import (
@@ -154,11 +155,10 @@ JOIN_SLICE = 20_000
 
 
 def encode_block(
-    base_lsn: int, flags: int, lag: int, count: int, records: Iterable[bytes], heap: Iterable[bytes]
+    base_lsn: int, flags: int, lag: int, count: int, records: Iterable[bytes], heap: Iterable[bytes], heap_size: int
 ) -> bytearray:
     """A block from packed records and pieces of heap. Raises: struct.error when the heap is beyond 4 GiB."""
-    heap = list(heap)
-    parts = [HEADER.pack(0, MAGIC, count, sum(map(len, heap)), base_lsn, flags, min(lag, 0xFFFFFFFF)), *records, *heap]
+    parts = [HEADER.pack(0, MAGIC, count, heap_size, base_lsn, flags, min(lag, 0xFFFFFFFF)), *records, *heap]
     data = bytearray().join(parts[:JOIN_SLICE])
     for start in range(JOIN_SLICE, len(parts), JOIN_SLICE):
         data += b"".join(parts[start : start + JOIN_SLICE])
@@ -171,7 +171,8 @@ def encode_records(base_lsn: int, flags: int, records: Sequence[Record], *, lag:
     """A block from records."""
     offsets = accumulate((len(record.heap) for record in records), initial=0)
     packed = [record.pack(offset) for record, offset in zip(records, offsets)]
-    return encode_block(base_lsn, flags, lag, len(packed), packed, (record.heap for record in records if record.heap))
+    heap = [record.heap for record in records if record.heap]
+    return encode_block(base_lsn, flags, lag, len(packed), packed, heap, sum(map(len, heap)))
 
 
 def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Record] = ()) -> bytearray:
@@ -179,7 +180,7 @@ def encode_gap(base_lsn: int, next_lsn: int, flags: int = 0, names: Sequence[Rec
     offsets = accumulate((len(record.heap) for record in names), initial=_GAP.size)
     packed = [record.pack(offset) for record, offset in zip(names, offsets)]
     heap = (_GAP.pack(next_lsn), *(record.heap for record in names))
-    return encode_block(base_lsn, IS_GAP | flags, 0, len(packed), packed, heap)
+    return encode_block(base_lsn, IS_GAP | flags, 0, len(packed), packed, heap, sum(map(len, heap)))
 
 
 class BlockBuilder:
@@ -259,8 +260,7 @@ class BlockBuilder:
         self,
         ids: Sequence[int],
         prefixes: bytes | Sequence[bytes],
-        blobs: Sequence[bytes],
-        framing: Framing = PLAIN,
+        contents: Cut,
         *,
         kind: int = PUBLISHED,
         arg: int = 0,
@@ -273,25 +273,32 @@ class BlockBuilder:
 
         prefixes, priorities, address_ids: what all share, or one for each. Returns the LSN of the first.
         """
-        headers, bodies = framing.cut(blobs)
-        each_prefix: Iterable[bytes] = repeat(prefixes, len(blobs)) if isinstance(prefixes, bytes) else prefixes
-        heap = list(chain.from_iterable(zip(each_prefix, headers, bodies)))
-        body_sizes = list(map(len, bodies))
-        prefix_sizes: Iterable[int] = repeat(len(prefixes)) if isinstance(prefixes, bytes) else map(len, prefixes)
-        sizes = list(map(sum, zip(prefix_sizes, map(len, headers), body_sizes)))
-        self._room(sum(sizes))
+        length = len(ids)
+        columns, sizes, body_sizes = contents
+        if isinstance(prefixes, bytes):
+            prefix_size = len(prefixes)
+            each_prefix: Iterable[bytes] = repeat(prefixes, length)
+            octets = prefix_size * length + sum(sizes)
+        else:
+            each_prefix, prefix_size = prefixes, 0
+            sizes = list(map(add, map(len, prefixes), sizes))
+            octets = sum(sizes)
+        self._room(octets)
         start = self.heap_size
         if (
             isinstance(priorities, int)
             and isinstance(address_ids, int)
             and len(set(sizes)) == len(set(body_sizes)) == 1
         ):
+            size = prefix_size + sizes[0]
             tail = CONTENT_TAIL.pack(
-                kind, flags, priorities, 0, address_ids, 0, 0, conn_id, 0, 0, body_sizes[0], sizes[0], 0
+                kind, flags, priorities, 0, address_ids, 0, 0, conn_id, 0, 0, body_sizes[0], size, 0
             )
-            starts = count(start, sizes[0])
+            starts = count(start, size)
             self.records += map(CONTENT_RECORD.pack, repeat(self.ts_us), ids, repeat(arg), starts, repeat(tail))
         else:
+            if prefix_size:
+                sizes = list(map(prefix_size.__add__, sizes))
             none = repeat(0)
             self.records += map(
                 RECORD.pack,
@@ -299,10 +306,10 @@ class BlockBuilder:
                 _each(priorities), none, _each(address_ids), none, none, repeat(conn_id), none, none, body_sizes, sizes,
                 none,
             )  # fmt: skip
-        self.heap += heap
-        self.heap_size = start + sum(sizes)
+        self.heap += chain.from_iterable(zip(each_prefix, *columns))
+        self.heap_size = start + octets
         lsn = self.base_lsn + self.count
-        self.count += len(blobs)
+        self.count += length
         return lsn
 
     def enqueued(
@@ -349,7 +356,8 @@ class BlockBuilder:
 
     def encode(self, flags: int, durable_lsn: int) -> bytearray:
         """The octets of the block."""
-        return encode_block(self.base_lsn, flags, self.base_lsn - durable_lsn, self.count, self.records, self.heap)
+        lag = self.base_lsn - durable_lsn
+        return encode_block(self.base_lsn, flags, lag, self.count, self.records, self.heap, self.heap_size)
 
     def _room(self, octets: int) -> None:
         if self.heap_size + octets > HEAP_MAX:

@@ -38,7 +38,7 @@ from ...engine import (
 )
 from ..format.heap import encode_text
 from ..format.record import CODE_OF, CONNECTION, CONSUMER, COUNTED, QUEUE, REDELIVERED, SETTINGS_CHANGED, Record
-from .message_recorder import PublishedRun, is_gone, is_persistent, persistent_ids, reason_of
+from .message_recorder import PublishedRun, is_contiguous, is_gone, is_persistent, persistent_ids, reason_of
 from .recorder import Recorder
 
 
@@ -126,7 +126,7 @@ class FullRecorder(Recorder):
             known = set(durable_ids)
             ids = [id_ for id_ in part.messages if id_ not in known] if known else part.messages
             more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id, "durable": False}
-            if len(ids) > 1 and has_been and (kind is EventKind.DELETED or isinstance(ids, range)):
+            if len(ids) > 1 and has_been and (kind is EventKind.DELETED or is_contiguous(ids)):
                 self._journal.messages.settled_range(kind, queue_id, ids, **more)
             else:
                 self._journal.messages.happened(kind, queue_id, ids, kept=is_kept, **more)

@@ -81,20 +81,20 @@ class MessageRecorder(ObjectRecorder):
             self._write_published(event, queue_ids)
 
     def _write_published(self, event: PublishedEvent, queue_ids: Sequence[int], durable: bool = True) -> None:
-        envelope, blobs = event.of, event.blobs
+        envelope = event.of
+        contents = envelope.framing.cut(event.blobs)
         lsn = self._journal.messages.published(
             event.messages,
             self._exchange_id(event.vhost, envelope.exchange),
             envelope.routing_key.encode(),
-            blobs,
-            framing=envelope.framing,
+            contents,
             queue_ids=queue_ids,
             expires_ms=self._expires_ms(envelope),
             cause_id=envelope.cause_id,
             priority=envelope.facts.priority or 0,
             durable=durable,
         )
-        self._has_published(event.messages, lsn, envelope.framing.body_sizes(blobs), durable)
+        self._has_published(event.messages, lsn, contents.body_sizes, durable)
 
     def _has_published(self, ids: Sequence[int], lsn: int, sizes: Sequence[int], durable: bool) -> None:
         self._runs.append(PublishedRun(ids[0], ids[0] + len(ids), lsn, sizes))
@@ -118,14 +118,14 @@ class MessageRecorder(ObjectRecorder):
             one: (self._exchange_id(event.vhost, one.exchange), one.routing_key.encode(), one.facts.priority or 0)
             for one in distinct
         }
+        contents = framing.cut(event.blobs)
         lsn = self._journal.messages.published_mixed(
             event.messages,
             list(map(routes.__getitem__, event.envelopes)),
-            event.blobs,
-            framing=framing,
+            contents,
             queue_ids=(self._queue_id(event.queue),),
         )
-        self._has_published(event.messages, lsn, framing.body_sizes(event.blobs), durable=True)
+        self._has_published(event.messages, lsn, contents.body_sizes, durable=True)
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
         run = self._run_of(event.messages[0])
@@ -201,7 +201,7 @@ class MessageRecorder(ObjectRecorder):
         self._has_recorded = True
         self._note_gone(event, ids)
         more: dict[str, Any] = {"reason": reason, "consumer_id": consumer_id, "conn_id": conn_id}
-        if len(ids) > 1 and (event.kind is EventKind.DELETED or isinstance(ids, range)):
+        if len(ids) > 1 and (event.kind is EventKind.DELETED or is_contiguous(ids)):
             self._journal.messages.settled_range(event.kind, queue_id, ids, **more)
         elif len(ids) > 1 and reason in REASON_CODES and stand_in_a_row(ids):
             self._journal.messages.settled_range(event.kind, queue_id, range(ids[0], ids[-1] + 1), **more)
@@ -314,6 +314,11 @@ def persistent_ids(event: AckedEvent | LeftEvent) -> Sequence[int]:
     if all(envelope.facts.persistent for envelope in set(map(_ENVELOPE, event.of))):
         return event.messages
     return [message.id for message in event.of if message.envelope.facts.persistent]
+
+
+def is_contiguous(ids: Sequence[int]) -> bool:
+    """Whether these are a range without holes: consumers that share a run have every second or third message each."""
+    return isinstance(ids, range) and ids.step == 1
 
 
 def stand_in_a_row(ids: Sequence[int]) -> bool:

@@ -147,18 +147,23 @@ class Recorder(MessageRecorder):
         if not self._has_recorded:
             return 0
         self._has_recorded = False
-        return UNTIL_STATED if self.is_behind else self._journal.next_lsn
+        if self.takes_nothing:
+            return UNTIL_STATED
+        self._journal.turns.is_awaited = True
+        return self._journal.next_lsn
 
     @property
     def safe_lsn(self) -> int:
         """See `Durability`."""
         return self._safe_before if self.is_behind else self._journal.committed_lsn
 
-    @property
-    def outstanding_lsn(self) -> int:
+    def barrier_behind_all(self) -> int:
         """See `Durability`."""
         journal = self._journal
-        return 0 if self.is_behind or journal.committed_lsn >= journal.next_lsn else journal.next_lsn
+        if self.is_behind or journal.committed_lsn >= journal.next_lsn:
+            return 0
+        journal.turns.is_awaited = True
+        return journal.next_lsn
 
     def begin(self, objects: Container[int]) -> None:
         """After restoring; `objects`: ids of the durable objects. Names of what ended with the last broker are retired.
@@ -213,8 +218,7 @@ class Recorder(MessageRecorder):
                 (id_,),
                 self._exchange_id(queue.vhost_name, envelope.exchange),
                 envelope.routing_key.encode(),
-                (message.blob,),
-                framing=envelope.framing,
+                envelope.framing.cut((message.blob,)),
                 queue_ids=(queue_id,),
                 expires_ms=self._expires_ms(envelope),
                 cause_id=envelope.cause_id,

@@ -38,9 +38,10 @@ def prepare(files: Files, directory: str, journal_id: bytes) -> Recovered:
                 newest.note(block)
             newest.sealed = True
             recovered.next_lsn = newest.end_lsn
-        elif files.size(handle) > newest.size:
-            files.truncate(handle, newest.size)
-            files.sync(handle)
+        else:
+            if files.size(handle) > newest.size:
+                files.truncate(handle, newest.size)
+            files.sync(handle)  # a broker that was killed before it synced the footer left it to the system
     finally:
         files.close(handle)
     return recovered

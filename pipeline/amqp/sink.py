@@ -11,9 +11,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import aio_pika
+from aio_pika.exceptions import AMQPError, DeliveryError, PublishError
+from pamqp.commands import Basic
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 
@@ -98,11 +101,38 @@ class AmqpStreamWriter(DataSourceStreamWriter):
         """Nothing can be done: sent messages cannot be taken back."""
 
 
+class NotSent(Exception):
+    """The broker did not take a message, or is not there; the text says which broker, and why."""
+
+
 async def publish_all(options: SinkOptions, rows: Iterator[Any], prefix: str) -> int:
     """Publish each row; returns how many, all confirmed. `prefix`: of generated message ids.
 
-    Raises: ValueError, and aio-pika's exceptions (nacked, returned, closed).
+    Raises: ValueError, NotSent (nacked, returned, refused, closed).
     """
+    try:
+        return await _publish_all(options, rows, prefix)
+    except (OSError, AMQPError) as error:
+        raise NotSent(f"{_without_password(options.url)}: {_why(error)}") from error
+
+
+def _without_password(url: str) -> str:
+    """Where a URL leads to."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+
+
+def _why(error: Exception) -> str:
+    returned = error.message.delivery if isinstance(error, PublishError) and error.message else None
+    if isinstance(returned, Basic.Return):
+        place = f"exchange {returned.exchange!r} with key {returned.routing_key!r}"
+        return f"a message to {place} was returned: {returned.reply_text}"
+    if isinstance(error, DeliveryError):
+        return "a message could not be delivered: the broker answered with a nack"
+    return str(error) or type(error).__name__
+
+
+async def _publish_all(options: SinkOptions, rows: Iterator[Any], prefix: str) -> int:
     connection = await aio_pika.connect(options.url)
     count = 0
     async with connection:

@@ -8,10 +8,11 @@ from .outputs import DEPTH, LOSS, conform
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed")
 
 
-def depth(lives: Any, window_s: int = 60) -> Any:
-    """`DEPTH`: one row per queue and window (aligned to seconds) in which messages were enqueued or removed.
+def depth(lives: Any, window_s: int, until: int) -> Any:
+    """`DEPTH`: one row per queue and window (aligned to seconds), from the first in which a message came to the last
+    in which one came or went; if messages are left, to that of `until` (a time in seconds), the end of the lake.
 
-    Messages from before the lake are not counted. depth_min and depth_max are of whole seconds.
+    Messages from before the lake are not counted.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -20,33 +21,54 @@ def depth(lives: Any, window_s: int = 60) -> Any:
         "vhost",
         "queue",
         "inline(array("
-        "named_struct('second', unix_seconds(enqueued_ts), 'came', 1L, 'went', 0L,"
+        "named_struct('lsn', enqueued_lsn, 'second', unix_seconds(enqueued_ts), 'step', 1L,"
         " 'octets', CAST(size_bytes AS bigint)),"
-        "named_struct('second', IF(enqueued_ts IS NULL, NULL, unix_seconds(finished_ts)), 'came', 0L, 'went', 1L,"
-        " 'octets', -CAST(size_bytes AS bigint))))",
+        "named_struct('lsn', finished_lsn, 'second', IF(enqueued_ts IS NULL, NULL, unix_seconds(finished_ts)),"
+        " 'step', -1L, 'octets', -CAST(size_bytes AS bigint))))",
     ).where("second IS NOT NULL")
-    seconds = moves.groupBy("vhost", "queue", "second").agg(
-        F.sum("came").alias("came"), F.sum("went").alias("went"), F.sum("octets").alias("octets")
-    )
-    order = Window.partitionBy("vhost", "queue").orderBy("second")
-    running = seconds.withColumn("depth", F.sum(F.col("came") - F.col("went")).over(order)).withColumn(
-        "bytes", F.sum("octets").over(order)
-    )
+    # Within a window counted from its beginning, so that all windows can be worked on at a time. Messages that one
+    # record removes go at once.
+    within = Window.partitionBy("vhost", "queue", "window").orderBy("lsn")
     folded = (
-        running.withColumn("window", F.expr(f"second DIV {window_s} * {window_s}"))
+        moves.withColumn("window", F.expr(f"second DIV {window_s} * {window_s}"))
+        .withColumn("level", F.sum("step").over(within))
         .groupBy("vhost", "queue", "window")
         .agg(
-            F.max_by("depth", "second").alias("depth_end"),
-            F.min("depth").alias("depth_min"),
-            F.max("depth").alias("depth_max"),
-            (F.sum("came") / window_s).alias("in_per_s"),
-            (F.sum("went") / window_s).alias("out_per_s"),
-            F.max_by("bytes", "second").alias("bytes_end"),
+            F.least(F.min("level"), F.lit(0)).alias("low"),
+            F.greatest(F.max("level"), F.lit(0)).alias("high"),
+            F.sum("step").alias("change"),
+            F.sum("octets").alias("octets"),
+            F.expr("count_if(step > 0)").alias("came"),
+            F.expr("count_if(step < 0)").alias("went"),
         )
     )
-    return conform(
-        folded.selectExpr("*", "timestamp_seconds(window) AS window_start", f"{window_s} AS window_s"), DEPTH
+    order = Window.partitionBy("vhost", "queue").orderBy("window")
+    running = (
+        folded.withColumn("depth_end", F.sum("change").over(order))
+        .withColumn("bytes_end", F.sum("octets").over(order))
+        .withColumn("next", F.lead("window").over(order))
+        .withColumn("begin", F.expr("depth_end - change"))
     )
+    last = f"IF(depth_end = 0, window, greatest(window, {until // window_s * window_s}L))"
+    every = running.withColumn(
+        "each", F.expr(f"explode(sequence(window, coalesce(next - {window_s}, {last}), {window_s}L))")
+    )
+    is_own = "each = window"
+    return conform(
+        every.selectExpr(
+            "vhost",
+            "queue",
+            "timestamp_seconds(each) AS window_start",
+            f"{window_s} AS window_s",
+            "depth_end",
+            f"IF({is_own}, begin + low, depth_end) AS depth_min",
+            f"IF({is_own}, begin + high, depth_end) AS depth_max",
+            f"IF({is_own}, came, 0) / {window_s} AS in_per_s",
+            f"IF({is_own}, went, 0) / {window_s} AS out_per_s",
+            "bytes_end",
+        ),
+        DEPTH,
+    ).orderBy("vhost", "queue", "window_start")
 
 
 def loss(lives: Any, window_s: int = 60) -> Any:

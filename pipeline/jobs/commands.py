@@ -2,19 +2,21 @@
 
 import argparse
 import json
+import os
 import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from ..lake.lake import absolute
+from ..last_words import last_words
 from ..progress import Progress
 from .audit import audit, fates
 from .backlog import depth, loss
 from .frames import Frames
 from .lives import lives
 from .redelivery import redelivery
-from .replay import ReplayOptions, batches, chosen, log_of, send
+from .replay import ReplayOptions, batches, chosen, log_of, send, urls
 from .story import deadletters, trace
 from .timing import fairness, latency
 from .whatif import whatif
@@ -30,7 +32,11 @@ def run(spark: Any, options: argparse.Namespace) -> Outcome:
     frames = Frames.of_lake(spark, options.lake)
     progress = Progress(options.job)
     progress.say("begin", lake=options.lake)
-    return JOBS[options.job](spark, frames, options, progress)
+    missing = frames.missing()
+    if missing:
+        progress.say("missing", what=missing)
+    result, code = JOBS[options.job](spark, frames, options, progress)
+    return ({**result, "missing": missing} if missing else result), code
 
 
 def kept(frame: Any) -> Any:
@@ -74,6 +80,15 @@ def _table(make: Callable[[Frames, argparse.Namespace], Any]) -> Callable[..., O
     return run_it
 
 
+def _traced(frames: Frames, message: str) -> Any:
+    """Raises: ValueError (there is no such message), NotRecorded."""
+    found = kept(trace(frames, message))
+    if found.isEmpty():
+        more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"
+        raise ValueError(f"no message {message!r} in the lake{more if frames.payloads.isEmpty() else ''}")
+    return found
+
+
 def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Outcome:
     settings = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
     path = f"{absolute(options.lake).rstrip('/')}/replay_log"
@@ -82,13 +97,24 @@ def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: P
     result = {"job": "replay", "replay_id": settings.replay_id, "chosen": count, "sent": 0, "dry": not options.go}
     result["table"] = _rows(rows.select("msg_id", "source_lsn", "vhost", "exchange", "routing_key"), options.rows)
     if options.go and count:
+        urls(rows, options.url)  # refused before anything is sent
         log_of(rows, settings, 0).write.mode("append").parquet(path)  # about to be sent, in case this is killed
         for batch in batches(rows, REPLAY_BATCH):
-            send(batch, settings, options.url)
+            _send(batch, settings, options.url, f"{result['sent']} of {count} messages were sent")
             log_of(batch, settings, 1).write.mode("append").parquet(path)
             result["sent"] += batch.count()
             progress.say("sent", messages=result["sent"])
     return result, EXIT_OK
+
+
+def _send(rows: Any, settings: ReplayOptions, url: str, so_far: str) -> None:
+    """Raises: ValueError (with the reason, and how to go on)."""
+    try:
+        send(rows, settings, url)
+    except Exception as error:
+        if os.environ.get("LEVERET_TRACEBACK"):
+            raise
+        raise ValueError(f"{last_words(error)}; {so_far}, and --id {settings.replay_id} sends the others") from error
 
 
 def _log(spark: Any, path: str) -> Any:
@@ -118,11 +144,11 @@ def _write(frame: Any, out: str, name: str) -> None:
 JOBS: dict[str, Callable[..., Outcome]] = {
     "audit": _audit,
     "latency": _table(lambda frames, o: latency(lives(frames.with_deliveries("latency").events), o.window)),
-    "depth": _table(lambda frames, o: depth(lives(frames.events), o.window)),
+    "depth": _table(lambda frames, o: depth(lives(frames.events), o.window, frames.span()[1])),
     "redelivery": _table(lambda frames, o: redelivery(frames, o.poison_attempts)),
     "loss": _table(lambda frames, o: loss(lives(frames.events), o.window)),
     "fairness": _table(lambda frames, o: fairness(frames)),
-    "trace": _table(lambda frames, o: trace(frames, o.message)),
+    "trace": _table(lambda frames, o: _traced(frames, o.message)),
     "deadletters": _table(lambda frames, o: deadletters(frames)),
     "whatif": _table(lambda frames, o: whatif(frames, Path(o.settings).read_text(encoding="utf-8"))),
     "replay": _replay,

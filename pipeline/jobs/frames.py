@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Any
 
-from ..lake.lake import read_table
+from ..lake.lake import missing, read_table
 
 #: Milliseconds between two timestamps, with its microseconds.
 MS_BETWEEN = "(unix_micros({end}) - unix_micros({begin})) / 1000.0"
@@ -40,6 +40,15 @@ class Frames:
     def first_lsn(self) -> int:
         """The first LSN of the oldest segment: 1 unless retention deleted segments before the first ingest."""
         return int(self.segments.agg({"base_lsn": "min"}).first()[0] or 1)
+
+    def missing(self) -> str | None:
+        """What to say of records that were deleted before the first ingest; None if there are none."""
+        return missing(self.first_lsn())
+
+    def span(self) -> tuple[int, int]:
+        """The times of the lake's first and last event, in seconds."""
+        first, last = self.events.selectExpr("unix_seconds(min(ts))", "unix_seconds(max(ts))").first()
+        return int(first or 0), int(last or 0)
 
     def with_deliveries(self, job: str) -> "Frames":
         """Only the part recorded with scope "all". Raises: NotRecorded."""

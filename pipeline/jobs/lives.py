@@ -13,6 +13,9 @@ CODE = 64
 DURABLE, KEPT = 1, 2
 KEY = ("msg_id", "vhost", "queue")
 
+#: A delivery that came back, at once or after a delay. What was published with a delay is scheduled, too.
+RETURNED = "(kind = 'requeued' OR (kind = 'scheduled' AND reason <> 'published'))"
+
 #: What is folded of the events of one (message, queue), in SQL.
 AGGREGATES = {
     "enqueues": "count_if(is_enqueued)",
@@ -58,7 +61,7 @@ def lives(events: Any) -> Any:
                 attempt="CAST(attempt AS int)",
                 is_enqueued="kind = 'enqueued'",
                 is_delivered="kind = 'delivered'",
-                is_requeued="kind = 'requeued'",
+                is_requeued=RETURNED,
                 is_between="kind IN ('delivered', 'requeued', 'scheduled', 'due')",
                 code=codes,
             ),

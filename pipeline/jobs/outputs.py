@@ -14,12 +14,14 @@ FAULTS = columns(
     "fault string, msg_id bigint, vhost string, queue string, lsn bigint, detail string",
 )
 #: Milliseconds. queue: enqueued to first delivery; service: last delivery to ack; e2e: enqueued to ack. By the window
-#: of enqueueing. `n`: messages that were delivered.
+#: of enqueueing. `n`: messages that were delivered. service includes the wait in the client, behind those messages that
+#: its prefetch brought before.
 LATENCY = columns(
     "vhost string, queue string, window_start timestamp, window_s int, n bigint",
     *(f"{what}_ms_{point} double?" for what in ("queue", "service", "e2e") for point in ("p50", "p95", "p99", "p999")),
 )
-#: Messages in the queue, unacked and scheduled ones too. `bytes_end`: octets of body.
+#: Messages in the queue, unacked and scheduled ones too. `depth_min`, `depth_max`: of every moment of the window.
+#: `bytes_end`: octets of body.
 DEPTH = columns(
     "vhost string, queue string, window_start timestamp, window_s int, depth_end bigint, depth_min bigint",
     "depth_max bigint, in_per_s double, out_per_s double, bytes_end bigint",
@@ -34,7 +36,7 @@ LOSS = columns(
     "vhost string, queue string, window_start timestamp, cause string, n bigint, bytes bigint",
     "age_ms_p50 double?, age_ms_p99 double?, age_ms_max double?",
 )
-#: `share`: of the queue's deliveries. `service_ms`: delivery to ack.
+#: `share`: of the queue's deliveries. `service_ms`: delivery to ack, with the wait in the client (see LATENCY).
 FAIRNESS = columns(
     "vhost string, queue string, consumer string, conn_id int, deliveries bigint, share double, acked bigint",
     "service_ms_p50 double?, service_ms_p95 double?, service_ms_max double?",
@@ -44,10 +46,14 @@ TRACE = columns(
     "lsn bigint, ts timestamp, msg_id bigint, cause_id bigint?, kind string, vhost string, address string",
     "queue string, consumer string?, attempt smallint, reason string?, arg_ms bigint?",
 )
-#: `target`: of the copies, "" if there are none. `samples`: up to five message ids.
+#: `outcome`: arrived (a copy is or was in the queues `arrived_in`), nowhere (no queue took it, or its exchange was not
+#: there), gone (no copy was made), not recorded (copies are known only with `ingest --payloads`, and those that no
+#: queue took only with scope "all"). `target`: the exchange of the copies, "" the default one, null without a copy.
+#: `samples`: up to five message ids.
 DEADLETTERS = columns(
-    "vhost string, queue string, kind string, reason string?, target string, n bigint, first_ts timestamp",
-    "last_ts timestamp, attempts_max smallint, last_consumer string?, samples array<bigint>",
+    "vhost string, queue string, kind string, reason string?, outcome string, target string?",
+    "arrived_in array<string>, n bigint, first_ts timestamp, last_ts timestamp, attempts_max smallint",
+    "last_consumer string?, samples array<bigint>",
 )
 #: `sent`: 0 chosen and about to be sent, 1 confirmed by the broker.
 REPLAY_LOG = columns(

@@ -3,6 +3,7 @@
 from typing import Any
 
 from .frames import Frames
+from .lives import RETURNED
 from .outputs import REDELIVERY, conform
 
 #: Number of attempts from which a message counts as poison, even if it did not die.
@@ -11,16 +12,14 @@ DEAD = "kind IN ('dead_lettered', 'killed')"
 
 
 def redelivery(frames: Frames, poison_attempts: int = POISON_ATTEMPTS) -> Any:
-    """`REDELIVERY`. Raises: NotRecorded."""
+    """`REDELIVERY`, poison first, then those with the most attempts. Raises: NotRecorded."""
     from pyspark.sql import functions as F
 
     events = frames.with_deliveries("redelivery").events
-    troubled = events.where(
-        f"msg_id > 0 AND (kind IN ('requeued', 'scheduled') OR (kind = 'delivered' AND attempt > 1) OR {DEAD})"
-    )
+    troubled = events.where(f"msg_id > 0 AND ({RETURNED} OR (kind = 'delivered' AND attempt > 1) OR {DEAD})")
     folded = troubled.groupBy("vhost", "queue", "msg_id").agg(
         F.expr("max(attempt)").alias("attempts"),
-        F.expr("count_if(kind = 'requeued')").alias("requeues"),
+        F.expr(f"count_if({RETURNED})").alias("requeues"),
         F.expr(f"max({DEAD})").alias("dead"),
         F.expr(f"max({DEAD} AND reason IN ('delivery_limit', 'rejected'))").alias("died"),
         F.expr(
@@ -35,4 +34,4 @@ def redelivery(frames: Frames, poison_attempts: int = POISON_ATTEMPTS) -> Any:
     return conform(
         folded.where("requeues > 0 OR dead OR attempts > 1").withColumn("poison", F.coalesce(poison, F.lit(False))),
         REDELIVERY,
-    )
+    ).orderBy(F.desc("poison"), F.desc("attempts"), "vhost", "queue", "msg_id")

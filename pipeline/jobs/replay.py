@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from ..amqp.data_source import NAME
 from .frames import Frames
@@ -86,10 +87,32 @@ def batches(rows: Any, size: int) -> Iterator[Any]:
         yield placed.where(F.col("batch") == number).drop("batch").orderBy("source_lsn", "msg_id")
 
 
+def urls(rows: Any, url: str) -> dict[str, str]:
+    """Virtual host -> URL, for the virtual hosts of the messages: each goes to that which it was published in.
+
+    Raises: ValueError (`url` names another).
+    """
+    vhosts = sorted(row[0] for row in rows.select("vhost").distinct().collect())
+    parts = urlsplit(url)
+    named = unquote(parts.path[1:])
+    if named and vhosts != [named] and vhosts:
+        chosen_of = ", ".join(map(repr, vhosts))
+        raise ValueError(
+            f"--url names the virtual host {named!r}, but the chosen messages are of {chosen_of};"
+            " choose by vhost in --where, or name none: then each goes to its own"
+        )
+    return {vhost: urlunsplit(parts._replace(path=f"/{quote(vhost, safe='')}")) for vhost in vhosts}
+
+
 def send(rows: Any, options: ReplayOptions, url: str) -> None:
-    """Send through the sink, by one task, to keep order and rate."""
-    columns = rows.select("body", "exchange", "routing_key", "headers_json", "properties_json").coalesce(1)
-    columns.write.format(NAME).option("url", url).option("rate", str(options.rate)).mode("append").save()
+    """Send through the sink, by one task for each virtual host, to keep order and rate. Raises: ValueError, and Spark's
+    exceptions."""
+    from pyspark.sql import functions as F
+
+    for vhost, where in urls(rows, url).items():
+        own = rows.where(F.col("vhost") == vhost)
+        columns = own.select("body", "exchange", "routing_key", "headers_json", "properties_json").coalesce(1)
+        columns.write.format(NAME).option("url", where).option("rate", str(options.rate)).mode("append").save()
 
 
 def log_of(rows: Any, options: ReplayOptions, sent: int) -> Any:

@@ -11,19 +11,26 @@ DEAD = "kind IN ('dead_lettered', 'killed', 'expired')"
 
 
 def ids_of(frames: Frames, message: str) -> list[int]:
-    """Messages with an id (digits), a header (NAME=VALUE), or a correlation or message id. Raises: NotRecorded."""
+    """Messages with this id (digits), correlation or message id, or header (NAME=VALUE).
+
+    All of these are tried: an id of a program's may be digits only, and may have a "=". Without contents in the lake
+    only the first is. Raises: NotRecorded (nothing else could be tried).
+    """
     from pyspark.sql import functions as F
 
+    found: set[int] = set()
     if message.isdecimal() and len(message) < 19:
-        return [int(message)]
+        if not frames.events.where(f"msg_id = {int(message)} AND msg_id > 0").isEmpty():
+            found.add(int(message))
+        if frames.payloads.isEmpty():
+            return sorted(found)
     payloads = frames.with_payloads("trace by header or correlation id").payloads
+    properties = F.from_json("properties_json", "map<string,string>")
+    matches = (properties["correlation_id"] == message) | (properties["message_id"] == message)
     name, equals, value = message.partition("=")
     if equals:
-        matches = F.from_json("headers_json", "map<string,string>")[name] == value
-    else:
-        properties = F.from_json("properties_json", "map<string,string>")
-        matches = (properties["correlation_id"] == message) | (properties["message_id"] == message)
-    return sorted(row[0] for row in payloads.where(matches).select("msg_id").limit(1000).collect())
+        matches = F.coalesce(matches, F.lit(False)) | (F.from_json("headers_json", "map<string,string>")[name] == value)
+    return sorted(found | {row[0] for row in payloads.where(matches).select("msg_id").limit(1000).collect()})
 
 
 def family(frames: Frames, ids: list[int]) -> dict[int, int]:
@@ -57,21 +64,29 @@ def trace(frames: Frames, message: str) -> Any:
 
 
 def deadletters(frames: Frames) -> Any:
-    """`DEADLETTERS`: by queue, reason and target, most first. Without recorded deliveries last_consumer is null."""
+    """`DEADLETTERS`: by queue, reason and outcome, most first. Without recorded deliveries last_consumer is null."""
     from pyspark.sql import functions as F
 
-    dead = frames.events.where(f"msg_id > 0 AND {DEAD}").select(
-        "vhost", "queue", "kind", "reason", "address", "msg_id", "ts"
-    )
+    key = ["vhost", "queue", "msg_id"]
+    dead = frames.events.where(f"msg_id > 0 AND {DEAD}").select(*key, "kind", "reason", "ts")
     last = (
         frames.events.where("kind = 'delivered' AND msg_id > 0")
-        .join(dead.select("vhost", "queue", "msg_id"), ["vhost", "queue", "msg_id"], "left_semi")
-        .groupBy("vhost", "queue", "msg_id")
+        .join(dead.select(*key), key, "left_semi")
+        .groupBy(*key)
         .agg(F.max("attempt").alias("attempts"), F.max_by("consumer", "lsn").alias("consumer"))
     )
     folded = (
-        dead.join(last, ["vhost", "queue", "msg_id"], "left")
-        .groupBy("vhost", "queue", "kind", "reason", F.col("address").alias("target"))
+        dead.join(last, key, "left")
+        .join(
+            _copies(frames), [F.col("msg_id") == F.col("cause_id"), F.expr("coalesce(died_in, queue) = queue")], "left"
+        )
+        .groupBy(*key, "kind", "reason", "ts", "attempts", "consumer")
+        .agg(
+            F.min("target").alias("target"),
+            F.expr("array_sort(array_distinct(flatten(collect_list(arrived_in))))").alias("arrived_in"),
+        )
+        .withColumn("outcome", F.expr(_outcome(frames)))
+        .groupBy("vhost", "queue", "kind", "reason", "outcome", "target", "arrived_in")
         .agg(
             F.count("*").alias("n"),
             F.min("ts").alias("first_ts"),
@@ -81,4 +96,33 @@ def deadletters(frames: Frames) -> Any:
             F.expr("slice(array_sort(collect_set(msg_id)), 1, 5)").alias("samples"),
         )
     )
-    return conform(folded, DEADLETTERS).orderBy(F.desc("n"), "queue")
+    return conform(folded, DEADLETTERS).orderBy(F.desc("n"), "vhost", "queue", "kind", "reason", "outcome", "target")
+
+
+def _copies(frames: Frames) -> Any:
+    """One row per dead letter: the message that it is a copy of, the queue where that died, where the copy arrived."""
+    from pyspark.sql import functions as F
+
+    copies = frames.payloads.where("cause_id > 0").select(
+        F.col("msg_id").alias("copy_id"),
+        "cause_id",
+        F.col("address").alias("target"),
+        F.get_json_object("headers_json", "$['x-death'][0].queue").alias("died_in"),
+    )
+    arrived = frames.events.where("kind = 'enqueued'").selectExpr("msg_id AS copy_id", "queue AS into")
+    return (
+        copies.join(arrived, "copy_id", "left")
+        .groupBy("copy_id", "cause_id", "target", "died_in")
+        .agg(F.expr("collect_set(into)").alias("arrived_in"))
+        .drop("copy_id")
+    )
+
+
+def _outcome(frames: Frames) -> str:
+    """In SQL. A copy that no queue took is recorded only with scope "all", and copies at all only with contents."""
+    is_whole = frames.scopes() == {"all"} and not frames.payloads.isEmpty()
+    without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"
+    return (
+        f"CASE WHEN size(arrived_in) > 0 THEN 'arrived' WHEN target IS NOT NULL THEN 'nowhere' "
+        f"WHEN kind = 'killed' THEN 'gone' ELSE {without} END"
+    )

@@ -13,7 +13,8 @@ from ..progress import Progress
 from ..reading.positions import JournalPlan, Position
 from ..reading.source import NAME
 from ..schemas import BY_DATE
-from .lake import absolute, checkpoint_path, has_begun, locked, reader_name, sweep, table_path
+from .commits import check_journal, checkpoint_path, files_of, table_path
+from .lake import absolute, has_begun, locked, missing, reader_name, sweep
 
 ALWAYS = ("events", "snapshots", "checkpoints", "segments")
 #: Octets of journal per micro-batch: each costs planning and a commit, and a kill repeats one.
@@ -42,9 +43,14 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
     lake = absolute(options.lake)
     tables = (*ALWAYS, *(("payloads",) if options.payloads else ()))
     with locked(lake):
+        check_journal(files_of(spark, lake), lake, plan)
         _register_new(plan, lake, tables)
+        is_new = not has_begun(spark, lake, "events")
+        lost = missing(plan.first().lsn) if is_new else None
         target = plan.end()
         progress.say("begin", journal=plan.directory, lake=lake, lsn=target.lsn)
+        if lost:
+            progress.say("missing", what=lost)
         rows: dict[str, int] = {}
         reached = plan.readers()
         for table in tables:
@@ -56,7 +62,8 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
                 progress.say("swept", table=table, files=swept)
             rows[table] = _run_patiently(spark, options, lake, table, target, progress)
             plan.files.register(plan.directory, reader_name(lake, table), target.lsn)
-    return {"lake": lake, "lsn": target.lsn, "rows": rows, "seconds": progress.seconds}
+    result = {"lake": lake, "lsn": target.lsn, "rows": rows, "seconds": progress.seconds}
+    return {**result, "missing": lost} if lost else result
 
 
 def _register_new(plan: JournalPlan, lake: str, tables: tuple[str, ...]) -> None:

@@ -4,36 +4,22 @@
     LAKE/_checkpoints/TABLE                         Spark's: how far, exactly once
 
 Jobs read with `read_table`: a table that was never filled is empty, not an error, and files of an ingest that was
-killed are ignored.
+killed are ignored. A lake that was moved or copied is read where it is.
 """
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlparse
 
 from ..schemas import BY_DATE, TABLES, ddl
-
-CHECKPOINTS = "_checkpoints"
-SINK_LOG = "_spark_metadata"
+from .commits import LocalFiles, committed, files_of, reached, table_path
 
 
 class LakeBusy(Exception):
     """Another ingest is running on this lake."""
-
-
-def table_path(lake: str, table: str) -> str:
-    """Where a table is."""
-    return f"{lake.rstrip('/')}/{table}"
-
-
-def checkpoint_path(lake: str, table: str) -> str:
-    """Where Spark stores its position."""
-    return f"{lake.rstrip('/')}/{CHECKPOINTS}/{table}"
 
 
 def reader_name(lake: str, table: str) -> str:
@@ -52,26 +38,35 @@ def absolute(lake: str) -> str:
 
 
 def read_table(spark: Any, lake: str, table: str) -> Any:
-    """A table as a DataFrame, with `date` where it is partitioned by that. Raises: ValueError (no such table)."""
+    """A table as a DataFrame, with `date` where it is partitioned by that.
+
+    Raises: ValueError (no such table, or its log is missing), OSError.
+    """
     if table not in TABLES:
         raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
     columns = ddl(TABLES[table]).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
-    path = table_path(absolute(lake), table)
-    if not exists(spark, f"{path}/{SINK_LOG}"):  # no ingest has committed anything yet
+    lake = absolute(lake)
+    root = table_path(lake, table)
+    files = [f"{root}/{one}" for one in committed(files_of(spark, lake), lake, table)]
+    if not files:  # no ingest has committed anything yet
         return spark.createDataFrame([], columns)
-    return spark.read.schema(columns).parquet(path)
+    # By name: given the directory, Spark would read its log, which has the paths of where the lake was first.
+    return spark.read.schema(columns).option("basePath", root).parquet(*files)
+
+
+def missing(first_lsn: int) -> str | None:
+    """What to say of a lake that begins with this record; None if that is the journal's first."""
+    if first_lsn <= 1:
+        return None
+    return (
+        f"records 1 to {first_lsn - 1} were deleted before the first ingest, and what they tell is not counted:"
+        ' set [journal] retain, for instance to "7d", or ingest into a lake from the beginning'
+    )
 
 
 def has_begun(spark: Any, lake: str, table: str) -> bool:
     """Whether the lake has a position for the table."""
-    return exists(spark, f"{checkpoint_path(lake, table)}/offsets")
-
-
-def exists(spark: Any, path: str) -> bool:
-    """Whether a file exists, on any file system."""
-    hadoop = spark.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
-    system = hadoop.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration())
-    return bool(system.exists(hadoop))
+    return reached(files_of(spark, lake), lake, table) is not None
 
 
 @contextmanager
@@ -93,21 +88,14 @@ def locked(lake: str) -> Iterator[None]:
 
 def sweep(lake: str, table: str) -> int:
     """Delete uncommitted files of a killed ingest, for readers that do not use Spark's log. Only for local lakes, and
-    with the lock held. Returns how many."""
+    with the lock held. Returns how many. Raises: ValueError (the log is missing: nothing is deleted), OSError."""
     root = Path(table_path(lake, table))
-    log = root / SINK_LOG
     if "://" in lake or not root.is_dir():
         return 0
-    counted: set[str] = set()
-    for entry in log.iterdir() if log.is_dir() else ():
-        if entry.name.startswith("."):
-            continue
-        for line in entry.read_text().splitlines()[1:]:
-            if line.startswith("{"):
-                counted.add(os.path.realpath(unquote(urlparse(json.loads(line)["path"]).path)))
-    gone = 0
-    for path in root.rglob("part-*.parquet"):
-        if os.path.realpath(path) not in counted:
-            path.unlink()
-            gone += 1
-    return gone
+    counted = set(committed(LocalFiles(), lake, table))
+    gone = [path for path in root.rglob("part-*.parquet") if path.relative_to(root).as_posix() not in counted]
+    if gone and reached(LocalFiles(), lake, table) is None:
+        raise ValueError(f"{gone[0]}: no ingest of this lake wrote it; copy a lake with all of its files, or empty it")
+    for path in gone:
+        path.unlink()
+    return len(gone)

@@ -81,6 +81,18 @@ class JournalPlan:
             return self._at(bases[-1], footer.size, footer.end_lsn)
         return self._at(bases[-1], *self._durable_end(bases[-1]))
 
+    def check(self, place: Position, who: str = "this reader") -> None:
+        """Raises: JournalError (`who` has read another journal up to there, or further than this one goes), OSError."""
+        if place.journal != self.journal_id:
+            raise JournalError(
+                f"{self.directory}: this is journal {self.journal_id}, not {place.journal}, which {who} has read"
+            )
+        bases = segments_in(self.files, self.directory)
+        if place.segment > (bases[-1] if bases else 0):
+            raise JournalError(
+                f"{self.directory}: the journal ends before record {place.lsn}, up to which {who} has read"
+            )
+
     def slices(self, start: Position, end: Position, wanted: Callable[[Segment], bool] | None = None) -> list[Slice]:
         """From `start` to `end`, one per segment. `wanted`: whether a sealed segment may contain wanted records.
 

@@ -147,6 +147,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> dict[str, Any]:
         """For a new query: the beginning of the journal."""
         if self.start is not None:
+            self.plan.check(self.start)
             self._register(self.start.lsn)
             return self.start.as_dict()
         self._register(0)  # before reading what exists, so that it is kept
@@ -160,6 +161,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """The end of a micro-batch from `start` on."""
         begin = Position.of(start)
         if not self._is_registered:
+            self.plan.check(begin)  # first: in another journal nothing may be released up to this place
             self._register(begin.lsn)
         end = self._target or self.until or self.plan.end()
         if (end.segment, end.offset) <= (begin.segment, begin.offset):

@@ -111,7 +111,7 @@ class SettingsRepository:
 
     def resolve(self, address: str, vhost: str | None = "/") -> ResolvedSettings:
         """The settings of an address. Cached; equal sets of entries give the same object."""
-        key = (vhost, address)
+        key = (vhost, address) if self._layers else _ANY  # without entries all addresses are alike
         resolved = self._cache.get(key)
         if resolved is None:
             found = self.matches(address, vhost)
@@ -224,6 +224,8 @@ def _remember(cache: dict[Any, ResolvedSettings], key: object, resolved: Resolve
         del cache[next(iter(cache))]
     cache[key] = resolved
 
+
+_ANY = (None, "")
 
 #: Without any configuration: built-in defaults for every address.
 NO_SETTINGS = SettingsRepository()

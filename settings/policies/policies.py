@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..addresses.model import NOTHING_SET, AddressSettings, with_fewer_attempts
 from ..addresses.queue_arguments import (
@@ -21,10 +21,11 @@ from ..addresses.queue_arguments import (
     settings_of_arguments,
 )
 from ..faults import Origin
-from ..patterns.pattern_syntax import PatternFault
-from ..patterns.patterns import Pattern
 from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, fault_of_definition
+
+if TYPE_CHECKING:
+    from ..patterns.patterns import Pattern  # 3 ms that a broker without policies need not wait
 
 #: apply-to -> the kinds of objects it includes.
 APPLY_TO: dict[str, frozenset[str]] = {
@@ -83,6 +84,9 @@ def make_policy(
     origin: Origin | None = None,
 ) -> Policy:
     """A checked policy. Raises: PolicyFault."""
+    from ..patterns.pattern_syntax import PatternFault
+    from ..patterns.patterns import Pattern
+
     if not name or len(name.encode()) > NAME_OCTETS_MAX:
         raise PolicyFault("the name must be text of 1 to 255 octets")
     if isinstance(priority, bool) or not isinstance(priority, int) or not -LONG_MAX <= priority <= LONG_MAX:
@@ -237,10 +241,8 @@ class Policies:
 
     def __init__(self, policies: Iterable[Policy] = (), known: "Policies | None" = None) -> None:
         self._by_identity = {policy.identity: policy for policy in policies}
-        before: dict[str, Pattern] = known._patterns if known is not None else {}
-        self._patterns: dict[str, Pattern] = {
-            one.pattern: before.get(one.pattern) or Pattern(one.pattern) for one in self._by_identity.values()
-        }
+        texts = {policy.pattern for policy in self._by_identity.values()}
+        self._patterns: dict[str, Pattern] = _compiled(texts, known._patterns if known is not None else {})
         self._pairs: dict[tuple[object, object], EffectivePolicy] = {}
         self._ordered: dict[tuple[str, bool], list[Policy]] = {}
         for one in sorted(self._by_identity.values(), key=lambda policy: (-policy.priority, policy.name)):
@@ -291,6 +293,8 @@ class Policies:
         return self._effective(name, EXCHANGE, vhost)
 
     def _effective(self, name: str, what: str, vhost: str) -> EffectivePolicy:
+        if not self._ordered:
+            return NO_POLICY
         policy, operator = (self._winner(name, what, vhost, is_operator) for is_operator in (False, True))
         if policy is None and operator is None:
             return NO_POLICY
@@ -306,6 +310,15 @@ class Policies:
             if _applies(one, what) and self._patterns[one.pattern].search(name):
                 return one
         return None
+
+
+def _compiled(texts: Iterable[str], known: "Mapping[str, Pattern]") -> "dict[str, Pattern]":
+    patterns = {text: known[text] for text in texts if text in known}
+    if missing := [text for text in texts if text not in known]:
+        from ..patterns.patterns import Pattern
+
+        patterns.update({text: Pattern(text) for text in missing})
+    return patterns
 
 
 NO_POLICIES = Policies()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from leveret.amqp_frontend.codec import (
     ids_of,
     received_method,
 )
-from leveret.amqp_frontend.peer_errors import BadFieldTable, MalformedShortString, UndecodableArguments
+from leveret.amqp_frontend.peer_errors import BadFieldTable, MalformedShortString, PeerError, UndecodableArguments
 from leveret.amqp_frontend.publish_memory import PublishMemory
 from leveret.engine.messages.field_table import Field, FieldTable
 
@@ -141,7 +142,7 @@ def test_frames_that_are_made_once_are_the_same(kind: type[base.Frame], data: st
     assert answer_frame(1, kind, *arguments) == answer_frame(1, kind, *arguments) == made
     payload = made[11:-1]
     anew = decode_method(kind, payload)
-    for received in (received_method(kind, payload), received_method(kind, payload)):
+    for received in (received_method(kind.index, payload), received_method(kind.index, payload)):
         assert {name: getattr(received, name) for name in kind.__slots__} == {
             name: getattr(anew, name) for name in kind.__slots__
         }
@@ -154,7 +155,47 @@ def test_secrets_are_not_remembered(kind: type[base.Frame]) -> None:
     """Passwords are forgotten with the connection that sent them."""
     values = ({}, "PLAIN", b"\0guest\0guest", "en_US") if kind is commands.Connection.StartOk else (b"\0guest\0guest",)
     payload = encode_method(0, kind, *values)[11:-1]
-    assert received_method(kind, payload) is not received_method(kind, payload)
+    assert received_method(kind.index, payload) is not received_method(kind.index, payload)
+
+
+def test_the_properties_of_clients_are_remembered_without_their_logins() -> None:
+    """Clients of one kind share them; each has a login of its own, also where the properties are too many to keep."""
+    for size in (1, 2000):
+        properties = {"product": Field("S", b"x" * size)}
+        first, second = (
+            received_method(
+                commands.Connection.StartOk.index,
+                encode_method(0, commands.Connection.StartOk, properties, "PLAIN", login, "en_US")[11:-1],
+            )
+            for login in (b"\0one\0secret", b"\0two\0other")
+        )
+        assert isinstance(first, commands.Connection.StartOk) and isinstance(second, commands.Connection.StartOk)
+        assert first.client_properties == second.client_properties == properties
+        assert (first.client_properties is second.client_properties) == (size == 1)
+        assert (first.mechanism, first.response, second.response) == ("PLAIN", b"\0one\0secret", b"\0two\0other")
+
+
+@given(st.data(), st.binary(max_size=3), st.integers(0, 40))
+def test_a_damaged_start_ok_is_refused_as_any_other(data: st.DataObject, added: bytes, cut: int) -> None:
+    """What is remembered of the properties changes no refusal."""
+    kind = commands.Connection.StartOk
+    arguments = [as_fields(value) if isinstance(value, dict) else value for value in drawn(kind, data).values()]
+    whole = encode_method(0, kind, *arguments)[11:-1]
+    octets = bytearray(whole[: max(0, len(whole) - cut)] + added)
+    if octets and data.draw(st.booleans()):
+        octets[data.draw(st.integers(0, len(octets) - 1))] = data.draw(st.integers(0, 255))
+    outcomes = [_outcome(lambda: decode_method(kind, bytes(octets)), kind)]
+    outcomes += [_outcome(lambda: received_method(kind.index, bytes(octets)), kind) for _ in range(2)]
+    assert outcomes[0] == outcomes[1] == outcomes[2]
+
+
+def _outcome(decode: Callable[[], base.Frame], kind: type[base.Frame]) -> object:
+    """The arguments, or what is said of them, without the name of the method."""
+    try:
+        made = decode()
+    except PeerError as error:
+        return type(error), {key: value for key, value in vars(error).items() if key != "ids"}
+    return {name: getattr(made, name) for name in kind.__slots__}
 
 
 @given(st.data(), st.binary(max_size=3), st.integers(0, 12))

@@ -12,7 +12,7 @@ from leveret.amqp_frontend.channel_reader import ChannelReader
 from leveret.amqp_frontend.connection import Connection
 from leveret.amqp_frontend.mixed_runs import ALIKE_MAX
 from leveret.amqp_frontend.protocol_events import MixedReceived, PublishReceived
-from leveret.amqp_frontend.publish_memory import KINDS_MAX
+from leveret.amqp_frontend.publish_memory import FORMS_MAX, KINDS_MAX
 from leveret.amqp_frontend.states import ConnectionState
 from leveret.engine.messages.field_table import Field
 from leveret.engine.messages.shapes import SIZE_MAX
@@ -144,6 +144,26 @@ def test_a_message_cut_short_begins_the_next_read(mixed: Reader) -> None:
         assert mixed.read_octets(message("a") + message("c") + octets[:place]) == ["[ac]"]
         assert mixed.connection.channels[1].assembly is None
         assert mixed.read_octets(octets[place:]) == ["[bc]"]
+
+
+def test_kinds_that_begin_alike_are_told_apart() -> None:
+    """By their property lists, also when there are more of them than are looked for at once."""
+    connection = Reader().connection
+    priorities = [(at * 7) % (FORMS_MAX + 4) for at in range(40)]
+    octets = b"".join(publish_of(1, b"a", {"priority": priority}, b"x") for priority in priorities)
+    mixed = 0
+    for _ in range(6):
+        connection.receive_bytes(octets)
+        found: list[int | None] = []
+        for event in connection.events():
+            if isinstance(event, MixedReceived):
+                mixed += len(event.kinds)
+                found += [kind.facts.priority for kind in event.kinds]
+            elif isinstance(event, PublishReceived):
+                event.kind.known = True
+                found += [event.kind.facts.priority] * len(event.blobs)
+        assert found == priorities
+    assert mixed > 3 * len(priorities)
 
 
 def test_more_kinds_than_are_remembered_are_read_all_the_same() -> None:

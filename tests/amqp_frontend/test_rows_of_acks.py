@@ -11,6 +11,7 @@ from pair import Pair
 
 from leveret.amqp_frontend.peer_errors import PeerError
 from leveret.amqp_frontend.protocol_events import AcksReceived, ChannelMethod
+from leveret.amqp_frontend.runs import ROW_FEW
 from leveret.amqp_frontend.wire import ACK_FRAME
 
 
@@ -47,6 +48,16 @@ def test_damage_to_any_octet(flip: int) -> None:
     """The same tags and the same fault as an octet at a time."""
     for place in range(len(ROW)):
         data = bytearray(ROW)
+        data[place] ^= flip
+        assert _acked(bytes(data), ()) == _acked(bytes(data), range(len(data))), place
+
+
+@pytest.mark.parametrize("flip", [1, 128])
+def test_damage_in_a_long_row(flip: int) -> None:
+    """Long rows are looked at in another way: every octet of an ack in the midst of one."""
+    row = b"".join(map(_ack, range(1, ROW_FEW + 3)))
+    for place in range(40 * ACK_FRAME.size, 41 * ACK_FRAME.size):
+        data = bytearray(row)
         data[place] ^= flip
         assert _acked(bytes(data), ()) == _acked(bytes(data), range(len(data))), place
 

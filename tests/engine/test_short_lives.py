@@ -1,8 +1,12 @@
 """What a short-lived queue is spared is what would have come to nothing: the short ways against the careful ones."""
 
+import gc
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.engine import Broker, FieldTable, ManualClock, User, Users
 from leveret.engine.events import Counters
 from leveret.engine.messages.field_table import Field
 from leveret.engine.publishing.arrival_rules import arrival_rules, rules_for_all
@@ -92,3 +96,33 @@ def test_an_address_whose_rules_nobody_meets_has_none(layer: AddressSettings, di
     rules = arrival_rules("a", settings, diverted)
     concerned = rules.looks_at_each or rules.expiry is not NO_EXPIRY_POLICY
     assert rules_for_all("a", settings, diverted) == (rules if concerned else None)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {},
+        {"x-max-priority": Field("l", 3)},
+        {"x-last-value": Field("t", True)},
+        {"x-non-destructive": Field("t", True)},
+        {"x-queue-type": Field("S", b"quorum")},
+        {"x-queue-type": Field("S", b"stream")},
+    ],
+    ids=lambda arguments: " ".join(arguments) or "plain",
+)
+def test_a_queue_that_is_gone_is_freed_at_once(arguments: FieldTable) -> None:
+    """With all its parts and its client, by counting references: of such queues there may be a thousand a second."""
+    broker = Broker(ManualClock(), Users([User("u")]))
+    client = broker.connect("/", User("u"), name="c", flush=lambda: None)
+    vhost = broker.virtual_hosts["/"]
+    queue = vhost.declare_queue("q", client=client, durable=True, arguments=arguments)
+    kind = type(queue)
+    gc.collect()
+    gc.disable()
+    try:
+        vhost.delete_queue("q", client)
+        broker.end_turn()
+        del queue
+        assert not [one for one in gc.get_objects() if type(one) is kind]
+    finally:
+        gc.enable()

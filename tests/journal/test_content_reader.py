@@ -44,7 +44,7 @@ def write(journal: Journal, turns: list[list[tuple[bytes, list[int]]]]) -> list[
                 blobs = [PLAIN.join(header, body) for header, body in zip(headers, bodies)]
             else:
                 blobs = [blob(body) for body in bodies]
-            lsn = journal.messages.published(ids, exchange, key, blobs, queue_ids=[7])
+            lsn = journal.messages.published(ids, exchange, key, PLAIN.cut(blobs), queue_ids=[7])
             written += [(lsn + at, exchange, key, one) for at, one in enumerate(blobs)]
             journal.messages.enqueued(7, ids, lsn, sizes)
         journal.wait(journal.commit())

@@ -1,5 +1,6 @@
 """The crash model: a journal cut at every byte, with every byte flipped, after kills and power cuts at any point."""
 
+import contextlib
 from random import Random
 
 import pytest
@@ -276,6 +277,42 @@ def test_a_transaction_is_there_whole_or_not_at_all() -> None:
         crashed = files.crash()
         crashed.put(f"{PATH}/{1:020d}.log", data[:cut])
         assert not any(len(queue) for queue in recover(crashed, PATH).queues.values())
+
+
+class Struck(BaseException):
+    """The process is gone, in the middle of something."""
+
+
+def strike(files: SimulatedFiles, operations: int) -> None:
+    """After so many."""
+    left = [operations]
+
+    def fault(operation: str, path: str) -> None:
+        left[0] -= 1
+        if left[0] < 0:
+            raise Struck
+
+    files.fault = fault
+
+
+@pytest.mark.parametrize("at", range(20))
+def test_a_kill_and_then_a_power_cut(at: int) -> None:
+    """What the killed broker wrote and did not sync is safe once the next one has started, footers too."""
+    files = SimulatedFiles()
+    driver = Driver(opened(files))
+    driver.declare("a")
+    driver.publish([b"z" * 300], "a")
+    driver.journal.wait(driver.journal.commit())
+    strike(files, at)
+    with contextlib.suppress(Struck):
+        driver.journal.close()
+    after = files.crash()
+    journal = opened(after)
+    assert journal.wait(journal.next_lsn)
+    found = model_of(journal.recovered, journal)
+    assert found == driver.model
+    journal = opened(after.power_cut())
+    assert model_of(journal.recovered, journal) == found
 
 
 def test_content_that_is_not_there_is_said_so() -> None:

@@ -22,7 +22,7 @@ from leveret.journal.appending.object_records import ObjectRecords
 
 PROGRAM = Path(__file__).with_name("crash_rounds.py")
 #: A rule that is broken now and then is seen within so many rounds.
-ROUNDS_MAX = 30
+ROUNDS_MAX = 80
 
 
 def test_what_was_confirmed_is_there_and_nothing_comes_back() -> None:

@@ -132,6 +132,34 @@ def test_what_is_set_while_the_disk_is_full_is_stated_later() -> None:
     assert "late" in again.virtual_hosts["/"].queues and "passing" not in again.virtual_hosts["/"].queues
 
 
+def test_what_is_done_before_all_is_stated_is_answered_when_it_is_safe_itself() -> None:
+    """There is room again, and the checkpoint of what was missed is under way, or over but not yet known to be."""
+    files = SimulatedFiles()
+    desk = DurableDesk(files)
+    desk.declare()
+    files.fault = no_room
+    assert desk.publish("A", delivery_mode=2) == [""]
+    desk.settle()
+    assert desk.confirms() == ["Nack"]
+    files.fault = lambda operation, path: None
+    desk.journal.retry()
+    desk.journal.wait(desk.journal.next_lsn)
+    desk.recorder.recover()
+    desk.publish("B", delivery_mode=2)
+    desk.settle()
+    for _ in checkpoint(desk.pair.broker, desk.journal, desk.recorder):
+        desk.journal.commit()
+    desk.settle()
+    desk.publish("C", delivery_mode=2)
+    assert desk.confirms() == []
+    desk.recorder.all_is_stated()
+    desk.pair.broker.more_is_safe()
+    desk.pair.end_turn()
+    assert desk.confirms() == ["Ack"]  # of B alone: C is not written
+    desk.settle()
+    assert desk.confirms() == ["Ack"]
+
+
 def test_what_others_recorded_holds_no_answer_up() -> None:
     """An acknowledgement, a checkpoint: neither is what the next declaration's answer is about."""
     files = SimulatedFiles()

@@ -64,7 +64,7 @@ def test_no_room_then_room(room: int) -> None:
     """Nothing is confirmed, nothing is lost, appending goes on; after `retry` all is written, once."""
     files = SimulatedFiles()
     driver, errors, told = started(files, segment_size=900)
-    files.capacity = sum(len(file.data) for file in files.names_now.values()) + room
+    files.capacity = files.used + room
     before = driver.journal.committed_lsn
     for _ in range(3):
         driver.publish([b"x" * 400], "a")

@@ -182,7 +182,7 @@ def test_blocks_and_starts_tell_the_scope() -> None:
     one = Audited()
     one.settle()
     (path,) = [name for name in one.files.names_now if name.endswith(".log")]
-    block = read_block(memoryview(bytes(one.files.names_now[path].data)), 0, 0)
+    block = read_block(memoryview(one.files.content(path)), 0, 0)
     assert block is not None and block.header.scope == "all" and block.header.mode == "commit"
     starts = [record for record in one.records() if record.name == "settings_changed"]
     assert [decode_text(record.heap) for record in starts] == ['{"journal": {"scope": "all"}}']

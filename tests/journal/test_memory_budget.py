@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -15,7 +16,7 @@ from leveret.engine import Broker, Envelope, ManualClock, Message, Queue, Sessio
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
-from leveret.engine.stores import memory_budget
+from leveret.engine.stores import memory_budget, tailed_store
 from leveret.engine.stores.memory_budget import SMALL, held_octets
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
@@ -72,7 +73,7 @@ class Desk:
     @property
     def held(self) -> int:
         """Octets that ready messages take in memory now."""
-        return sum(held_octets(queue.store) for queue in self.queues)
+        return sum(held_octets(list(queue.store)) for queue in self.queues)
 
     @property
     def bound(self) -> int:
@@ -178,6 +179,28 @@ def test_looking_is_amortized(desk: Desk, monkeypatch: pytest.MonkeyPatch, prior
     assert desk.held <= desk.bound + MEMORY // 3  # and what was read back in advance
 
 
+def test_a_queue_that_only_grows_is_not_looked_at(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it holds is known: what it was granted, but for the rest. A look would be a long turn in a deep queue."""
+    looked_at: list[int] = []
+
+    def counted(messages: deque[Message]) -> int:
+        looked_at.append(len(messages))
+        return held_octets(messages)
+
+    monkeypatch.setattr(tailed_store, "held_octets", counted)
+    desk.declare({})
+    (queue,) = desk.queues
+    store, memory = queue.store, desk.broker.storage.memory
+    for number in range(300):
+        desk.publish(queue, 1 + number % 7, number)
+        assert memory.charge_of(store) - store.allowance == held_octets(store.ready)  # type: ignore[arg-type]
+    assert not looked_at
+    desk.session.get(queue, no_ack=True)
+    while not looked_at:
+        desk.publish(queue, 10, 100)
+    assert memory.charge_of(store) - store.allowance == held_octets(store.ready)  # type: ignore[arg-type]
+
+
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["publish", "publish", "publish", "get", "consume", "close", "purge", "declare"]),
@@ -254,7 +277,7 @@ def test_direct_replies_that_nobody_reads(tmp_path_factory: pytest.TempPathFacto
     queue = consumer.queue
     handed_out = queue.counters.delivered
     assert mute.paused and queue.ready_count == count - handed_out > 0
-    assert 0 < held_octets(queue.store) <= MEMORY and queue.store.is_deep
+    assert 0 < held_octets(list(queue.store)) <= MEMORY and queue.store.is_deep
     mute.close(failed=True)
     assert not queue.has_ready and desk.broker.storage.memory.total == 0
     assert desk.broker.counters.deleted == count - handed_out

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from leveret.engine import Cut
 from leveret.engine.events import EventKind
 from leveret.engine.messages.content import PLAIN
 from leveret.journal.format import block as block_module
@@ -216,7 +217,7 @@ def test_runs_are_their_records(bodies: list[bytes], key: bytes, before: int) ->
     blobs = [PLAIN.join(b"header", body) for body in bodies]
     content = Content(key, (7,), 9, 0, b"")
     ids = list(range(50, 50 + len(bodies)))
-    lsn = builder.published(ids, encode_content(content), blobs, arg=9, address_ids=3)
+    lsn = builder.published(ids, encode_content(content), PLAIN.cut(blobs), arg=9, address_ids=3)
     assert builder.enqueued(7, ids, lsn, [len(body) for body in bodies], arg=9) == lsn + len(ids)
     builder.run(10, 7, ids, flags=DURABLE, consumer_id=4)
     block = read_block(memoryview(builder.encode(2, 0)), 0, 0)
@@ -244,10 +245,10 @@ class Padded:
         """See `Framing`."""
         return list(map(self.body_size, blobs))
 
-    def cut(self, blobs: Sequence[bytes]) -> tuple[list[bytes], list[bytes]]:
+    def cut(self, blobs: Sequence[bytes]) -> Cut:
         """See `Framing`."""
         parts = list(map(self.split, blobs))
-        return [len(header).to_bytes(4, "big") + header for header, _ in parts], [body for _, body in parts]
+        return Cut.of([len(header).to_bytes(4, "big") + header for header, _ in parts], [body for _, body in parts])
 
     def body_size(self, blob: bytes) -> int:
         """The rest but one."""
@@ -257,7 +258,7 @@ class Padded:
 def test_other_framings_are_stored_plain() -> None:
     """The journal knows nothing of frames."""
     builder = BlockBuilder(1)
-    builder.published([1], encode_content(Content(b"", (), 0, 0, b"")), [b"hdrbody!"], Padded())
+    builder.published([1], encode_content(Content(b"", (), 0, 0, b"")), Padded().cut([b"hdrbody!"]))
     block = read_block(memoryview(builder.encode(0, 1)), 0, 0)
     assert block is not None
     (_, record), *_ = block.records()
@@ -348,7 +349,7 @@ def test_the_record_layout_knows_only_the_words() -> None:
         tree = ast.parse(Path(module.__file__).read_text())
         outside = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.level >= 2]
         names = {(node.module, alias.name) for node in outside for alias in node.names}
-        assert {name for room, name in names} <= {"EventKind", "TERMINAL", "PLAIN", "Framing"}
+        assert {name for room, name in names} <= {"EventKind", "TERMINAL", "Cut"}
     inside = {
         node.module
         for node in ast.walk(ast.parse(Path(str(record_module.__file__)).read_text()))

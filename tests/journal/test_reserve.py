@@ -29,7 +29,7 @@ def filled(files: SimulatedFiles) -> Driver:
     for _ in range(30):
         driver.publish([bytes(10_000)], "a")
         assert driver.journal.wait(driver.journal.commit())
-    files.capacity = sum(len(file.data) for file in files.names_now.values())
+    files.capacity = files.used
     driver.publish([bytes(10_000)], "a")
     driver.journal.wait(driver.journal.commit())
     assert driver.journal.state is WriterState.FULL
@@ -85,7 +85,7 @@ def test_it_is_spent_when_that_pays() -> None:
     journal.wait(journal.next_lsn)
     journal.writer.run_once()
     assert not journal.has_spent_reserve and len(files.content(FILE)) == SIZE
-    assert sum(len(file.data) for file in files.names_now.values()) <= (files.capacity or 0)
+    assert files.used <= (files.capacity or 0)
     again = opened(files.power_cut())
     assert model_of(again.recovered, again) == driver.model
 

@@ -135,3 +135,15 @@ def test_these_types_store_whatever_the_delivery_mode(kind: str) -> None:
     if kind == "quorum":
         got = [again.must_get("kept") for _ in range(4)]
         assert [(one.body, one.properties.delivery_mode) for one in got] == [("A", 1), ("B", 1), ("C", None), ("D", 2)]
+
+
+@pytest.mark.parametrize("overflow", ["reject-publish", "reject-publish-dlx"])
+def test_what_was_out_of_a_queue_that_refuses_is_back_beyond_its_limit(overflow: str) -> None:
+    """It had been confirmed: only what is new is refused, as when a connection is lost."""
+    desk = DurableDesk(SimulatedFiles())
+    desk.declare(x_max_length=2, x_overflow=overflow)
+    desk.consume()
+    desk.publish(*"ABCDE", delivery_mode=2)
+    assert len(desk.taken()) == 5
+    again = cut(desk)
+    assert again.all() == "ABCDE"

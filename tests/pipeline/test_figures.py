@@ -34,15 +34,40 @@ def test_latency(spark: Any) -> None:
     assert (row.e2e_ms_p50, row.e2e_ms_p999) == (150, 1000)
 
 
+def depths(spark: Any, *lines: str, window_s: int = 1, until: int = 0) -> list[Any]:
+    return depth(lives(told(spark, *lines).events), window_s, int(at(0).timestamp()) + until).collect()
+
+
 def test_depth(spark: Any) -> None:
-    """Running sums, in windows; the octets go with the messages."""
-    rows = sorted(
-        depth(lives(told(spark, *TWO, "9 2000 enqueued 3 q").events), 1).collect(), key=lambda r: r.window_start
-    )
-    assert [(row.depth_end, row.depth_max, row.in_per_s, row.out_per_s, row.bytes_end) for row in rows] == [
-        (1, 1, 2.0, 1.0, 10),
-        (0, 0, 0.0, 1.0, 0),
-        (1, 1, 1.0, 0.0, 10),
+    """Running sums, in windows; the octets go with the messages; the most and the least of every moment."""
+    rows = depths(spark, *TWO, "9 2000 enqueued 3 q")
+    assert [
+        (row.depth_end, row.depth_min, row.depth_max, row.in_per_s, row.out_per_s, row.bytes_end) for row in rows
+    ] == [(1, 0, 2, 2.0, 1.0, 10), (0, 0, 1, 0.0, 1.0, 0), (1, 0, 1, 1.0, 0.0, 10)]
+
+
+def test_depth_of_a_peak_within_a_second(spark: Any) -> None:
+    """Ten came and went within some milliseconds: the depth was ten, though no second ended so."""
+    came = [f"{n} {n} enqueued {n} q" for n in range(1, 11)]
+    went = [f"{n + 10} {n + 100} acked {n} q" for n in range(1, 11)]
+    (row,) = depths(spark, *came, *went, window_s=60)
+    assert (row.depth_end, row.depth_min, row.depth_max) == (0, 0, 10)
+    at_once = [f"99 200 purged {n} q" for n in range(1, 11)]  # one record: never nine
+    (row,) = depths(spark, "98 100 enqueued 50 q", *came, *at_once, "100 300 acked 50 q", window_s=60)
+    assert (row.depth_end, row.depth_min, row.depth_max) == (0, 0, 11)
+
+
+def test_depth_of_windows_in_which_nothing_happened(spark: Any) -> None:
+    """A row each, up to the end of the lake while messages are left; an empty queue ends with its last event."""
+    rows = depths(
+        spark, "1 0 enqueued 1 q", "2 0 enqueued 2 q", "3 3000 acked 1 q", "4 0 enqueued 3 r", "5 500 acked 3 r",
+        until=5,
+    )  # fmt: skip
+    of_q = [(row.depth_min, row.depth_max, row.depth_end, row.in_per_s) for row in rows if row.queue == "q"]
+    assert of_q == [(0, 2, 2, 2.0), (2, 2, 2, 0.0), (2, 2, 2, 0.0), (1, 2, 1, 0.0), (1, 1, 1, 0.0), (1, 1, 1, 0.0)]
+    assert [row.depth_end for row in rows if row.queue == "r"] == [0]
+    assert [row.window_start for row in rows] == sorted(row.window_start for row in rows if row.queue == "q") + [
+        rows[-1].window_start
     ]
 
 
@@ -62,6 +87,22 @@ def test_redelivery(spark: Any) -> None:
     )
     assert [(found[id_].dead, found[id_].poison) for id_ in (3, 4)] == [(True, True), (True, False)]
     assert {row.msg_id for row in redelivery(frames, poison_attempts=2).where("poison").collect()} == {2, 3}
+
+
+def test_returns_after_a_delay_are_returns(spark: Any) -> None:
+    """They are recorded as scheduled, as is what was published with a delay. Poison comes first."""
+    frames = told(
+        spark, "1 0 enqueued 1 q", "2 0 scheduled 1 q arg_ms=50 reason=published", "3 50 due 1 q",
+        "4 60 delivered 1 q attempt=1", "5 70 scheduled 1 q attempt=1 arg_ms=500 reason=nacked", "6 570 due 1 q",
+        "7 0 enqueued 2 q", "8 9 scheduled 2 q arg_ms=50 reason=published",
+        "9 10 enqueued 3 q", "10 11 delivered 3 q attempt=1", "11 12 killed 3 q reason=rejected",
+    )  # fmt: skip
+    found = redelivery(frames).collect()
+    assert [(row.msg_id, row.requeues, row.backoff_ms, row.poison) for row in found] == [
+        (3, 0, [], True),
+        (1, 1, [500], False),
+    ]
+    assert {row.msg_id: row.requeues for row in lives(frames.events).collect()} == {1: 1, 2: 0, 3: 0}
 
 
 def test_loss(spark: Any) -> None:

@@ -1,5 +1,6 @@
 """`leveret pipeline`: a child process that ends with its parent, and takes Spark's Java with it."""
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,7 @@ from leveret.journal import reader_offsets, register_reader
 from leveret.pipeline.__main__ import main
 from leveret.pipeline.java import NoJava, find_java
 from leveret.pipeline.lake.lake import reader_name
+from leveret.pipeline.reading.positions import JournalPlan
 
 pytestmark = pytest.mark.spark
 LEVERET = [sys.executable, "-m", "leveret", "pipeline"]
@@ -67,6 +69,23 @@ def test_what_is_wrong_is_said_without_java(
     finally:
         signal.signal(signal.SIGTERM, before)
     assert words in capsys.readouterr().err
+
+
+def test_another_journal_than_the_lakes_is_refused(tmp_path: Path, capsys: Any) -> None:
+    """It was ingested as "nothing new", with readers at its end, so that what nobody read could be deleted."""
+    RecordedBroker(tmp_path / "old").close()
+    RecordedBroker(tmp_path / "new").close()
+    place = JournalPlan(str(tmp_path / "old")).end()
+    offsets = tmp_path / "lake" / "_checkpoints" / "checkpoints" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text(f"v1\n{{}}\n{json.dumps(place.as_dict())}\n")
+    before = signal.getsignal(signal.SIGTERM)
+    try:
+        assert main(["ingest", "--journal", str(tmp_path / "new"), "--lake", str(tmp_path / "lake")]) == 1
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert f"not {place.journal}, which the lake {tmp_path}/lake has read" in capsys.readouterr().err
+    assert reader_offsets(str(tmp_path / "new")) == {}
 
 
 def test_forget(tmp_path: Path) -> None:

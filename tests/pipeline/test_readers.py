@@ -1,5 +1,6 @@
 """The readers that Spark gets, without Spark's Java: filters, offsets, admission control, registration."""
 
+import json
 import pickle
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +25,7 @@ from pyspark.sql.datasource import (
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxBytes
 from recorded_broker import RecordedBroker
 
+from leveret.journal import JournalError
 from leveret.journal.disk.directory import reader_offsets
 from leveret.pipeline.reading.source import JournalSource, PushingReader, StreamReader
 
@@ -121,6 +123,34 @@ def test_available_now_ends_where_it_began(broker: RecordedBroker, tmp_path: Pat
     assert reader_offsets(str(tmp_path)) == {}, "it has no name, and keeps nothing"
     later = StreamReader(options(tmp_path))
     assert later.latestOffset(end, ReadAllAvailable()) != end
+
+
+def test_another_journal_is_refused(broker: RecordedBroker, tmp_path: Path) -> None:
+    """Shorter or longer than the one that was read: said, and no reader is registered at a place of the other."""
+    place = StreamReader(options(tmp_path)).reportLatestOffset()
+    assert place is not None
+    for messages in (1, 400):
+        path = tmp_path / f"new-{messages}"
+        one = RecordedBroker(path, segment_size=3000)
+        one.declare("q")
+        one.publish("q", messages)
+        one.close()
+        reader = StreamReader(options(path, reader="r"))
+        with pytest.raises(JournalError, match="this is journal .*, not .*, which this reader has read"):
+            reader.latestOffset(place, ReadAllAvailable())
+        with pytest.raises(JournalError, match="this is journal"):
+            StreamReader(options(path, reader="r", **{"from": json.dumps(place)})).initialOffset()
+        assert reader_offsets(str(path)) == {}
+
+
+def test_an_older_copy_of_the_journal_is_refused(broker: RecordedBroker, tmp_path: Path) -> None:
+    """It is the same journal by its name, but what was read in it is not there."""
+    place = StreamReader(options(tmp_path)).reportLatestOffset()
+    for path in sorted(tmp_path.glob("*.log"))[2:]:
+        path.unlink()
+    with pytest.raises(JournalError, match="the journal ends before record .* up to which this reader has read"):
+        StreamReader(options(tmp_path, reader="r")).latestOffset(place or {}, ReadAllAvailable())
+    assert reader_offsets(str(tmp_path)) == {}
 
 
 def test_bad_options(tmp_path: Path) -> None:

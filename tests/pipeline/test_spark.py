@@ -168,6 +168,19 @@ def test_ingest(spark: Any, tmp_path: Path) -> None:
     assert {line["step"] for line in lines} == {"begin", "batch"} and all(line["job"] == "ingest" for line in lines)
 
 
+def test_what_was_deleted_before_the_first_ingest_is_said(spark: Any, tmp_path: Path) -> None:
+    """A journal that keeps nothing for anybody may have lost its beginning: figures will be those of the rest."""
+    journal, lake = tmp_path / "journal", str(tmp_path / "lake")
+    filled(journal)
+    first, second, *_ = sorted(journal.glob("*.log"))
+    first.unlink()
+    said = io.StringIO()
+    told = ingest(spark, IngestOptions(str(journal), lake), Progress("ingest", said))
+    assert told["missing"].startswith(f"records 1 to {int(second.stem) - 1} were deleted before the first ingest")
+    assert '"step": "missing"' in said.getvalue()
+    assert "missing" not in ingest(spark, IngestOptions(str(journal), lake), Progress("ingest", io.StringIO()))
+
+
 def test_what_was_not_committed_is_swept(spark: Any, tmp_path: Path) -> None:
     """Files of an ingest that was killed count for nothing and go, so that other programs do not read them either."""
     journal, lake = tmp_path / "journal", str(tmp_path / "lake")

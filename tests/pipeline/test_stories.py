@@ -9,17 +9,21 @@ from typing import Any
 import pika
 import pytest
 from broker_process import leveret_serve
+from recorded_broker import RecordedBroker
 from told_events import at, told
 
 pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
+from leveret.engine import Field
 from leveret.pipeline.__main__ import parser
 from leveret.pipeline.jobs import commands
 from leveret.pipeline.jobs.frames import Frames, NotRecorded
-from leveret.pipeline.jobs.replay import ReplayOptions, chosen, log_of, marked, send
-from leveret.pipeline.jobs.report import lines, write_report
+from leveret.pipeline.jobs.replay import ReplayOptions, chosen, log_of, marked, send, urls
+from leveret.pipeline.jobs.report import fitting, lines, write_report
 from leveret.pipeline.jobs.story import deadletters, trace
 from leveret.pipeline.jobs.whatif import whatif
+from leveret.pipeline.last_words import last_words
 from leveret.pipeline.progress import Progress
+from leveret.pipeline.schemas import TABLES
 
 pytestmark = pytest.mark.spark
 
@@ -65,6 +69,11 @@ def test_trace(spark: Any) -> None:
     for message in ("1", "2", "c1", "m2", "order=77"):
         assert [row.kind for row in trace(frames, message).collect()] == whole, message
     assert trace(frames, "order=78").collect() == []
+    odd = [{**content(1, 1), "properties_json": json.dumps({"message_id": "a=b"})}]
+    odd += [{**content(3, 7), "properties_json": json.dumps({"correlation_id": "4"})}]
+    other = told(spark, *STORY, payloads=odd)
+    assert {row.msg_id for row in trace(other, "a=b").collect()} == {1}
+    assert {row.msg_id for row in trace(other, "4").collect()} == {3, 4}, "an id of a program's, and the broker's"
     with pytest.raises(NotRecorded, match="--payloads"):
         trace(told(spark, *STORY), "order=77")
 
@@ -75,7 +84,71 @@ def test_deadletters(spark: Any) -> None:
     assert set(found) == {"dead_lettered", "killed"}
     dead = found["dead_lettered"]
     assert (dead.queue, dead.reason, dead.target, dead.n, dead.samples) == ("q", "rejected", "dlx", 1, [1])
+    assert (dead.outcome, dead.arrived_in, found["killed"].outcome) == ("arrived", ["dead"], "gone")
     assert (dead.last_consumer, dead.attempts_max) == ("c", 1)
+
+
+@pytest.mark.parametrize("scope", ["all", "durable"])
+def test_what_became_of_the_dead(spark: Any, tmp_path: Path, scope: str) -> None:
+    """Of a broker's journal: arrived through the default exchange or another, nowhere, expired and gone."""
+    one = RecordedBroker(tmp_path, scope=scope)
+
+    def dying(name: str, exchange: str | None, key: str, **more: int) -> None:
+        arguments = {f"x-{word.replace('_', '-')}": Field("l", value) for word, value in more.items()}
+        if exchange is not None:
+            arguments |= {
+                "x-dead-letter-exchange": Field("S", exchange.encode()),
+                "x-dead-letter-routing-key": Field("S", key.encode()),
+            }
+        one.declare(name, arguments=arguments)
+        one.publish(name)
+
+    one.declare("dead")
+    dying("through the default", "", "dead", message_ttl=100)
+    dying("to nobody", "", "no such queue", message_ttl=100)
+    dying("to no exchange", "no such exchange", "x", message_ttl=100)
+    dying("expired and gone", None, "", message_ttl=100)
+    for name, exchange in (("rejected", ""), ("rejected for good", None)):
+        dying(name, exchange, "dead")
+        tag = one.session.get(one.vhost.queue(name), no_ack=False)[0]
+        one.session.reject(tag, requeue=False)
+    one.settle()
+    one.clock.advance_ns(10**9)
+    one.broker.advance()
+    one.tick()
+    load = spark.read.format("leveret_journal")
+    whole = Frames(*(load.option("table", table).load(str(tmp_path)) for table in TABLES))
+    found = {row.queue: (row.outcome, row.target, row.arrived_in) for row in deadletters(whole).collect()}
+    unknown = {"all": "gone", "durable": "not recorded"}[scope]
+    assert found == {
+        "through the default": ("arrived", "", ["dead"]),
+        "to nobody": ("nowhere", "", []) if scope == "all" else ("not recorded", None, []),
+        "to no exchange": (unknown, None, []),
+        "expired and gone": (unknown, None, []),
+        "rejected": ("arrived", "", ["dead"]),
+        "rejected for good": ("gone", None, []),
+    }
+
+
+def test_a_missing_history_is_said(spark: Any, monkeypatch: Any, capsys: Any) -> None:
+    """By every job, on stderr and in its result: figures of a part must not be taken for the whole."""
+    for base_lsn, words in ((90, "records 1 to 89 were deleted before the first ingest"), (1, "")):
+        frames = told(spark, "100 0 published 9", "101 0 enqueued 9 q", base_lsn=base_lsn)
+        monkeypatch.setattr(Frames, "of_lake", lambda *_, frames=frames: frames)
+        result, _ = commands.run(spark, parser().parse_args(["loss", "--lake", "x"]))
+        assert words in result.get("missing", "") and ("missing" in result) is bool(words)
+        assert words in capsys.readouterr().err
+
+
+def test_a_trace_without_a_hit_fails(spark: Any, monkeypatch: Any) -> None:
+    """As a search does; without contents it says what could not be looked for."""
+    frames = story(spark)
+    monkeypatch.setattr(Frames, "of_lake", lambda *_: frames)
+    with pytest.raises(ValueError, match="no message '99' in the lake$"):
+        commands.run(spark, parser().parse_args(["trace", "--lake", "x", "99"]))
+    frames = told(spark, *STORY)
+    with pytest.raises(ValueError, match="no message '99' in the lake; correlation ids"):
+        commands.run(spark, parser().parse_args(["trace", "--lake", "x", "99"]))
 
 
 def test_what_replay_chooses(spark: Any) -> None:
@@ -133,7 +206,8 @@ def test_a_replay_that_dies_goes_on(spark: Any, tmp_path: Path, monkeypatch: Any
         def replay() -> dict[str, Any]:
             return commands.JOBS["replay"](spark, story(spark), options, Progress("replay"))[0]
 
-        with pytest.raises(Exception, match="(?i)deliver|nack"):  # the second finds the queue full
+        words = r"^amqp://127.*: a message could not be delivered: .* nack; 1 of 2 messages were sent, and --id r1 "
+        with pytest.raises(ValueError, match=words):  # the second finds the queue full
             replay()
         log = [(row.msg_id, row.sent) for row in spark.read.parquet(path).orderBy("msg_id", "sent").collect()]
         assert log == [(1, 0), (1, 1), (3, 0)]
@@ -143,6 +217,47 @@ def test_a_replay_that_dies_goes_on(spark: Any, tmp_path: Path, monkeypatch: Any
         told_of = replay()
         assert (told_of["chosen"], told_of["sent"]) == (0, 0)
         connection.close()
+
+
+def test_a_replay_keeps_to_the_virtual_host(spark: Any) -> None:
+    """Each message goes to its own; a URL that names another is refused."""
+    rows = spark.createDataFrame([("/",), ("a/b",)], "vhost string")
+    assert urls(rows, "amqp://u:p@h:1") == {"/": "amqp://u:p@h:1/%2F", "a/b": "amqp://u:p@h:1/a%2Fb"}
+    assert urls(rows.where("vhost = '/'"), "amqp://h/%2F?heartbeat=5") == {"/": "amqp://h/%2F?heartbeat=5"}
+    for named in ("other", "%2F"):
+        with pytest.raises(ValueError, match="--url names .* but the chosen messages are of '/', 'a/b'"):
+            urls(rows, f"amqp://h/{named}")
+
+
+def test_a_broker_that_is_not_there_is_said(spark: Any) -> None:
+    """Which one, and why, and not the password."""
+    options = ReplayOptions("r1", "true")
+    with pytest.raises(Exception, match="refused|failed") as raised:
+        send(chosen(story(spark), options), options, "amqp://guest:secret@127.0.0.1:1")
+    words = last_words(raised.value)
+    assert words.startswith("amqp://127.0.0.1:1/%2F: ") and "Connect" in words
+
+
+@pytest.mark.parametrize(
+    "begin, end, count", [(0, 59, 1), (0, 60 * 500 - 1, 1), (30, 60 * 500 + 10, 2), (7, 10**7, 334)]
+)
+def test_windows_of_a_report_cover_all_of_the_time(begin: int, end: int, count: int) -> None:
+    """Wider ones where there are too many, never the oldest."""
+    assert fitting(60, begin, end) == 60 * count
+
+
+def test_a_report_shows_peaks_and_the_newest(spark: Any, tmp_path: Path) -> None:
+    """Of a thousand windows all are there, in wider ones; a peak within one; virtual hosts apart."""
+    lines_of = ["1 0 enqueued 1 q", "2 1 acked 1 q"]
+    peak = [f"{n} 59900000 enqueued {n} q" for n in range(10, 17)]
+    gone = [f"{n + 20} 59900500 acked {n} q" for n in range(10, 17)]
+    frames = told(spark, *lines_of, *peak, *gone, "99 59900600 enqueued 50 q vhost=other")
+    write_report(frames, str(tmp_path / "report.html"), 60, Progress("report"))
+    page = (tmp_path / "report.html").read_text()
+    assert "in windows of 120 s. Windows of 60 s would be too many to draw." in page
+    drawn = page.split("Depth over time")[1].split("<h2>")[0]
+    assert ">7</text>" in drawn and "q in /<" in drawn and "q in other<" in drawn
+    assert drawn.count("points=") == 2 and "2026-01-01 16:38:00 UTC" in drawn
 
 
 def test_report(spark: Any, tmp_path: Path) -> None:

@@ -52,7 +52,12 @@ class Driver:
         ids = list(range(first, first + len(bodies)))
         targets = [self.queue_ids[name] for name in names]
         lsn = journal.messages.published(
-            ids, self.exchange, b"key", [blob(body) for body in bodies], queue_ids=targets, expires_ms=expires_ms
+            ids,
+            self.exchange,
+            b"key",
+            PLAIN.cut([blob(body) for body in bodies]),
+            queue_ids=targets,
+            expires_ms=expires_ms,
         )
         for name in names:
             journal.messages.enqueued(

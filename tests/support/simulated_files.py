@@ -13,11 +13,49 @@ from random import Random
 SECTOR = 512
 
 
-class _File:
-    def __init__(self, data: bytes = b"") -> None:
+class _Octets:
+    """Of a file: `data`, and zeros behind it up to `size`. Room that is allocated ahead takes no memory."""
+
+    def __init__(self, data: bytes = b"", size: int = 0) -> None:
         self.data = bytearray(data)
-        self.durable = bytes(data)
+        self.size = max(size, len(data))
+
+    def copy(self) -> "_Octets":
+        return _Octets(self.data, self.size)
+
+    def read(self, offset: int, length: int) -> bytes:
+        found = bytes(self.data[offset : offset + length])
+        return found + bytes(max(min(length, self.size - offset) - len(found), 0))
+
+    def put(self, offset: int, piece: bytes) -> None:
+        data = self.data
+        if len(data) < offset:
+            data.extend(bytes(offset - len(data)))
+        data[offset : offset + len(piece)] = piece
+        self.size = max(self.size, len(data))
+
+    def resize(self, size: int) -> None:
+        del self.data[size:]
+        self.size = size
+
+
+class _File:
+    """As it is, and as it is on the disk for certain."""
+
+    def __init__(self, octets: _Octets) -> None:
+        self.now = octets
+        self.durable = octets.copy()
         self.unsynced: list[tuple[int, bytes | None]] = []  # (offset, octets) or (size, None): cut
+
+    @property
+    def size(self) -> int:
+        return self.now.size
+
+    def copy(self) -> "_File":
+        other = _File(self.now.copy())
+        other.durable = self.durable.copy()
+        other.unsynced = list(self.unsynced)
+        return other
 
 
 class SimulatedFiles:
@@ -36,6 +74,7 @@ class SimulatedFiles:
         self.capacity: int | None = None
         self.write_max: int | None = None
         self.log: list[tuple[str, str]] = []
+        self.keeps_log = True
         self._next_handle = 1000
         self._mutex = threading.RLock()
 
@@ -60,22 +99,36 @@ class SimulatedFiles:
         return after
 
     def crash(self) -> "SimulatedFiles":
-        """The same disk after the process was killed: nothing is lost."""
+        """The same disk after the process was killed: nothing is lost, unless the power goes after all."""
         after = SimulatedFiles()
-        for name, file in self.names_now.items():
-            after.names_now[name] = after.names_durable[name] = _File(bytes(file.data))
+        made: dict[int, _File] = {}
+        for names, copies in (
+            (self.names_now, after.names_now),
+            (self.names_durable, after.names_durable),
+        ):
+            for name, file in names.items():
+                if id(file) not in made:
+                    made[id(file)] = file.copy()
+                copies[name] = made[id(file)]
         return after
 
     def content(self, path: str) -> bytes:
         """What is in a file now."""
-        return bytes(self.names_now[path].data)
+        file = self.names_now[path]
+        return file.now.read(0, file.size)
+
+    @property
+    def used(self) -> int:
+        """Octets that all files together have."""
+        return sum(file.size for file in self.names_now.values())
 
     def put(self, path: str, data: bytes) -> None:
         """A file that is on the disk."""
-        self.names_now[path] = self.names_durable[path] = _File(data)
+        self.names_now[path] = self.names_durable[path] = _File(_Octets(data))
 
     def _ask(self, operation: str, path: str) -> None:
-        self.log.append((operation, path))
+        if self.keeps_log:
+            self.log.append((operation, path))
         self.fault(operation, path)
 
     # -- Files --------------------------------------------------------------------------------------------------------
@@ -88,7 +141,7 @@ class SimulatedFiles:
             if file is None:
                 if not create:
                     raise FileNotFoundError(errno.ENOENT, "no such file", path)
-                file = self.names_now[path] = _File()
+                file = self.names_now[path] = _File(_Octets())
             self._next_handle += 1
             self.handles[self._next_handle] = (path, file)
             return self._next_handle
@@ -103,7 +156,7 @@ class SimulatedFiles:
         """See `Files`."""
         path, file = self.handles[handle]
         self._ask("read", path)
-        return bytes(file.data[offset : offset + length])
+        return file.now.read(offset, length)
 
     def write(self, handle: int, data: memoryview, offset: int) -> int:
         """See `Files`."""
@@ -112,42 +165,44 @@ class SimulatedFiles:
             self._ask("write", path)
             taken = len(data) if self.write_max is None else min(len(data), self.write_max)
             if self.capacity is not None:
-                used = sum(len(other.data) for other in self.names_now.values())
-                room = self.capacity - used + max(len(file.data) - offset, 0)
+                room = self.capacity - self.used + max(file.size - offset, 0)
                 if room <= 0:
                     raise OSError(errno.ENOSPC, "no room")
                 taken = min(taken, room)
             piece = bytes(data[:taken])
-            _put(file.data, offset, piece)
+            file.now.put(offset, piece)
             file.unsynced.append((offset, piece))
             return taken
 
     def size(self, handle: int) -> int:
         """See `Files`."""
-        return len(self.handles[handle][1].data)
+        return self.handles[handle][1].size
 
     def truncate(self, handle: int, size: int) -> None:
         """See `Files`."""
         path, file = self.handles[handle]
         self._ask("truncate", path)
-        _resize(file.data, size)
+        file.now.resize(size)
         file.unsynced.append((size, None))
 
     def preallocate(self, handle: int, offset: int, length: int) -> None:
         """See `Files`."""
         path, file = self.handles[handle]
         self._ask("preallocate", path)
-        used = sum(len(other.data) for other in self.names_now.values())
-        if self.capacity is not None and used + max(offset + length - len(file.data), 0) > self.capacity:
+        if self.capacity is not None and self.used + max(offset + length - file.size, 0) > self.capacity:
             raise OSError(errno.ENOSPC, "no room")
-        if len(file.data) < offset + length:
+        if file.size < offset + length:
             self.truncate(handle, offset + length)
 
     def sync(self, handle: int) -> None:
         """See `Files`."""
         path, file = self.handles[handle]
         self._ask("sync", path)
-        file.durable = bytes(file.data)
+        for offset, piece in file.unsynced:  # not the whole file, which may be long
+            if piece is None:
+                file.durable.resize(offset)
+            else:
+                file.durable.put(offset, piece)
         file.unsynced.clear()
 
     def is_linked(self, handle: int) -> bool:
@@ -192,29 +247,16 @@ class SimulatedFiles:
         return handle
 
 
-def _put(data: bytearray, offset: int, piece: bytes) -> None:
-    if len(data) < offset:
-        data.extend(bytes(offset - len(data)))
-    data[offset : offset + len(piece)] = piece
-
-
-def _resize(data: bytearray, size: int) -> None:
-    if size < len(data):
-        del data[size:]
-    else:
-        data.extend(bytes(size - len(data)))
-
-
-def _left_over(file: _File, random: Random | None) -> bytes:
+def _left_over(file: _File, random: Random | None) -> _Octets:
+    left = file.durable.copy()
     if random is None:
-        return file.durable
-    data = bytearray(file.durable)
+        return left
     for offset, piece in file.unsynced:
         if piece is None:
             if random.random() < 0.5:
-                _resize(data, offset)
+                left.resize(offset)
             continue
         for start in range(0, len(piece), SECTOR):
             if random.random() < 0.5:
-                _put(data, offset + start, piece[start : start + SECTOR])
-    return bytes(data)
+                left.put(offset + start, piece[start : start + SECTOR])
+    return left

@@ -162,7 +162,7 @@ class ControlTable:
         """These steps, and such as wait until the journal has what they did."""
         result = yield from steps
         durability = self.broker.durability
-        barrier = 0 if durability is None else durability.outstanding_lsn
+        barrier = 0 if durability is None else durability.barrier_behind_all()
         while durability is not None and durability.safe_lsn < barrier:
             if durability.has_failed or durability.is_lost:
                 raise CommandError("the journal cannot record it")

@@ -1,6 +1,6 @@
 """The garbage collector's part in a broker: what it looks through, how much at a time, and when.
 
-Messages come and go by counting; only what was declared leaves cycles when it goes (a queue and its parts).
+Messages, and queues with their parts, come and go by counting; little else that was declared leaves cycles.
 """
 
 import gc

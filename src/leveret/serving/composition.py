@@ -12,6 +12,7 @@ from ..engine import Broker, Clock, Users
 from ..settings import Configuration
 
 if TYPE_CHECKING:
+    from ..journal import Files
     from .keeper import Keeper
 
 
@@ -24,10 +25,13 @@ class Data:
     """Where what is durable is kept: the directory of a journal.
 
     `holds_reserve`: room is held back for what makes room on a full disk.
+    `files`: what the journal is on instead of the operating system's files. Then no thread writes it: whoever simulates
+    the disk makes the commits of `keeper.journal.writer`. Transient messages of deep queues stay in memory.
     """
 
     path: str
     holds_reserve: bool = True
+    files: "Files | None" = None
 
 
 @dataclass(slots=True, frozen=True)
@@ -91,6 +95,6 @@ def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "
     from .keeper import Keeper, why_unusable
 
     try:
-        return Keeper.open(data.path, broker, configuration, holds_reserve=data.holds_reserve)
+        return Keeper.open(data.path, broker, configuration, holds_reserve=data.holds_reserve, files=data.files)
     except (JournalError, OSError) as error:
         raise DataUnusable(why_unusable(data.path, error)) from error

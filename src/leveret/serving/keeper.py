@@ -12,7 +12,7 @@ import trio
 
 from ..configured.options import journal_options, recording_options
 from ..engine import Broker, Unreadable
-from ..journal import DirectoryLost, Journal, JournalError, JournalFailed, JournalFull, JournalOptions, WriterState
+from ..journal import DirectoryLost, Files, Journal, JournalError, JournalFailed, JournalFull, WriterState
 from ..journal.disk.spare_files import SpareFiles
 from ..journal.recording.checkpoint import checkpoint
 from ..journal.recording.full_recorder import FullRecorder
@@ -72,16 +72,31 @@ class Keeper:
             self._begin_low()
 
     @classmethod
-    def open(cls, path: str, broker: Broker, configuration: Configuration, *, holds_reserve: bool = True) -> "Keeper":
-        """Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError."""
+    def open(
+        cls,
+        path: str,
+        broker: Broker,
+        configuration: Configuration,
+        *,
+        holds_reserve: bool = True,
+        files: Files | None = None,
+    ) -> "Keeper":
+        """`files`: as in `composition.Data`.
+
+        Raises: JournalError (locked, foreign, damaged: the text is for the operator), OSError.
+        """
+        options = journal_options(configuration)
+        options = options if holds_reserve else replace(options, reserve_size=0)
+        if files is not None:
+            journal = Journal.open(path, broker.clock, options, files=files, threaded=False)
+            return cls._open(path, broker, configuration, journal, spool_directory=None)
         spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
         try:
-            options = journal_options(configuration)
-            options = options if holds_reserve else replace(options, reserve_size=0)
-            return cls._open(path, broker, configuration, options, spares)
+            journal = Journal.open(path, broker.clock, options, files=spares[0], content_files=spares[1])
+            return cls._open(path, broker, configuration, journal, spool_directory=path, spares=spares)
         except BaseException:
-            for files in spares:
-                files.give_back()
+            for spare in spares:
+                spare.give_back()
             raise
 
     @classmethod
@@ -90,19 +105,20 @@ class Keeper:
         path: str,
         broker: Broker,
         configuration: Configuration,
-        options: JournalOptions,
-        spares: tuple[SpareFiles, SpareFiles],
+        journal: Journal,
+        *,
+        spool_directory: str | None,
+        spares: tuple[SpareFiles, ...] = (),
     ) -> "Keeper":
-        journal = Journal.open(path, broker.clock, options, files=spares[0], content_files=spares[1])
         recording = recording_options(configuration)
-        recorder = (FullRecorder if options.scope == "all" else Recorder)(
+        recorder = (FullRecorder if journal.options.scope == "all" else Recorder)(
             broker,
             journal,
             persists_deliveries=recording.persists_deliveries,
             counts_max=recording.counts_max,
         )
         broker.pager = pager = JournalPager(
-            broker, journal, recorder, recording.memory_size, path, descriptor_max=descriptor_limits().spool
+            broker, journal, recorder, recording.memory_size, spool_directory, descriptor_max=descriptor_limits().spool
         )
         found = journal.recovered
         try:
@@ -290,7 +306,11 @@ class Keeper:
         except JournalFailed:  # meanwhile; its thread reports why
             return False
         lsn = self._end_turn()
+        is_sealed = self.journal.options.fsync != "never"
         while self.journal.state is WriterState.RUNNING and self.journal.durable_lsn < lsn:
+            if not is_sealed and self.recorder.is_behind and not self.broker.is_unfinished:
+                is_sealed = True  # that alone is synced, and nobody fills the segment: all wait to hear what is stated
+                self.journal.begin_segment()
             await trio.sleep(0.01)
         if self.journal.state is not WriterState.RUNNING:
             return False

@@ -1,0 +1,65 @@
+"""The oracle's other books: what each of them knows comes from the events of the engine and from the plan alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from leveret.engine import Broker, Event
+
+from ..loop import SimulatedClock
+from ..plan import Plan
+from .deaths import Deaths
+from .deliveries import Deliveries
+from .expiries import Expiries
+from .limits import Limits
+from .priorities import Priorities
+from .redelivery import Redelivery
+from .routing import Routing
+from .statistics import Statistics
+from .whereabouts import Whereabouts
+
+
+class Books:
+    """All of them. A listener of the broker that gives each event to those who care for it, in order."""
+
+    takes_mixed = False
+
+    def __init__(self, plan: Plan, clock: SimulatedClock) -> None:
+        self.events = 0
+        self.whereabouts = where = Whereabouts(plan)
+        self.routing = Routing()
+        self.deaths = Deaths(where)
+        self.deliveries = Deliveries(where, self.routing)
+        self.statistics = Statistics(where)
+        self.redelivery = Redelivery(where, clock)
+        books: Iterable[Any] = (
+            *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where)),
+            *(Priorities(where), Expiries(where, clock), where),  # it comes last: the others see what was before
+        )
+        self._books = list(books)
+        self._handlers: dict[type[Event], list[Callable[[Any], object]]] = {}
+        for book in self._books:
+            for kind, handler in book.handlers().items():
+                self._handlers.setdefault(kind, []).append(handler)
+
+    def __call__(self, event: Event) -> None:
+        self.events += 1
+        for handler in self._handlers.get(type(event), ()):
+            handler(event)
+
+    def attach(self, broker: Broker) -> None:
+        """A new life begins. Whereabouts first: the others may ask it. Raises: Broken."""
+        for book in reversed(self._books):
+            book.attach(broker)
+        broker.listeners.append(self)
+
+    def turn_ended(self) -> None:
+        """The engine has nothing left to do for now. Raises: Broken."""
+        for book in self._books:
+            book.turn_ended()
+
+    def check(self) -> None:
+        """Nothing happens at the moment, and nobody does anything. Raises: Broken."""
+        for book in self._books:
+            book.check()

@@ -1,0 +1,92 @@
+"""Each death with somewhere to go leaves one dead letter, in the order of the deaths, that tells the truth of it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any
+
+from leveret.engine import Broker, LeftEvent, PublishedEvent
+from leveret.interop.wire.raw_codec import Content
+
+from ..ledger import Broken, QueueName
+from .book import Book, Handlers
+from .whereabouts import Whereabouts
+
+HEADER_START = 12  # class, weight and size of the body come before the properties
+
+Told = dict[tuple[str, str], int]  # queue and reason -> count
+
+
+class Deaths(Book):
+    """`told`: what the newest copy of a message says of its deaths, by message id."""
+
+    def __init__(self, where: Whereabouts) -> None:
+        self._where = where
+        self._waiting: deque[tuple[QueueName, int, str]] = deque()
+        self._told: dict[int, Told] = {}
+        self._is_starting = False  # what had no room after a restart died before anybody listened
+
+    def handlers(self) -> Handlers:
+        return {LeftEvent: self._left, PublishedEvent: self._published}
+
+    def attach(self, broker: Broker) -> None:
+        self._waiting.clear()
+        self._is_starting = True
+        there = {id_ for place in self._where.places.values() for id_ in (*place.ready, *place.waiting)}
+        self._told = {id_: told for id_, told in self._told.items() if id_ in there}  # ids that were lost come again
+
+    def _left(self, event: LeftEvent) -> None:
+        if event.to is None:
+            return
+        name = event.vhost, event.subject
+        features = self._where.places[name].features
+        may_die = {"dead_letter_address", "dead_letter_exchange", "foreign"} & features.keys()
+        if event.reason in ("rejected", "delivery_limit") and not may_die:
+            raise Broken(f"{name}: {event.messages} became dead letters ({event.reason}), and have nowhere to go")
+        for id_ in event.messages:
+            self._waiting.append((name, id_, str(event.reason)))
+
+    def _published(self, event: PublishedEvent) -> None:
+        if event.cause is None or event.cause == "retroactive":
+            return
+        for id_, blob in zip(event.messages, event.blobs):
+            if not self._waiting and self._is_starting:
+                self._told[id_] = deaths_in(event.of.framing.split(blob)[0])
+                continue
+            if not self._waiting:
+                raise Broken(f"message {id_} is a dead letter of {event.of.cause_id}, for which nobody waits")
+            name, dead, reason = self._waiting.popleft()
+            if (dead, reason) != (event.of.cause_id, event.cause):
+                raise Broken(f"a dead letter of {event.of.cause_id} ({event.cause}), to come was {dead} ({reason})")
+            deaths = deaths_in(event.of.framing.split(blob)[0])
+            expected = self._expected(dead, name[1], reason)
+            if expected is not None and deaths != expected:
+                raise Broken(f"the dead letter of {dead} tells {deaths}, to be told was {expected}")
+            self._told[id_] = deaths
+            features = self._where.places[name].features if name in self._where.places else {}
+            target = features.get("dead_letter_to", features.get("dead_letter_address"))
+            if target is not None and event.of.routing_key != target:
+                raise Broken(f"the dead letter of {dead} goes to {event.of.routing_key} and not to {target}")
+
+    def _expected(self, dead: int, queue: str, reason: str) -> Told:
+        deaths = dict(self._told.get(dead, {}))
+        deaths[queue, reason] = deaths.get((queue, reason), 0) + 1
+        return deaths
+
+    def turn_ended(self) -> None:
+        self._is_starting = False
+        if self._waiting:
+            raise Broken(f"no dead letters came of {list(self._waiting)[:5]}")
+
+
+def deaths_in(header: bytes) -> Told:
+    """What the x-death of a content header tells: how often, by queue and reason."""
+    tagged: Any = Content(header[HEADER_START:], b"").headers.get("x-death")
+    assert tagged is not None
+    deaths: Told = {}
+    for _, entry in tagged[1]:
+        key = entry["queue"][1].decode(), entry["reason"][1].decode()
+        if key in deaths:
+            raise Broken(f"x-death has two entries of {key}")
+        deaths[key] = entry["count"][1]
+    return deaths

@@ -1,0 +1,115 @@
+"""A client that makes queues, exchanges and bindings for a while, uses them, and takes them away."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from leveret.interop.wire.raw_codec import Method
+
+from .channel import Channel
+from .client import FRAME_MAX, Client
+from .knowledge import body_of, key_of, publisher_of
+from .wire import content, properties, publish_method
+
+#: How each short-lived queue is declared.
+SORTS: list[dict[str, Any]] = [
+    {"durable": True},
+    {"durable": False},
+    {"exclusive": True},
+    {"durable": True, "auto_delete": True},
+    {"durable": True, "arguments": {"x-expires": ("I", 500)}},
+]
+
+
+class Declarer(Channel):
+    """One thing at a time, each after the answer to the one before."""
+
+    def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
+        super().__init__(client, number, options, seed)
+        self._name = f"short-{client.number}-{number}"
+        self._published = 0
+        self._queue = ""
+        self._exchange = ""
+        self._is_ready = False
+
+    def opened(self) -> None:
+        """What an earlier connection left is taken away first."""
+        self._clear(self._begin)
+
+    def _begin(self, _: Method) -> None:
+        self._is_ready = True
+
+    def _clear(self, then: Callable[[Method], object]) -> None:
+        self.ask("exchange.delete", "exchange.delete-ok", lambda _: None, exchange=self._name)
+        self._exchange = ""
+        if not self._queue:
+            self.ask("queue.delete", "queue.delete-ok", then, queue=self._name)
+            return
+        queue, self._queue = self._queue, ""
+        self.ask("queue.delete", "queue.delete-ok", then, queue=queue)
+
+    def lost(self) -> None:
+        self._is_ready = False
+
+    def act(self) -> None:
+        if not self._is_ready or self.client.waiting or self.client.blocked:
+            return
+        chance = self.chance
+        self.world.knowledge.happened["declarations"] += 1
+        if not self._queue:
+            self._declare()
+            return
+        what = chance.random()
+        if what < 0.4:
+            self._publish()
+        elif what < 0.6:
+            self.ask("queue.purge", "queue.purge-ok|channel.close", lambda _: None, queue=self._queue)
+        elif what < 0.7:
+            self.ask(
+                "queue.unbind",
+                "queue.unbind-ok",
+                lambda _: None,
+                queue=self._queue,
+                exchange=self._exchange,
+                routing_key="",
+            )
+        else:
+            self._clear(lambda _: None)
+
+    def finish(self) -> None:
+        if self._queue and not self.client.waiting:
+            self._clear(lambda _: None)
+
+    def closed(self, code: int, text: str) -> None:
+        """A queue that nobody uses goes by itself; what an earlier connection asked for may be done after its end."""
+        if code not in (404, 405, 406):
+            super().closed(code, text)
+
+    def _declare(self) -> None:
+        chance = self.chance
+        self._queue, self._exchange = f"{self._name}", self._name
+        kind = chance.choice(("direct", "fanout", "topic"))
+        auto_delete = chance.random() < 0.5
+        self.ask("queue.declare", "queue.declare-ok", lambda _: None, queue=self._queue, **chance.choice(SORTS))
+        self.ask(
+            "exchange.declare", "exchange.declare-ok", lambda _: None,
+            exchange=self._exchange, type=kind, durable=chance.random() < 0.5, auto_delete=auto_delete,
+        )  # fmt: skip
+        self.ask(
+            "queue.bind", "queue.bind-ok", lambda _: None, queue=self._queue, exchange=self._exchange, routing_key="",
+        )  # fmt: skip
+
+    def _publish(self) -> None:
+        chance, knowledge = self.chance, self.world.knowledge
+        publisher = publisher_of(self.client.number, self.number, self.client.life)
+        head = properties(persistent=chance.random() < 0.5)
+        parts = []
+        for _ in range(chance.randint(1, 10)):
+            self._published += 1
+            key = key_of(publisher, self._published)
+            knowledge.publish(key, 20)
+            knowledge.operations += 1
+            parts.append(publish_method(self.number, "", self._queue))  # it may be gone: then nobody takes it
+            parts.append(content(self.number, head, body_of(key, 20), FRAME_MAX))
+        self.send(b"".join(parts))

@@ -1,0 +1,230 @@
+"""A consumer that settles its deliveries, now and then in unusual ways, in transactions or not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+from leveret.interop.wire.raw_codec import Method
+
+from ..ledger import KEY_SIZE, Broken, QueueName
+from .channel import Channel
+from .client import ENDING, Client
+from .wire import settle
+
+ACK, REJECT, NACK = 80, 90, 120
+MULTIPLE, REQUEUE = 1, 2
+
+Held = tuple[QueueName, int]
+
+
+class Worker(Channel):
+    """`options`: queue, prefetch, no_ack, transactions, takes (deliveries as they come) or gets (asks for each)."""
+
+    def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
+        super().__init__(client, number, options, seed)
+        self.queue = client.world.plan.queue(options["queue"])
+        self.drains = () if self.queue.features.get("keeps") else (self.queue.name,)
+        self.no_ack = bool(options.get("no_ack")) and not self.queue.features.get("stream")  # which has no such thing
+        self._has_transactions = bool(options.get("transactions"))
+        self._held: dict[int, Held] = {}  # delivery tag -> what
+        self._tag = 0
+        self._newest: dict[int, int] = {}  # publisher -> number of its newest message that came for the first time
+        self._is_ordered = not ({"priority_max", "last_value_keys", "keeps", "unordered"} & self.queue.features.keys())
+        self._settled: dict[int, Held] = {}  # in this transaction
+        self._expects = ""  # the tag of the consumer for which deliveries may come
+        self._is_recovering = False  # what comes meanwhile comes back
+        self._consumer: str | None = None  # its tag, once the broker has said so
+        self._consumers = 0  # so far
+        self._prefetch = 0  # of the consumer
+
+    # -- life ---------------------------------------------------------------------------------------------------------
+
+    def opened(self) -> None:
+        self.declare(self.queue, self._declared)
+
+    def _declared(self, _: Method) -> None:
+        if self._has_transactions:
+            self.ask("tx.select", "tx.select-ok", self._limit)
+        else:
+            self._limit(_)
+
+    def _limit(self, _: Method) -> None:
+        prefetch = self.options.get("prefetch")
+        self._prefetch = prefetch if prefetch is not None else self.chance.choice((1, 5, 50, 0))
+        if self.queue.features.get("stream"):
+            self._prefetch = self._prefetch or 100
+        self.ask("basic.qos", "basic.qos-ok", self._consume, prefetch_count=self._prefetch)
+
+    def _consume(self, _: Method) -> None:
+        self._consumers += 1
+        tag = f"worker-{self.client.number}-{self._consumers}"
+        arguments = {}
+        if self.queue.features.get("stream"):
+            arguments["x-stream-offset"] = self.chance.choice(("first", "last", "next", ("l", 5)))
+        self.ask(
+            "basic.consume", "basic.consume-ok", self._consuming,
+            queue=self.queue.name, consumer_tag=tag, no_ack=self.no_ack, arguments=arguments,
+        )  # fmt: skip
+        self._expects = tag
+
+    def _consuming(self, method: Method) -> None:
+        self._consumer = method["consumer_tag"]
+
+    def lost(self) -> None:
+        self._held.clear()
+        self._settled.clear()
+        self._newest.clear()
+        self._tag = 0
+        self._consumer = None
+        self._is_recovering = False
+
+    # -- deliveries ---------------------------------------------------------------------------------------------------
+
+    def delivered(self, consumer: str, tag: int, redelivered: bool, body: bytes) -> None:
+        if consumer != self._expects:
+            raise Broken(f"client {self.client.number} got a delivery for {consumer}, which it ended")
+        self._arrived(consumer, tag, redelivered, body)
+
+    def _arrived(self, consumer: str | None, tag: int, redelivered: bool, body: bytes) -> None:
+        self._tag += 1
+        if tag != self._tag:
+            raise Broken(f"client {self.client.number} got delivery tag {tag} after {self._tag - 1}")
+        publisher, number = self.world.knowledge.check(body)
+        books = self.world.books
+        held = books.deliveries.arrived(self.client.product, self.number, consumer, tag, redelivered, body)
+        if not redelivered and self._is_ordered and body[-KEY_SIZE:] not in books.routing.again:
+            if number <= self._newest.get(publisher, 0):
+                raise Broken(f"{self.queue.name}: message {number} of {publisher} came after {self._newest[publisher]}")
+            self._newest[publisher] = number
+        if not self.no_ack and not self._is_recovering:
+            self._held[tag] = held
+            if self.client.mood is ENDING:
+                self.finish()
+
+    def held(self) -> Counter[QueueName]:
+        counted = Counter(name for name, _ in self._held.values())
+        counted.update(name for name, _ in self._settled.values())
+        return counted
+
+    def credit(self) -> str | None:
+        if self._consumer is None or self.queue.features.get("single_active"):
+            return None
+        has_room = self.no_ack or not self._prefetch or len(self._held) + len(self._settled) < self._prefetch
+        return self.queue.name if has_room else None
+
+    # -- settling -----------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Acknowledge everything."""
+        if self.client.waiting:
+            return
+        if self._held:
+            self._settle([settle(ACK, self.number, max(self._held), MULTIPLE)], list(self._held))
+        if self._settled:
+            self._commit()
+
+    def _settle(self, frames: list[bytes], tags: list[int]) -> None:
+        self.world.knowledge.operations += len(frames)
+        settled = {tag: self._held.pop(tag) for tag in tags}
+        if self._has_transactions:
+            self._settled |= settled
+        self.send(b"".join(frames))
+
+    def _commit(self) -> None:
+        settled = self._settled
+        self.ask("tx.commit", "tx.commit-ok", lambda _: self._committed(settled))
+
+    def _roll_back(self) -> None:
+        self.ask("tx.rollback", "tx.rollback-ok", self._rolled_back)
+
+    def _rolled_back(self, _: Method) -> None:
+        """What it had acknowledged is unacknowledged again."""
+        self.world.knowledge.happened["rollback of acknowledgements"] += 1
+        self._held |= self._settled
+        self._settled = {}
+
+    def _committed(self, settled: dict[int, Held]) -> None:
+        """What was answered never comes back: it is gone wherever the broker may start again."""
+        self._settled = {}
+        self.world.knowledge.happened["commit of acknowledgements"] += 1
+        if self.queue.features.get("keeps"):
+            return
+        for name, id_ in settled.values():
+            if not self.world.ledger.is_gone(name, id_):
+                raise Broken(f"{name}: the acknowledgement of {id_} was committed before it was durable")
+
+    def act(self) -> None:
+        if self._consumer is None:
+            return
+        if self.chance.random() < 0.004:
+            self._do_something_else()
+        else:
+            self._act_on_held()
+
+    def _act_on_held(self) -> None:
+        chance, held = self.chance, self._held
+        if self.client.waiting and (self._has_transactions or self._is_recovering):
+            return
+        luck = chance.random()
+        if self._settled and luck < 0.3:
+            if luck < 0.25:
+                self._commit()
+            else:
+                self._roll_back()
+            return
+        if not held:
+            return
+        if luck < 0.3:
+            tags = list(held)
+            tag = tags[chance.randrange(len(tags))]
+            self._settle([settle(ACK, self.number, tag, MULTIPLE)], [one for one in tags if one <= tag])
+            return
+        tags = chance.sample(list(held), min(len(held), chance.randint(1, 30)))
+        acknowledges = self._has_transactions or self.queue.features.get("stream")
+        self._settle(
+            [settle(ACK, self.number, tag, 0) if acknowledges else self._settlement(tag) for tag in tags], tags
+        )
+
+    def _settlement(self, tag: int) -> bytes:
+        """Of one delivery, in some way. What is rejected for good is gone where nobody takes dead letters."""
+        chance, number = self.chance, self.number
+        what = chance.random()
+        if what < 0.85:
+            return settle(ACK, number, tag, 0)
+        if what < 0.92:
+            return settle(NACK, number, tag, REQUEUE)
+        if what < 0.97:
+            return settle(REJECT, number, tag, 1)
+        if not self.queue.features.get("rejects"):
+            return settle(ACK, number, tag, 0)
+        return settle(*((NACK, number, tag, 0) if what < 0.985 else (REJECT, number, tag, 0)))
+
+    def _do_something_else(self) -> None:
+        chance = self.chance
+        what = chance.random()
+        if self.client.waiting or self._has_transactions or self.queue.features.get("stream"):
+            return
+        if what < 0.4:
+            self._recover()
+        elif what < 0.8:
+            consumer, self._consumer = self._consumer, None
+            self.ask("basic.cancel", "basic.cancel-ok", self._ended, consumer_tag=consumer)
+        elif self._held:
+            tag = max(self._held)
+            self._settle(
+                [settle(NACK, self.number, tag, MULTIPLE | REQUEUE)], [one for one in self._held if one <= tag]
+            )
+
+    def _recover(self) -> None:
+        """All that is out comes back, also what is still on its way to this client."""
+        self._held.clear()
+        self._is_recovering = True
+        self.ask("basic.recover", "basic.recover-ok", self._recovered, requeue=True)
+
+    def _recovered(self, _: Method) -> None:
+        self._is_recovering = False
+
+    def _ended(self, _: Method) -> None:
+        self._expects = ""
+        self._limit(_)

@@ -1,0 +1,193 @@
+"""The disk of the simulated broker: files in memory that are slow, fail, fill up, rot, and lose what was not synced."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from simulated_files import SimulatedFiles
+
+MS = 1_000_000
+DATA = "data"
+#: How much longer a commit takes on a slow disk.
+SLOWNESS = 1000
+
+
+class Struck(BaseException):
+    """The process is gone, in the middle of something."""
+
+
+@dataclass(slots=True, eq=False)
+class Trouble:
+    """These operations fail, now and then. `where`: the end of a path."""
+
+    operations: frozenset[str]
+    errno: int
+    odds: float
+    where: str = ""
+
+
+class Disk:
+    """What outlives a broker. `files`: what the next one finds; `strike`: see `strike_after`."""
+
+    def __init__(self, chance: Random) -> None:
+        self._chance = chance
+        self.latency_ns = 2 * MS  # of a commit, on average
+        self.slow_until_ns = 0  # until then commits take much longer
+        self.fault: Callable[[str, str], object] | None = None  # raises OSError; asked before each operation
+        self.strike: Callable[[], object] = lambda: None
+        self.strike_as = "struck"  # what is said of a broker that was hit
+        self.strikes_next: int | None = None  # the process that starts next is hit before so many operations
+        self.operations = 0
+        self.troubles: list[Trouble] = []
+        self._operations_left: int | None = None
+        self._capacity: int | None = None
+        self.has_been_full = False  # in this life of the broker: its refusals may still be on their way
+        self._write_max: int | None = None
+        self._deleted: list[tuple[str, Any]] = []
+        self._rotten: list[tuple[str, int, int]] = []  # path, offset, what to add to the octet to have the old one
+        self.has_lost_power = False  # since somebody looked
+        self.has_failed = False  # since `begin`
+        self.files = self._watched(SimulatedFiles())
+
+    def _watched(self, files: SimulatedFiles) -> SimulatedFiles:
+        files.fault = self._asked
+        files.keeps_log = False
+        files.capacity, files.write_max = self._capacity, self._write_max
+        self._operations_left = None
+        return files
+
+    def _asked(self, operation: str, path: str) -> None:
+        self.operations += 1
+        if self._operations_left is not None:
+            self._operations_left -= 1
+            if self._operations_left < 0:
+                self.strike()
+                raise Struck
+        for trouble in self.troubles:
+            if (
+                operation in trouble.operations
+                and path.endswith(trouble.where)
+                and self._chance.random() < trouble.odds
+            ):
+                self.has_failed = True
+                raise OSError(trouble.errno, os.strerror(trouble.errno), path)
+        if operation == "unlink":  # what the broker deletes itself nobody puts back
+            self._deleted = [one for one in self._deleted if one[0] != path]
+        if self.fault is not None:
+            self.fault(operation, path)
+
+    # -- lives --------------------------------------------------------------------------------------------------------
+
+    def begin(self) -> None:
+        """A process starts."""
+        self._operations_left, self.strikes_next = self.strikes_next, None
+        self.has_failed = bool(self._rotten)
+
+    def strike_after(self, operations: int, how: str = "struck") -> None:
+        """The broker is hit before the operation after so many: `strike` is called, and `Struck` raised."""
+        self._operations_left, self.strike_as = operations, how
+
+    def cut_power(self) -> None:
+        """What was not synced is lost, in whole or in part."""
+        self.put_back()
+        self.has_lost_power = True
+        self.has_been_full = False
+        self.files = self._watched(self.files.power_cut(self._chance))
+
+    def lose_process(self) -> None:
+        """The process was killed: what it wrote is there."""
+        self.put_back()
+        self.has_been_full = False
+        self.files = self._watched(self.files.crash())
+
+    # -- what it is like ----------------------------------------------------------------------------------------------
+
+    def commit_ns(self, now_ns: int) -> int:
+        """How long the next commit takes."""
+        slow = SLOWNESS if now_ns < self.slow_until_ns else 1
+        return int(self.latency_ns * slow * (0.2 + 1.6 * self._chance.random()))
+
+    @property
+    def is_troubled(self) -> bool:
+        """Whether the broker may have refused to start, or stopped by itself, because of it."""
+        return self.has_failed or self._capacity is not None
+
+    @property
+    def is_rotten(self) -> bool:
+        """Whether an octet is not what it was."""
+        return bool(self._rotten)
+
+    def limit(self, room: int | None) -> None:
+        """So many more octets fit; None: as many as you like. Room that segments have ahead is no room for others."""
+        self.has_been_full = True
+        used = sum(
+            len(file.now.data) if path.endswith(".log") else file.size for path, file in self.files.names_now.items()
+        )
+        self._capacity = self.files.capacity = None if room is None else used + room
+
+    @property
+    def size(self) -> int:
+        """Octets of all files."""
+        return sum(file.size for file in self.files.names_now.values())
+
+    def write_short(self, octets: int | None) -> None:
+        """A write takes so many at most; None: all."""
+        self._write_max = self.files.write_max = octets
+
+    # -- damage -------------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def looked_at(self) -> Iterator[SimulatedFiles]:
+        """By somebody who has no trouble with it."""
+        self.files.fault = lambda operation, path: None
+        try:
+            yield self.files
+        finally:
+            self.files.fault = self._asked
+
+    def segments(self) -> list[str]:
+        """Paths, oldest first."""
+        return sorted(path for path in self.files.names_now if path.endswith(".log"))
+
+    def rot(self, chance: Random) -> str | None:
+        """An octet of a sealed segment is not what it was. Between lives only. Returns the path; None: none is."""
+        sealed = self.segments()[:-1]
+        if not sealed:
+            return None
+        path = chance.choice(sealed)
+        file = self.files.names_now[path]
+        offset, change = chance.randrange(len(file.now.data)), chance.randrange(1, 256)
+        _change(file, offset, change)
+        self._rotten.append((path, offset, 256 - change))
+        return path
+
+    def delete(self, path: str) -> None:
+        """Somebody deletes a file beneath the broker."""
+        self._deleted.append((path, self.files.names_now.pop(path)))
+        self.has_failed = True
+
+    def put_back(self) -> None:
+        """And has a copy."""
+        for path, file in self._deleted:
+            self.files.names_now[path] = self.files.names_durable[path] = file
+        self._deleted.clear()
+
+    def repair(self) -> None:
+        """Damage is made good, where it still matters."""
+        self.put_back()
+        for path, offset, change in self._rotten:
+            file = self.files.names_now.get(path)
+            if file is not None:
+                _change(file, offset, change)
+        self._rotten.clear()
+
+
+def _change(file: Any, offset: int, change: int) -> None:
+    for data in (file.now.data, file.durable.data):
+        if offset < len(data):
+            data[offset] = (data[offset] + change) % 256

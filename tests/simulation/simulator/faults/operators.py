@@ -1,0 +1,187 @@
+"""What operators do to a broker that runs: by commands, and by another configuration.
+
+Users are u0 to u2, virtual hosts v0 and v1; policies are for the queues of tenants, whose names begin with "t.".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import partial
+from random import Random
+from typing import Any
+
+from leveret.control.command_error import CommandError
+
+from .victim import Fault, Victim, some_time_ns
+
+USERS, VHOSTS, POLICIES = ("u0", "u1", "u2"), ("v0", "v1"), ("p0", "p1")
+PATTERNS = (".*", "", "^t", "^(t|amq)")
+#: Which policies there are for tenants.
+DEFINITIONS: tuple[dict[str, Any], ...] = (
+    {"max-length": 3},
+    {"message-ttl": 500},
+    {"max-length": 5, "overflow": "reject-publish"},
+    {"expires": 4000},
+    {"dead-letter-exchange": "amq.fanout"},
+    {"max-length-bytes": 500, "message-ttl": 60_000},
+    {"delivery-limit": 2},
+)
+
+
+def run(world: Victim, command: str, **arguments: Any) -> Any:
+    """A command, and the end of its turn. None: it was refused, or nobody is there."""
+    host = world.host
+    if host is None or not host.is_alive:
+        return None
+    try:
+        result = host.built.control.run(command, arguments)
+        json.dumps(result)  # as it would be answered
+    except CommandError as error:
+        world.knowledge.happened[f"refused: {command}"] += 1
+        world.note(f"{command}: {error}")
+        result = None
+    host.runtime.end_turn()
+    return result
+
+
+def _add_user(world: Victim, chance: Random) -> None:
+    name = chance.choice(USERS)
+    run(world, "users", action="add", name=name, password=name, tags=chance.choice(([], ["monitoring"])))
+    for vhost in ("/", *VHOSTS):
+        if chance.random() < 0.7:
+            _grant(world, chance, name, vhost)
+
+
+def _grant(world: Victim, chance: Random, name: str, vhost: str) -> None:
+    configure, write, read = (chance.choice((".*", ".*", *PATTERNS)) for _ in range(3))
+    run(
+        world, "permissions", action="set", user=name, vhost=vhost, configure=configure, write=write, read=read
+    )  # fmt: skip
+
+
+def _change_user(world: Victim, chance: Random) -> None:
+    name, vhost = chance.choice(USERS), chance.choice(("/", *VHOSTS))
+    luck = chance.random()
+    if luck < 0.3:
+        _grant(world, chance, name, vhost)
+    elif luck < 0.45:
+        run(world, "permissions", action="clear", user=name, vhost=vhost)
+    elif luck < 0.6:
+        run(world, "users", action="passwd", name=name, password=chance.choice((name, name, "another")))
+    elif luck < 0.7:
+        run(world, "users", action="tags", name=name, tags=chance.choice(([], ["monitoring"], ["administrator"])))
+    elif luck < 0.8:
+        most = chance.choice((-1, 0, 1))
+        run(world, "users", action="limits", name=name, **{"max-connections": most, "max-channels": 5})
+    else:
+        action, write = chance.choice(("set", "set", "clear")), chance.choice(PATTERNS)
+        more = {"write": write, "read": ".*"} if action == "set" else {}
+        run(world, "topic-permissions", action=action, user=name, exchange="amq.topic", vhost=vhost, **more)
+
+
+def _delete_user(world: Victim, chance: Random) -> None:
+    run(world, "users", action="delete", name=chance.choice(USERS))
+
+
+def _set_policy(world: Victim, chance: Random) -> None:
+    run(
+        world,
+        chance.choice(("policies", "policies", "operator-policies")),
+        action="set",
+        name=chance.choice(POLICIES),
+        pattern="^t",
+        definition=chance.choice(DEFINITIONS),
+        priority=chance.randrange(3),
+        vhost=chance.choice(("/", *VHOSTS)),
+        **{"apply-to": chance.choice(("queues", "all"))},
+    )
+
+
+def _clear_policy(world: Victim, chance: Random) -> None:
+    command = chance.choice(("policies", "operator-policies"))
+    policies = run(world, command, action="list") or []
+    if policies:
+        one = chance.choice(policies)
+        run(world, command, action="clear", name=one["name"], vhost=one["vhost"])
+
+
+def _add_vhost(world: Victim, chance: Random) -> None:
+    name = chance.choice(VHOSTS)
+    luck = chance.random()
+    if luck < 0.7:
+        run(world, "vhosts", action="add", name=name)
+    elif luck < 0.85:
+        most = {"max-connections": chance.choice((-1, 0, 2)), "max-queues": chance.choice((-1, 3))}
+        run(world, "vhosts", action="limits", name=name, **most)
+    else:
+        run(world, "vhosts", action="default-queue-type", name=name, type=chance.choice(("classic", "quorum")))
+
+
+def _delete_vhost(world: Victim, chance: Random) -> None:
+    run(world, "vhosts", action="delete", name=chance.choice(VHOSTS))
+
+
+def _block(world: Victim, chance: Random) -> None:
+    run(world, "block")
+    world.schedule.after(some_time_ns(chance, 2), partial(run, world, "unblock"))
+
+
+def _close(world: Victim, chance: Random) -> None:
+    connections = run(world, "connections") or []
+    if connections:
+        run(world, "close-connection", name=chance.choice(connections)["name"])
+
+
+def _look(world: Victim, chance: Random) -> None:
+    """Whatever there is to be seen; nothing changes."""
+    for command in ("status", "queues", "connections", "channels", "consumers"):
+        run(world, command)
+    for command in ("users", "permissions", "topic-permissions", "vhosts", "policies", "operator-policies"):
+        run(world, command, action="list")
+    for queue in run(world, "queues") or []:
+        run(world, "explain", name=queue["name"], vhost=queue["vhost"])
+
+
+def _export_and_import(world: Victim, chance: Random) -> None:
+    """What was exported some time ago: who was deleted since comes back, by the operator's will."""
+    document = run(world, "definitions", action="export")
+    if document is not None:
+        later_ns = some_time_ns(chance, 3)
+        world.schedule.after(later_ns, partial(run, world, "definitions", action="import", definitions=document))
+
+
+def _reload(world: Victim, chance: Random) -> None:
+    lines = [
+        f'[[address-setting]]\nmatch = "{match}"\n{key} = {value}'
+        for match, key, value in (
+            ("t.#", "redelivery-delay", chance.choice(('"0ms"', '"100ms"'))),
+            ("#", "redelivery-delay-multiplier", 2.0),
+        )
+        if chance.random() < 0.7
+    ]
+    world.configure("\n".join(lines))
+    run(world, "reload")
+
+
+def _trace(world: Victim, chance: Random) -> None:
+    run(world, "trace-on")
+    world.schedule.after(some_time_ns(chance, 2), partial(run, world, "trace-off"))
+
+
+_ACTS: dict[str, Callable[[Victim, Random], None]] = {
+    "adds a user": _add_user,
+    "changes a user": _change_user,
+    "deletes a user": _delete_user,
+    "sets a policy": _set_policy,
+    "clears a policy": _clear_policy,
+    "adds a virtual host": _add_vhost,
+    "deletes a virtual host": _delete_vhost,
+    "blocks publishers": _block,
+    "closes a connection": _close,
+    "looks": _look,
+    "imports what was exported": _export_and_import,
+    "changes the configuration": _reload,
+    "traces": _trace,
+}
+OPERATOR_FAULTS: dict[str, Fault] = {f"operator {name}": act for name, act in _ACTS.items()}

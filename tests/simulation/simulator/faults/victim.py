@@ -1,0 +1,44 @@
+"""A world, as far as faults touch it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from typing import Protocol
+
+from ..clients.knowledge import Knowledge
+from ..disk import Disk
+from ..host import Host
+from ..lives import Lives
+from ..loop import SECOND, SimulatedClock
+from ..network import Network
+from ..schedule import Schedule
+
+#: What a fault makes of the world is over after so long.
+LONGEST_S = 30
+
+
+class Victim(Protocol):
+    """See the module."""
+
+    host: Host | None
+    lives: Lives
+    network: Network
+    disk: Disk
+    clock: SimulatedClock
+    schedule: Schedule
+    knowledge: Knowledge
+
+    def configure(self, more: str) -> None:
+        """The configuration's file is another one: what it was at first, and this."""
+
+    def note(self, text: str) -> None:
+        """Something that two runs of one seed have in common."""
+
+
+Fault = Callable[[Victim, Random], object]
+
+
+def some_time_ns(chance: Random, mean_s: float) -> int:
+    """Of the order of `mean_s`, and never too long."""
+    return int(min(chance.expovariate(1 / mean_s), LONGEST_S) * SECOND)

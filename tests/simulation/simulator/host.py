@@ -1,0 +1,190 @@
+"""One process of the broker: built as `leveret serve` builds it, served on simulated connections, stopped or killed."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from random import Random
+from typing import Any, cast
+
+import trio
+
+from leveret.amqp_frontend.endpoint import Endpoint
+from leveret.amqp_frontend.options import FrontendOptions
+from leveret.amqp_frontend.server import STOP_PATIENCE_S, Server
+from leveret.configured.configured import Report
+from leveret.configured.options import frontend_options
+from leveret.engine import Broker, Unreadable
+from leveret.journal import DirectoryLost, WriterState
+from leveret.journal.disk.writer import LATER_SECONDS, Writer
+from leveret.serving.composition import BuiltBroker, Data, build_broker
+from leveret.serving.runtime import Runtime
+from leveret.settings import Configuration
+
+from .disk import DATA, Disk, Struck
+from .loop import SECOND, SimulatedClock, now_ns, pass_time
+from .network import Network, SimulatedSocket
+
+DESCRIPTORS = 1 << 62
+#: How often the disk looks for work of which no turn told it (segments to be deleted).
+LOOK_S = 0.25
+
+
+class SimulatedEndpoint(Endpoint):
+    """A connection whose socket is simulated."""
+
+    async def wait_readable(self, descriptor: int) -> None:  # type: ignore[override]
+        """See `Endpoint`."""
+        await cast(SimulatedSocket, self.socket).readable()
+
+    async def wait_writable(self, sock: object) -> None:  # type: ignore[override]
+        """See `Endpoint`."""
+        await cast(SimulatedSocket, self.socket).writable()
+
+
+class SimulatedServer(Server):
+    """The frontend's server, which is given its connections."""
+
+    endpoint_type = SimulatedEndpoint
+
+    def __init__(self, runtime: Runtime, options: Callable[[], FrontendOptions], nursery: trio.Nursery) -> None:
+        super().__init__(runtime, options, nursery)
+        self._send, self._receive = trio.open_memory_channel[SimulatedSocket](float("inf"))
+
+    def accept(self, sock: SimulatedSocket) -> None:
+        """A new connection."""
+        self._send.send_nowait(sock)
+
+    async def accept_all(self) -> None:
+        """Until cancelled."""
+        async for sock in self._receive:
+            await self._accepted(cast(socket.socket, sock), ("127.0.0.1", 40000 + sock.fileno() % 20000), False)
+
+
+class Host:
+    """One life of the broker, from its start on the disk to its end. `ended_by`: how it ended."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        network: Network,
+        clock: SimulatedClock,
+        chance: Random,
+        configuration: Configuration,
+        *,
+        reload: Callable[[], Report] | None = None,
+        on_turn: Callable[[Host], object] = lambda host: None,
+    ) -> None:
+        self.disk = disk
+        self.network = network
+        self.clock = clock
+        self.configuration = configuration
+        self.is_alive = False
+        self.ended_by = ""
+        self._on_turn = on_turn
+        self._ended = trio.Event()
+        self._work = trio.Event()
+        self.scope = trio.CancelScope()
+        self.built: BuiltBroker = build_broker(
+            configuration,
+            clock,
+            chance.random,
+            Data(DATA, files=disk.files),
+            reload=reload,
+        )
+        keeper = self.built.keeper
+        assert keeper is not None
+        self.keeper = keeper
+        pager: Any = self.broker.pager
+        pager.pause = lambda: None
+        self.runtime = Runtime(self.broker, self._commit)
+        self.server: SimulatedServer
+        disk.strike = self._struck
+
+    @property
+    def broker(self) -> Broker:
+        """Its engine."""
+        return self.built.broker
+
+    @property
+    def writer(self) -> Writer:
+        """The journal's, which this class gives its commits."""
+        return self.keeper.journal.writer
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether its journal takes nothing any more."""
+        return self.writer.state is WriterState.FAILED
+
+    def _commit(self) -> None:
+        self.keeper.commit()
+        if self.is_alive:
+            self._on_turn(self)
+            if self.writer.backlog_bytes:
+                self._work.set()
+
+    async def run(self) -> None:
+        """Until it is stopped or killed. Raises: what ended it otherwise."""
+        try:
+            with self.scope:
+                async with trio.open_nursery() as nursery:
+                    self.is_alive = True
+                    self.runtime.end_turn()  # what the start left to do
+                    self.server = SimulatedServer(self.runtime, self._options, nursery)
+                    nursery.start_soon(self.runtime.run)
+                    nursery.start_soon(self._tend)
+                    nursery.start_soon(self._make_commits)
+                    nursery.start_soon(self.server.accept_all)
+                    self.network.accept = self.server.accept
+                    await self._ended.wait()
+                    self.network.accept = None
+                    await self.server.stop(STOP_PATIENCE_S)
+                    nursery.cancel_scope.cancel()
+                self.keeper.close()
+                self._on_turn(self)
+        except* Struck:
+            pass
+        except* Unreadable:
+            self.ended_by = "unreadable"
+        self.is_alive = False
+        self.network.lose_all()
+
+    def _options(self) -> FrontendOptions:
+        return frontend_options(self.configuration, descriptor_max=DESCRIPTORS)
+
+    async def _tend(self) -> None:
+        """As `leveret serve` does."""
+        try:
+            await self.keeper.tend()
+        except DirectoryLost:
+            self.ended_by = self.ended_by or "directory lost"
+            self._ended.set()
+
+    async def _make_commits(self) -> None:
+        """The journal's thread, as far as anybody can tell."""
+        while True:
+            if self.writer.take_now():
+                await pass_time(self.disk.commit_ns(now_ns()) / SECOND)
+                if not self.writer.commit_taken():
+                    await pass_time(LATER_SECONDS)
+            else:
+                self._work = trio.Event()
+                with trio.move_on_after(LOOK_S):
+                    await self._work.wait()
+
+    def _struck(self) -> None:
+        self.kill(self.disk.strike_as)
+
+    def stop(self) -> None:
+        """As SIGTERM does."""
+        self.ended_by = self.ended_by or "stopped"
+        self._ended.set()
+
+    def kill(self, how: str = "killed") -> None:
+        """As kill -9: nothing of what it holds goes anywhere any more."""
+        if not self.is_alive:
+            return
+        self.ended_by = how
+        self.is_alive = False
+        self.network.lose_all()
+        self.scope.cancel()

@@ -1,0 +1,114 @@
+"""Queues, exchanges and clients of a world."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from .parts import ClientPlan, ExchangePlan, Plan
+from .queue_kinds import Settings, make_queue
+
+#: Where dead letters go, of all queues that have any.
+DEAD = "dead"
+#: What a publisher has to know of the queues that it publishes to.
+CONCERNS_PUBLISHERS = ("priority_max", "expirations", "last_value_keys")
+
+
+def inhabit(plan: Plan, chance: Random) -> None:
+    """Fill a world, and say in its configuration what its queues want to have there."""
+    settings = Settings()
+    dead = make_queue(
+        chance, 0, settings, DEAD, kind=chance.choice(("plain", "plain", "quorum", "priorities")), name=DEAD
+    )
+    dead.features["unordered"] = True  # dead letters come when they come
+    plan.queues.append(dead)
+    for number in range(1, chance.randint(3, 7)):
+        plan.queues.append(make_queue(chance, number, settings, DEAD))
+    plan.configuration += str(settings)
+    for number in range(chance.randint(0, 3)):
+        plan.exchanges.append(_exchange(plan, chance, number))
+    for queue in plan.queues:
+        for _ in range(chance.randint(1, 2)):
+            _add(plan, chance, "publisher", _publisher(plan, chance, [["", queue.name]]))
+        for _ in range(chance.randint(1, 3)):
+            _add(plan, chance, "worker", _worker(chance, queue.name))
+        if chance.random() < 0.3 and not queue.features.get("stream"):
+            _add(plan, chance, "getter", _worker(chance, queue.name))
+    for exchange in plan.exchanges:
+        targets = [[exchange.name, key] for key in chance.sample(("a", "a.b", "a.c", "b", "c.d"), 3)]
+        _add(plan, chance, "publisher", _publisher(plan, chance, targets))
+    for _ in range(chance.randint(0, 2)):
+        _add(plan, chance, "declarer", {})
+    for _ in range(chance.randint(0, 2)):
+        _add(plan, chance, "several", {"channels": [_some(plan, chance) for _ in range(chance.randint(2, 4))]})
+    if chance.random() < 0.5:
+        _add(plan, chance, "inspector", {})
+
+
+def _add(plan: Plan, chance: Random, kind: str, options: dict[str, Any]) -> None:
+    plan.clients.append(ClientPlan(kind, len(plan.clients) + 1, chance.getrandbits(32), options))
+
+
+def _some(plan: Plan, chance: Random) -> list[Any]:
+    """What one of several channels does."""
+    queue = chance.choice(plan.queues)
+    if chance.random() < 0.5:
+        return ["publisher", _publisher(plan, chance, [["", queue.name]])]
+    return ["worker", _worker(chance, queue.name)]
+
+
+def _publisher(plan: Plan, chance: Random, targets: list[list[str]]) -> dict[str, Any]:
+    features: dict[str, Any] = {}
+    for exchange, key in targets:
+        for name in _behind(plan, exchange) if exchange else (key,):
+            features |= plan.queue(name).features
+    options: dict[str, Any] = {"targets": targets}
+    options |= {name: features[name] for name in CONCERNS_PUBLISHERS if name in features}
+    if any(plan.exchange(exchange).kind == "headers" for exchange, _ in targets if exchange):
+        options["headers"] = True
+    modes = ["confirms"] * 5 + ["none"] + ["transactions"] * ("refuses_at" not in features)
+    options["mode"] = chance.choice(modes)
+    if options["mode"] == "confirms":
+        if chance.random() < 0.3:
+            options["retries"] = True
+        if chance.random() < 0.3:
+            options["mandatory"] = True
+    return options
+
+
+def _behind(plan: Plan, name: str) -> set[str]:
+    """The queues that an exchange may reach."""
+    exchange = plan.exchange(name)
+    found: set[str] = set()
+    for destination, is_queue, _, _ in exchange.bindings:
+        found |= {destination} if is_queue else _behind(plan, destination)
+    other = exchange.arguments.get("alternate-exchange")
+    return found if other is None else found | _behind(plan, other[1])
+
+
+def _worker(chance: Random, queue: str) -> dict[str, Any]:
+    options: dict[str, Any] = {"queue": queue}
+    luck = chance.random()
+    if luck < 0.1:
+        options["no_ack"] = True
+    elif luck < 0.3:
+        options["transactions"] = True
+    return options
+
+
+def _exchange(plan: Plan, chance: Random, number: int) -> ExchangePlan:
+    kind = chance.choice(("direct", "fanout", "topic", "headers"))
+    exchange = ExchangePlan(f"{kind}-{number}", kind)
+    keys = {"topic": ("a.*", "#", "a.#", "*.d"), "direct": ("a", "b", "c.d"), "fanout": ("",), "headers": ("",)}[kind]
+    for queue in chance.sample(plan.queues, chance.randint(1, min(4, len(plan.queues)))):
+        arguments = {}
+        if kind == "headers":
+            arguments = {"x-match": ("S", chance.choice(("any", "all"))), "of": ("S", chance.choice("abc"))}
+        exchange.bindings.append([queue.name, True, chance.choice(keys), arguments])
+    if plan.exchanges:
+        other = chance.choice(plan.exchanges).name
+        if chance.random() < 0.4:
+            exchange.arguments["alternate-exchange"] = ("S", other)
+        elif chance.random() < 0.4:
+            exchange.bindings.append([other, False, chance.choice(keys), {}])
+    return exchange

@@ -1,0 +1,325 @@
+"""The oracle's books: every message in every queue, by the events of the engine, and what of it must survive.
+
+A listener of the broker. Each turn's changes wait until the journal says that they are durable. After a restart the
+queues hold what they held behind some turn, the last durable one or a later one; nothing else, and nothing twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import chain
+from typing import Any, cast
+
+from leveret.engine import (
+    AckedEvent,
+    Broker,
+    DeliveredEvent,
+    EnqueuedEvent,
+    Envelope,
+    Event,
+    EventKind,
+    LeftEvent,
+    Message,
+    PublishedEvent,
+    Queue,
+    QueueEvent,
+)
+
+#: The last octets of each body say which message it is.
+KEY_SIZE = 12
+
+QueueName = tuple[str, str]  # virtual host, queue
+Change = tuple[QueueName, int, bytes | None]  # None: the message left
+
+
+class Broken(Exception):
+    """A rule was broken; says which."""
+
+
+class Ledger:
+    """`present`: queue -> message id -> key, as it is now. `durable`: as it was behind the last durable turn."""
+
+    takes_mixed = False
+
+    def __init__(self) -> None:
+        self.kinds: Counter[EventKind] = Counter()
+        self.present: dict[QueueName, dict[int, bytes]] = {}
+        self.durable: dict[QueueName, dict[int, bytes]] = {}
+        self.expirable: set[int] = set()
+        self.features: dict[str, dict[str, Any]] = {}  # of queues, as the plan has them
+        self.waiting: deque[tuple[int, list[Change]]] = deque()  # LSN behind a turn, what it changed durably
+        self.unstated: list[Change] = []  # what came while the journal took nothing, until a checkpoint has it
+        self._turn: list[Change] = []
+        self.committed_lsn: Callable[[], int] = lambda: 0  # answers may speak of what is below, now
+        self._keys: dict[int, bytes] = {}  # of what is being published
+        self._copies: set[int] = set()  # dead letters, of which no publisher waits for a confirm
+        self._broker: Broker | None = None
+        #: Queue and message id -> times that it was delivered by this process.
+        self.places: dict[bytes, set[tuple[QueueName, int]]] = {}  # where a message has to be durably, by its key
+
+    # -- events -------------------------------------------------------------------------------------------------------
+
+    def __call__(self, event: Event) -> None:
+        self.kinds[event.kind] += 1
+        if isinstance(event, PublishedEvent):
+            self._published(event)
+        elif isinstance(event, EnqueuedEvent):
+            self._enqueued(event)
+        elif isinstance(event, AckedEvent):
+            if not event.kept:
+                self._left(event)
+        elif isinstance(event, LeftEvent):
+            if event.came_in:
+                self._left(event)
+        elif isinstance(event, DeliveredEvent):
+            self._delivered(event)
+        elif (
+            isinstance(event, QueueEvent)
+            and event.kind is EventKind.UNDECLARED
+            and self.present.pop((event.vhost, event.subject), None)
+        ):
+            raise Broken(f"queue {event.subject} was deleted with messages that nobody accounted for")
+
+    def _published(self, event: PublishedEvent) -> None:
+        if event.cause is not None:
+            self._copies.update(event.messages)
+        self._keys.update(zip(event.messages, keys_of(event)))
+
+    def _enqueued(self, event: EnqueuedEvent) -> None:
+        name = event.vhost, event.subject
+        queue = self._queue(name)
+        present = self.present.setdefault(name, {})
+        keys, of = self._keys, event.of
+        for index, id_ in enumerate(event.messages):
+            envelope = of if isinstance(of, Envelope) else of[index].envelope
+            if id_ in present:
+                raise Broken(f"message {id_} is in {name} twice")
+            key = present[id_] = keys.get(id_, b"")
+            if queue.durable and envelope.facts.persistent:
+                self._change(name, id_, key)
+            if not isinstance(of, Envelope) and of[index].expires_ns:
+                self.expirable.add(id_)
+
+    def _left(self, event: AckedEvent | LeftEvent) -> None:
+        name = event.vhost, event.subject
+        present = self.present.get(name, {})
+        for id_ in event.messages:
+            if present.pop(id_, None) is None:
+                raise Broken(f"message {id_} left {name} ({event.kind.value}), where it was not")
+            self._change(name, id_, None)
+
+    def _delivered(self, event: DeliveredEvent) -> None:
+        name = event.vhost, event.subject
+        present = self.present.get(name, {})
+        for id_ in event.messages:
+            if id_ not in present:
+                raise Broken(f"message {id_} was delivered from {name}, where it was not")
+
+    def _queue(self, name: QueueName) -> Queue:
+        assert self._broker is not None
+        return self._broker.virtual_hosts[name[0]].queues[name[1]]
+
+    # -- durability ---------------------------------------------------------------------------------------------------
+
+    def _change(self, name: QueueName, id_: int, key: bytes | None) -> None:
+        """The recorder heard of it before: what it does not take, it states later, or never."""
+        assert self._broker is not None
+        recorder: Any = self._broker.durability
+        if not recorder.takes_nothing:
+            self._turn.append((name, id_, key))
+        elif not recorder.is_lost:
+            self.unstated.append((name, id_, key))
+
+    def turn_ended(self, lsn: int, durable_lsn: int) -> None:
+        """What happened since the last call is safe when all below `lsn` is."""
+        assert self._broker is not None
+        self._keys.clear()
+        if self._turn:
+            self.waiting.append((lsn, self._turn))
+            self._turn = []
+        self._survives(durable_lsn)
+        if self.unstated and not cast(Any, self._broker.durability).is_behind:
+            self._make_durable(self._stated())
+            self.unstated = []
+
+    def _stated(self) -> list[Change]:
+        """What came while the journal took nothing and left since, durably so before that was stated, stays away."""
+        leaving = {(name, id_) for _, changes in self.waiting for name, id_, key in changes if key is None}
+        return [
+            (name, id_, key)
+            for name, id_, key in self.unstated
+            if key is None or id_ in self.present.get(name, ()) or (name, id_) in leaving
+        ]
+
+    def _survives(self, lsn: int) -> None:
+        waiting = self.waiting
+        while waiting and waiting[0][0] <= lsn:
+            self._make_durable(waiting.popleft()[1])
+
+    def _make_durable(self, changes: list[Change]) -> None:
+        places = self.places
+        for name, id_, key in changes:
+            there = self.durable.setdefault(name, {})
+            if key is not None:
+                there[id_] = key
+                places.setdefault(key, set()).add((name, id_))
+            elif (gone := there.pop(id_, None)) is not None:
+                of = places[gone]
+                of.discard((name, id_))
+                if not of:
+                    del places[gone]
+
+    def is_safe(self, key: bytes) -> bool:
+        """Whether a message is as durable as the mode promises wherever it is to be, or was settled there."""
+        committed_lsn = self.committed_lsn()
+        for lsn, changes in reversed(self.waiting):
+            if lsn <= committed_lsn:
+                break
+            if self._is_among(key, changes):
+                return False
+        return not self._is_among(key, self.unstated)
+
+    def _is_among(self, key: bytes, changes: list[Change]) -> bool:
+        return any(
+            key == one and id_ in self.present.get(name, ()) and id_ not in self._copies for name, id_, one in changes
+        )
+
+    def is_gone(self, name: QueueName, id_: int) -> bool:
+        """Whether a message that left a queue stays away wherever the broker may start again."""
+        is_there = id_ in self.durable.get(name, ())
+        committed_lsn = self.committed_lsn()
+        for lsn, changes in [*self.waiting, (committed_lsn + 1, self.unstated)]:
+            if is_there and lsn > committed_lsn:  # a power cut may leave it as it was before this turn
+                return False
+            for where, one, key in changes:
+                if one == id_ and where == name:
+                    is_there = key is not None
+        return not is_there
+
+    # -- lives --------------------------------------------------------------------------------------------------------
+
+    def attach(self, broker: Broker, written_lsn: int | None = None) -> None:
+        """Keep the books of this broker from now on. Raises: Broken, if what it found is not what there was.
+
+        `written_lsn`: what the one before had written below survived, as only the process was lost.
+        """
+        if written_lsn is not None:
+            self._survives(written_lsn)
+        found = {name: dict(_contents(queue)) for name, queue in _queues(broker)}
+        if self._broker is not None or self.durable:
+            self._compare({name: set(ids) for name, ids in found.items()})
+        known = {
+            id_: key for there in chain(self.durable.values(), self.present.values()) for id_, key in there.items()
+        }
+        self.present = {name: {id_: known.get(id_, key) for id_, key in ids.items()} for name, ids in found.items()}
+        self.durable = {name: dict(ids) for name, ids in self.present.items()}
+        self.places = {}
+        for name, ids in self.durable.items():
+            for id_, key in ids.items():
+                self.places.setdefault(key, set()).add((name, id_))
+        self.waiting.clear()
+        self.unstated = []
+        self._turn = []
+        self._keys.clear()
+        self._broker = broker
+        broker.listeners.append(self)
+
+    def _compare(self, found: dict[QueueName, set[int]]) -> None:
+        """What is there is what there was behind one of the turns since the last durable one."""
+        names = found.keys() | self.durable.keys()
+        wrong = {(name, id_) for name in names for id_ in found.get(name, set()) ^ self.durable.get(name, {}).keys()}
+        # What came while the journal took nothing is there, or not, each for itself.
+        wrong -= (either := {(name, id_) for name, id_, _ in self.unstated})
+        best = set(wrong)
+        changed: dict[tuple[QueueName, int], bool] = {}
+        for _, changes in [(0, []), *self.waiting, (0, self._turn)]:
+            for name, id_, key in changes:
+                place = name, id_
+                if place in either:
+                    continue
+                was_there = changed.get(place, id_ in self.durable.get(name, ()))
+                if was_there != (key is not None):
+                    changed[place] = key is not None
+                    wrong ^= {place}
+            if self._is_explained(wrong, found):
+                return
+            if len(wrong) < len(best):
+                best = set(wrong)
+        lost = sorted((name[1], id_) for name, id_ in best if id_ not in found.get(name, ()))
+        extra = sorted((name[1], id_) for name, id_ in best if id_ in found.get(name, ()))
+        raise Broken(f"after a restart: lost {lost[:10]}, restored {extra[:10]} ({len(lost)}, {len(extra)})")
+
+    def _is_explained(self, wrong: set[tuple[QueueName, int]], found: dict[QueueName, set[int]]) -> bool:
+        """Whether all that is missing may have expired meanwhile, or had no room or place when all was ready again."""
+        return all(
+            id_ not in found.get(name, ()) and (id_ in self.expirable or self._had_no_room(name, id_, found))
+            for name, id_ in wrong
+        )
+
+    def _had_no_room(self, name: QueueName, id_: int, found: Mapping[QueueName, Collection[int]]) -> bool:
+        """What was out is ready again after a restart: a ring keeps the newest, as many as it has room for."""
+        features = self.features.get(name[1], {})
+        there = found.get(name, ())
+        if "last_value_keys" in features:
+            return bool(there) and id_ < max(there)
+        room = features.get("ring_size", features.get("max_length"))
+        return room is not None and len(there) >= room and id_ < min(there)
+
+    def compare_audit(self, found: dict[QueueName, set[int]]) -> None:
+        """What the journal says is in each queue, right after a start or an end. Raises: Broken.
+
+        What nobody has heard to be safe is there, or not.
+        """
+        changes = chain(self.unstated, *(changes for _, changes in self.waiting))
+        either = {(name, id_) for name, id_, _ in changes}
+        for name in found.keys() | self.durable.keys():
+            here, there = self.durable.get(name, {}).keys(), found.get(name, set())
+            open_ = {id_ for of, id_ in either if of == name}
+            if lost := here - there - open_:
+                raise Broken(f"{name} has messages that are not in the journal: {sorted(lost)[:10]}")
+            extra = {
+                id_ for id_ in there - here - self.expirable - open_ if not self._had_no_room(name, id_, self.durable)
+            }
+            if extra:
+                raise Broken(f"the journal has messages in {name} that are not there: {sorted(extra)[:10]}")
+
+    # -- quiet --------------------------------------------------------------------------------------------------------
+
+    def check_contents(self) -> None:
+        """Each queue holds what the books say. Raises: Broken."""
+        assert self._broker is not None
+        queues = dict(_queues(self._broker, durable=False))
+        for name in queues.keys() | self.present.keys():
+            there = {id_ for id_, _ in _contents(queues[name], transient=True)} if name in queues else set()
+            known = self.present.get(name, {}).keys()
+            if there != known:
+                raise Broken(
+                    f"{name} holds {sorted(there - known)[:10]} too many, {sorted(known - there)[:10]} too few"
+                )
+
+
+def keys_of(event: PublishedEvent) -> list[bytes]:
+    """Of the messages that were published: the ends of their bodies, however these are framed."""
+    split = event.of.framing.split
+    return [bytes(split(blob)[1][-KEY_SIZE:]) for blob in event.blobs]
+
+
+def _queues(broker: Broker, *, durable: bool = True) -> Iterator[tuple[QueueName, Queue]]:
+    for vhost in broker.virtual_hosts.values():
+        for queue in vhost.queues.values():
+            if queue.durable or not durable:
+                yield (vhost.name, queue.name), queue
+
+
+def _contents(queue: Queue, *, transient: bool = False) -> Iterator[tuple[int, bytes]]:
+    """Message id and key of all that is in a queue, wherever it is. What only the disk has comes without its key."""
+    parts = queue.store.paged_parts()
+    aside = (part for part in parts if isinstance(part, Message))
+    for message in chain(queue.messages(), () if queue.keeps else queue.unacked_messages(), aside):
+        if transient or message.envelope.facts.persistent:
+            yield message.id, message.body[-KEY_SIZE:]
+    for part in parts:
+        if not isinstance(part, Message) and (transient or part.place is None):
+            for id_ in part.ids:
+                yield id_, b""

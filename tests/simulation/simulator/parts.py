@@ -1,0 +1,93 @@
+"""The parts of a plan, as data."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(slots=True)
+class QueuePlan:
+    """A queue that clients declare. `arguments`: as (tag, value); `features`: what the oracle has to know of it."""
+
+    name: str
+    durable: bool = True
+    arguments: dict[str, Any] = field(default_factory=dict)
+    features: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ExchangePlan:
+    """An exchange that clients declare. `bindings`: (destination, is it a queue, routing key, arguments) each."""
+
+    name: str
+    kind: str
+    arguments: dict[str, Any] = field(default_factory=dict)
+    bindings: list[list[Any]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class ClientPlan:
+    """A client: its kind (`clients.KINDS`), its number, and what its kind wants to know.
+
+    Of the kind "several", its options name one kind and its options for each channel: {"channels": [[kind, options]]}.
+    """
+
+    kind: str
+    number: int
+    seed: int
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class FaultPlan:
+    """Something that happens to the world: its kind (`faults.FAULTS`), and when."""
+
+    at_s: float
+    kind: str
+    seed: int
+
+
+@dataclass(slots=True)
+class Plan:
+    """`seconds`: virtual, before everything comes to rest. `planted`: a fault of the broker (`planted.PLANTED`).
+
+    Of one that is kept as a regression, `found` says what broke, and `meets` what has to happen in it (`coverage`).
+    """
+
+    seed: int
+    seconds: float
+    configuration: str
+    queues: list[QueuePlan] = field(default_factory=list)
+    clients: list[ClientPlan] = field(default_factory=list)
+    faults: list[FaultPlan] = field(default_factory=list)
+    planted: str | None = None
+    past: str = ""  # a journal of an earlier release (`past`), which the first broker finds
+    calms: list[list[float]] = field(default_factory=list)  # from when to when nobody begins anything
+    found: str = ""
+    meets: list[str] = field(default_factory=list)
+    exchanges: list[ExchangePlan] = field(default_factory=list)
+    pauses: list[float] = field(default_factory=list)  # when everything rests, is looked at, and goes on
+
+    def queue(self, name: str) -> QueuePlan:
+        """By its name."""
+        return next(queue for queue in self.queues if queue.name == name)
+
+    def exchange(self, name: str) -> ExchangePlan:
+        """By its name."""
+        return next(exchange for exchange in self.exchanges if exchange.name == name)
+
+    def to_json(self) -> str:
+        """See `from_json`."""
+        return json.dumps(asdict(self), indent=1)
+
+    @classmethod
+    def from_json(cls, text: str) -> Plan:
+        """What `to_json` wrote."""
+        values = json.loads(text)
+        values["queues"] = [QueuePlan(**one) for one in values["queues"]]
+        values["clients"] = [ClientPlan(**one) for one in values["clients"]]
+        values["faults"] = [FaultPlan(**one) for one in values["faults"]]
+        values["exchanges"] = [ExchangePlan(**one) for one in values.get("exchanges", ())]
+        return cls(**values)

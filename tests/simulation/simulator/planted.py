@@ -1,0 +1,162 @@
+"""Faults of the broker, made on purpose, to see that the simulation finds them: in the product, none of this exists.
+
+A plan names one of `PLANTED`; while its world runs, a method of the product is replaced by one that fails now and then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from random import Random
+from typing import Any
+from unittest.mock import patch
+
+from simulated_files import SimulatedFiles
+
+from leveret.amqp_frontend.confirming import Confirming
+from leveret.engine.broker import Broker
+from leveret.engine.dead_letters import DeadLetters
+from leveret.engine.peers import session as sessions
+from leveret.engine.peers.confirms import Confirms
+from leveret.engine.peers.session import Session
+from leveret.engine.queues import admission, ring
+from leveret.engine.queues.core import QueueCore
+from leveret.engine.queues.queue import Queue
+from leveret.journal.format.record import USER
+from leveret.journal.recovery.recovered import RecoveredQueue
+from leveret.journal.recovery.replay import Replay, decode_declared
+
+#: Makes of a method one that fails; the chance is that of the world.
+Make = Callable[[Callable[..., Any], Random], Callable[..., Any]]
+
+
+def _rarely(often: float, instead: Callable[..., Any] = lambda *_, **__: None) -> Make:
+    """Now and then something else is called, by default nothing."""
+
+    def make(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+        def planted(*args: Any, **named: Any) -> Any:
+            return (instead if chance.random() < often else original)(*args, **named)
+
+        return planted
+
+    return make
+
+
+def _confirm_early(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    return lambda confirms, count, refused, barrier=0: original(confirms, count, refused, 0)
+
+
+def _forget_to_sync(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    """Most times, of segments: the next one makes up for it."""
+
+    def sync(files: SimulatedFiles, handle: int) -> None:
+        if not files.handles[handle][0].endswith(".log") or chance.random() < 0.1:
+            original(files, handle)
+
+    return sync
+
+
+def _lose_an_ack(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    def ack_each(session: Session, tags: list[int]) -> None:
+        original(session, [tag for tag in tags if chance.random() > 0.01])
+
+    return ack_each
+
+
+def _lose_a_confirm(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    def send(confirming: Confirming, channel: Any, confirms: list[tuple[int, bool, bool]]) -> None:
+        original(confirming, channel, [one for one in confirms if chance.random() > 0.01])
+
+    return send
+
+
+def _swap_two(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    def deliver_ready(session: Session, consumer: Any, messages: list[Any]) -> None:
+        if len(messages) > 1 and chance.random() < 0.01:
+            messages = [messages[1], messages[0], *messages[2:]]
+        original(session, consumer, messages)
+
+    return deliver_ready
+
+
+def _twice(often: float) -> Make:
+    def make(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+        def planted(*args: Any) -> None:
+            original(*args)
+            if chance.random() < often:
+                original(*args)
+
+        return planted
+
+    return make
+
+
+def _forget_a_client(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    def more_is_safe(broker: Broker) -> None:
+        for client in list(broker.awaiting):
+            if chance.random() < 0.1:
+                del broker.awaiting[client]
+        original(broker)
+
+    return more_is_safe
+
+
+def _lose_at_requeue(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    def requeue(queue: Queue, messages: list[Any], **named: Any) -> None:
+        original(queue, messages[1:] if chance.random() < 0.02 else messages, **named)
+
+    return requeue
+
+
+def _forget_the_flag(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    def delivered(consumer: Any, tag: int, envelopes: Any, redelivered: bool, blobs: Any) -> Any:
+        return original(consumer, tag, envelopes, redelivered and chance.random() > 0.05, blobs)
+
+    return delivered
+
+
+def _bring_users_back(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    def undeclared(replay: Replay, fields: Any, lsn: int, block: Any) -> None:
+        if decode_declared(block.heap_of(fields)).what != USER:
+            original(replay, fields, lsn, block)
+
+    return undeclared
+
+
+#: Name -> what is replaced: its owner, its name, and by what.
+PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
+    "forgotten fsync": [(SimulatedFiles, "sync", _forget_to_sync)],
+    "early confirm": [(Confirms, "add", _confirm_early)],
+    "lost ack": [(Session, "ack_each", _lose_an_ack)],
+    "lost confirm": [(Confirming, "send", _lose_a_confirm)],
+    "swapped messages": [(Session, "deliver_ready", _swap_two)],
+    "deleted user is back": [(Replay, "_undeclared", _bring_users_back)],
+    "doubled dead letter": [(DeadLetters, "_publish_one", _twice(0.02))],
+    "forgotten wake-up of a client": [(Broker, "more_is_safe", _forget_a_client)],
+    "forgotten wake-up of a queue": [(QueueCore, "mark", _rarely(0.1))],
+    "lost at requeue": [(Queue, "requeue", _lose_at_requeue)],
+    "forgotten redelivered flag": [(sessions, "Delivered", _forget_the_flag)],
+    "forgotten expiry": [(admission, "_time_to_live_ms", _rarely(0.05))],
+    "ring one too many": [
+        (ring, "takes_runs", _rarely(1, lambda *_: False)),
+        (ring, "enforce_after_arrival", _rarely(0.05)),
+    ],
+    "ack is gone after a crash": [
+        (RecoveredQueue, "remove", _rarely(0.01, lambda *_: True)),
+        (RecoveredQueue, "remove_range", _rarely(0.1)),
+    ],
+    "message is gone after a crash": [(RecoveredQueue, "add", _rarely(0.001))],
+}
+
+
+@contextmanager
+def planted(name: str | None, seed: int) -> Iterator[None]:
+    """Meanwhile the broker has this fault; None: it has none."""
+    if name is None:
+        yield
+        return
+    chance = Random(f"{seed} planted")
+    with ExitStack() as stack:
+        for owner, what, make in PLANTED[name]:
+            stack.enter_context(patch.object(owner, what, make(getattr(owner, what), chance)))
+        yield

@@ -1,0 +1,30 @@
+"""Faults that are planted in the broker are found (`make simulate-planted`: all of them, and how fast)."""
+
+from __future__ import annotations
+
+import pytest
+from find_planted import find
+
+#: Those that a few short worlds show.
+QUICK = (
+    "forgotten fsync",
+    "early confirm",
+    "lost ack",
+    "lost confirm",
+    "swapped messages",
+    "deleted user is back",
+    "forgotten wake-up of a client",
+    "forgotten wake-up of a queue",
+    "lost at requeue",
+    "forgotten redelivered flag",
+    "forgotten expiry",
+)
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_a_planted_fault_is_found(name: str) -> None:
+    assert find(name, seed=1, seconds=60).fault is not None
+
+
+def test_without_a_fault_nothing_is_found() -> None:
+    assert find(None, seed=1, seconds=0).fault is None

@@ -1,0 +1,20 @@
+"""A journal as the broker's sessions see it (`engine.Durability`), with nothing behind it: all is safe at once."""
+
+from __future__ import annotations
+
+
+class StandInJournal:
+    """`is_congested`: it has too much to write. `takes_transient`: it records everything."""
+
+    safe_lsn = 0
+    has_failed = is_behind = is_lost = False
+
+    def __init__(self, *, is_congested: bool = False, takes_transient: bool = False) -> None:
+        self.is_congested = is_congested
+        self.takes_transient = takes_transient
+
+    def take_barrier(self) -> int:
+        return 0
+
+    def barrier_behind_all(self) -> int:
+        return 0
