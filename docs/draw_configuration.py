@@ -3,12 +3,14 @@
 import json
 
 from leveret.settings.addresses.fields import (
+    BYTES,
     BYTES_NOT_ZERO,
     BYTES_OR_OFF,
     DELAY,
     DELAY_OR_OFF,
     FIELDS,
     PAGE_SIZE,
+    PERIOD,
     Field,
 )
 from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS
@@ -16,6 +18,7 @@ from leveret.settings.declared.access_declarations import USER_TAGS
 from leveret.settings.declared.configuration import BY_PROFILE, KEYS, Key
 from leveret.settings.declared.declarations import QUEUE_ATTRIBUTES
 from leveret.settings.files.toml_users import ALGORITHMS
+from leveret.settings.flow_control import size_or_percent
 from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP
 from leveret.settings.lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, RESTART
 from leveret.settings.values import size_bytes
@@ -36,11 +39,22 @@ DERIVED = {
     "prefetch-page-messages": "max-read-page-messages",
     "prefetch-page-bytes": "max-read-page-bytes",
     "page-full-policy": "unset",
+    "send-fail-if-no-space": "that of [system-usage]",
+    "send-fail-if-no-space-after": "that of [system-usage]",
+    "pending-message-limit-prefetch-rate": "unset",
 }
 
 
-DURATIONS = {DELAY.read, DELAY_OR_OFF.read}
-SIZES = {size_bytes, BYTES_OR_OFF.read, BYTES_NOT_ZERO.read, PAGE_SIZE.read, KEYS["broker"]["global-max-size"].read}
+DURATIONS = {DELAY.read, DELAY_OR_OFF.read, PERIOD.read}
+SIZES = {
+    size_bytes,
+    size_or_percent,
+    BYTES.read,
+    BYTES_OR_OFF.read,
+    BYTES_NOT_ZERO.read,
+    PAGE_SIZE.read,
+    KEYS["broker"]["global-max-size"].read,
+}
 SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
 DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
 
@@ -115,7 +129,7 @@ def _introduction() -> list[str]:
 
 
 def _broker_tables() -> list[str]:
-    """`[broker]`, `[journal]`, `[limits]`, `[tls]`."""
+    """`[broker]`, `[journal]`, `[limits]`, `[system-usage]`, `[flow]`, `[tls]`."""
     lines: list[str] = []
     for table, keys in KEYS.items():
         lines += ["", f"## [{table}]", "", "| key | default | acts | what it does |", "|---|---|---|---|"]

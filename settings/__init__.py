@@ -1,20 +1,23 @@
 """What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out.
 
 Rooms, each of which imports only those before it: `patterns` < `addresses` < `policies` < `declared` < `files`. Beside
-them: `explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `printable` and `help`, which
-import no room.
+them: `explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `flow_control`, `printable` and
+`help`, which import no room.
 """
 
+from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination
+from .addresses.entries import Entry, entry
 from .addresses.matching import MatchFault, Wildcards
 from .addresses.model import AddressSettings
 from .addresses.queue_arguments import QUEUE_ARGUMENTS, ArgumentFault, OwnSettings, settings_of_arguments
-from .addresses.repository import NO_SETTINGS, Entry, SettingsRepository, entry
+from .addresses.repository import NO_SETTINGS, SettingsRepository
 from .addresses.resolved import ResolvedSettings
 from .declared.access_declarations import LimitsDeclaration, PermissionDeclaration, UserDeclaration
 from .declared.configuration import Configuration
 from .declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .faults import Fault, Origin
 from .files.loading import load_configuration
+from .flow_control import Flow, SystemUsage
 from .policies.policies import (
     NO_LAYER,
     NO_POLICIES,
@@ -29,6 +32,7 @@ from .policies.policies import (
 )
 
 __all__ = [
+    "NO_DESTINATIONS",
     "NO_LAYER",
     "NO_POLICIES",
     "NO_POLICY",
@@ -37,11 +41,13 @@ __all__ = [
     "AddressSettings",
     "ArgumentFault",
     "Configuration",
+    "DestinationPolicies",
     "Divert",
     "EffectivePolicy",
     "Entry",
     "ExchangeDeclaration",
     "Fault",
+    "Flow",
     "LimitsDeclaration",
     "MatchFault",
     "Origin",
@@ -54,11 +60,13 @@ __all__ = [
     "QueueDeclaration",
     "ResolvedSettings",
     "SettingsRepository",
+    "SystemUsage",
     "UserDeclaration",
     "Wildcards",
     "entry",
     "load_configuration",
     "make_policy",
+    "parse_destination",
     "policy_layer",
     "settings_of_arguments",
 ]

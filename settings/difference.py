@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from .addresses.entries import Entry
 from .addresses.fields import FIELDS
 from .addresses.queue_arguments import LIVE_ARGUMENTS, OwnSettings, settings_of_arguments
-from .addresses.repository import Entry
 from .declared.access_declarations import NO_LIMITS_DECLARED, TopicPermissionDeclaration, UserDeclaration
 from .declared.configuration import KEYS, Configuration
 from .declared.declarations import Divert, QueueDeclaration

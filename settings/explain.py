@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .addresses.entries import Entry
 from .addresses.fields import FIELDS
 from .addresses.queue_arguments import NO_OWN_SETTINGS, QUEUE_ARGUMENTS, OwnSettings, plain_value, settings_of_arguments
-from .addresses.repository import Entry, SettingsRepository
+from .addresses.repository import SettingsRepository
 from .addresses.resolved import ResolvedSettings, sets_redelivery
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration

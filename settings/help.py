@@ -72,6 +72,21 @@ KEY_HELP: dict[str, dict[str, str]] = {
         "table-depth": "How deep field tables may be nested; always 64 in this version.",
         "history-events": "Events that a test broker's history keeps.",
     },
+    "system-usage": {
+        "memory": "Memory for messages of all addresses together: octets, or a share (`70%`) of what the process may "
+        "use; 0 is no limit.",
+        "store": "Size of the journal, in octets or as a share of its disk; 0 is no limit.",
+        "temp": "Size of the temporary store, in octets or as a share of its disk; 0 is no limit.",
+        "send-fail-if-no-space": "Whether a publish for which there is no space is refused at once instead of held.",
+        "send-fail-if-no-space-after": "How long such a publish is held before it is refused; 0 is for ever.",
+    },
+    "flow": {
+        "low-mark": "Percentage of a limit at which held publishes go on; unset: 64 KiB below it, within 50 to 95 %.",
+        "max-stall": "How long a connection may be unread without progress before it is closed; 0 is for ever.",
+        "hold-bytes": "Memory for held publishes of one connection.",
+        "hold-spool": "Held publishes of one connection in the temporary store, beyond `hold-bytes`.",
+        "use-channel-flow": "`false`, or the client products that get `channel.flow` while their publishes are held.",
+    },
     "tls": {
         "certificate": "PEM file with the server's certificate, then those of intermediate authorities.",
         "key": "PEM file with the private key, without a passphrase; unset: in the certificate's file.",
@@ -110,8 +125,8 @@ FIELD_HELP: dict[str, str] = {
     # 3.3 size limits and paging
     "max-size-bytes": "Octets of messages that an address may hold before it is full; -1 is no limit.",
     "max-size-messages": "Messages that an address may hold before it is full; -1 is no limit.",
-    "address-full-policy": "What a full address does: `PAGE` to disk, `DROP` silently, `FAIL` with a nack; `BLOCK` is "
-    "refused.",
+    "address-full-policy": "What a full address does: `PAGE` to disk, `DROP` silently, `FAIL` with a nack, `BLOCK` its "
+    "publishers.",
     "max-size-bytes-reject-threshold": "Octets above which an address that blocks refuses instead.",
     "page-size-bytes": "Size of Artemis' page files.",
     "page-limit-bytes": "Octets on disk above which `page-full-policy` applies.",
@@ -123,6 +138,29 @@ FIELD_HELP: dict[str, str] = {
     "prefetch-page-messages": "Messages read back from disk in advance.",
     "prefetch-page-bytes": "Octets read back from disk in advance.",
     "page-max-cache-size": "Number of page files in memory; obsolete in Artemis as well.",
+    # flow control
+    "memory-limit": "Memory for messages of each address, or queue, beyond which publishers wait; -1 is no limit.",
+    "producer-flow-control": "Whether publishers wait for memory; if not, the temporary store takes what is too much.",
+    "send-fail-if-no-space": "Whether a publish for which there is no space is refused at once instead of held.",
+    "send-fail-if-no-space-after": "How long such a publish is held before it is refused; 0 is for ever.",
+    "cursor": "What `memory-limit` counts: `vm` all messages, `store` those in memory; `file` leaves the rest to the "
+    "temporary store.",
+    "cursor-memory-high-water-mark": "Percentage of the memory limit above which `store` and `file` keep no further "
+    "messages in memory.",
+    "minimum-message-size": "Octets that a message counts at least.",
+    "blocked-producer-warning-interval": "Time between two warnings in the log that publishers wait; 0 is none.",
+    "pending-message-limit": "Messages that a transient subscriber's queue keeps beyond the prefetch; -1 keeps all.",
+    "pending-message-limit-prefetch-rate": "The same as a multiple of the prefetch, where `pending-message-limit` is "
+    "not set.",
+    "message-eviction": "Which message goes when there are more: the `oldest`, that of `lowest-priority`, or one whose "
+    "`unique-property` came again.",
+    "message-eviction-property": "Header whose values `unique-property` compares.",
+    "abort-slow-consumer-after": "How long a consumer may be slow before it is cancelled; -1 or 0 is off.",
+    "abort-slow-consumer-count": "How often a consumer may become slow before it is cancelled; -1 or 0 is off.",
+    "abort-slow-consumer-check-period": "Time between two checks for slow consumers of either kind.",
+    "abort-slow-consumer-connection": "Whether the connection is closed instead.",
+    "abort-slow-ack-after": "How long a consumer may acknowledge nothing before it is cancelled; -1 or 0 is off.",
+    "abort-slow-ack-ignores-idle": "Whether that spares consumers that have nothing to acknowledge.",
     # 3.4 queue defaults
     "default-ring-size": "Newest messages that a queue keeps, the oldest being dropped; -1 makes it no ring.",
     "default-last-value-queue": "Whether a queue keeps only the newest message for each `_AMQ_LVQ_NAME`.",

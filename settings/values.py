@@ -75,6 +75,17 @@ def duration_or_off_ms(value: object) -> int:
         raise ValueError(f"{error}, or -1 for none") from None
 
 
+def period_ms(value: object) -> int:
+    """A duration that is not zero: what is done again and again."""
+    try:
+        milliseconds = duration_ms(value)
+    except ValueError as error:
+        raise ValueError(f"{error}, above 0") from None
+    if milliseconds == 0:
+        raise ValueError("a duration above 0")
+    return milliseconds
+
+
 def size_bytes(value: object) -> int:
     """Octets from an integer or text such as "64KiB", "10 mb" (all in powers of 1024, as Artemis reads them)."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LONG_MAX:
@@ -182,6 +193,17 @@ def number(low: float, high: float, *, above_low: bool = False) -> Reader:
         raise ValueError(expected)
 
     return read
+
+
+def rate_or_off(value: object) -> float:
+    """A number from 0, or -1 for none."""
+    if value == -1 and not isinstance(value, bool):
+        return -1.0
+    try:
+        rate: float = number(0, math.inf)(value)
+        return rate
+    except ValueError:
+        raise ValueError("a number from 0, or -1 for none") from None
 
 
 def word(*words: str) -> Reader:

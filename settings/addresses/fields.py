@@ -1,6 +1,6 @@
 """The table of address-setting fields: name in files, how it is read, whether it is supported, when it takes effect.
 
-Source: address-settings page 3, 3.8, 6.2, 6.3.
+Source: address-settings page 3, 3.8, 6.2, 6.3; queues page E.1.
 """
 
 import re
@@ -21,6 +21,8 @@ from ..values import (
     parse_boolean,
     parse_integer,
     parse_number,
+    period_ms,
+    rate_or_off,
     size_between,
     text,
     word_any_case,
@@ -55,15 +57,18 @@ TEXT = Kind(text)
 ADDRESS = Kind(address_text)
 DELAY = Kind(duration_ms, parse_integer)
 DELAY_OR_OFF = Kind(duration_or_off_ms, parse_integer)
+PERIOD = Kind(period_ms, parse_integer)
 LIMIT = Kind(integer(-1, LONG_MAX), parse_integer)  # -1: none
 LIMIT_NOT_ZERO = Kind(integer(-1, LONG_MAX, except_zero=True), parse_integer)
 COUNT = Kind(integer(0, LONG_MAX), parse_integer)
 COUNT_INT = Kind(integer(0, INT_MAX), parse_integer)
 ANY_INT = Kind(integer(-LONG_MAX - 1, LONG_MAX), parse_integer)
+BYTES = Kind(size_between(0), parse_integer)
 BYTES_OR_OFF = Kind(size_between(0, or_off=True), parse_integer)
 BYTES_NOT_ZERO = Kind(size_between(1, or_off=True), parse_integer)
 PAGE_SIZE = Kind(size_between(1, INT_MAX), parse_integer)
 MULTIPLIER = Kind(number(0, float("inf"), above_low=True), parse_number)
+RATE_OR_OFF = Kind(rate_or_off, parse_number)
 FACTOR = Kind(number(0, 1), parse_number)
 ATTEMPTS = Kind(integer(-1, INT_MAX), parse_integer)
 ROUTING_TYPE = Kind(word_any_case("ANYCAST", "MULTICAST"))
@@ -126,6 +131,25 @@ FIELDS: tuple[Field, ...] = (
     _accepted("prefetch-page-messages", LIMIT_NOT_ZERO),
     _accepted("prefetch-page-bytes", BYTES_NOT_ZERO),
     _accepted("page-max-cache-size", ANY_INT, "pageCacheMaxSize"),
+    # flow control as in ActiveMQ 5 (queues page E.1)
+    _live("memory-limit", BYTES_OR_OFF),
+    _live("producer-flow-control", BOOLEAN),
+    _live("send-fail-if-no-space", BOOLEAN),
+    _live("send-fail-if-no-space-after", DELAY, attribute="send_fail_if_no_space_after_ms"),
+    _live("cursor", _words("store", "vm", "file")),
+    _live("cursor-memory-high-water-mark", Kind(integer(1, 100), parse_integer)),
+    _arrival("minimum-message-size", BYTES),
+    _live("blocked-producer-warning-interval", DELAY, attribute="blocked_producer_warning_interval_ms"),
+    _live("pending-message-limit", LIMIT),
+    _live("pending-message-limit-prefetch-rate", RATE_OR_OFF),
+    _live("message-eviction", _words("oldest", "lowest-priority", "unique-property")),
+    _live("message-eviction-property", TEXT),
+    _live("abort-slow-consumer-after", DELAY_OR_OFF, attribute="abort_slow_consumer_after_ms"),
+    _live("abort-slow-consumer-count", LIMIT),
+    _live("abort-slow-consumer-check-period", PERIOD, attribute="abort_slow_consumer_check_period_ms"),
+    _live("abort-slow-consumer-connection", BOOLEAN),
+    _live("abort-slow-ack-after", DELAY_OR_OFF, attribute="abort_slow_ack_after_ms"),
+    _live("abort-slow-ack-ignores-idle", BOOLEAN),
     # 3.4 queue defaults
     _creation("default-ring-size", LIMIT_NOT_ZERO),
     _creation("default-last-value-queue", BOOLEAN),

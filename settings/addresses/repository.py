@@ -1,16 +1,18 @@
 """The repository of address-settings: entries by match, looked up by address, merged, resolved and cached.
 
+Destination policies lie over them: `resolve_queue` and `resolve_topic` include the one that applies.
+
 It is immutable; a new configuration is a new repository. Lookups are cached per address, in a bounded cache.
 Source: address-settings page 1.2, 2.2, 2.4; rulings 9, 12.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
-from ..faults import Origin
-from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, parse_match
+from ..flow_control import SystemUsage
+from .destinations import NO_DESTINATIONS, QUEUE_ENTRY, TOPIC_ENTRY, DestinationPolicies
+from .entries import Entry, Layer
+from .matching import DEFAULT_WILDCARDS, Wildcards
 from .model import NOTHING_SET, AddressSettings, merge, with_fewer_attempts
 from .resolved import ResolvedSettings, default_attempts, resolve
 
@@ -21,41 +23,20 @@ CACHE_MAX = 4096
 SERVER_NAMED = "amq.gen-"
 
 
-@dataclass(slots=True, frozen=True)
-class Entry:
-    """One address-setting. `vhost` None: for every virtual host, with lower precedence than the virtual host's own."""
-
-    match: Match
-    settings: AddressSettings
-    vhost: str | None = None
-    origin: Origin = field(default=Origin("", 0))
-    origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))  # attribute -> where
-
-    def origin_of(self, attribute: str) -> Origin:
-        """Where a field is set."""
-        return self.origins.get(attribute, self.origin)
-
-
-def entry(text: str, vhost: str | None = None, wildcards: Wildcards = DEFAULT_WILDCARDS, **fields: Any) -> Entry:
-    """An entry made in code: `entry("ring.#", default_ring_size=3)`. Raises: MatchFault."""
-    return Entry(parse_match(text, wildcards), AddressSettings(**fields), vhost)
-
-
-class DuplicateMatch(ValueError):
-    """Two entries have the same match text in one virtual host."""
-
-
 class SettingsRepository:
     """All entries of a configuration. Raises: DuplicateMatch."""
 
     __slots__ = (
         "_cache",
         "_layers",
+        "_of_destinations",
         "_resolved",
         "_under_policies",
         "attempts",
+        "destinations",
         "entries",
         "id_cache_size",
+        "usage",
         "uuid_namespace",
         "wildcards",
     )
@@ -68,18 +49,23 @@ class SettingsRepository:
         default_max_delivery_attempts: int | None = None,
         uuid_namespace: str = "",
         id_cache_size: int | None = None,
+        usage: SystemUsage | None = None,
+        destinations: DestinationPolicies = NO_DESTINATIONS,
     ) -> None:
         self.entries = tuple(entries)
         self.wildcards = wildcards
         self.attempts = default_max_delivery_attempts
         self.uuid_namespace = uuid_namespace
         self.id_cache_size = id_cache_size
-        self._layers: dict[str | None, _Layer] = {}
+        self.usage = usage
+        self.destinations = destinations
+        self._layers: dict[str | None, Layer] = {}
         for one in self.entries:
-            self._layers.setdefault(one.vhost, _Layer()).add(one)
+            self._layers.setdefault(one.vhost, Layer()).add(one)
         self._cache: dict[tuple[str | None, str], ResolvedSettings] = {}
         self._resolved: dict[tuple[int, ...], ResolvedSettings] = {}
         self._under_policies: dict[tuple[object, ...], ResolvedSettings] = {}
+        self._of_destinations: dict[tuple[str, str | None, str, str], ResolvedSettings] = {}
 
     @property
     def vhosts(self) -> list[str]:
@@ -110,17 +96,44 @@ class SettingsRepository:
         return merge(one.settings for one in self.matches(address, vhost))
 
     def resolve(self, address: str, vhost: str | None = "/") -> ResolvedSettings:
-        """The settings of an address. Cached; equal sets of entries give the same object."""
+        """The settings of an address, without destination policies. Cached; equal sets of entries give one object."""
         key = (vhost, address) if self._layers else _ANY  # without entries all addresses are alike
         resolved = self._cache.get(key)
         if resolved is None:
-            found = self.matches(address, vhost)
-            group = tuple(id(one) for one in found)
-            resolved = self._resolved.get(group)
-            if resolved is None:
-                resolved = self._finish(merge(one.settings for one in found), NOTHING_SET)
-                _remember(self._resolved, group, resolved)
+            resolved = self._of_entries(self.matches(address, vhost))
             _remember(self._cache, key, resolved)
+        return resolved
+
+    def resolve_topic(self, name: str, vhost: str | None = "/") -> ResolvedSettings:
+        """The settings of a topic: of publishes with that routing key, or to that exchange. Cached."""
+        if self.destinations is NO_DESTINATIONS:
+            return self.resolve(name, vhost)
+        key = (TOPIC_ENTRY, vhost, name, name)
+        resolved = self._of_destinations.get(key)
+        if resolved is None:
+            resolved = self._of_entries(self.topic_entries(name, vhost))
+            _remember(self._of_destinations, key, resolved)
+        return resolved
+
+    def queue_entries(self, address: str, vhost: str | None, name: str | None = None) -> tuple[Entry, ...]:
+        """The destination policy of a queue, then the entries of its address. Args: name: None: that of its address."""
+        return self._over(self.destinations.for_queue(address if name is None else name), address, vhost)
+
+    def topic_entries(self, name: str, vhost: str | None) -> tuple[Entry, ...]:
+        """The destination policy of a topic, then the entries of the address of that name."""
+        return self._over(self.destinations.for_topic(name), name, vhost)
+
+    def _over(self, policy: Entry | None, address: str, vhost: str | None) -> tuple[Entry, ...]:
+        found = self.matches(address, vhost)
+        return found if policy is None else (policy, *found)
+
+    def _of_entries(self, found: tuple[Entry, ...]) -> ResolvedSettings:
+        """Most specific first."""
+        group = tuple(id(one) for one in found)
+        resolved = self._resolved.get(group)
+        if resolved is None:
+            resolved = self._finish(merge(one.settings for one in found), NOTHING_SET)
+            _remember(self._resolved, group, resolved)
         return resolved
 
     def sets_id_cache_size(self, address: str, vhost: str | None = "/") -> bool:
@@ -128,14 +141,24 @@ class SettingsRepository:
         return self.id_cache_size is not None or self.merged(address, vhost).id_cache_size is not None
 
     def resolve_queue(
-        self, address: str, vhost: str | None, own: AddressSettings, policy: AddressSettings = NOTHING_SET
+        self,
+        address: str,
+        vhost: str | None,
+        own: AddressSettings,
+        policy: AddressSettings = NOTHING_SET,
+        name: str | None = None,
     ) -> ResolvedSettings:
-        """The settings of a queue: its own (`settings_of_arguments`) over its policy's over those of its address."""
+        """The settings of a queue: its own, over its policy's, over its destination policy's, over its address's.
+
+        Args: own: of `settings_of_arguments`.
+              policy: what its policy (RabbitMQ's kind) sets.
+              name: of the queue, for its destination policy; None: that of its address.
+        """
         if policy is NOTHING_SET:
             if own is NOTHING_SET or own == NOTHING_SET:
-                return self.resolve(address, vhost)
-            return self._finish(self.merged(address, vhost), own)
-        found = self.matches(address, vhost)
+                return self._resolve_plain_queue(address, vhost, name)
+            return self._finish(merge(one.settings for one in self.queue_entries(address, vhost, name)), own)
+        found = self.queue_entries(address, vhost, name)
         key = (tuple(id(one) for one in found), own, policy)
         resolved = self._under_policies.get(key)
         if resolved is None:
@@ -144,9 +167,20 @@ class SettingsRepository:
             _remember(self._under_policies, key, resolved)
         return resolved
 
+    def _resolve_plain_queue(self, address: str, vhost: str | None, name: str | None) -> ResolvedSettings:
+        """Of a queue that has neither settings of its own nor a policy. Cached."""
+        if self.destinations is NO_DESTINATIONS:
+            return self.resolve(address, vhost)
+        key = (QUEUE_ENTRY, vhost, address, address if name is None else name)
+        resolved = self._of_destinations.get(key)
+        if resolved is None:
+            resolved = self._of_entries(self.queue_entries(address, vhost, name))
+            _remember(self._of_destinations, key, resolved)
+        return resolved
+
     def _finish(self, merged: AddressSettings, own: AddressSettings) -> ResolvedSettings:
         attempts = default_attempts(merged, self.attempts)
-        return resolve(own.over(merged), attempts=attempts, id_cache_size=self.id_cache_size)
+        return resolve(own.over(merged), attempts=attempts, id_cache_size=self.id_cache_size, usage=self.usage)
 
     def sources(self, address: str, vhost: str | None = "/") -> dict[str, Entry]:
         """Attribute -> the entry that gives its value; attributes that no entry sets are absent."""
@@ -155,68 +189,6 @@ class SettingsRepository:
             for attribute in one.settings.explicit():
                 given.setdefault(attribute, one)
         return given
-
-
-class _Layer:
-    """The entries of one virtual host, or of all."""
-
-    __slots__ = ("exact", "literal", "root", "texts")
-
-    def __init__(self) -> None:
-        self.exact: dict[str, Entry] = {}
-        self.literal: dict[str, Entry] = {}
-        self.root = _Node()
-        self.texts: set[str] = set()
-
-    def add(self, one: Entry) -> None:
-        if one.match.text in self.texts:
-            raise DuplicateMatch(f"match {one.match.text!r} is declared twice")
-        self.texts.add(one.match.text)
-        if one.match.kind is WILDCARD:
-            self.root.add(one)
-        elif one.match.kind is EXACT:
-            self.exact[one.match.address] = one
-        else:
-            self.literal[one.match.address] = one
-
-    def matches(self, name: str, words: list[str]) -> list[Entry]:
-        found = [layer[name] for layer in (self.exact, self.literal) if name in layer]
-        return found + sorted(self.root.matches(words), key=lambda one: one.match.rank)
-
-
-class _Node:
-    """Wildcard entries as a tree of words: a lookup costs O(words of the address), whatever the number of entries."""
-
-    __slots__ = ("any_words", "end", "next")
-
-    def __init__(self) -> None:
-        self.next: dict[str | None, _Node] = {}  # None: any one word
-        self.end: Entry | None = None  # the match ends here
-        self.any_words: Entry | None = None  # ... or with `#`
-
-    def add(self, one: Entry) -> None:
-        node = self
-        for word in one.match.words:
-            node = node.next.setdefault(word, _Node())
-        if one.match.has_any_words:
-            node.any_words = one
-        else:
-            node.end = one
-
-    def matches(self, words: list[str]) -> list[Entry]:
-        found: list[Entry] = []
-        nodes = [self]
-        for word in words:
-            found += [node.any_words for node in nodes if node.any_words is not None]
-            nexts = [node.next.get(word) for node in nodes]
-            if word:  # an empty word is not "any one word"
-                nexts += [node.next.get(None) for node in nodes]
-            nodes = [node for node in nexts if node is not None]
-            if not nodes:
-                return found
-        for node in nodes:
-            found += [one for one in (node.end, node.any_words) if one is not None]
-        return found
 
 
 def _remember(cache: dict[Any, ResolvedSettings], key: object, resolved: ResolvedSettings) -> None:

@@ -1,11 +1,12 @@
 """The settings of an address after all layers are merged: every field has a value, derived defaults are computed.
 
-Source: address-settings page 2.4, 3 and 3.8; ruling 9.
+Source: address-settings page 2.4, 3 and 3.8; queues page E.1; ruling 9.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
+from ..flow_control import SystemUsage
 from ..values import LONG_MAX
 from .model import AddressSettings
 
@@ -26,6 +27,18 @@ REDELIVERY_FIELDS = (
     "dead_letter_queue_suffix",
     "send_to_dla_on_no_route",
 )
+
+#: An entry that sets one of these, or the policy BLOCK, puts its addresses under flow control (queues page E).
+FLOW_FIELDS = (
+    "memory_limit",
+    "producer_flow_control",
+    "send_fail_if_no_space",
+    "send_fail_if_no_space_after_ms",
+    "cursor",
+)
+
+#: Fields whose 0 means the same as -1.
+ZERO_IS_NONE = {"memory_limit", "abort_slow_consumer_after_ms", "abort_slow_consumer_count", "abort_slow_ack_after_ms"}
 
 
 @dataclass(slots=True, frozen=True)
@@ -67,6 +80,25 @@ class ResolvedSettings:
     prefetch_page_messages: int = -1  # default: max-read-page-messages
     prefetch_page_bytes: int = 20 * 1024**2  # default: max-read-page-bytes
     page_max_cache_size: int = 5
+    # flow control
+    memory_limit: int = -1
+    producer_flow_control: bool = True
+    send_fail_if_no_space: bool = False  # default: of [system-usage]
+    send_fail_if_no_space_after_ms: int = 0  # default: of [system-usage]; 0: wait for ever
+    cursor: str = "store"
+    cursor_memory_high_water_mark: int = 70  # percent of the memory limit
+    minimum_message_size: int = 1024
+    blocked_producer_warning_interval_ms: int = 30_000  # 0: no warnings
+    pending_message_limit: int = -1
+    pending_message_limit_prefetch_rate: float = -1.0  # -1: `pending_message_limit` rules
+    message_eviction: str = "oldest"
+    message_eviction_property: str = ""
+    abort_slow_consumer_after_ms: int = -1
+    abort_slow_consumer_count: int = -1
+    abort_slow_consumer_check_period_ms: int = 30_000
+    abort_slow_consumer_connection: bool = False
+    abort_slow_ack_after_ms: int = -1
+    abort_slow_ack_ignores_idle: bool = True
     # queue defaults, copied at creation
     default_ring_size: int = -1
     default_last_value_queue: bool = False
@@ -117,6 +149,8 @@ class ResolvedSettings:
     enable_ingress_timestamp: bool = False
     id_cache_size: int = 20_000
     queue_prefetch: int = 1000
+    # no setting itself: whether queues page E rules publishes to the address, see `why_flow_controlled`
+    is_flow_controlled: bool = False
 
 
 DEFAULTS = ResolvedSettings()
@@ -139,13 +173,18 @@ def default_attempts(entries: AddressSettings, broker_default: int | None) -> in
 
 
 def resolve(
-    merged: AddressSettings, *, attempts: int = UNLIMITED, id_cache_size: int | None = None
+    merged: AddressSettings,
+    *,
+    attempts: int = UNLIMITED,
+    id_cache_size: int | None = None,
+    usage: SystemUsage | None = None,
 ) -> ResolvedSettings:
     """Give every field a value.
 
     Args: merged: all layers in one, the queue's own included.
           attempts: the default, of `default_attempts`.
           id_cache_size: the broker's, for addresses that do not set it.
+          usage: [system-usage]; None where it is not configured.
     """
     explicit = merged.explicit()
     values: dict[str, Any] = {"max_delivery_attempts": attempts, **explicit}
@@ -155,7 +194,21 @@ def resolve(
         values["max_delivery_attempts"] = UNLIMITED
     for attribute, derived in derived_defaults(merged).items():
         values.setdefault(attribute, derived)
-    return ResolvedSettings(**values)
+    if usage is not None:
+        values.setdefault("send_fail_if_no_space", usage.send_fail_if_no_space)
+        values.setdefault("send_fail_if_no_space_after_ms", usage.send_fail_if_no_space_after_ms)
+    for attribute in ZERO_IS_NONE & explicit.keys():
+        if explicit[attribute] == 0:
+            values[attribute] = UNLIMITED
+    if "pending_message_limit" in explicit:
+        values.pop("pending_message_limit_prefetch_rate", None)
+    return ResolvedSettings(**values, is_flow_controlled=usage is not None or bool(why_flow_controlled(merged)))
+
+
+def why_flow_controlled(merged: AddressSettings) -> list[str]:
+    """The attributes that put an address under flow control; a [system-usage] does it for every address."""
+    why = [attribute for attribute in FLOW_FIELDS if getattr(merged, attribute) is not None]
+    return [*why, "address_full_policy"] if merged.address_full_policy == "BLOCK" else why
 
 
 def derived_defaults(merged: AddressSettings) -> dict[str, int]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from ..addresses.repository import NO_SETTINGS, SettingsRepository
 from ..faults import Origin
+from ..flow_control import Flow, SystemUsage, percentage, products, size_or_percent
 from ..lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, MIXED, NOT_YET, RESTART, Lifetime
 from ..policies.policies import Policy
 from ..values import (
@@ -115,6 +116,20 @@ KEYS: dict[str, dict[str, Key]] = {
         "table-depth": Key(integer(1, 64), 64, NOT_YET),
         "history-events": Key(_COUNT, 100_000, NOT_YET),
     },
+    "system-usage": {
+        "memory": Key(size_or_percent, SystemUsage().memory, LIVE),
+        "store": Key(size_or_percent, SystemUsage().store, LIVE),
+        "temp": Key(size_or_percent, SystemUsage().temp, LIVE),
+        "send-fail-if-no-space": Key(boolean, False, LIVE),
+        "send-fail-if-no-space-after": Key(duration_ms, 0, LIVE),
+    },
+    "flow": {
+        "low-mark": Key(percentage, None, LIVE),
+        "max-stall": Key(duration_ms, 0, LIVE),
+        "hold-bytes": Key(size_bytes, Flow().hold_size, LIVE),
+        "hold-spool": Key(size_bytes, Flow().hold_spool_size, LIVE),
+        "use-channel-flow": Key(products, (), LIVE),
+    },
     "tls": {
         "certificate": Key(text, None, AT_CONNECTION),
         "key": Key(text, None, AT_CONNECTION),
@@ -152,12 +167,24 @@ class Configuration:
     limits: Mapping[str, LimitsDeclaration] = field(default_factory=lambda: MappingProxyType({}))  # by virtual host
     users: tuple[UserDeclaration, ...] = field(default=())
     policies: tuple[Policy, ...] = field(default=())
+    system_usage: SystemUsage | None = None  # None: without [system-usage]
 
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default, which may depend on the profile."""
         value = self.explicit.get((table, key), KEYS[table][key].default)
         attribute = BY_PROFILE.get((table, key)) if value is None else None
         return value if attribute is None else getattr(self.profile, attribute)
+
+    @property
+    def flow(self) -> Flow:
+        """[flow]."""
+        return Flow(
+            self.value("flow", "low-mark") or 0,
+            self.value("flow", "max-stall"),
+            self.value("flow", "hold-bytes"),
+            self.value("flow", "hold-spool"),
+            self.value("flow", "use-channel-flow"),
+        )
 
     @property
     def profile(self) -> Profile:

@@ -6,8 +6,8 @@ An undeclared name is no fault: applications may declare it while the broker run
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+from ..addresses.entries import Entry
 from ..addresses.matching import WILDCARD, Wildcards
-from ..addresses.repository import Entry
 from ..declared.configuration import Configuration
 from ..declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin

@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator
 
+from ..addresses.entries import Entry
 from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
-from ..addresses.repository import Entry, SettingsRepository
+from ..addresses.repository import SettingsRepository
 from ..addresses.resolved import sets_redelivery
 from ..declared.configuration import Configuration
 from ..values import shown

@@ -8,15 +8,25 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from ..addresses.destinations import (
+    DEFAULT_ENTRY,
+    NO_DESTINATIONS,
+    QUEUE_ENTRY,
+    TOPIC_ENTRY,
+    DestinationPolicies,
+    parse_destination,
+)
+from ..addresses.entries import Entry
 from ..addresses.fields import Field
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_match
 from ..addresses.model import AddressSettings
 from ..addresses.queue_arguments import ArgumentFault, settings_of_arguments
-from ..addresses.repository import Entry, SettingsRepository
+from ..addresses.repository import SettingsRepository
 from ..declared.access_declarations import LimitsDeclaration, UserDeclaration
 from ..declared.configuration import KEYS, Configuration
 from ..declared.declarations import MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Fault, Origin, nearest
+from ..flow_control import SystemUsage, system_usage_of
 from ..policies.policies import Policy
 from ..values import shown
 from .doubts import doubts_of
@@ -60,6 +70,8 @@ class Draft:
         self.limits: dict[str, LimitsDeclaration] = {}
         self.users: dict[str, UserDeclaration] = {}
         self.policies: dict[tuple[str, bool, str], Policy] = {}
+        self.has_usage = False
+        self.destinations: dict[tuple[str, str], RawEntry] = {}
         self._warned: set[str] = set()
 
     # -- for loaders --------------------------------------------------------------------------------------------------
@@ -131,11 +143,6 @@ class Draft:
         except ValueError as error:
             self.wrong(origin, key, value, error)
             return
-        if row.name == "address-full-policy" and read == "BLOCK":
-            self.fault(
-                origin, key, "BLOCK needs flow control, which this version does not have; use PAGE, DROP or FAIL"
-            )
-            return
         raw.values[row.attribute] = read
         raw.origins[row.attribute] = origin
         if not row.is_supported:
@@ -144,6 +151,17 @@ class Draft:
             self.warn(origin, key, "0 means unlimited, as -1 does")
         elif row.attribute == "redelivery_delay_multiplier" and read < 1:
             self.warn(origin, key, f"{read:g} makes each wait shorter than the one before")
+
+    def add_destination(self, kind: str, raw: RawEntry) -> None:
+        """A destination policy: QUEUE_ENTRY, TOPIC_ENTRY, or DEFAULT_ENTRY for all; its match is checked here."""
+        try:
+            parse_destination(raw.match)
+        except MatchFault as error:
+            self.fault(raw.origin, kind, f"{shown(raw.match)}: {error}")
+            return
+        earlier = self.destinations.setdefault((kind, raw.match), raw)
+        if earlier is not raw:
+            self.fault(raw.origin, kind, f"{shown(raw.match)} stands already at {earlier.origin}")
 
     def add_queue(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
         """A declared queue; its arguments are checked here. `written`: argument -> the key in the file."""
@@ -211,7 +229,8 @@ class Draft:
 
     def finish(self) -> tuple[Configuration, list[Fault]]:
         """The configuration and all faults, in order of file and line; with faults it must not be used."""
-        repository = self._repository()
+        usage = self._usage()
+        repository = self._repository(usage)
         configuration = Configuration(
             MappingProxyType(self.explicit),
             (),
@@ -224,12 +243,17 @@ class Draft:
             MappingProxyType(self.limits),
             tuple(self.users.values()),
             tuple(self.policies.values()),
+            usage,
         )
         if not self.faults:
             self.warnings += doubts_of(configuration)
         return replace(configuration, warnings=tuple(self.warnings)), sorted(self.faults)
 
-    def _repository(self) -> SettingsRepository:
+    def _usage(self) -> SystemUsage | None:
+        given = {key: value for (table, key), value in self.explicit.items() if table == "system-usage"}
+        return system_usage_of(given) if self.has_usage or given else None
+
+    def _repository(self, usage: SystemUsage | None) -> SettingsRepository:
         try:
             wildcards = Wildcards(**self.wildcards)
         except MatchFault as error:
@@ -248,7 +272,18 @@ class Draft:
             default_max_delivery_attempts=explicit.get(("broker", "default-max-delivery-attempts")),
             uuid_namespace=explicit.get(("broker", "uuid-namespace"), ""),
             id_cache_size=explicit.get(("broker", "id-cache-size")),
+            usage=usage,
+            destinations=self._destinations(),
         )
+
+    def _destinations(self) -> DestinationPolicies:
+        kinds: dict[str, list[Entry]] = {QUEUE_ENTRY: [], TOPIC_ENTRY: [], DEFAULT_ENTRY: []}
+        for (kind, _), raw in self.destinations.items():
+            match, settings = parse_destination(raw.match), AddressSettings(**raw.values)
+            kinds[kind].append(Entry(match, settings, None, raw.origin, MappingProxyType(raw.origins), kind))
+        if not self.destinations:
+            return NO_DESTINATIONS
+        return DestinationPolicies(kinds[QUEUE_ENTRY], kinds[TOPIC_ENTRY], next(iter(kinds[DEFAULT_ENTRY]), None))
 
     def _parse(self, raw: RawEntry, wildcards: Wildcards) -> Match | None:
         try:

@@ -66,6 +66,8 @@ class Loader(TomlSource):
         if not isinstance(content, dict):
             self.draft.fault(self.at(table), table, f"expected a table [{table}]")
             return
+        if table == "system-usage":
+            self.draft.has_usage = True  # also an empty table switches flow control on
         for key, value in content.items():
             if key in KEYS[table]:
                 self.draft.broker_value(self.at(table, key), table, key, value)

@@ -33,7 +33,22 @@ def read(form: str, settings: dict[Field, Any]) -> AddressSettings:
 
 def candidates(field: Field) -> list[Any]:
     """Values that a field may have."""
-    possible = [True, False, 1, 5, -1, 0.5, "DROP", "MULTICAST", "FORCE", "KILL", "MESSAGES_PER_HOUR", "some.address"]
+    possible = [
+        True,
+        False,
+        1,
+        5,
+        -1,
+        0.5,
+        "vm",
+        "oldest",
+        "DROP",
+        "MULTICAST",
+        "FORCE",
+        "KILL",
+        "MESSAGES_PER_HOUR",
+        "some.address",
+    ]
     kept = []
     for value in possible:
         try:

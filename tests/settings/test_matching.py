@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from leveret.settings import MatchFault, SettingsRepository, Wildcards, entry
+from leveret.settings.addresses.entries import DuplicateMatch
 from leveret.settings.addresses.matching import parse_match
-from leveret.settings.addresses.repository import DuplicateMatch
 
 DOCS = ("#", "a.b.#", "a.b.d.#")
 MULTIPLE = (

@@ -197,7 +197,6 @@ def test_provenance_has_file_line_and_match() -> None:
             "wildcard-addresses: delimiter, any-words and single-word must be",
         ),
         ("6.3", "[wildcard-addresses]\ndelimeter = 1", "did you mean 'delimiter'?"),
-        ("ruling 16", setting("address-full-policy", '"BLOCK"'), ":3: address-full-policy: BLOCK needs flow control"),
         (
             "6.7",
             '[[address]]\nname="q"\n[[address.queue]]\nname="q"\nring-size=1\narguments={x-max-length=2}',

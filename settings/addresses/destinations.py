@@ -1,0 +1,83 @@
+"""Destination policies, as ActiveMQ has them: exactly one entry applies to a queue or topic, and entries do not merge.
+
+The entry that applies is a layer over the merged address-settings. Names are elements with `.` between them; in an
+entry's name `*` is any one element and a last `>` zero or more elements. Source: queues page E.1, "wildcards", and
+E.2.
+"""
+
+from collections.abc import Iterable
+
+from .entries import Entry, Layer
+from .matching import EXACT, Match, MatchFault, Wildcards, parse_match
+
+#: ActiveMQ's wildcards, whatever [wildcard-addresses] says.
+WILDCARDS = Wildcards(".", ">", "*")
+
+#: What an entry is called where it is reported.
+QUEUE_ENTRY, TOPIC_ENTRY, DEFAULT_ENTRY = "queue policy", "topic policy", "default policy"
+
+
+class DestinationPolicies:
+    """The entries of a configuration. Raises: DuplicateMatch.
+
+    Args: queues, topics: with matches of `parse_destination`.
+          default: for every queue and topic that no other entry covers.
+    """
+
+    __slots__ = ("_queues", "_topics", "default", "queues", "topics")
+
+    def __init__(
+        self, queues: Iterable[Entry] = (), topics: Iterable[Entry] = (), default: Entry | None = None
+    ) -> None:
+        self.queues, self.topics, self.default = tuple(queues), tuple(topics), default
+        self._queues, self._topics = _layer(self.queues), _layer(self.topics)
+
+    def for_queue(self, name: str) -> Entry | None:
+        """The entry that applies to a queue of that name."""
+        return self._chosen(self._queues, name)
+
+    def for_topic(self, name: str) -> Entry | None:
+        """The entry that applies to a topic: to publishes with that routing key or to that exchange."""
+        return self._chosen(self._topics, name)
+
+    def _chosen(self, layer: Layer, name: str) -> Entry | None:
+        found = layer.matches(name, name.split(WILDCARDS.delimiter))
+        if not found:
+            return self.default
+        if found[0].match.kind is EXACT:
+            return found[0]
+        specific = [one for one in found if not any(_is_wider(one.match, other.match) for other in found)]
+        return min(specific, key=lambda one: one.match.text)
+
+
+def parse_destination(text: str) -> Match:
+    """The name of an entry, a pattern or one queue or topic. Raises: MatchFault."""
+    if "" in text.split(WILDCARDS.delimiter):
+        raise MatchFault("an element is empty" if text else "an empty name covers nothing")
+    if "," in text:
+        raise MatchFault("several destinations in one entry, expected an entry for each")
+    return parse_match(text, WILDCARDS)
+
+
+def _layer(entries: Iterable[Entry]) -> Layer:
+    layer = Layer()
+    for one in entries:
+        layer.add(one)
+    return layer
+
+
+def _is_wider(one: Match, other: Match) -> bool:
+    """Whether a pattern covers everything that another covers, and more."""
+    return _covers(one, other) and not _covers(other, one)
+
+
+def _covers(wide: Match, narrow: Match) -> bool:
+    if wide.has_any_words:
+        if len(wide.words) > len(narrow.words):
+            return False
+    elif narrow.has_any_words or len(wide.words) != len(narrow.words):
+        return False
+    return all(word is None or word == other for word, other in zip(wide.words, narrow.words))
+
+
+NO_DESTINATIONS = DestinationPolicies()

@@ -1,0 +1,100 @@
+"""Entries of settings by match, and the look-up of those that cover an address.
+
+Source: address-settings page 1.2, 2.2.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from ..faults import Origin
+from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, parse_match
+from .model import AddressSettings
+
+
+@dataclass(slots=True, frozen=True)
+class Entry:
+    """One address-setting. `vhost` None: for every virtual host, with lower precedence than the virtual host's own."""
+
+    match: Match
+    settings: AddressSettings
+    vhost: str | None = None
+    origin: Origin = field(default=Origin("", 0))
+    origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))  # attribute -> where
+    kind: str = "match"  # or what a destination policy is called
+
+    def origin_of(self, attribute: str) -> Origin:
+        """Where a field is set."""
+        return self.origins.get(attribute, self.origin)
+
+
+def entry(text: str, vhost: str | None = None, wildcards: Wildcards = DEFAULT_WILDCARDS, **fields: Any) -> Entry:
+    """An entry made in code: `entry("ring.#", default_ring_size=3)`. Raises: MatchFault."""
+    return Entry(parse_match(text, wildcards), AddressSettings(**fields), vhost)
+
+
+class DuplicateMatch(ValueError):
+    """Two entries have the same match text in one virtual host."""
+
+
+class Layer:
+    """The entries of one virtual host, or of all."""
+
+    __slots__ = ("exact", "literal", "root", "texts")
+
+    def __init__(self) -> None:
+        self.exact: dict[str, Entry] = {}
+        self.literal: dict[str, Entry] = {}
+        self.root = _Node()
+        self.texts: set[str] = set()
+
+    def add(self, one: Entry) -> None:
+        if one.match.text in self.texts:
+            raise DuplicateMatch(f"match {one.match.text!r} is declared twice")
+        self.texts.add(one.match.text)
+        if one.match.kind is WILDCARD:
+            self.root.add(one)
+        elif one.match.kind is EXACT:
+            self.exact[one.match.address] = one
+        else:
+            self.literal[one.match.address] = one
+
+    def matches(self, name: str, words: list[str]) -> list[Entry]:
+        found = [layer[name] for layer in (self.exact, self.literal) if name in layer]
+        return found + sorted(self.root.matches(words), key=lambda one: one.match.rank)
+
+
+class _Node:
+    """Wildcard entries as a tree of words: a lookup costs O(words of the address), whatever the number of entries."""
+
+    __slots__ = ("any_words", "end", "next")
+
+    def __init__(self) -> None:
+        self.next: dict[str | None, _Node] = {}  # None: any one word
+        self.end: Entry | None = None  # the match ends here
+        self.any_words: Entry | None = None  # ... or with `#`
+
+    def add(self, one: Entry) -> None:
+        node = self
+        for word in one.match.words:
+            node = node.next.setdefault(word, _Node())
+        if one.match.has_any_words:
+            node.any_words = one
+        else:
+            node.end = one
+
+    def matches(self, words: list[str]) -> list[Entry]:
+        found: list[Entry] = []
+        nodes = [self]
+        for word in words:
+            found += [node.any_words for node in nodes if node.any_words is not None]
+            nexts = [node.next.get(word) for node in nodes]
+            if word:  # an empty word is not "any one word"
+                nexts += [node.next.get(None) for node in nodes]
+            nodes = [node for node in nexts if node is not None]
+            if not nodes:
+                return found
+        for node in nodes:
+            found += [one for one in (node.end, node.any_words) if one is not None]
+        return found

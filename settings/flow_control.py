@@ -1,0 +1,117 @@
+"""What the broker as a whole may use, and how publishes are held when there is no space: [system-usage] and [flow].
+
+Limits of an address are address-settings. Source: queues page E.1, E.3 to E.5; interfaces page, "Names kept for what
+is not there yet".
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from .values import size_bytes
+
+KIB, MIB, GIB = 1024, 1024**2, 1024**3
+
+#: The space that a limit leaves free before held publishes go on, unless that is much or little of it.
+_CALM = 64 * KIB
+
+_PERCENT = re.compile(r"\s*(100|[1-9][0-9]?)\s*%\s*")
+
+
+@dataclass(slots=True, frozen=True)
+class SystemUsage:
+    """[system-usage]: octets for messages in memory, in the journal, and in the temporary store; 0: no limit.
+
+    `..._percent`: of the memory of the process, or of the disk; 0: the limit is given in octets.
+    """
+
+    memory: int = 64 * MIB
+    store: int = 100 * GIB
+    temp: int = 10 * GIB
+    send_fail_if_no_space: bool = False
+    send_fail_if_no_space_after_ms: int = 0  # 0: wait for ever
+    memory_percent: int = 0
+    store_percent: int = 0
+    temp_percent: int = 0
+
+    def sized(self, *, memory: int, disk: int) -> "SystemUsage":
+        """With octets for every percentage. Args: octets that the process may use, octets of the disk."""
+        return replace(
+            self,
+            memory=memory * self.memory_percent // 100 if self.memory_percent else self.memory,
+            store=disk * self.store_percent // 100 if self.store_percent else self.store,
+            temp=disk * self.temp_percent // 100 if self.temp_percent else self.temp,
+            memory_percent=0,
+            store_percent=0,
+            temp_percent=0,
+        )
+
+
+@dataclass(slots=True, frozen=True)
+class Flow:
+    """[flow]: how publishes are held. Octets and milliseconds."""
+
+    low_mark_percent: int = 0  # 0: see `low_mark`
+    max_stall_ms: int = 0  # 0: for ever
+    hold_size: int = MIB  # of each connection, in memory
+    hold_spool_size: int = 64 * MIB  # of each connection, in the temporary store
+    channel_flow_products: tuple[str, ...] = ()  # clients that are sent channel.flow
+
+    def low_mark(self, limit: int) -> int:
+        """The usage, in octets, down to which what is full stays full; below `limit`, which is above 0."""
+        if self.low_mark_percent:
+            return min(limit * self.low_mark_percent // 100, limit - 1)
+        return min(limit * 95 // 100, max(limit - _CALM, limit // 2))
+
+    def low_mark_messages(self, limit: int) -> int:
+        """The same for a limit that counts messages."""
+        if self.low_mark_percent:
+            return min(limit * self.low_mark_percent // 100, limit - 1)
+        return limit - max(1, limit * 5 // 100)
+
+
+def system_usage_of(values: Mapping[str, Any]) -> SystemUsage:
+    """The usage that the keys of [system-usage] configure; those that are absent have their defaults."""
+    given: dict[str, Any] = {}
+    for key in ("memory", "store", "temp"):
+        limit = values.get(key)
+        if isinstance(limit, str):
+            given[f"{key}_percent"] = int(limit.rstrip("%"))
+        elif limit is not None:
+            given[key] = limit
+    for key, attribute in (
+        ("send-fail-if-no-space", "send_fail_if_no_space"),
+        ("send-fail-if-no-space-after", "send_fail_if_no_space_after_ms"),
+    ):
+        if key in values:
+            given[attribute] = values[key]
+    return SystemUsage(**given)
+
+
+def size_or_percent(value: object) -> int | str:
+    """Octets, or a percentage such as "70%" as text."""
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
+        return f"{match[1]}%"
+    try:
+        return size_bytes(value)
+    except ValueError as error:
+        raise ValueError(f'{error}, or a percentage: "70%"') from None
+
+
+def percentage(value: object) -> int:
+    """1 to 100, from an integer or text such as "95%"."""
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 100:
+        return value
+    if isinstance(value, str) and (match := _PERCENT.fullmatch(value)):
+        return int(match[1])
+    raise ValueError('a percentage from 1 to 100, or text like "95%"')
+
+
+def products(value: object) -> tuple[str, ...]:
+    """false for none, or a list of products."""
+    if value is False:
+        return ()
+    if isinstance(value, list) and value and all(isinstance(item, str) and item for item in value):
+        return tuple(value)
+    raise ValueError('false, or a list of client products: ["RabbitMQ"]')
