@@ -81,8 +81,9 @@ from .queues.reply_queue import REPLY_PREFIX, REPLY_TO
 from .rules.arguments import ARGUMENTS, QUEUE_TYPES, Reason, check_consumer_arguments, check_expiration, queue_type_of
 from .rules.queue_rules import own_settings
 from .statistics import BrokerStatistics
-from .stores.paged_run import messages_of
+from .stores.paged_run import Place, messages_of
 from .stores.tail import Unreadable
+from .stores.temp_store import TempStore
 from .users.access import TAGS, User, Users
 from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
@@ -148,6 +149,7 @@ __all__ = [
     "PREDECLARED",
     "PasswordHash",
     "Permissions",
+    "Place",
     "PolicyEvent",
     "Pressure",
     "PropertyFacts",
@@ -176,6 +178,7 @@ __all__ = [
     "Shapes",
     "TAGS",
     "TERMINAL",
+    "TempStore",
     "TopicPermission",
     "UNLIMITED",
     "UNTIL_STATED",

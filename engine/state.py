@@ -7,14 +7,13 @@ from .queues.non_destructive import NonDestructiveQueue
 from .queues.stream_queue import StreamQueue
 from .stores.paged_message import body_size
 from .stores.paged_places import stretches
-from .stores.paged_run import Part, Place, Run
+from .stores.paged_run import Part, Run
 from .stores.stream_store import HEADER_OCTETS
 
 __all__ = [
     "HEADER_OCTETS",
     "NonDestructiveQueue",
     "Part",
-    "Place",
     "Run",
     "StreamQueue",
     "body_size",

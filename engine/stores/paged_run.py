@@ -35,7 +35,7 @@ def messages_of(ids: Sequence[int], runs: Iterable[Run]) -> list[Message]:
 
 
 class Place(NamedTuple):
-    """Where blobs lie in the spool, one behind the other."""
+    """Where blobs lie in the temp store, one behind the other."""
 
     chunk: object
     offset: int
@@ -61,7 +61,7 @@ class Taken(NamedTuple):
 class PagedRun:
     """Messages with rising ids; those before `start` are taken.
 
-    `place` None: the journal has them, and `sizes` are octets of body. Else the spool has their blobs, `sizes` are
+    `place` None: the journal has them, and `sizes` are octets of body. Else the temp store has their blobs, `sizes` are
     octets of blob, and `envelope` is theirs. `deliveries`, `uncounted`: see `Message`.
     """
 

@@ -9,8 +9,9 @@ from itertools import accumulate, groupby, pairwise
 from ..messages.message import Envelope, Message
 from .memory_budget import OVERHEAD
 from .paged_run import IN_JOURNAL, PagedRun, Place, Run, Taken, messages_of
-from .surroundings import Owner
+from .surroundings import Owner, Storage
 from .tail import Pager, Tail
+from .temp_store import TempStore
 
 
 def is_in_journal(owner: Owner, envelope: Envelope) -> bool:
@@ -39,7 +40,7 @@ def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message]) -> i
         if where is IN_JOURNAL:
             items += _runs(run, deliveries, uncounted)
         else:
-            spooled = _spooled(pager, run, where, deliveries, uncounted)
+            spooled = _spooled(owner.storage.temp, run, where, deliveries, uncounted)
             if spooled is None:
                 items += run
                 continue
@@ -50,7 +51,7 @@ def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message]) -> i
 
 
 def _where(owner: Owner, pager: Pager, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
-    """Where it could be: the journal, the spool (its own envelope), only memory (None); and how often it was out."""
+    """Where it could be: the journal, the temp store (its own envelope), only memory (None); how often it was out."""
     where: Envelope | None = None
     if not message.stays_in_memory:
         if owner.stores(message.envelope):
@@ -77,9 +78,9 @@ def _runs(messages: Sequence[Message], deliveries: int, uncounted: int) -> Itera
 
 
 def _spooled(
-    pager: Pager, messages: Sequence[Message], envelope: Envelope, deliveries: int, uncounted: int
+    temp: TempStore, messages: Sequence[Message], envelope: Envelope, deliveries: int, uncounted: int
 ) -> list[PagedRun] | None:
-    place = pager.spool([message.blob for message in messages])
+    place = temp.spool([message.blob for message in messages])
     if place is None:
         return None
     runs: list[PagedRun] = []
@@ -96,14 +97,15 @@ def _spooled(
 # -- back -------------------------------------------------------------------------------------------------------------
 
 
-def runs_of(pager: Pager, part: Taken, *, release: bool = True) -> Sequence[Run]:
-    """The contents of a part. `release`: nobody asks the spool for them again. Raises: Unreadable."""
+def runs_of(storage: Storage, part: Taken, *, release: bool = True) -> Sequence[Run]:
+    """The contents of a part. `release`: nobody asks the temp store for them again. Raises: Unreadable."""
     if part.place is None:
-        return pager.load(part.ids)
+        assert storage.pager is not None
+        return storage.pager.load(part.ids)
     size = sum(part.sizes)
-    octets = pager.unspool(part.place, size)
+    octets = storage.temp.unspool(part.place, size)
     if release:
-        pager.release(part.place, size)
+        storage.temp.release(part.place, size)
     ends = list(accumulate(part.sizes, initial=0))
     return [(part.envelope, [octets[start:end] for start, end in pairwise(ends)])]
 

@@ -81,7 +81,8 @@ class Scanner:
                 octets -= sum(part.sizes[:fitting])
                 if fitting < len(part.sizes):
                     part = part.first(fitting)
-                for message in messages_as_paged(owner, part, part.ids, runs_of(pager, part, release=False)):
+                runs = runs_of(owner.storage, part, release=False)
+                for message in messages_as_paged(owner, part, part.ids, runs):
                     self._window[message.id] = message
 
     def take(self, ready: deque[Message], ids: Sequence[int]) -> list[Message]:

@@ -1,4 +1,4 @@
-"""The store of a queue: the messages that are ready, wherever they are, in memory or in the journal or the spool.
+"""The store of a queue: the messages that are ready, wherever they are, in memory or in the journal or the temp store.
 
 Nobody outside `stores/` asks what kind of store a queue has: what a kind does in its own way is a verb that it
 overrides. Kinds: `PlainStore`, `LeveledStore`, `LastValueStore`, `KeptStore`, `StreamStore`; see `kinds.make_store`.

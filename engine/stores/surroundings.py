@@ -1,22 +1,44 @@
 """What a store is lent by the broker, and what it asks of the queue whose messages it holds."""
 
+from collections.abc import Callable
 from typing import Protocol
 
 from ..durability import Durability
 from ..messages.message import Envelope, Message
 from .memory_budget import MemoryBudget
-from .tail import Pager
+from .tail import Pager, Unreadable
+from .temp_store import NoTempStore, TempStore
 
 
 class Storage:
-    """The same for all stores of a broker, which sets `pager` and `durability` as a journal comes."""
+    """The same for all stores of a broker, which sets `pager` and `durability` as a journal comes.
 
-    __slots__ = ("durability", "memory", "pager")
+    `on_unreadable`: called when what was paged out or spooled could not be read, before `Unreadable` is raised: one
+    connection may have asked, and the whole broker must know.
+    """
+
+    __slots__ = ("_temp", "durability", "memory", "on_unreadable", "open_temp", "pager")
 
     def __init__(self) -> None:
         self.pager: Pager | None = None
         self.durability: Durability | None = None
         self.memory = MemoryBudget()
+        self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
+        self.open_temp: Callable[[], TempStore] = NoTempStore
+        self._temp: TempStore | None = None
+
+    @property
+    def temp(self) -> TempStore:
+        """The temp store, which `open_temp` makes when it is first asked for."""
+        if self._temp is None:
+            self._temp = self.open_temp()
+        return self._temp
+
+    def close(self) -> None:
+        """The broker has stopped: its temp store is gone."""
+        temp, self._temp, self.open_temp = self._temp, None, NoTempStore
+        if temp is not None:
+            temp.close()
 
 
 class Owner(Protocol):

@@ -1,4 +1,4 @@
-"""The tail of a deep queue: messages of which memory holds only where they are: in the journal or in the spool.
+"""The tail of a deep queue: messages of which memory holds only where they are: in the journal or in the temp store.
 
 There is one for each level of priority, and the highest that holds any is its floor: whatever stands below the floor is
 in the tail, so that what is ready in memory always comes first. Messages that are nowhere else stand in between as they
@@ -19,7 +19,7 @@ class Unreadable(Exception):
 
 
 class Pager(Protocol):
-    """What gives a tail's messages back. `load` and `unspool` read files: not within a turn's budget."""
+    """What gives messages back from the journal. `load` reads files: not within a turn's budget."""
 
     def load(self, ids: Sequence[int]) -> Sequence[Run]:
         """The messages with these rising ids, as they were published, from the journal. Raises: Unreadable."""
@@ -33,15 +33,6 @@ class Pager(Protocol):
 
     def budget(self) -> int:
         """Octets that one more deep queue may keep in memory."""
-
-    def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """Put transient messages aside until the broker stops; None: there is no room."""
-
-    def unspool(self, place: Place, octets: int) -> bytes:
-        """The octets of blobs that were put there. Raises: Unreadable."""
-
-    def release(self, place: Place, octets: int) -> None:
-        """Nobody will ask for them again."""
 
 
 Items = deque[PagedRun | Message]
@@ -88,7 +79,7 @@ class Tail:
         level: int = 0,
         deliveries: int = 0,
     ) -> None:
-        """Messages with consecutive ids that the journal has, or the spool at `place`. `expires`: monotonic ns each."""
+        """Messages with consecutive ids that the journal has, or the temp store at `place`. `expires`: monotonic ns."""
         if not sizes:
             return
         items = self._levels[level]

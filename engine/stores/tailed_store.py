@@ -1,7 +1,7 @@
 """What stores have in common whose messages are taken out by consumers: what is at hand, and a tail behind it.
 
 When what is at hand takes more memory than its share, what comes behind it stays in the journal; transient messages go
-to the spool, a temporary file. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
+to the temp store. Source: queues page F; rulings 5, 16; docs/deep-queues.md.
 """
 
 from abc import ABC, abstractmethod
@@ -175,12 +175,10 @@ class TailedStore(ABC):
                 self._extend_tail_alike(tail, first_id + start, envelope, blobs[start:stop])
 
     def _extend_tail_alike(self, tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
-        pager = self._storage.pager
-        assert pager is not None
         if is_in_journal(self._owner, envelope):
             tail.extend(first_id, envelope.framing.body_sizes(blobs))
             return
-        place = None if self._owner.stores(envelope) else pager.spool(blobs)
+        place = None if self._owner.stores(envelope) else self._storage.temp.spool(blobs)
         if place is not None:
             tail.extend(first_id, list(map(len, blobs)), place=place, envelope=envelope)
             return
@@ -213,9 +211,7 @@ class TailedStore(ABC):
         return None
 
     def _append_to_tail(self, tail: Tail, message: Message) -> None:
-        """Transient messages stay in memory where octets of bodies are counted, which the spool does not know."""
-        pager = self._storage.pager
-        assert pager is not None
+        """Transient messages stay in memory where octets of bodies are counted, which the temp store does not know."""
         envelope = message.envelope
         level = tail.level_of(envelope)
         if level > tail.floor:
@@ -232,7 +228,7 @@ class TailedStore(ABC):
         elif (
             tail.octets is None
             and not self._owner.stores(envelope)
-            and (place := pager.spool((message.blob,))) is not None
+            and (place := self._storage.temp.spool((message.blob,))) is not None
         ):
             tail.extend(message.id, (len(message.blob),), expires, place=place, envelope=envelope, level=level)
         else:
@@ -360,14 +356,12 @@ class TailedStore(ABC):
 
     def _brought(self, parts: Sequence[Taken | Message]) -> list[Message]:
         """What was taken out of the tail, with contents."""
-        pager = self._storage.pager
-        assert pager is not None
         found: list[Message] = []
         for part in parts:
             if isinstance(part, Message):
                 found.append(part)
             else:
-                found += self._loaded(part, part.ids, runs_of(pager, part))
+                found += self._loaded(part, part.ids, runs_of(self._storage, part))
         self._forget_empty_tail()
         return found
 
@@ -389,14 +383,13 @@ class TailedStore(ABC):
         ready, self.ready = self.ready, self._empty_ready()
         runs: list[tuple[Sequence[int], Envelope]] = []
         paged: list[Message] = []
-        pager = self._storage.pager
         for part in self.paged_parts():
             if isinstance(part, Message):
                 paged.append(part)
                 continue
             runs.append((part.ids, part.envelope))
-            if part.place is not None and pager is not None:
-                pager.release(part.place, sum(part.sizes[:]))
+            if part.place is not None:
+                self._storage.temp.release(part.place, sum(part.sizes[:]))
         self._tail = None
         self.has_tail = False
         self._scanner = Scanner()
@@ -499,20 +492,19 @@ class TailedStore(ABC):
             if isinstance(part, Message):
                 self._take_in(part)
             else:
-                self.ready.extend(self._loaded(part, part.ids, runs_of(pager, part)))
+                self.ready.extend(self._loaded(part, part.ids, runs_of(self._storage, part)))
         self._forget_empty_tail()
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
         """See `Store`."""
-        tail, pager = self._tail, self._storage.pager
+        tail = self._tail
         if tail is None:
             return
-        assert pager is not None
         for part in tail.take(min(count, SLICE), min(octets, SLICE_OCTETS)):
             if isinstance(part, Message):
                 self._take_in(part)
                 continue
-            ids, runs = part.ids, runs_of(pager, part)
+            ids, runs = part.ids, runs_of(self._storage, part)
             if not self.ready and part.expires is None and not part.deliveries and isinstance(ids, range):
                 ids, runs = _hand_straight(hand_over, ids, runs)
             self.ready.extend(self._loaded(part, ids, runs))

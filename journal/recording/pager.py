@@ -4,55 +4,32 @@ Source: queues page F; rulings 5 and 23.
 """
 
 import contextlib
-import logging
-import time
-from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Sequence
 
 from ...engine import PLAIN, Broker, CommonHeader, Envelope, PropertyFacts, Unreadable, scan_properties
-from ...engine.state import Place, Run
-from ..disk.files import LATER
+from ...engine.state import Run
 from ..format.errors import JournalError
 from ..journal import Journal
 from ..reading.content_reader import ContentRun
+from .insistence import insist, pause
 from .recorder import Recorder
-from .spool import Spool
 
 #: Property lists and envelopes that are remembered; bounded whatever was published.
 MEMORY_MAX = 512
-#: Without descriptors or memory a read is retried after so long, and so often: the broker stands still meanwhile.
-LATER_SECONDS, LATER_TRIES_MAX = 0.05, 200
 #: Where the property list begins in a blob of the plain framing.
 PROPERTIES_AT = 16
 
-Found = TypeVar("Found")
-
-logger = logging.getLogger("leveret.journal")
-
 
 class JournalPager:
-    """`memory`: octets that all deep queues may keep (limits.memory). `directory`: for the spool; None: without.
+    """`memory`: octets that all deep queues may keep (limits.memory)."""
 
-    `descriptor_max`: as the spool has it.
-    """
+    pause = staticmethod(pause)
 
-    def __init__(
-        self,
-        broker: Broker,
-        journal: Journal,
-        recorder: Recorder,
-        memory: int,
-        directory: str | None = None,
-        *,
-        descriptor_max: int | None = None,
-    ) -> None:
+    def __init__(self, broker: Broker, journal: Journal, recorder: Recorder, memory: int) -> None:
         self._broker = broker
         self._journal = journal
         self._contents = recorder.contents
         self.memory = memory
-        self._spool = None if directory is None else Spool(directory, descriptor_max=descriptor_max)
-        #: Called with each failure before it is raised: one connection may have asked, and the whole broker must know.
-        self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
         self._facts: dict[bytes, PropertyFacts] = {}
         self._envelopes: dict[tuple[int, bytes, PropertyFacts, bool, bytes | None], Envelope] = {}
 
@@ -64,28 +41,9 @@ class JournalPager:
     def load(self, ids: Sequence[int]) -> list[Run]:
         """See `Pager`."""
         try:
-            return self._insist(lambda: self._load(ids))
+            return insist(lambda: self._load(ids), self._journal.contents.close, self.pause)
         except (JournalError, OSError) as error:
             raise self._unreadable(f"messages {ids[0]} to {ids[-1]} cannot be read back: {error}") from error
-
-    def _insist(self, read: Callable[[], Found]) -> Found:
-        """Whoever asks needs it now: what finds no descriptor or memory is tried again. Raises: what `read` does."""
-        for tries in range(LATER_TRIES_MAX):
-            try:
-                return read()
-            except OSError as error:
-                if error.errno not in LATER:
-                    raise
-                if not tries:
-                    logger.warning("reading messages back: %s; tried again", error)
-            self._journal.contents.close()
-            self.pause()
-        return read()
-
-    @staticmethod
-    def pause() -> None:
-        """Somebody else may give something back."""
-        time.sleep(LATER_SECONDS)
 
     def has(self, id_: int) -> bool:
         """See `Pager`."""
@@ -96,7 +54,7 @@ class JournalPager:
             if not self._journal.is_there:
                 text = f"data directory {self._journal.path}: is gone"
         error = Unreadable(text)
-        self.on_unreadable(error)
+        self._broker.storage.on_unreadable(error)
         return error
 
     def _load(self, ids: Sequence[int]) -> list[Run]:
@@ -112,29 +70,6 @@ class JournalPager:
                         found.append((envelope, blobs))
                     blobs += some
         return found
-
-    def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """See `Pager`."""
-        return None if self._spool is None else self._spool.put(blobs)
-
-    def unspool(self, place: Place, octets: int) -> bytes:
-        """See `Pager`."""
-        spool = self._spool
-        assert spool is not None
-        try:
-            return self._insist(lambda: spool.get(place, octets))
-        except OSError as error:
-            raise self._unreadable(f"the spool cannot be read back: {error}") from error
-
-    def release(self, place: Place, octets: int) -> None:
-        """See `Pager`."""
-        assert self._spool is not None
-        self._spool.release(place, octets)
-
-    def close(self) -> None:
-        """Close the spool."""
-        if self._spool is not None:
-            self._spool.close()
 
     def _alike(self, run: ContentRun) -> Iterator[Run]:
         """Its contents in parts that have the same properties. Raises: Damaged."""

@@ -74,7 +74,7 @@ class Kept:
     """A deep kept store of last values that holds next to nothing in memory."""
 
     def __init__(self) -> None:
-        self.pager = MemoryPager(600, 0)
+        self.pager = MemoryPager(600)
         storage = Storage()
         storage.pager = self.pager
         self.store = KeptStore(StoreOwner(storage), header_value(KEY))
@@ -140,7 +140,7 @@ def test_the_head_of_a_kept_store_is_the_oldest_that_lives() -> None:
 
 def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
     """By places alone; what is read has its offset."""
-    pager = MemoryPager(8000, 0)
+    pager = MemoryPager(8000)
     storage = Storage()
     storage.pager = pager
     store = StreamStore(StoreOwner(storage))

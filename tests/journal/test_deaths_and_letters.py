@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
 from collections.abc import Callable
 
@@ -13,7 +12,6 @@ from leveret.engine import Broker, Envelope, ManualClock, User
 from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.journal import Journal, JournalOptions
-from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
 from leveret.serving.keeper import Keeper
@@ -33,10 +31,8 @@ class Kept:
         options = JournalOptions(preallocate_size=0)
         self.journal = Journal.open("data", clock, options, files=files, threaded=False, new_id=bytes(16))
         recorder = Recorder(self.broker, self.journal)
-        with tempfile.TemporaryDirectory() as spool:
-            pager = JournalPager(self.broker, self.journal, recorder, 1 << 28, spool)
         restore(self.broker, self.journal, recorder)
-        self.keeper = Keeper(self.broker, self.journal, recorder, pager)
+        self.keeper = Keeper(self.broker, self.journal, recorder)
         self.session = self.broker.connect("/", USER, name="c", flush=lambda: None).open_session()
         self.vhost = self.broker.virtual_hosts["/"]
 

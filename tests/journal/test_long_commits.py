@@ -21,7 +21,7 @@ class World(RecordedBroker):
     def __init__(self, path: Path) -> None:
         super().__init__(path, scope="durable")
         assert self.broker.pager is None
-        self.keeper = Keeper(self.broker, self.journal, self.recorder, type("NoPager", (), {})())  # type: ignore[arg-type]
+        self.keeper = Keeper(self.broker, self.journal, self.recorder)
 
     def turn(self) -> bool:
         """One, and all that the journal has of it is on the disk. Returns whether there is more to do."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
+from leveret.journal.recording.temp_store import FileTempStore
 
 MEMORY = 1024 * 1024
 LARGEST = 60_000
@@ -37,7 +39,9 @@ class Desk:
         options = JournalOptions(segment_size=1 << 20)
         self.journal = Journal.open("j", clock, options, files=SimulatedFiles(), threaded=False, new_id=bytes(16))
         recorder = Recorder(self.broker, self.journal)
-        self.broker.pager = JournalPager(self.broker, self.journal, recorder, MEMORY, spool)
+        self.broker.pager = JournalPager(self.broker, self.journal, recorder, MEMORY)
+        if spool is not None:
+            self.broker.storage.open_temp = partial(FileTempStore, spool)
         restore(self.broker, self.journal, recorder)
         self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
         self.session = self.client.open_session()
@@ -240,8 +244,7 @@ def test_whatever_happens(tmp_path_factory: pytest.TempPathFactory, steps: list[
             desk.declare(KINDS[which % len(KINDS)])
         desk.end_turn()
         assert desk.held <= desk.bound + len(desk.queues) * LARGEST + count * (size + 300)
-    assert isinstance(desk.broker.pager, JournalPager)
-    desk.broker.pager.close()
+    desk.broker.storage.close()
     desk.journal.close()
 
 

@@ -30,7 +30,7 @@ from leveret.journal.disk import (
 from leveret.journal.disk.spare_files import SpareFiles
 from leveret.journal.reading.read_ahead import ReadAhead
 from leveret.journal.recording.pager import JournalPager
-from leveret.journal.recording.spool import Spool
+from leveret.journal.recording.temp_store import FileTempStore
 
 Fault = Callable[[str, str], object]
 
@@ -247,13 +247,13 @@ def test_no_room_for_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     ahead.close()
 
 
-def test_the_spool_leaves_descriptors_to_others(tmp_path: Path) -> None:
+def test_the_temp_store_leaves_descriptors_to_others(tmp_path: Path) -> None:
     """What it would put into a file of too high a number stays in memory; later it is tried again."""
-    spool = Spool(str(tmp_path), chunk_size=1, descriptor_max=0)
-    assert spool.put([b"x"]) is None
-    spool = Spool(str(tmp_path), chunk_size=1, descriptor_max=10**6)
-    assert spool.put([b"x"]) is not None
-    spool.close()
+    temp = FileTempStore(str(tmp_path), chunk_size=1, descriptor_max=0)
+    assert temp.spool([b"x"]) is None
+    temp = FileTempStore(str(tmp_path), chunk_size=1, descriptor_max=10**6)
+    assert temp.spool([b"x"]) is not None
+    temp.close()
 
 
 HOG = """

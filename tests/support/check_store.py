@@ -21,7 +21,7 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from memory_pager import MemoryPager, StoreOwner
+from memory_pager import MemoryPager, MemoryTempStore, StoreOwner
 
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
@@ -78,9 +78,11 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self, make: Make, kind: Kind, memory: int | None, spool_octets: int) -> None:
         super().__init__()
         self.kind = kind
-        self.pager = None if memory is None else MemoryPager(memory, spool_octets)
+        self.pager = None if memory is None else MemoryPager(memory)
+        self.temp = MemoryTempStore(spool_octets)
         storage = Storage()
         storage.pager = self.pager
+        storage.open_temp = lambda: self.temp
         self.owner = StoreOwner(storage)
         self.store = self.owner.store = make(self.owner)
         self.rivals = [make(StoreOwner(storage)) for _ in range(2)]  # queues that want memory, too
@@ -387,7 +389,7 @@ class StoreMachine(RuleBasedStateMachine):
     def drop_all(self) -> None:
         """A purge; nothing is read."""
         if self.pager is not None:
-            self.pager.is_broken = True
+            self.pager.is_broken = self.temp.is_broken = True
         gone = self.store.drop_all()
         ids = [message.id for message in gone.ready]
         ids += [id_ for run, _ in gone.runs for id_ in run] + [message.id for message in gone.paged]
@@ -400,8 +402,8 @@ class StoreMachine(RuleBasedStateMachine):
             level.clear()
         self.gone.clear()
         if self.pager is not None:
-            self.pager.is_broken = False
-            assert self.pager.live == 0
+            self.pager.is_broken = self.temp.is_broken = False
+            assert self.temp.used == 0
             assert self.owner.storage.memory.charge_of(self.store) == 0
 
     # -- memory -------------------------------------------------------------------------------------------------------

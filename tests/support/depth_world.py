@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-import weakref
 from typing import Any, ClassVar
 
 from simulated_files import SimulatedFiles
@@ -17,6 +14,7 @@ from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
+from leveret.journal.recording.temp_store import FileTempStore
 from leveret.journal.recording.whereabouts import whereabouts
 from leveret.settings import SettingsRepository, entry
 
@@ -50,11 +48,9 @@ class DepthWorld:
         self.journal = Journal.open("j", self.clock, options, files=self.files, threaded=False, new_id=bytes(16))
         self.recorder = Recorder(self.broker, self.journal, counts_max=-1)
         if self.memory is not None:
-            directory = None
             if self.has_spool:
-                directory = tempfile.mkdtemp()
-                weakref.finalize(self, shutil.rmtree, directory, ignore_errors=True)
-            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, self.memory, directory)
+                self.broker.storage.open_temp = FileTempStore
+            self.broker.pager = JournalPager(self.broker, self.journal, self.recorder, self.memory)
         restore(self.broker, self.journal, self.recorder)
         self.client = self.broker.connect("/", USER, name="c", flush=self.flush)
         self.sessions: list[Session] = [self.client.open_session() for _ in range(3)]
@@ -77,8 +73,7 @@ class DepthWorld:
     def close(self) -> None:
         """Give everything back."""
         self.journal.close()
-        if isinstance(self.broker.pager, JournalPager):
-            self.broker.pager.close()
+        self.broker.storage.close()
 
     def repository(self) -> SettingsRepository:
         """The operator's settings."""

@@ -1,8 +1,8 @@
-"""A journal, a spool and a queue in memory: what a store is lent, for tests of stores alone."""
+"""A journal, a temp store and a queue in memory: what a store is lent, for tests of stores alone."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN
@@ -13,14 +13,11 @@ from leveret.engine.stores.tail import Unreadable
 
 
 class MemoryPager:
-    """`memory`: octets that messages may take. `spool_octets`: what the spool has room for."""
+    """`memory`: octets that messages may take."""
 
-    def __init__(self, memory: int, spool_octets: int) -> None:
+    def __init__(self, memory: int) -> None:
         self.memory = memory
         self.journal: dict[int, tuple[Envelope, bytes]] = {}
-        self.spool_octets = spool_octets
-        self.live = 0  # octets in the spool that somebody may ask for
-        self._spool = b""
         self.is_broken = False
 
     def budget(self) -> int:
@@ -44,29 +41,44 @@ class MemoryPager:
             runs[-1][1].append(PLAIN.join(*envelope.framing.split(blob)))
         return [(envelope, blobs) for envelope, blobs in runs]
 
+
+class MemoryTempStore:
+    """`room`: octets that it takes."""
+
+    def __init__(self, room: int) -> None:
+        self.limit = 0
+        self.used = 0
+        self.on_change: Callable[[int], object] = lambda used: None
+        self.is_broken = False
+        self._room = room
+        self._octets = b""
+
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """See `Pager`."""
+        """See `TempStore`."""
         octets = b"".join(blobs)
-        if self.live + len(octets) > self.spool_octets:
+        if self.used + len(octets) > self._room:
             return None
-        place = Place(self, len(self._spool))
-        self._spool += octets
-        self.live += len(octets)
+        place = Place(self, len(self._octets))
+        self._octets += octets
+        self.used += len(octets)
         return place
 
-    def unspool(self, place: Place, octets: int) -> bytes:
-        """See `Pager`."""
+    def unspool(self, place: Place, size: int) -> bytes:
+        """See `TempStore`."""
         if self.is_broken:
             raise Unreadable("broken")
         assert place.chunk is self
-        assert place.offset + octets <= len(self._spool)
-        return self._spool[place.offset : place.offset + octets]
+        assert place.offset + size <= len(self._octets)
+        return self._octets[place.offset : place.offset + size]
 
-    def release(self, place: Place, octets: int) -> None:
-        """See `Pager`."""
+    def release(self, place: Place, size: int) -> None:
+        """See `TempStore`."""
         assert place.chunk is self
-        self.live -= octets
-        assert self.live >= 0
+        self.used -= size
+        assert self.used >= 0
+
+    def close(self) -> None:
+        """See `TempStore`."""
 
 
 class StoreOwner:

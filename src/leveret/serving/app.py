@@ -93,7 +93,8 @@ def serve(options: ServeOptions) -> int:
         errors += leaves(group)
     except* Unreadable as group:
         errors += leaves(group)
-        logger.critical("%s; the broker stops. `leveret journal verify` tells what is wrong", errors[-1])
+        hint = "" if options.data is None else ". `leveret journal verify` tells what is wrong"
+        logger.critical("%s; the broker stops%s", errors[-1], hint)
     ignore((*STOPS, *RELOADS))  # nothing is left to end
     for listener in listeners if errors else ():
         listener.close()
@@ -157,7 +158,9 @@ class _Serving:
         self._runtime = Runtime(built.broker, built.keeper.commit if built.keeper is not None else None)
         self._runtime.end_turn()  # what the start left to do
         self._ended, self._stopping, self._has_served = trio.Event(), trio.Event(), trio.Event()
-        self._lost: DataUnusable | None = None  # why it had to stop
+        self._lost: DataUnusable | Unreadable | None = None  # why it had to stop
+        if built.keeper is None:
+            built.broker.storage.on_unreadable = self._lose
 
     async def run(self) -> None:
         """Until a signal comes, or the data directory is lost. Raises: DataUnusable, Unreadable."""
@@ -216,6 +219,11 @@ class _Serving:
             self._lost = DataUnusable(f"{why_unusable(path, error)}; the broker stops")
             self._ended.set()
 
+    def _lose(self, error: Unreadable) -> None:
+        """What was spooled is lost: the broker must not go on without it, as with a journal."""
+        self._lost = error
+        self._ended.set()
+
     def _reload(self) -> Report:
         """For the control table, which ends the turn by itself."""
         options = self._options
@@ -229,8 +237,7 @@ class _Serving:
         self._runtime.end_turn()
 
     def _close(self) -> None:
-        if self._built.keeper is not None:
-            self._built.keeper.close()
+        self._built.close()
         for address, listener in zip(self._options.listen, self._listeners):
             listener.close()
             if address.path:

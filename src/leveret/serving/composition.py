@@ -2,14 +2,16 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ..configured.configured import ConfiguredObjects, Report
 from ..configured.configured_users import DEFAULT_GUEST
 from ..configured.options import broker_options, unsent_max
 from ..control.control import EXCHANGE, ControlTable
-from ..engine import Broker, Clock, Users
+from ..engine import Broker, Clock, TempStore, Users
 from ..settings import Configuration
+from .descriptors import descriptor_limits
 
 if TYPE_CHECKING:
     from ..journal import Files
@@ -26,7 +28,7 @@ class Data:
 
     `holds_reserve`: room is held back for what makes room on a full disk.
     `files`: what the journal is on instead of the operating system's files. Then no thread writes it: whoever simulates
-    the disk makes the commits of `keeper.journal.writer`. Transient messages of deep queues stay in memory.
+    the disk makes the commits of `keeper.journal.writer`. Then there is no temp store, either.
     """
 
     path: str
@@ -46,6 +48,13 @@ class BuiltBroker:
     objects: ConfiguredObjects
     keeper: "Keeper | None"
     report: Report
+
+    def close(self) -> None:
+        """The broker has stopped: what is durable is on disk, and nothing else stays there."""
+        if self.keeper is not None:
+            self.keeper.close()
+        else:
+            self.broker.storage.close()
 
 
 def default_users() -> Users:
@@ -82,12 +91,25 @@ def build_broker(
         chance=chance,
         unsent_max=unsent_max(configuration),
     )
+    if data is None or data.files is None:
+        directory = None if data is None else data.path
+        broker.storage.open_temp = partial(_open_temp_store, broker, directory)
     keeper = None if data is None else _open_journal(data, broker, configuration)
     if users is None and not configuration.users and not any(broker.users):
         broker.replace_user(DEFAULT_GUEST)
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
     return BuiltBroker(broker, control, objects, keeper, objects.apply(configuration))
+
+
+def _open_temp_store(broker: Broker, directory: str | None) -> TempStore:
+    from ..journal.recording.temp_store import FileTempStore  # as below
+
+    return FileTempStore(
+        directory,
+        descriptor_max=descriptor_limits().temp,
+        on_unreadable=lambda error: broker.storage.on_unreadable(error),
+    )
 
 
 def _open_journal(data: Data, broker: Broker, configuration: Configuration) -> "Keeper":

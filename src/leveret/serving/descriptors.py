@@ -15,7 +15,7 @@ class DescriptorLimits:
 
     process: int | None
     connections: int | None
-    spool: int | None
+    temp: int | None
 
 
 def descriptor_limits() -> DescriptorLimits:

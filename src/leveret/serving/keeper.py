@@ -21,7 +21,6 @@ from ..journal.recording.recorder import Recorder
 from ..journal.recording.restore import restore
 from ..journal.recording.whereabouts import whereabouts
 from ..settings import Configuration
-from .descriptors import descriptor_limits
 
 logger = logging.getLogger("leveret.journal")
 
@@ -52,15 +51,13 @@ class Keeper:
         broker: Broker,
         journal: Journal,
         recorder: Recorder,
-        pager: JournalPager,
         spares: tuple[SpareFiles, ...] = (),
     ) -> None:
         self.broker = broker
         self.journal = journal
         self.recorder = recorder
-        self._pager = pager
         self._spares = spares
-        pager.on_unreadable = self._lost
+        broker.storage.on_unreadable = self._lost
         self._unreadable: Unreadable | DirectoryLost | None = None
         self._failure: JournalFull | None = None  # that came in the middle of what is recorded as one
         self._wake = trio.Event()
@@ -89,11 +86,11 @@ class Keeper:
         options = options if holds_reserve else replace(options, reserve_size=0)
         if files is not None:
             journal = Journal.open(path, broker.clock, options, files=files, threaded=False)
-            return cls._open(path, broker, configuration, journal, spool_directory=None)
+            return cls._open(path, broker, configuration, journal)
         spares = SpareFiles(WRITER_SPARES), SpareFiles(READER_SPARES)
         try:
             journal = Journal.open(path, broker.clock, options, files=spares[0], content_files=spares[1])
-            return cls._open(path, broker, configuration, journal, spool_directory=path, spares=spares)
+            return cls._open(path, broker, configuration, journal, spares=spares)
         except BaseException:
             for spare in spares:
                 spare.give_back()
@@ -107,7 +104,6 @@ class Keeper:
         configuration: Configuration,
         journal: Journal,
         *,
-        spool_directory: str | None,
         spares: tuple[SpareFiles, ...] = (),
     ) -> "Keeper":
         recording = recording_options(configuration)
@@ -117,9 +113,7 @@ class Keeper:
             persists_deliveries=recording.persists_deliveries,
             counts_max=recording.counts_max,
         )
-        broker.pager = pager = JournalPager(
-            broker, journal, recorder, recording.memory_size, spool_directory, descriptor_max=descriptor_limits().spool
-        )
+        broker.pager = JournalPager(broker, journal, recorder, recording.memory_size)
         found = journal.recovered
         try:
             count = restore(broker, journal, recorder)
@@ -129,7 +123,7 @@ class Keeper:
         if found.torn_bytes:
             logger.warning("%s: a write that was interrupted was cut off: %d octets", path, found.torn_bytes)
         logger.info("%s: %d messages, %d objects restored", path, count, len(found.objects))
-        return cls(broker, journal, recorder, pager, spares)
+        return cls(broker, journal, recorder, spares)
 
     def commit(self) -> None:
         """The turn is over: what it recorded is written."""
@@ -351,11 +345,11 @@ class Keeper:
                     self.journal.commit()
                 self.journal.commit()
             self.journal.close()
-            self._pager.close()
         except DirectoryLost:
             pass  # that is why the broker stops
         except JournalError as error:
             logger.error("closing the journal: %s", error)
         finally:
+            self.broker.storage.close()
             for files in self._spares:
                 files.give_back()

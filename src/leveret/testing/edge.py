@@ -109,6 +109,8 @@ class Edge(Runtime):
         self.server.drop_all()
         if self._data is not None:
             self._data.forget()
+        else:
+            self._built.close()
         self.clock = self._new_clock(mode)
         self._built = self._build()
         self.replace_broker(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
@@ -211,6 +213,8 @@ class Edge(Runtime):
         finally:
             if self._data is not None:
                 self._data.close()
+            else:
+                self._built.close()
             self.broker.listeners.clear()
             self.listener.close()
 

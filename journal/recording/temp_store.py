@@ -1,0 +1,168 @@
+"""The broker's temp store: octets in temporary files, until they are asked for or the broker stops. See `TempStore`.
+
+Blobs lie one behind the other in chunks. A chunk's file has no name; it is closed when nothing in it is needed.
+Source: queues page F; docs/deep-queues.md.
+"""
+
+import errno
+import logging
+import os
+import shutil
+import tempfile
+import weakref
+from collections.abc import Callable, Sequence
+
+from ...engine import Place, Unreadable
+from .insistence import insist
+
+logger = logging.getLogger("leveret.journal")
+
+CHUNK_SIZE = 64 * 1024 * 1024
+
+
+class Chunk:
+    """A file. `live`: octets that somebody will ask for."""
+
+    __slots__ = ("file", "live", "size")
+
+    def __init__(self, directory: str) -> None:
+        self.file = tempfile.TemporaryFile(dir=directory, buffering=0)  # noqa: SIM115 - closed by the store
+        self.size = 0
+        self.live = 0
+
+
+class FileTempStore:
+    """`directory`: where the files are; None: in a private one of the system's, made when it is first needed.
+
+    `descriptor_max`: no file is kept open with a descriptor as high as that; the rest is for other files. None: any.
+    `on_unreadable`: called with each failure to read before it is raised.
+    """
+
+    def __init__(
+        self,
+        directory: str | None = None,
+        chunk_size: int = CHUNK_SIZE,
+        *,
+        descriptor_max: int | None = None,
+        on_unreadable: Callable[[Unreadable], object] = lambda error: None,
+    ) -> None:
+        self.limit = 0
+        self.used = 0
+        self.on_change: Callable[[int], object] = lambda used: None
+        self._on_unreadable = on_unreadable
+        self._descriptor_max = descriptor_max
+        self._directory = directory
+        self._private = ""  # the private directory
+        self._remove: Callable[[], object] = lambda: None
+        self._chunk_size = chunk_size
+        self._chunk: Chunk | None = None
+        self._open: set[Chunk] = set()
+        self._has_failed = False
+
+    def spool(self, blobs: Sequence[bytes]) -> Place | None:
+        """See `TempStore`. A failure of the disk is logged once, until it takes something again."""
+        octets = b"".join(blobs) if len(blobs) != 1 else blobs[0]
+        if self.limit and self.used + len(octets) > self.limit:
+            return None
+        try:
+            chunk = self._chunk
+            if chunk is None or chunk.size >= self._chunk_size:
+                new = self._new_chunk()
+                self._leave(chunk)
+                chunk = self._chunk = new
+                self._open.add(chunk)
+            chunk.file.seek(chunk.size)
+            view = memoryview(octets)
+            while view:
+                view = view[chunk.file.write(view) :]
+        except OSError as error:
+            if not self._has_failed:
+                logger.error("temp store: %s; what would go there stays in memory", error)
+            self._has_failed = True
+            return None
+        self._has_failed = False
+        place = Place(chunk, chunk.size)
+        chunk.size += len(octets)
+        chunk.live += len(octets)
+        self._count(len(octets))
+        return place
+
+    def _count(self, octets: int) -> None:
+        if octets:
+            self.used += octets
+            self.on_change(self.used)
+
+    def _new_chunk(self) -> Chunk:
+        """Raises: OSError."""
+        chunk = Chunk(self._directory or self._private_directory())
+        if self._descriptor_max is not None and chunk.file.fileno() >= self._descriptor_max:
+            chunk.file.close()
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return chunk
+
+    def _private_directory(self) -> str:
+        """Of this process, mode 0700; it goes with this object or the process. Raises: OSError."""
+        if not os.path.isdir(self._private):  # also when somebody has tidied it away
+            self._private = tempfile.mkdtemp(prefix="leveret-")
+            self._remove = weakref.finalize(self, shutil.rmtree, self._private, ignore_errors=True)
+        return self._private
+
+    def unspool(self, place: Place, size: int) -> bytes:
+        """See `TempStore`."""
+        try:
+            return insist(lambda: self._read(place, size))
+        except OSError as cause:
+            error = Unreadable(f"the temp store cannot be read back: {cause}")
+            self._on_unreadable(error)
+            raise error from cause
+
+    @staticmethod
+    def _read(place: Place, size: int) -> bytes:
+        if not size:
+            return b""
+        chunk = place.chunk
+        assert isinstance(chunk, Chunk)
+        chunk.file.seek(place.offset)
+        found = chunk.file.read(size)
+        if len(found) != size:
+            raise OSError(errno.EIO, f"a temporary file gave {len(found)} of {size} octets")
+        return found
+
+    def release(self, place: Place, size: int) -> None:
+        """See `TempStore`. The file of a chunk in which nothing is needed takes no room."""
+        chunk = place.chunk
+        assert isinstance(chunk, Chunk)
+        chunk.live -= size
+        assert chunk.live >= 0
+        if size and not chunk.live:
+            if chunk is self._chunk:
+                self._empty(chunk)
+            else:
+                self._close(chunk)
+        self._count(-size)
+
+    def close(self) -> None:
+        """See `TempStore`."""
+        for chunk in list(self._open):
+            self._close(chunk)
+        self._chunk = None
+        self.used = 0
+        self._remove()
+
+    def _leave(self, chunk: Chunk | None) -> None:
+        if chunk is not None and not chunk.live:
+            self._close(chunk)
+
+    def _empty(self, chunk: Chunk) -> None:
+        """Begin it again: cheaper than another file, where little comes and goes."""
+        try:
+            chunk.file.truncate(0)
+        except OSError:
+            self._chunk = None
+            self._close(chunk)
+        else:
+            chunk.size = 0
+
+    def _close(self, chunk: Chunk) -> None:
+        chunk.file.close()
+        self._open.discard(chunk)
