@@ -104,6 +104,8 @@ class Broker:
         self._commits = Commits(self, letters)
         self.apply = self._commits.apply
         agenda = self._agenda = Agenda()
+        self.flow = FlowControl(clock, self.effort, agenda, self._announce_blocked)
+        self.flow.configure(options.system_usage, options.flow)
         self.free = Freeing(agenda).free
         self.trim_later = Trimming(agenda, letters).trim_later
         reviewing = Reviewing(agenda, self.policies)
@@ -211,6 +213,12 @@ class Broker:
         for client in list(self.awaiting):
             del self.awaiting[client]
             client.flush()  # also one that is closed: its last words may be among what waits
+
+    def _announce_blocked(self, blocked: Blocked, waits: bool) -> None:
+        if self.listeners:
+            kind = EventKind.BLOCKED if waits else EventKind.UNBLOCKED
+            now_ns = self.clock.monotonic_ns()
+            self.announce(BlockedEvent(kind, blocked, (now_ns - blocked.since_ns) // MS))
 
     # -- where messages are kept --------------------------------------------------------------------------------------
 

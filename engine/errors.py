@@ -218,6 +218,10 @@ class TopicStatesMaxReached(PreconditionFailed):
     """No more topic patterns whose words may stand anywhere in a key. Facts: name (of the exchange), vhost, limit."""
 
 
+class DestinationFull(EngineError):
+    """A publish was refused for want of room. Facts: destination, limit (queues page E.4, rows 5 to 8)."""
+
+
 class TransactionTooLarge(PreconditionFailed):
     """More was published than a transaction may hold. Facts: limit (octets)."""
 

@@ -10,6 +10,7 @@ from .dead_letters import DeadLetters
 from .deadlines import Deadlines
 from .effort import Effort
 from .exchanges.routed import Routed
+from .flow.control import FlowControl
 from .messages.event import Listener
 from .options import BrokerOptions
 from .pressure import Pressure
@@ -32,6 +33,7 @@ class Lender(Protocol):
     storage: Storage
     effort: Effort
     pressure: Pressure
+    flow: FlowControl
     listeners: list[Listener]
     options: BrokerOptions
     settings: SettingsRepository
@@ -80,6 +82,7 @@ def surroundings_of(
         storage=broker.storage,
         effort=broker.effort,
         pressure=broker.pressure,
+        flow=broker.flow,
         listeners=broker.listeners,
         options=lambda: broker.options,
         resolve=resolve,

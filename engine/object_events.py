@@ -55,6 +55,23 @@ class VirtualHostEvent(ObjectEvent):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class BlockedEvent(ObjectEvent):
+    """Publishes of a client, the subject, are held for want of room, or are no longer.
+
+    `limit`: which one of `destination`. `waited_ms`: how long it has waited for it.
+    """
+
+    client: Recipient
+    destination: str
+    limit: str
+    waited_ms: int
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"destination": self.destination, "limit": self.limit, "waited_ms": self.waited_ms}
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class UserDeclaredEvent(ObjectEvent):
     """A user was added or changed."""
 

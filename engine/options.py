@@ -33,6 +33,7 @@ class BrokerOptions:
     `transaction_size_max`: octets published and not committed.
     `unacked_per_session_max`: consumers that never settle get no more than that.
     `busy_queue_ready_max`: with more ready messages a queue that has consumers is crowded (`Pressure`).
+    `system_usage`: what the broker may use; None: no such limits. `flow`: how publishes are held (queues page E).
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
     """
 
@@ -57,6 +58,8 @@ class BrokerOptions:
     tells_last_death: bool = False
     has_transient_queues: bool = True
     classic_tells_attempts: bool = True
+    system_usage: SystemUsage | None = None
+    flow: Flow = Flow()
 
     def address_of(self, exchange: str, routing_key: str) -> str:
         """The address of a message published to `exchange` with `routing_key`: settings are looked up by it."""

@@ -6,6 +6,7 @@ from typing import Protocol
 from ..settings import Divert, Policies, SettingsRepository
 from .chores import Reviewing
 from .events import EventKind
+from .flow.control import FlowControl
 from .messages.event import Event, Listener
 from .object_events import PolicyEvent, SettingsEvent
 from .options import BrokerOptions
@@ -22,6 +23,7 @@ class ReloadedBroker(Protocol):
 
     acknowledgements: AcknowledgementWatch
     listeners: list[Listener]
+    flow: FlowControl
     options: BrokerOptions
     policies: Policies
     pressure: Pressure
@@ -53,6 +55,7 @@ class Reloading:
         if options is not None:
             before, broker.options = broker.options, options
             broker.pressure.ready_max = options.busy_queue_ready_max
+            broker.flow.configure(options.system_usage, options.flow)
             if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
                 broker.reaper.period_changed()
             if options.consumer_timeout_ms != before.consumer_timeout_ms:

@@ -19,6 +19,8 @@ from ..errors import (
     UnackedMaxReached,
     UnknownDeliveryTag,
 )
+from ..flow.control import Full
+from ..flow.usage import UNLIMITED
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
@@ -36,6 +38,7 @@ from .confirms import Confirms
 from .effects import ConsumerCancelled, Delivered, SessionFailed
 from .giving_back import GIVE_BACK_SLICE, give_back_in_slices
 from .host import SessionClient
+from .offer import Offer, affordable, full_for_commit, route_with_room
 from .outstanding import Outstanding
 from .permission_checks import require_topic
 from .settling import NACKED, give_back, requeue_by_consumer, requeue_run, settle
@@ -103,15 +106,21 @@ class Session:
             if len(blobs) > 1:
                 each = [self.publish(route, envelope, (blob,), mandatory=mandatory) for blob in blobs]
                 return [back for some in each for back in some]
-            envelope, blob = prepared(envelope, blobs[0], self.subscriptions.reply_address)
-            blobs = (blob,)
-            for key in envelope.copies:
-                require_topic(self.client, WRITE, route.exchange, key)
+            envelope, blobs = self._prepared(route, envelope, blobs[0])
         if self.transaction is not None:
             limit = self.client.broker.options.transaction_size_max
             for names, run in choose(route, envelope, blobs, self.client.vhost):
                 self.transaction.add(Publication(route, names, envelope, run, mandatory), limit=limit)
             return []
+        return self._publish(route, envelope, blobs, mandatory=mandatory)
+
+    def _prepared(self, route: Route, envelope: Envelope, blob: bytes) -> tuple[Envelope, Sequence[bytes]]:
+        envelope, blob = prepared(envelope, blob, self.subscriptions.reply_address)
+        for key in envelope.copies:
+            require_topic(self.client, WRITE, route.exchange, key)
+        return envelope, (blob,)
+
+    def _publish(self, route: Route, envelope: Envelope, blobs: Sequence[bytes], *, mandatory: bool) -> list[Returned]:
         vhost = self.client.vhost
         unroutable, refused = arrival.publish(vhost, route, envelope, blobs)
         durability = vhost.broker.storage.durability
@@ -123,6 +132,51 @@ class Session:
                 return [(envelope, unroutable)]
             publish_unroutable(vhost, envelope, unroutable)
         return []
+
+    def offer(
+        self,
+        route: Route,
+        envelope: Envelope,
+        blobs: Sequence[bytes],
+        *,
+        mandatory: bool,
+        octets_max: int = UNLIMITED,
+        messages_max: int = UNLIMITED,
+    ) -> Offer:
+        """Publish as many of a run as there is room for (`Route.is_metered`); of marked messages, one at a time.
+
+        `octets_max`, `messages_max`: no more than that, at least one that is not larger. In a transaction all of it is
+        gathered: its commit finds room or not (`full_for_commit`). Raises: as `publish`.
+        """
+        if self.transaction is not None:
+            return Offer(len(blobs), self.publish(route, envelope, blobs, mandatory=mandatory), None)
+        if envelope.facts.is_marked:
+            blobs = blobs[:1]
+            envelope, blobs = self._prepared(route, envelope, blobs[0])
+        blobs = affordable(blobs, octets_max, messages_max)
+        if not blobs:
+            return Offer(0, [], None)
+        chosen, count, full = route_with_room(route, envelope, blobs, self.client)
+        if not count:
+            return Offer(0, [], full)
+        return Offer(count, self._publish(chosen, envelope, blobs[:count], mandatory=mandatory), full)
+
+    def full_for_commit(self) -> Full | None:
+        """What would hold a commit now; None: nothing."""
+        transaction = self.transaction
+        if transaction is None or not self.client.broker.flow.is_on:
+            return None
+        return full_for_commit(transaction, self.client)
+
+    def pass_over(self, count: int, *, refused: bool) -> None:
+        """The next `count` publishes of the session were held and are not published: they expired, or were refused."""
+        if self.confirms is not None:
+            self.confirms.add(count, range(count) if refused else ())
+        counters = self.client.broker.counters
+        if refused:
+            counters.dropped += count
+        else:
+            counters.expired += count
 
     def publish_mixed(self, queues: Sequence[Queue], envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
         """Publish a mixed run outside of a transaction: each message goes to its queue, in order in every queue.

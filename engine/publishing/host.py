@@ -10,6 +10,7 @@ from ..effort import Effort
 from ..events import Counters
 from ..exchanges.exchange import Exchange
 from ..exchanges.routed import Routed
+from ..flow.control import FlowControl
 from ..messages.duplicates import IdCache
 from ..messages.event import Event, Listener
 from ..messages.field_table import FieldTable
@@ -23,6 +24,8 @@ from .route import Route
 
 class HostBroker(Protocol):
     """The broker that a virtual host is in. `effort`: work done."""
+
+    flow: FlowControl
 
     chance: Callable[[], float]
     clock: Clock

@@ -35,6 +35,14 @@ class Route:
         queues = self.queues
         return queues[0] if queues is not None and len(queues) == 1 and self.arrival is None else None
 
+    @property
+    def is_metered(self) -> bool:
+        """Whether a limit concerns what is published here: ask `Session.offer`, which may hold or refuse it.
+
+        Where the queues depend on each message, any of them may be limited. O(queues).
+        """
+        return self.queues is None or any(queue.meter is not None for queue in self.queues)
+
     def undecided(self) -> "Route":
         """The same for messages that are to be looked at one by one."""
         return Route(self.exchange, self.routing_key, None, self.arrival)

@@ -54,8 +54,7 @@ class QueueCore(QueueParts):
 
     def loaded(self, messages: list[Message], attempts: int) -> None:
         """Messages that were paged out are in memory again; they were tried so often."""
-        if self.ledger.octets is not None:  # they are counted since these were paged out
-            self.ledger.octets_changed(sum(len(message.blob) for message in messages))
+        self.ledger.loaded(messages)
         if attempts > 0 and self.rules.counts_deliveries:
             for message in messages:
                 self.tell_count(message, attempts)

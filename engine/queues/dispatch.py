@@ -194,7 +194,7 @@ def _octets(blobs: Sequence[bytes], count: int) -> int:
 
 def _goes_straight(queue: QueueCore) -> bool:
     """Whether paged-out messages may go to consumers as if they were new."""
-    return not queue.holds and not queue.store.expiring and queue.rota.groups is None and queue.ledger.octets is None
+    return not queue.holds and not queue.store.expiring and queue.rota.groups is None and queue.ledger.meter is None
 
 
 def load(queue: QueueCore) -> None:

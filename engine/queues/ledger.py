@@ -9,10 +9,10 @@ from operator import attrgetter
 
 from ..delivery.consumer import Consumer, Receiver
 from ..events import Counters, EventKind
+from ..flow.meter import Meter
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.event import Event, Listener, announce_mixed
 from ..messages.message import Envelope, Message
-from ..stores.paged_message import octets_of
 from ..stores.paged_places import Left
 from ..stores.paged_run import IN_JOURNAL
 from ..stores.store import Dropped, Ready
@@ -34,9 +34,9 @@ _ID = attrgetter("id")
 
 
 class Ledger:
-    """`unacked`: deliveries that are out. `octets`: of all messages, ready, waiting or out; None: nobody asks."""
+    """`unacked`: deliveries that are out. What is in the queue in octets only a `MeteredLedger` knows."""
 
-    __slots__ = ("_listeners", "_name", "_vhost", "counters", "octets", "unacked")
+    __slots__ = ("_listeners", "_name", "_vhost", "counters", "unacked")
 
     def __init__(self, vhost: str, name: str, listeners: list[Listener]) -> None:
         self._vhost = vhost
@@ -44,31 +44,49 @@ class Ledger:
         self._listeners = listeners
         self.counters = Counters()
         self.unacked = 0
-        self.octets: int | None = None
+
+    def hand_over(self, other: "Ledger") -> None:
+        """Another one goes on with what this one has counted."""
+        other._vhost, other._name, other._listeners = self._vhost, self._name, self._listeners
+        other.counters, other.unacked = self.counters, self.unacked
 
     @property
     def is_heard(self) -> bool:
         """Whether anybody listens."""
         return bool(self._listeners)
 
-    # -- octets ------------------------------------------------------------------------------------------------------
+    # -- octets: nobody asks for them here --------------------------------------------------------------------------
 
-    def count_octets(self, messages: Iterable[Message] | None) -> None:
-        """Count octets from now on, beginning with those of these messages; None: no longer."""
-        self.octets = None if messages is None else sum(map(octets_of, messages))
+    @property
+    def meter(self) -> Meter | None:
+        """What is in the queue in octets, where somebody asks."""
+        return None
+
+    @property
+    def octets(self) -> int | None:
+        """Of all messages, ready, waiting or out; None: nobody asks."""
+        return None
 
     def octets_changed(self, difference: int) -> None:
-        """The queue takes so many octets more, or less, where they are counted."""
-        if self.octets is not None:
-            self.octets += difference
+        """Messages of the queue take so many octets more, or less."""
 
-    def _came(self, message: Message) -> None:
-        if self.octets is not None:
-            self.octets += len(message.blob)
+    def loaded(self, messages: Sequence[Message]) -> None:
+        """Messages that were paged out are in memory again."""
 
-    def _left(self, messages: Iterable[Message]) -> None:
-        if self.octets is not None:
-            self.octets -= sum(map(octets_of, messages))
+    def paged_out(self, count: int, octets: int, *, is_stored: bool) -> None:
+        """Messages of so many octets left memory. `is_stored`: a restart brings them back."""
+
+    def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """New messages of one envelope."""
+
+    def _went(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """Messages left that were never ready."""
+
+    def _left(self, messages: Collection[Message] | Ready) -> None:
+        """Messages left that were in memory."""
+
+    def _left_paged(self, count: int, octets: int) -> None:
+        """Messages left that were paged out."""
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -76,14 +94,15 @@ class Ledger:
         """So many messages are back after a restart."""
         self.counters.enqueued += count
 
-    def enqueued_run(self, first_id: int, envelope: Envelope, count: int) -> None:
-        """A run of new messages. Their octets are not counted: who counts them takes messages one by one."""
+    def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """A run of new messages."""
+        count = len(blobs)
         self.counters.enqueued += count
         if self._listeners:
             ids = range(first_id, first_id + count)
             self._announce(EnqueuedEvent(self._vhost, self._name, ids, envelope))
 
-    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope]) -> None:
+    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
         """A mixed run of new messages, else as `enqueued_run`."""
         count = len(envelopes)
         self.counters.enqueued += count
@@ -94,7 +113,7 @@ class Ledger:
     def enqueued(self, message: Message) -> None:
         """A new message."""
         self.counters.enqueued += 1
-        self._came(message)
+        self._came(message.envelope, (message.blob,))
         if self._listeners:
             self._announce(EnqueuedEvent(self._vhost, self._name, (message.id,), (message,)))
 
@@ -172,7 +191,7 @@ class Ledger:
     def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
         """Deliveries were acknowledged: gone for good, or (`kept`) here as before."""
         self.counters.acknowledged += len(messages)
-        if self.octets is not None and not kept:
+        if not kept:
             self._left(messages)
         if self._listeners:
             self._announce(AckedEvent(self._vhost, self._name, _ids(messages), messages, kept))
@@ -198,9 +217,11 @@ class Ledger:
                 self._announce_left(EventKind.EVICTED, _ids(messages), messages)
         self._left_unread(EventKind.EVICTED, unread)
 
-    def evicted_run(self, first_id: int, envelope: Envelope, count: int) -> None:
+    def evicted_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """New messages came and went within a run that was longer than the ring."""
+        count = len(blobs)
         self.counters.replaced += count
+        self._went(envelope, blobs)
         if self._listeners:
             self._announce_left(EventKind.EVICTED, range(first_id, first_id + count), envelope)
 
@@ -267,20 +288,21 @@ class Ledger:
     def deleted(self, messages: Sequence[Message], count: int) -> None:
         """The queue is deleted with so many messages; these are the ones in memory, ids rising."""
         self.counters.deleted += count
+        self._left(messages)
         if self._listeners:
             self._announce_left(EventKind.DELETED, _ids(messages), messages)
 
     def _dropped_paged(self, kind: EventKind, dropped: Dropped) -> int:
         if not (dropped.paged or dropped.runs):
             return 0
-        for message in dropped.paged:
-            self._left((message,))
-            if self._listeners:
+        self._left(dropped.paged)
+        if self._listeners:
+            for message in dropped.paged:
                 self._announce_left(kind, (message.id,), (message,))
         for ids, envelope in dropped.runs:
             if self._listeners:
                 self._announce_left(kind, ids, envelope)
-        self.octets_changed(-dropped.paged_octets)
+        self._left_paged(sum(len(ids) for ids, _ in dropped.runs), dropped.paged_octets)
         return dropped.paged_count
 
     def cancelled(self, message: Message) -> None:
@@ -305,7 +327,7 @@ class Ledger:
 
     def _left_unread(self, kind: EventKind, unread: Sequence[Left], reason: str | None = None) -> None:
         if unread:
-            self.octets_changed(-sum(one.octets for one in unread))
+            self._left_paged(len(unread), sum(one.octets for one in unread))
             if self._listeners:
                 self._announce_left(kind, [one.id for one in unread], IN_JOURNAL, reason)
 

@@ -68,8 +68,8 @@ class NonDestructiveQueue(Queue):
         """After a restart: read once what only the contents say, where somebody asks for it. Raises: Unreadable."""
         self.ledger.octets_changed(self.kept.know_contents(self.ledger.octets is not None))
 
-    def _paged_octets(self) -> int:
-        return self.kept.places.blob_octets
+    def _paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int]]:
+        return ((len(self.kept.places), self.kept.places.blob_octets),)
 
     # -- in -----------------------------------------------------------------------------------------------------------
 

@@ -10,16 +10,19 @@ from ..delivery.consumer import Consumer, Receiver
 from ..delivery.rota import Rota
 from ..events import Counters
 from ..exchanges.exchange import Binding
+from ..flow.control import MeterTerms
+from ..flow.meter import Meter
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
 from ..pressure import Gate
 from ..rules.arguments import CLASSIC
-from ..rules.queue_rules import NO_RULES, QueueRules
+from ..rules.queue_rules import BLOCK, NO_RULES, QueueRules
 from ..stores.kinds import make_store
 from ..stores.scheduled import Scheduled
 from ..stores.store import Store
 from ..stores.surroundings import Storage
 from .ledger import Ledger
+from .metered_ledger import MeteredLedger
 from .surroundings import Surroundings
 from .terms import Terms
 from .timers import Timers
@@ -44,6 +47,8 @@ class QueueParts(ABC):
 
     #: Whether acknowledged messages stay.
     keeps: ClassVar[bool] = False
+    #: Whether limits of memory and size concern it: not streams, which have their own, and not direct replies.
+    is_limited: ClassVar[bool] = True
 
     __slots__ = (
         "address",
@@ -113,9 +118,7 @@ class QueueParts(ABC):
         self.last_used_ns = surroundings.clock.monotonic_ns()  # when the last consumer left
         self.sessions: dict[Receiver, None] = {}  # where deliveries of it may be out
         self.incoming: dict[Binding, None] = {}
-        if self._counts_octets:
-            self.ledger.count_octets(())
-            self.store.allow_paging(allowed=False)
+        self._meter_anew()
 
     def _make_store(self) -> Store:
         """An empty store of the kind that its rules ask for."""
@@ -133,10 +136,49 @@ class QueueParts(ABC):
         """Whether its store counts the octets of all ready bodies (max-length-bytes)."""
         return self.rules.max_length_bytes is not None
 
+    # -- what is in it ------------------------------------------------------------------------------------------------
+
     @property
-    def _counts_octets(self) -> bool:
-        """Whether anybody asks for the octets of all messages (max-size-bytes)."""
-        return self.rules.max_size_bytes is not None and self.rules.has_size_limit
+    def meter(self) -> Meter | None:
+        """What is in it in octets; None: nobody asks."""
+        return self.ledger.meter
+
+    @property
+    def meter_terms(self) -> MeterTerms | None:
+        """What its meter is to be like."""
+        rules = self.rules
+        if not self.is_limited:
+            return None
+        blocks = rules.address_full_policy == BLOCK
+        return self.surroundings.flow.terms_of(
+            rules.flow,
+            rules.max_size_messages if blocks else None,
+            rules.max_size_bytes if blocks else None,
+            counts=rules.max_size_bytes is not None and (blocks or rules.has_size_limit),
+            keeps=self.keeps,
+        )
+
+    def _meter_anew(self) -> bool:
+        """Have the meter that its rules ask for. Returns whether it is another one, which has counted nothing yet."""
+        flow, terms, before = self.surroundings.flow, self.meter_terms, self.ledger.meter
+        if (None if before is None else before.terms) == terms:
+            return False
+        if terms is None:
+            plain = Ledger(self.surroundings.vhost, self.name, self.surroundings.listeners)
+            self.ledger.hand_over(plain)
+            self.ledger = plain
+        else:
+            meter = flow.make_meter(self, self.surroundings.vhost, terms)
+            self.ledger = MeteredLedger(self.ledger, meter, self.stores)
+        if before is not None:
+            flow.forget(before)
+        self.store.allow_paging(allowed=self.ledger.meter is None or not self.ledger.meter.forbids_paging)
+        return True
+
+    def end_metering(self) -> None:
+        """The queue is gone: whoever waited for room in it goes on."""
+        if self.ledger.meter is not None:
+            self.surroundings.flow.forget(self.ledger.meter)
 
     def put_behind(self, gate: Gate) -> None:
         """From now on tell the gate when the queue may have become shorter."""

@@ -85,7 +85,7 @@ class Queue(GovernedQueue):
             self._note_crowding()
             return offsets
         count, store = len(blobs), self.store
-        self.ledger.enqueued_run(first_id, envelope, count)
+        self.ledger.enqueued_run(first_id, envelope, blobs)
         rota = self.rota
         if rota.consumers and not store.ready and not store.has_tail:
             if len(rota.consumers) == 1 and not rota.waits:  # as `hand_over` does, with a call less
@@ -109,7 +109,7 @@ class Queue(GovernedQueue):
         if self.stores_all:
             envelopes = [envelope.persisted() for envelope in envelopes]
         store, rota = self.store, self.rota
-        self.ledger.enqueued_mixed(first_id, envelopes)
+        self.ledger.enqueued_mixed(first_id, envelopes, blobs)
         is_shared = False
         if rota.consumers and not store.ready and not store.has_tail:
             is_shared = len(rota.consumers) > 1 or rota.waits
@@ -179,6 +179,7 @@ class Queue(GovernedQueue):
 
     def settle_in(self) -> None:
         """After a restart, all messages are back: what limits and times do to them."""
+        self.recount()
         self.await_due()
         if self.store.expiring:
             self.expire_due()
@@ -307,5 +308,6 @@ class Queue(GovernedQueue):
             session.forget_queue(self)
         self.sessions.clear()
         self.store.leave_owner()
+        self.end_metering()
         self.surroundings.free(gone)
         return count

@@ -5,7 +5,7 @@ order, flow and counters are theirs. Source: behaviour page 3.10.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..delivery.consumer import Consumer
 from ..exchanges.exchange import Exchange
@@ -26,6 +26,8 @@ class ReplyQueue(Queue):
 
     `on_unused` is called once, when its consumer is gone: the queue is to be deleted.
     """
+
+    is_limited: ClassVar[bool] = False
 
     __slots__ = ("_on_unused",)
 

@@ -28,7 +28,7 @@ def admit_run(queue: QueueCore, first_id: int, envelope: Envelope, blobs: Sequen
     store, ledger = queue.store, queue.ledger
     ring_size = queue.rules.ring_size
     assert ring_size is not None
-    ledger.enqueued_run(first_id, envelope, len(blobs))
+    ledger.enqueued_run(first_id, envelope, blobs)
     if queue.rota.consumers and not len(store):
         taken = hand_over(queue, first_id, envelope, blobs)
         first_id += taken
@@ -40,7 +40,7 @@ def admit_run(queue: QueueCore, first_id: int, envelope: Envelope, blobs: Sequen
     if from_ready:
         evict(queue, from_ready)
     if skipped:
-        ledger.evicted_run(first_id, envelope, skipped)
+        ledger.evicted_run(first_id, envelope, blobs[:skipped])
     if skipped < count:
         store.append_run(first_id + skipped, envelope, blobs[skipped:] if skipped else blobs)
 

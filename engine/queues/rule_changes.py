@@ -69,15 +69,21 @@ class GovernedQueue(ServedQueue):
             self.surroundings.forget_routes_to(self)
         self.store = converted(self.store, self, counts_octets=self._counts_body_octets)
         self.takes_plainly = not change.now.concerns_arrival and self.rota.groups is None
-        if not self._counts_octets:
-            self.ledger.count_octets(None)
-        elif self.ledger.octets is None:
-            aside = (part for part in self.store.paged_parts() if isinstance(part, Message))
-            out = () if self.keeps else self.unacked_messages()
-            self.ledger.count_octets(chain(self.messages(), aside, out))
-            self.ledger.octets_changed(self._paged_octets())
-        self.store.allow_paging(allowed=self.ledger.octets is None)
+        self.store.limit_memory(None if change.now.flow is None else change.now.flow.memory_max)
+        if self._meter_anew():
+            self.recount()
+            self.surroundings.forget_routes_to(self)  # frontends ask for room, or need not ask any more
 
-    def _paged_octets(self) -> int:
-        """Octets of blobs that are paged out, as far as they are counted while they are."""
-        return 0
+    def recount(self) -> None:
+        """Have the meter count what is there: it is new, or all messages are back after a restart."""
+        ledger = self.ledger
+        if not isinstance(ledger, MeteredLedger):
+            return
+        parts = self.store.paged_parts()
+        aside = (part for part in parts if isinstance(part, Message))
+        out = () if self.keeps else self.unacked_messages()
+        ledger.recount(chain(self.messages(), aside, out), self._paged_sizes(parts))
+
+    def _paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int]]:
+        """Messages that are paged out, and their octets: count and octets of each part."""
+        return ((len(part.ids), sum(part.sizes)) for part in parts if not isinstance(part, Message))

@@ -7,7 +7,7 @@ Source: behaviour page 3.7; queues page F.
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..delivery.consumer import Consumer
 from ..messages.content import OFFSET
@@ -29,6 +29,8 @@ class StreamQueue(NonDestructiveQueue):
 
     `_seen` is, for each consumer, the offset of what it gets next.
     """
+
+    is_limited: ClassVar[bool] = False
 
     __slots__ = ("_chunk_offset", "_log", "_max_age_ms", "_max_octets")
 
@@ -104,7 +106,7 @@ class StreamQueue(NonDestructiveQueue):
             self.await_due()
             return ()
         count = len(blobs)
-        self.ledger.enqueued_run(first_id, envelope, count)
+        self.ledger.enqueued_run(first_id, envelope, blobs)
         self._chunk_offset = self._log.next_offset
         wall_ms = self.surroundings.clock.wall_ms()
         for offset, blob in enumerate(blobs):

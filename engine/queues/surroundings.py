@@ -8,6 +8,7 @@ from ...settings import AddressSettings, EffectivePolicy, ResolvedSettings
 from ..clock import Clock
 from ..deadlines import Deadlines
 from ..effort import Effort
+from ..flow.control import FlowControl
 from ..messages.event import Listener
 from ..messages.message import Message
 from ..options import BrokerOptions
@@ -29,6 +30,7 @@ class Surroundings(Generic[Q]):
     storage: Storage
     effort: Effort
     pressure: Pressure
+    flow: FlowControl
     listeners: list[Listener]
     options: Callable[[], BrokerOptions]
     #: (address, what the queue says itself, what its policy says) -> what holds.

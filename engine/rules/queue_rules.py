@@ -11,11 +11,12 @@ from ...settings.addresses.model import NOTHING_SET
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
 from .arguments import QUORUM, queue_type_of
+from .flow_rules import FlowRules, flow_rules
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 #: What an address that is full does with a new message. PAGE: takes it (ruling 16).
-PAGE, DROP, FAIL = "PAGE", "DROP", "FAIL"
+PAGE, DROP, FAIL, BLOCK = "PAGE", "DROP", "FAIL", "BLOCK"
 #: Which returns RabbitMQ's delayed retry delays: those that count as attempts, the others, all of them.
 RETRY_TYPES = {"disabled": (False, False), "failed": (True, False), "returned": (False, True), "all": (True, True)}
 RING = "x-ring-size"
@@ -67,6 +68,7 @@ class QueueRules:
     max_size_messages: int | None = None
     max_size_bytes: int | None = None
     address_full_policy: str = PAGE
+    flow: FlowRules | None = None
     delayed_retry: DelayedRetry | None = None
     last_value_key: str | None = None  # a header
     non_destructive: bool = False
@@ -117,7 +119,7 @@ class QueueRules:
     @property
     def has_size_limit(self) -> bool:
         """Whether the address refuses, or drops, what comes when it is full."""
-        return self.address_full_policy != PAGE and (
+        return self.address_full_policy in (DROP, FAIL) and (
             self.max_size_messages is not None or self.max_size_bytes is not None
         )
 
@@ -276,7 +278,8 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
         expiry=expiry_policy(settings),
         max_size_messages=_limit_or_zero(settings.max_size_messages),
         max_size_bytes=_limit_or_zero(settings.max_size_bytes),
-        address_full_policy=settings.address_full_policy if settings.address_full_policy in (DROP, FAIL) else PAGE,
+        address_full_policy=settings.address_full_policy,
+        flow=flow_rules(settings),
     )
     return NO_RULES if live == NO_RULES else live
 

@@ -1,0 +1,153 @@
+"""The meter of one queue: how much is in it, in memory and altogether, and what that comes to in the usage tree.
+
+The ledger feeds it: everything that happens to a message of a metered queue comes by there.
+Source: queues page E.1, E.2 ("Charge"); issue text on cursors: docs/decisions/0013.
+"""
+
+from collections.abc import Callable, Iterable
+
+from .usage import Usage
+
+
+class Charge:
+    """What one queue has put into one node: `amount`, as `measure` has it."""
+
+    __slots__ = ("amount", "measure", "node")
+
+    def __init__(self, node: Usage, measure: "Callable[[Meter], int]") -> None:
+        self.node = node
+        self.measure = measure
+        self.amount = 0
+
+
+class Meter:
+    """Messages and octets of blobs: `at_hand` in memory (ready, waiting for their time, or out), `paged` elsewhere.
+
+    `stored`, `paged_stored`: octets of those that a restart brings back. `holds_stored`, `holds_transient`: the nodes that a publish of
+    such a message has to find room in. `forbids_paging`: all of it has to stay in memory, or has to be counted exactly.
+    """
+
+    __slots__ = (
+        "_charges",
+        "at_hand",
+        "at_hand_octets",
+        "fails",
+        "fails_after_ms",
+        "forbids_paging",
+        "holds_stored",
+        "holds_transient",
+        "minimum_size",
+        "paged",
+        "paged_octets",
+        "paged_stored",
+        "stored",
+        "terms",
+    )
+
+    def __init__(self, terms: object, *, forbids_paging: bool, minimum_size: int = 0) -> None:
+        """`terms`: what it was made for."""
+        self.terms = terms
+        self.forbids_paging = forbids_paging
+        self.minimum_size = minimum_size
+        self.fails = False
+        self.fails_after_ms = 0
+        self.holds_stored: tuple[Usage, ...] = ()
+        self.holds_transient: tuple[Usage, ...] = ()
+        self._charges: list[Charge] = []
+        self.at_hand = self.at_hand_octets = self.stored = 0
+        self.paged = self.paged_octets = self.paged_stored = 0
+
+    def charge(self, node: Usage, measure: "Callable[[Meter], int]") -> None:
+        """From now on what is measured so is used of this node."""
+        node.users += 1
+        self._charges.append(Charge(node, measure))
+
+    @property
+    def counts_stored(self) -> bool:
+        """Whether anybody asks for `stored`."""
+        return any(charge.measure is stored_octets for charge in self._charges)
+
+    @property
+    def octets(self) -> int:
+        """Of all messages."""
+        return self.at_hand_octets + self.paged_octets
+
+    def settle(self) -> None:
+        """Have the nodes know what changed."""
+        for charge in self._charges:
+            amount = charge.measure(self)
+            if amount != charge.amount:
+                difference, charge.amount = amount - charge.amount, amount
+                charge.node.change(difference)
+
+    def came(self, count: int, octets: int, stored: int) -> None:
+        """New messages."""
+        self.at_hand += count
+        self.at_hand_octets += octets
+        self.stored += stored
+        if self._charges:
+            self.settle()
+
+    def left(self, count: int, octets: int, stored: int) -> None:
+        """Messages that were in memory are gone."""
+        self.came(-count, -octets, -stored)
+
+    def paged_out(self, count: int, octets: int, stored: int) -> None:
+        """Messages left memory for the journal or the temp store."""
+        self.paged += count
+        self.paged_octets += octets
+        self.paged_stored += stored
+        self.came(-count, -octets, -stored)
+
+    def loaded(self, count: int, octets: int, stored: int) -> None:
+        """Messages are back in memory. Of messages in the journal after a restart only bodies were counted."""
+        self.left_paged(count, octets, stored)
+        self.came(count, octets, stored)
+
+    def left_paged(self, count: int, octets: int, stored: int) -> None:
+        """Messages that were paged out are gone."""
+        self.paged -= count
+        self.paged_octets = self.paged_octets - octets if self.paged else 0
+        self.paged_stored = self.paged_stored - stored if self.paged else 0
+        if self._charges:
+            self.settle()
+
+    def reset(self) -> None:
+        """Count again from nothing; `settle` follows."""
+        self.at_hand = self.at_hand_octets = self.stored = 0
+        self.paged = self.paged_octets = self.paged_stored = 0
+
+    def end(self) -> Iterable[Usage]:
+        """The queue is gone, or metered otherwise. Returns the nodes that nothing feeds any more."""
+        self.reset()
+        self.settle()
+        unused = []
+        for charge in self._charges:
+            charge.node.users -= 1
+            if not charge.node.users:
+                unused.append(charge.node)
+        self._charges = []
+        return unused
+
+
+# -- measures ---------------------------------------------------------------------------------------------------------
+
+
+def memory(meter: Meter) -> int:
+    """What is in memory; each message counts as `minimum_size` at least, on average."""
+    return max(meter.at_hand_octets, meter.at_hand * meter.minimum_size)
+
+
+def all_octets(meter: Meter) -> int:
+    """Of all messages, wherever they are."""
+    return meter.octets
+
+
+def all_messages(meter: Meter) -> int:
+    """All messages, wherever they are."""
+    return meter.at_hand + meter.paged
+
+
+def stored_octets(meter: Meter) -> int:
+    """Of those that a restart brings back."""
+    return meter.stored + meter.paged_stored

@@ -1,0 +1,97 @@
+"""Who waits for room in one usage node: a ring of clients, and of each its waiters in the order in which they came.
+
+Clients have their turns in deficit round robin: each gets a quantum of octets and messages in its turn, and one whose
+next message is larger saves its quanta until they are enough. Source: queues page E.5 ("Fairness").
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from typing import Protocol
+
+#: What a client may publish in one turn.
+QUANTUM_OCTETS, QUANTUM_MESSAGES = 64 * 1024, 64
+
+
+class Waiter(Protocol):
+    """Held publishes of one session, in a frontend."""
+
+    def resume(self, octets: int, messages: int) -> int:
+        """Publish what was held, up to so much. Returns how many octets that were.
+
+        What still has to wait, asks for it again. Called at the end of a turn, never while something is published.
+        """
+
+
+class Waiting(Protocol):
+    """A client. Hashable."""
+
+    @property
+    def name(self) -> str:
+        """For people."""
+
+
+class Turn:
+    """Of one client: `deficit` is what it may publish, in octets. `since_ns`: when it began to wait."""
+
+    __slots__ = ("deficit", "since_ns", "waiters")
+
+    def __init__(self, since_ns: int) -> None:
+        self.deficit = 0
+        self.since_ns = since_ns
+        self.waiters: deque[Waiter] = deque()
+
+
+class Ring:
+    """Truthy while anybody waits."""
+
+    __slots__ = ("_turns",)
+
+    def __init__(self) -> None:
+        self._turns: dict[Waiting, Turn] = {}
+
+    def __len__(self) -> int:
+        return len(self._turns)
+
+    def __iter__(self) -> Iterator[tuple[Waiting, Turn]]:
+        """Whose turn it is next comes first."""
+        return iter(self._turns.items())
+
+    @property
+    def next(self) -> tuple[Waiting, Waiter]:
+        """Whose turn it is, and which of its waiters'."""
+        client, turn = next(iter(self._turns.items()))
+        return client, turn.waiters[0]
+
+    def join(self, client: Waiting, waiter: Waiter, now_ns: int) -> bool:
+        """Wait, behind the client's other waiters. Returns whether the client did not wait before."""
+        turn = self._turns.get(client)
+        is_new = turn is None
+        if turn is None:
+            turn = self._turns[client] = Turn(now_ns)
+        turn.waiters.append(waiter)
+        return is_new
+
+    def leave(self, client: Waiting, waiter: Waiter) -> bool:
+        """Wait no longer. Returns whether the client has no waiter left."""
+        turn = self._turns.get(client)
+        if turn is None or waiter not in turn.waiters:
+            return False
+        turn.waiters.remove(waiter)
+        if turn.waiters:
+            return False
+        del self._turns[client]
+        return True
+
+    def serve_next(self) -> tuple[Waiting, int] | None:
+        """Give the next client its turn. Returns the client, if it waits no longer, and since when it waited."""
+        client, turn = next(iter(self._turns.items()))
+        turn.deficit += QUANTUM_OCTETS
+        waiter = turn.waiters.popleft()
+        turn.deficit -= waiter.resume(turn.deficit, QUANTUM_MESSAGES)
+        if self._turns.get(client) is not turn:
+            return None  # it is gone
+        del self._turns[client]
+        if not turn.waiters:
+            return client, turn.since_ns
+        self._turns[client] = turn  # the last one now
+        return None

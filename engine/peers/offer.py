@@ -1,0 +1,68 @@
+"""Publishing to where there are limits: what there is room for now, and what holds the rest.
+
+Source: queues page E.4, E.5.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..exchanges.routed import Routed
+from ..flow.control import Full
+from ..flow.usage import UNLIMITED
+from ..messages.message import Envelope
+from ..publishing.route import ChosenRoute, Route
+from ..queues.queue import Queue
+from .commit import Returned
+from .host import SessionClient
+from .transaction import Transaction
+
+
+class Offer(NamedTuple):
+    """What became of a run that was offered: `count` messages from its head are published.
+
+    `returned`: mandatory ones of them that nobody took. `full`: what holds the next one; None: offer the rest again,
+    if there is any.
+    """
+
+    count: int
+    returned: list[Returned]
+    full: Full | None
+
+
+def route_with_room(
+    route: Route, envelope: Envelope, blobs: Sequence[bytes], client: SessionClient
+) -> tuple[Route, int, Full | None]:
+    """How many of a run may be published now, and by which route: the queues of one message are chosen once.
+
+    Where the route depends on each message `blobs` is one message.
+    """
+    vhost = client.vhost
+    queues = route.queues
+    if queues is None or envelope.copies:
+        queues = vhost.reach(route.exchange, Routed(envelope.keys, envelope, blobs[0], vhost.broker.chance))
+        route, blobs = ChosenRoute(route, queues), blobs[:1]
+    count, full = vhost.broker.flow.room_for(queues, envelope, blobs, client)
+    return route, count, full
+
+
+def affordable(blobs: Sequence[bytes], octets_max: int, messages_max: int) -> Sequence[bytes]:
+    """Those of a run, from its head, that are not more than that."""
+    if octets_max == UNLIMITED:
+        return blobs
+    for count, blob in enumerate(blobs[:messages_max]):
+        octets_max -= len(blob)
+        if octets_max < 0:
+            return blobs[:count]
+    return blobs[:messages_max]
+
+
+def full_for_commit(transaction: Transaction, client: SessionClient) -> Full | None:
+    """What holds a commit: it is published as one, or not at all (queues page E.4, row 13)."""
+    vhost, flow = client.vhost, client.broker.flow
+    for route, names, envelope, blobs, _ in transaction.publishes:
+        found = (vhost.queue_named(name) for name in names)
+        queues: list[Queue] = [queue for queue in found if queue is not None and queue.is_open]
+        full = flow.room_for(queues, envelope, blobs[:1], client)[1]
+        if full is not None:
+            return full
+    return None

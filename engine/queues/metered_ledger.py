@@ -1,0 +1,123 @@
+"""The ledger of a queue in which octets are counted: because its address has limits, or the broker has.
+
+All that changes what is in the queue comes by a ledger, so that the meter is right after every step.
+Source: queues page E.1, E.2 ("Charge").
+"""
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+
+from ..delivery.consumer import Consumer, Receiver
+from ..flow.meter import Meter
+from ..messages.message import Envelope, Message
+from ..stores.paged_message import octets_of
+from ..stores.store import Ready
+from .ledger import Ledger
+
+
+class MeteredLedger(Ledger):
+    """Takes the place of a plain one, whose counters it goes on with. `stores`: which messages a restart brings back."""
+
+    __slots__ = ("_meter", "_stores")
+
+    def __init__(self, plain: Ledger, meter: Meter, stores: Callable[[Envelope], bool]) -> None:
+        plain.hand_over(self)
+        self._meter = meter
+        self._stores: Callable[[Envelope], bool] | None = stores if meter.counts_stored else None
+
+    @property
+    def meter(self) -> Meter:
+        """See `Ledger`."""
+        return self._meter
+
+    @property
+    def octets(self) -> int:
+        """See `Ledger`."""
+        return self._meter.octets
+
+    @property
+    def is_heard(self) -> bool:
+        """See `Ledger`; the meter counts as a listener."""
+        return True
+
+    def recount(self, at_hand: Iterable[Message], paged: Iterable[tuple[int, int]]) -> None:
+        """Count from nothing what is in the queue: messages in memory; parts that are paged out (count, octets)."""
+        meter = self._meter
+        meter.reset()
+        messages = list(at_hand)
+        meter.at_hand = len(messages)
+        meter.at_hand_octets = sum(map(octets_of, messages))
+        meter.stored = self._stored_of(messages)
+        for count, octets in paged:
+            meter.paged += count
+            meter.paged_octets += octets
+            meter.paged_stored += octets if self._stores is not None else 0
+        meter.settle()
+
+    # -- what changes -------------------------------------------------------------------------------------------------
+
+    def octets_changed(self, difference: int) -> None:
+        """See `Ledger`."""
+        if difference:
+            self._meter.came(0, difference, 0)
+
+    def loaded(self, messages: Sequence[Message]) -> None:
+        """See `Ledger`."""
+        self._meter.loaded(len(messages), sum(map(octets_of, messages)), self._stored_of(messages))
+
+    def paged_out(self, count: int, octets: int, *, is_stored: bool) -> None:
+        """See `Ledger`."""
+        self._meter.paged_out(count, octets, octets if is_stored and self._stores is not None else 0)
+
+    def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        """See `Ledger`."""
+        self._came(envelope, blobs)
+        super().enqueued_run(first_id, envelope, blobs)
+
+    def enqueued_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> None:
+        """See `Ledger`."""
+        stored = self._stored_of_mixed(envelopes, blobs)
+        self._meter.came(len(blobs), sum(map(len, blobs)), stored)
+        super().enqueued_mixed(first_id, envelopes, blobs)
+
+    def delivered_run(
+        self,
+        consumer: Consumer,
+        session: Receiver,
+        ids: Sequence[int],
+        of: Envelope | Sequence[Message],
+        blobs: Sequence[bytes],
+    ) -> None:
+        """See `Ledger`."""
+        if consumer.no_ack:
+            if isinstance(of, Envelope):
+                self._went(of, blobs)
+            else:
+                self._left(of)
+        super().delivered_run(consumer, session, ids, of, blobs)
+
+    def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        octets = sum(map(len, blobs))
+        self._meter.came(len(blobs), octets, octets if self._stores is not None and self._stores(envelope) else 0)
+
+    def _went(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        octets = sum(map(len, blobs))
+        self._meter.left(len(blobs), octets, octets if self._stores is not None and self._stores(envelope) else 0)
+
+    def _left(self, messages: Collection[Message] | Ready) -> None:
+        if len(messages):
+            self._meter.left(len(messages), sum(map(octets_of, messages)), self._stored_of(messages))
+
+    def _left_paged(self, count: int, octets: int) -> None:
+        self._meter.left_paged(count, octets, octets if self._stores is not None else 0)
+
+    def _stored_of(self, messages: Collection[Message] | Ready) -> int:
+        stores = self._stores
+        if stores is None:
+            return 0
+        return sum(octets_of(message) for message in messages if stores(message.envelope))
+
+    def _stored_of_mixed(self, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> int:
+        stores = self._stores
+        if stores is None:
+            return 0
+        return sum(len(blob) for envelope, blob in zip(envelopes, blobs) if stores(envelope))

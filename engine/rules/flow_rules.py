@@ -1,0 +1,52 @@
+"""How an address that is full holds its publishers, resolved. Source: queues page E.1, E.2; address-settings page 3.3."""
+
+from dataclasses import dataclass
+
+from ...settings import ResolvedSettings
+
+#: Where the messages of a queue are: in the journal beyond a share of its limit, in memory, in the temp store.
+STORE, VM, FILE = "store", "vm", "file"
+
+
+@dataclass(slots=True, frozen=True)
+class FlowRules:
+    """`memory_limit`: octets, 0: none. `holds`: publishers wait (producer flow control), and else nothing does.
+
+    `fails`: they are refused instead; `fails_after_ms`: when they have waited so long; 0: never. `minimum_size`: what
+    each message counts for at least, in octets.
+    """
+
+    memory_limit: int = 0
+    holds: bool = True
+    cursor: str = STORE
+    cursor_high_water_percent: int = 70
+    minimum_size: int = 1024
+    fails: bool = False
+    fails_after_ms: int = 0
+
+    @property
+    def may_spool(self) -> bool:
+        """Whether transient messages go to the temp store."""
+        return self.cursor == FILE or not self.holds
+
+    @property
+    def memory_max(self) -> int | None:
+        """Octets of ready messages that are in memory at most, the rest being paged out; None: no such maximum."""
+        if not self.memory_limit or self.cursor == VM:
+            return None
+        return self.memory_limit * self.cursor_high_water_percent // 100
+
+
+def flow_rules(settings: ResolvedSettings) -> FlowRules | None:
+    """Those of an address; None: nothing of that is configured for it."""
+    if not settings.is_flow_controlled:
+        return None
+    return FlowRules(
+        memory_limit=max(0, settings.memory_limit),
+        holds=settings.producer_flow_control,
+        cursor=settings.cursor,
+        cursor_high_water_percent=settings.cursor_memory_high_water_mark,
+        minimum_size=settings.minimum_message_size,
+        fails=settings.send_fail_if_no_space,
+        fails_after_ms=settings.send_fail_if_no_space_after_ms,
+    )
