@@ -15,6 +15,9 @@ from .emptying import Emptying, is_large
 from .errors import ConnectionForced, EngineError, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
+from .flow.control import Blocked, FlowControl, Full
+from .flow.ring import Waiter
+from .flow.usage import Usage
 from .messages.content import (
     PLAIN,
     REPLY_TO_ME,
@@ -46,6 +49,7 @@ from .messages.message import Envelope, Message
 from .messages.shapes import Shape, Shapes
 from .object_events import (
     BindingEvent,
+    BlockedEvent,
     ConnectionEvent,
     ExchangeEvent,
     PolicyEvent,
@@ -59,6 +63,7 @@ from .options import NO_LIMITS, BrokerOptions, MessageAddress, VirtualHostLimits
 from .peers.client import Client
 from .peers.commit import Commit
 from .peers.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
+from .peers.offer import Offer
 from .peers.session import Session
 from .pressure import Pressure
 from .publishing.arrival import publish_by_name
@@ -95,6 +100,8 @@ __all__ = [
     "AckedEvent",
     "Binding",
     "BindingEvent",
+    "Blocked",
+    "BlockedEvent",
     "Broker",
     "BrokerOptions",
     "BrokerStatistics",
@@ -131,7 +138,9 @@ __all__ = [
     "Field",
     "FieldTable",
     "FieldTableError",
+    "FlowControl",
     "Framing",
+    "Full",
     "Grant",
     "Holder",
     "LeftEvent",
@@ -145,6 +154,7 @@ __all__ = [
     "MessageAddress",
     "NO_LIMITS",
     "NO_PASSWORD",
+    "Offer",
     "PLAIN",
     "PREDECLARED",
     "PasswordHash",
@@ -184,6 +194,7 @@ __all__ = [
     "UNTIL_STATED",
     "UnknownFieldTag",
     "Unreadable",
+    "Usage",
     "User",
     "UserDeclaredEvent",
     "UserUndeclaredEvent",
@@ -192,6 +203,7 @@ __all__ = [
     "VirtualHostEvent",
     "VirtualHostLimits",
     "VirtualHostNotFound",
+    "Waiter",
     "bounded_ms",
     "check_consumer_arguments",
     "check_expiration",

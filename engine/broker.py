@@ -14,7 +14,7 @@ from ..settings import NO_POLICIES, NO_SETTINGS, SettingsRepository
 from .agenda import Agenda
 from .announcer import Announcer
 from .chores import Commits, Errands, Feeding, Freeing, Reviewing, Trimming
-from .clock import Clock
+from .clock import MS, Clock
 from .connections import Connections
 from .dead_letters import DEAD_SPREAD, DeadLetters
 from .deadlines import Deadlines
@@ -24,8 +24,9 @@ from .effort import Effort
 from .emptying import Emptying
 from .errors import VirtualHostNotFound
 from .events import Counters, EventKind
+from .flow.control import Blocked, FlowControl
 from .messages.message import Envelope
-from .object_events import VirtualHostEvent
+from .object_events import BlockedEvent, VirtualHostEvent
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .peers.client import Client
@@ -218,7 +219,17 @@ class Broker:
         if self.listeners:
             kind = EventKind.BLOCKED if waits else EventKind.UNBLOCKED
             now_ns = self.clock.monotonic_ns()
-            self.announce(BlockedEvent(kind, blocked, (now_ns - blocked.since_ns) // MS))
+            self.announce(
+                BlockedEvent(
+                    kind,
+                    blocked.client.vhost.name,
+                    blocked.client.name,
+                    blocked.client,
+                    blocked.destination,
+                    blocked.limit,
+                    (now_ns - blocked.since_ns) // MS,
+                )
+            )
 
     # -- where messages are kept --------------------------------------------------------------------------------------
 

@@ -216,7 +216,7 @@ class DeclaredQueues:
         queue_type = queue_type_of(arguments)
         policy = broker.policies.of_queue(name, queue_type, vhost.name)
         layer = NO_LAYER if policy is NO_POLICY else policy.layer(plain_arguments(arguments))
-        resolved = broker.settings.resolve_queue(address, vhost.name, own_settings(arguments), layer.settings)
+        resolved = broker.settings.resolve_queue(address, vhost.name, own_settings(arguments), layer.settings, name)
         rules = rules_of(effective_arguments(arguments, layer), resolved, broker.options.quorum_delivery_limit)
         kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
         if queue_type == STREAM:

@@ -60,8 +60,8 @@ def surroundings_of(
     """Of all queues of a virtual host."""
     letters, name = broker.dead_letters, topology.name
 
-    def resolve(address: str, own: AddressSettings, policy: AddressSettings) -> ResolvedSettings:
-        return broker.settings.resolve_queue(address, name, own, policy)
+    def resolve(queue: str, address: str, own: AddressSettings, policy: AddressSettings) -> ResolvedSettings:
+        return broker.settings.resolve_queue(address, name, own, policy, queue)
 
     def policy_of(queue: str, queue_type: str) -> EffectivePolicy:
         return broker.policies.of_queue(queue, queue_type, name)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from ..settings import Policy
 from .events import EventKind
 from .exchanges.exchange import Binding, Exchange
+from .flow.ring import Waiting
 from .messages.event import ObjectEvent
 from .queues.queue import Queue
 from .users.access import User
@@ -61,7 +62,7 @@ class BlockedEvent(ObjectEvent):
     `limit`: which one of `destination`. `waited_ms`: how long it has waited for it.
     """
 
-    client: Recipient
+    client: Waiting
     destination: str
     limit: str
     waited_ms: int

@@ -7,6 +7,8 @@ import sys
 from dataclasses import dataclass, field
 from enum import Enum
 
+from ..settings import Flow, SystemUsage
+
 
 class MessageAddress(Enum):
     """What a message's address is, when it was published to a named exchange."""

@@ -26,7 +26,7 @@ MAY_IMPORT = {
 WITHOUT_CIRCLES = ("settings", "engine", "journal", "amqp_frontend", "pipeline", "interop", FRONT_DOOR)
 
 #: The words of `engine/`: names, ids, small values. They know nothing above them.
-WORDS = {"errors", "events", "options", "pressure", "clock", "deadlines", "durability", "effort"}
+WORDS = {"errors", "events", "options", "pressure", "clock", "deadlines", "durability", "effort", "agenda"}
 
 #: What a room inside a room, or a module beside such rooms, may import of its siblings. Where one of a room's own rooms
 #: has a row, all have one, and so has whatever a row names.
@@ -49,9 +49,11 @@ ARROWS = {
     "engine/exchanges": WORDS | {"messages"},
     "engine/stores": WORDS | {"messages"},
     "engine/delivery": WORDS | {"messages", "rules"},
-    "engine/queues": WORDS | {"messages", "rules", "exchanges", "stores", "delivery"},
-    "engine/publishing": WORDS | {"messages", "rules", "users", "exchanges", "stores", "delivery", "queues"},
-    "engine/peers": WORDS | {"messages", "rules", "users", "exchanges", "stores", "delivery", "queues", "publishing"},
+    "engine/flow": WORDS | {"messages", "rules"},
+    "engine/queues": WORDS | {"messages", "rules", "exchanges", "stores", "delivery", "flow"},
+    "engine/publishing": WORDS | {"messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues"},
+    "engine/peers": WORDS
+    | {"messages", "rules", "users", "exchanges", "stores", "delivery", "flow", "queues", "publishing"},
     "journal/format": set(),
     "journal/disk": {"format"},
     "journal/recovery": {"format", "disk"},

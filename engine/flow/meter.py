@@ -1,7 +1,7 @@
 """The meter of one queue: how much is in it, in memory and altogether, and what that comes to in the usage tree.
 
 The ledger feeds it: everything that happens to a message of a metered queue comes by there.
-Source: queues page E.1, E.2 ("Charge"); issue text on cursors: docs/decisions/0013.
+Source: queues page E.1, E.2 ("Charge"); docs/decisions/0010-flow-control.md.
 """
 
 from collections.abc import Callable, Iterable
@@ -23,8 +23,9 @@ class Charge:
 class Meter:
     """Messages and octets of blobs: `at_hand` in memory (ready, waiting for their time, or out), `paged` elsewhere.
 
-    `stored`, `paged_stored`: octets of those that a restart brings back. `holds_stored`, `holds_transient`: the nodes that a publish of
-    such a message has to find room in. `forbids_paging`: all of it has to stay in memory, or has to be counted exactly.
+    `stored`, `paged_stored`: octets of those that a restart brings back. `holds_stored`, `holds_transient`: the nodes
+    in which a publish of such a message has to find room. `forbids_paging`: all of it has to stay in memory, or has to
+    be counted exactly.
     """
 
     __slots__ = (

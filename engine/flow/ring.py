@@ -22,12 +22,20 @@ class Waiter(Protocol):
         """
 
 
+class Named(Protocol):
+    """A virtual host."""
+
+    name: str
+
+
 class Waiting(Protocol):
-    """A client. Hashable."""
+    """A client, which has a name for people. Hashable."""
+
+    name: str
 
     @property
-    def name(self) -> str:
-        """For people."""
+    def vhost(self) -> Named:
+        """The virtual host that it is in."""
 
 
 class Turn:

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from ...settings import Flow
 from .ring import Ring
 
+
 class Usage:
     """`destination`: whose limit it is, for people: a queue, an address, or the broker. `limit_name`: which one.
 

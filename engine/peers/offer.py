@@ -18,13 +18,13 @@ from .transaction import Transaction
 
 
 class Offer(NamedTuple):
-    """What became of a run that was offered: `count` messages from its head are published.
+    """What became of a run that was offered: `taken` messages from its head are published.
 
     `returned`: mandatory ones of them that nobody took. `full`: what holds the next one; None: offer the rest again,
     if there is any.
     """
 
-    count: int
+    taken: int
     returned: list[Returned]
     full: Full | None
 
@@ -59,7 +59,7 @@ def affordable(blobs: Sequence[bytes], octets_max: int, messages_max: int) -> Se
 def full_for_commit(transaction: Transaction, client: SessionClient) -> Full | None:
     """What holds a commit: it is published as one, or not at all (queues page E.4, row 13)."""
     vhost, flow = client.vhost, client.broker.flow
-    for route, names, envelope, blobs, _ in transaction.publishes:
+    for _, names, envelope, blobs, _mandatory in transaction.publishes:
         found = (vhost.queue_named(name) for name in names)
         queues: list[Queue] = [queue for queue in found if queue is not None and queue.is_open]
         full = flow.room_for(queues, envelope, blobs[:1], client)[1]

@@ -70,6 +70,9 @@ class Ledger:
     def octets_changed(self, difference: int) -> None:
         """Messages of the queue take so many octets more, or less."""
 
+    def recount(self, at_hand: Iterable[Message], paged: Iterable[tuple[int, int]]) -> None:
+        """Count from nothing what is in the queue: messages in memory; parts that are paged out (count, octets)."""
+
     def loaded(self, messages: Sequence[Message]) -> None:
         """Messages that were paged out are in memory again."""
 

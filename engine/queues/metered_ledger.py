@@ -15,7 +15,10 @@ from .ledger import Ledger
 
 
 class MeteredLedger(Ledger):
-    """Takes the place of a plain one, whose counters it goes on with. `stores`: which messages a restart brings back."""
+    """Takes the place of a plain one, whose counters it goes on with.
+
+    `stores`: which messages a restart brings back.
+    """
 
     __slots__ = ("_meter", "_stores")
 
@@ -40,7 +43,7 @@ class MeteredLedger(Ledger):
         return True
 
     def recount(self, at_hand: Iterable[Message], paged: Iterable[tuple[int, int]]) -> None:
-        """Count from nothing what is in the queue: messages in memory; parts that are paged out (count, octets)."""
+        """See `Ledger`."""
         meter = self._meter
         meter.reset()
         messages = list(at_hand)

@@ -19,6 +19,7 @@ from ..messages.field_table import FieldTable
 from ..messages.message import Message
 from ..stores.kept_store import KeptStore
 from ..stores.last_value import header_value
+from ..stores.paged_run import Part
 from ..stores.store import Store
 from .expiry import arm, expire
 from .queue import Queue, Restorer

@@ -3,12 +3,14 @@
 Source: behaviour page 3.12; address-settings page 3.8, 4.3.
 """
 
+from collections.abc import Iterable
 from itertools import chain
 
 from ...settings import AddressSettings, ResolvedSettings
 from ..messages.field_table import FieldTable
 from ..messages.message import Message
 from ..stores.kinds import converted
+from ..stores.paged_run import Part
 from . import limits
 from .served import ServedQueue
 from .terms import Change
@@ -69,20 +71,18 @@ class GovernedQueue(ServedQueue):
             self.surroundings.forget_routes_to(self)
         self.store = converted(self.store, self, counts_octets=self._counts_body_octets)
         self.takes_plainly = not change.now.concerns_arrival and self.rota.groups is None
-        self.store.limit_memory(None if change.now.flow is None else change.now.flow.memory_max)
         if self._meter_anew():
             self.recount()
             self.surroundings.forget_routes_to(self)  # frontends ask for room, or need not ask any more
 
     def recount(self) -> None:
         """Have the meter count what is there: it is new, or all messages are back after a restart."""
-        ledger = self.ledger
-        if not isinstance(ledger, MeteredLedger):
+        if self.ledger.meter is None:
             return
         parts = self.store.paged_parts()
         aside = (part for part in parts if isinstance(part, Message))
         out = () if self.keeps else self.unacked_messages()
-        ledger.recount(chain(self.messages(), aside, out), self._paged_sizes(parts))
+        self.ledger.recount(chain(self.messages(), aside, out), self._paged_sizes(parts))
 
     def _paged_sizes(self, parts: Iterable[Part | Message]) -> Iterable[tuple[int, int]]:
         """Messages that are paged out, and their octets: count and octets of each part."""

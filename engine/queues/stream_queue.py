@@ -105,7 +105,6 @@ class StreamQueue(NonDestructiveQueue):
                 self.take_in_waiting(Message(first_id + offset, blob, envelope), due_ns)
             self.await_due()
             return ()
-        count = len(blobs)
         self.ledger.enqueued_run(first_id, envelope, blobs)
         self._chunk_offset = self._log.next_offset
         wall_ms = self.surroundings.clock.wall_ms()

@@ -33,8 +33,8 @@ class Surroundings(Generic[Q]):
     flow: FlowControl
     listeners: list[Listener]
     options: Callable[[], BrokerOptions]
-    #: (address, what the queue says itself, what its policy says) -> what holds.
-    resolve: Callable[[str, AddressSettings, AddressSettings], ResolvedSettings]
+    #: (name, address, what the queue says itself, what its policy says) -> what holds.
+    resolve: Callable[[str, str, AddressSettings, AddressSettings], ResolvedSettings]
     #: (name, type) -> the policy that holds for a queue.
     policy_of: Callable[[str, str], EffectivePolicy]
 

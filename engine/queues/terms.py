@@ -62,7 +62,7 @@ class Terms:
 
     def resolved(self, surroundings: Surroundings[Any]) -> ResolvedSettings:
         """Its own arguments, over its policy, over the settings of its address, as all of them are now."""
-        return surroundings.resolve(self.address, self.own_settings, self.layer.settings)
+        return surroundings.resolve(self.name, self.address, self.own_settings, self.layer.settings)
 
     def redeclared(self, arguments: FieldTable, own: AddressSettings) -> None:
         """The configuration that declared the queue gives it other arguments; see `policy_changed`."""

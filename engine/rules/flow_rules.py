@@ -1,4 +1,7 @@
-"""How an address that is full holds its publishers, resolved. Source: queues page E.1, E.2; address-settings page 3.3."""
+"""How an address that is full holds its publishers, resolved.
+
+Source: queues page E.1, E.2; address-settings page 3.3.
+"""
 
 from dataclasses import dataclass
 

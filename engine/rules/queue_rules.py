@@ -11,8 +11,8 @@ from ...settings.addresses.model import NOTHING_SET
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
 from .arguments import QUORUM, queue_type_of
-from .flow_rules import FlowRules, flow_rules
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
+from .flow_rules import FlowRules, flow_rules
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 #: What an address that is full does with a new message. PAGE: takes it (ruling 16).

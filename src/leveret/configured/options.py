@@ -72,6 +72,8 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         transaction_size_max=limits.number("transaction-size"),
         unacked_per_session_max=limits.number("unacked-per-channel") or UNLIMITED,
         busy_queue_ready_max=limits.number("ready-per-busy-queue") or UNLIMITED,
+        system_usage=configuration.system_usage,
+        flow=configuration.flow,
     )
 
 
