@@ -32,6 +32,11 @@ class DestinationPolicies:
         self.queues, self.topics, self.default = tuple(queues), tuple(topics), default
         self._queues, self._topics = _layer(self.queues), _layer(self.topics)
 
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """All of them."""
+        return (*self.queues, *self.topics, *(() if self.default is None else (self.default,)))
+
     def for_queue(self, name: str) -> Entry | None:
         """The entry that applies to a queue of that name."""
         return self._chosen(self._queues, name)

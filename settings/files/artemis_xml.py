@@ -5,18 +5,19 @@ Source: address-settings page 3.7, 6.1, 6.3; ruling 18.
 
 from collections.abc import Callable, Iterable
 from types import MappingProxyType
-from typing import Any
 
 from ..addresses.fields import BOOLEAN, BY_NAME, OLD_NAMES
 from ..addresses.queue_arguments import QUEUE_ARGUMENTS
 from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
 from ..faults import Origin, nearest
 from ..values import Kind, shown
+from .activemq_names import ACTIVEMQ_ROOTS
 from .draft import WILDCARD_KEYS, Draft, RawEntry
 from .foreign_names import GLOBALS, WITHOUT_EFFECT
 from .hornetq_xml import load_jms_queue, load_jms_topic, routing_type_of, without_jms_prefix
 from .toml_loader import DIVERT_ROUTING
-from .xml_tree import Element, XmlFault, parse_xml
+from .xml_source import XmlSource
+from .xml_tree import Element
 
 _WILDCARD_CHILDREN = {"delimiter", "any-words", "single-word"}
 
@@ -26,20 +27,14 @@ _WRITTEN = {argument: attribute for attribute, argument in QUEUE_ATTRIBUTES.item
 _QUEUE_OTHERS = ("name", "enabled", "durable", "filter", "user", "address")
 
 
-def load_xml(draft: Draft, file: str, content: str) -> None:
+def load_artemis(draft: Draft, file: str, root: Element) -> None:
     """Read one file into the draft."""
-    try:
-        root = parse_xml(content)
-    except XmlFault as error:
-        draft.fault(Origin(file, error.line), "XML", error.problem)
-        return
     _Loader(draft, file).root(root)
 
 
-class _Loader:
+class _Loader(XmlSource):
     def __init__(self, draft: Draft, file: str) -> None:
-        self.draft = draft
-        self.file = file
+        super().__init__(draft, file)
         self.structures: dict[str, Callable[[Element], None]] = {
             "configuration": self.container,
             "core": self.container,
@@ -56,9 +51,6 @@ class _Loader:
             "divert": self.divert,
         }
 
-    def at(self, element: Element) -> Origin:
-        return Origin(self.file, element.line)
-
     def known(self) -> Iterable[str]:
         return (*self.structures, *GLOBALS, *WITHOUT_EFFECT)
 
@@ -66,9 +58,12 @@ class _Loader:
 
     def root(self, element: Element) -> None:
         if not self.broker_element(element):
+            known = (*self.known(), *ACTIVEMQ_ROOTS)
             expected = "expected <configuration>, <core>, <address-settings>, <addresses> or another part of broker.xml"
             self.draft.fault(
-                self.at(element), element.name, f"unknown root{nearest(element.name, self.known())}, {expected}"
+                self.at(element),
+                element.name,
+                f"unknown root{nearest(element.name, known)}, {expected}, or <beans> or <broker> of ActiveMQ 5",
             )
 
     def broker_element(self, element: Element) -> bool:
@@ -301,24 +296,6 @@ class _Loader:
 
     # -- leaves -------------------------------------------------------------------------------------------------------
 
-    def each_once(self, element: Element, repeatable: Iterable[str] = ()) -> list[Element]:
-        """The children; a repeated one of a name that is allowed once is a fault, and skipped."""
-        seen: set[str] = set()
-        children: list[Element] = []
-        for child in element.children:
-            if child.name in seen and child.name not in repeatable:
-                self.draft.fault(self.at(child), child.name, f"is given twice in <{element.name}>")
-                continue
-            seen.add(child.name)
-            children.append(child)
-        return children
-
-    def attributes(self, element: Element, known: tuple[str, ...], ignore: tuple[str, ...] = ()) -> None:
-        """Unknown attributes are faults."""
-        for key in element.attributes:
-            if key not in known and key not in ignore:
-                self.draft.unknown(self.at(element), key, f"<{element.name}>", known)
-
     def name_of(self, element: Element) -> str | None:
         """The name, without JMS prefix; None, with a fault, when there is none."""
         name = element.attributes.get("name", "")
@@ -327,11 +304,3 @@ class _Loader:
             self.draft.fault(self.at(element), "name", problem if name else f"is missing in <{element.name}>")
             return None
         return without_jms_prefix(name)
-
-    def value(self, key: str, text: str, kind: Kind, origin: Origin, default: Any) -> Any:
-        """A value of some kind; the default, with a fault, when it is invalid."""
-        try:
-            return kind.read_text(text)
-        except ValueError as error:
-            self.draft.wrong(origin, key, text, error)
-            return default

@@ -21,6 +21,8 @@ def doubts_of(configuration: Configuration) -> list[str]:
     doubts: list[str] = []
     for one in repository.entries:
         doubts += _doubts_of_entry(one, repository)
+    for one in (*repository.entries, *repository.destinations.entries):
+        doubts += _doubts_of_flow(one, configuration)
     paged = next((one for one in repository.entries if _pages(one, repository)), None)
     if paged is not None:  # once is enough
         doubts.append(f"{paged.origin}: match {shown(paged.match.text)}: {PAGE_KEPT}")
@@ -52,6 +54,16 @@ def _doubts_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str
     if says_either and cap < delay:
         origin = one.origin_of("max_redelivery_delay_ms")
         yield f"{origin}: {where}: max-redelivery-delay {cap} is below redelivery-delay {delay}: every wait is {cap}"
+
+
+def _doubts_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
+    where, limit, usage = f"{one.kind} {shown(one.match.text)}", one.settings.memory_limit, configuration.system_usage
+    if limit is not None and usage is not None and 0 < usage.memory < limit and not usage.memory_percent:
+        origin = one.origin_of("memory_limit")
+        yield f"{origin}: {where}: memory-limit {limit} is above the {usage.memory} of [system-usage] for all together"
+    if one.settings.message_eviction == "unique-property" and not one.settings.message_eviction_property:
+        origin = one.origin_of("message_eviction")
+        yield f"{origin}: {where}: unique-property needs a message-eviction-property: the oldest message goes instead"
 
 
 def _pages(one: Entry, repository: SettingsRepository) -> bool:

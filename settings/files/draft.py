@@ -98,17 +98,17 @@ class Draft:
             self._warned.add(key)
             self.warn(origin, key, "accepted, but without effect in this version")
 
-    def broker_value(self, origin: Origin, table: str, key: str, value: object) -> None:
-        """`[table] key`, known to KEYS."""
+    def broker_value(self, origin: Origin, table: str, key: str, value: object, written: str = "") -> None:
+        """`[table] key`, known to KEYS. `written`: the key in the file, where that differs."""
         row = KEYS[table][key]
         try:
             self.explicit[table, key] = row.read(value)
             self.explicit_at[table, key] = origin
         except ValueError as error:
-            self.wrong(origin, key, value, error)
+            self.wrong(origin, written or key, value, error)
             return
         if not row.is_supported:
-            self.no_effect(origin, key)
+            self.no_effect(origin, written or key)
 
     def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
         """One key of the wildcard syntax, of WILDCARD_KEYS."""
@@ -157,11 +157,11 @@ class Draft:
         try:
             parse_destination(raw.match)
         except MatchFault as error:
-            self.fault(raw.origin, kind, f"{shown(raw.match)}: {error}")
+            self.fault(raw.origin, kind.partition(" ")[0], f"{shown(raw.match)}: {error}")
             return
         earlier = self.destinations.setdefault((kind, raw.match), raw)
         if earlier is not raw:
-            self.fault(raw.origin, kind, f"{shown(raw.match)} stands already at {earlier.origin}")
+            self.fault(raw.origin, kind.partition(" ")[0], f"{shown(raw.match)} stands already at {earlier.origin}")
 
     def add_queue(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
         """A declared queue; its arguments are checked here. `written`: argument -> the key in the file."""

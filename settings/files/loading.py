@@ -10,7 +10,8 @@ SIZE_MAX = 16 * 1024**2
 
 
 def load_configuration(files: Iterable[tuple[str, str]]) -> tuple[Configuration, list[Fault]]:
-    """Read (name, text) of files in order: TOML, XML of Artemis or HornetQ, broker-properties.
+    """Read (name, text) of files in order: TOML, XML of Artemis, HornetQ or ActiveMQ 5,
+    broker-properties.
 
     Later files override earlier ones key by key; an address-setting's match may be in one file only, except that
     broker-properties override everything else, as in Artemis.
@@ -31,7 +32,7 @@ def load_configuration(files: Iterable[tuple[str, str]]) -> tuple[Configuration,
         if len(content) > SIZE_MAX:
             draft.fault(Origin(name, 1), "FILE", f"is longer than {SIZE_MAX} characters")
         elif start == "<":
-            from .artemis_xml import load_xml  # a seventh of the start-up time without XML
+            from .xml_loader import load_xml  # a seventh of the start-up time without XML
 
             load_xml(draft, name, content)
         elif start == "{":

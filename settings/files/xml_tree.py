@@ -3,12 +3,17 @@
 The parser is the standard library's expat; it expands nothing here, because nothing may be declared.
 """
 
+import re
 from dataclasses import dataclass, field
 from xml.parsers import expat
 
 DEPTH_MAX = 32
 ELEMENTS_MAX = 100_000
 TEXT_MAX = 65_536  # characters of one attribute, or of one element's text
+
+#: What documents write where an example goes on.
+ELLIPSIS = "'...' is not XML but stands for what an example leaves out, expected that, or nothing"
+_DOTS_IN_TAG = re.compile(r"<[^<>!?][^<>]*?(\.\.\.|\u2026)")
 
 
 class XmlFault(ValueError):
@@ -43,6 +48,8 @@ def parse_xml(content: str) -> Element:
     try:
         builder.parser.Parse(content.encode("utf-8", "surrogatepass"), True)
     except expat.ExpatError as error:
+        if (dots := _DOTS_IN_TAG.search(content)) is not None:
+            raise XmlFault(content.count("\n", 0, dots.start(1)) + 1, ELLIPSIS) from None
         raise XmlFault(error.lineno, f"not well-formed: {expat.ErrorString(error.code)}") from None
     assert builder.root is not None  # expat refuses a document without a root
     if builder.encoding is not None and builder.encoding.lower() not in _UTF8 and not content.isascii():

@@ -171,3 +171,16 @@ def test_faults(text: str, fault: str) -> None:
     """Each names what is expected."""
     (found,) = load_configuration([("f.toml", text)])[1]
     assert fault in str(found)
+
+
+@pytest.mark.parametrize(
+    "keys, warning",
+    [
+        ("memory-limit = 2", "memory-limit 2 is above the 1 of [system-usage] for all together"),
+        ('message-eviction = "unique-property"', "unique-property needs a message-eviction-property"),
+    ],
+)
+def test_doubts(keys: str, warning: str) -> None:
+    """Not wrong, but hardly meant."""
+    (found,) = load(f"[system-usage]\nmemory = 1\n[[address-setting]]\nmatch = 'q'\n{keys}").warnings
+    assert found.startswith("f.toml:5: match 'q': ") and warning in found

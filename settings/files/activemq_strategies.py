@@ -1,0 +1,152 @@
+"""The children of ActiveMQ's `policyEntry`: strategies, cursors, where dead letters go. Source: queues page H.3."""
+
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+
+from ..addresses.destinations import DEFAULT_ENTRY, QUEUE_ENTRY, TOPIC_ENTRY
+from ..addresses.fields import BY_NAME
+from ..declared.declarations import ANYCAST, QueueDeclaration
+from .activemq_names import DEAD_LETTERS, QUEUES_ONLY, STRATEGIES, TOPICS_ONLY, Attribute
+from .draft import RawEntry
+from .xml_source import XmlSource
+from .xml_tree import ELLIPSIS, Element
+
+#: ActiveMQ's queue for dead letters, and the beginning of the names of individual ones.
+SHARED_QUEUE, INDIVIDUAL_PREFIX = "ActiveMQ.DLQ", "ActiveMQ.DLQ.Queue."
+
+
+class Strategies(XmlSource):
+    """Reads them into the layer of an entry."""
+
+    def strategy(self, raw: RawEntry, kind: str, element: Element) -> None:
+        """A child that holds one of several elements."""
+        chosen = self.only_child(element, STRATEGIES[element.name])
+        if chosen is None:
+            return
+        choice = STRATEGIES[element.name][chosen.name]
+        given = self.read_attributes(chosen, choice.attributes)
+        if choice.required and choice.required not in chosen.attributes:
+            self.draft.fault(self.at(chosen), choice.required, f"is missing in <{chosen.name}>")
+        for child in chosen.children:
+            self.draft.no_effect(self.at(child), child.name)
+        if not self.acts(kind, element):
+            return
+        if not choice.gives:
+            self.draft.no_effect(self.at(element), element.name)
+        for key, value in choice.gives.items():
+            self.set(raw, chosen, key, value, chosen.name)
+        for key, (value, name) in given.items():
+            self.set(raw, chosen, key, value, name)
+
+    def dead_letters(self, raw: RawEntry, kind: str, element: Element) -> None:
+        """`deadLetterStrategy`: a dead-letter address, and the same one for what expires."""
+        strategy = self.only_child(element, DEAD_LETTERS)
+        if strategy is None:
+            return
+        self.read_attributes(strategy, DEAD_LETTERS[strategy.name], ("queuePrefix", "queueSuffix", "processExpired"))
+        given = strategy.attributes
+        queue = self.dead_letter_queue(strategy)
+        if not self.acts(kind, element):
+            return
+        prefix = given.get("queuePrefix", INDIVIDUAL_PREFIX)
+        suffix = given.get("queueSuffix", "")
+        values: dict[str, object] = {}
+        if strategy.name == "sharedDeadLetterStrategy":
+            values = {"dead-letter-address": queue}
+            if ("/", queue) not in self.draft.queues:  # ActiveMQ makes it when it is needed
+                self.draft.add_queue(
+                    QueueDeclaration(queue, queue, "/", ANYCAST, True, True, MappingProxyType({}), self.at(strategy)),
+                    {},
+                )
+        elif strategy.name == "individualDeadLetterStrategy":
+            if not prefix + suffix:
+                self.draft.fault(self.at(strategy), "queuePrefix", "is empty, and so is queueSuffix")
+                return
+            values = {
+                "dead-letter-address": prefix or suffix,  # an exchange, made with the first queue
+                "auto-create-dead-letter-resources": True,
+                "dead-letter-queue-prefix": prefix,
+                "dead-letter-queue-suffix": suffix,
+            }
+        else:
+            values = {"dead-letter-address": ""}
+        if given.get("processExpired", "true").strip().lower() == "true":
+            values |= {key.replace("dead-letter", "expiry"): value for key, value in values.items()}
+        for key, value in values.items():
+            self.set(raw, strategy, key, value, strategy.name)
+
+    def dead_letter_queue(self, strategy: Element) -> str:
+        """The name in `<deadLetterQueue><queue physicalName="..."/></deadLetterQueue>`."""
+        found = SHARED_QUEUE
+        for child in strategy.children:
+            names = [one.attributes.get("physicalName", "") for one in child.children if one.name == "queue"]
+            if strategy.name != "sharedDeadLetterStrategy" or child.name != "deadLetterQueue":
+                self.draft.unknown(self.at(child), child.name, f"<{strategy.name}>", ("deadLetterQueue",))
+            elif len(child.children) != 1 or not any(names):
+                self.draft.fault(self.at(child), "deadLetterQueue", 'expected a single <queue physicalName="...">')
+            else:
+                found = names[0]
+        return found
+
+    # -- leaves -------------------------------------------------------------------------------------------------------
+
+    def acts(self, kind: str, element: Element) -> bool:
+        """Whether a child means something in an entry of this kind; otherwise with a warning."""
+        if kind == DEFAULT_ENTRY and element.name == "pendingSubscriberPolicy":  # an entry has one cursor
+            self.draft.warn(self.at(element), element.name, "the default entry takes the cursor of pendingQueuePolicy")
+            return False
+        misplaced = {QUEUE_ENTRY: TOPICS_ONLY, TOPIC_ENTRY: QUEUES_ONLY}.get(kind, frozenset())
+        if element.name in misplaced:
+            other = "topics" if kind == QUEUE_ENTRY else "queues"
+            self.draft.warn(self.at(element), element.name, f"without effect in this entry: it is for {other}")
+        return element.name not in misplaced
+
+    def only_child(self, element: Element, known: Iterable[str]) -> Element | None:
+        """The one element inside; None, with a fault, when it is another or there are several."""
+        self.no_text(element)
+        self.attributes(element, ())
+        for child in element.children:
+            if child.name not in known:
+                self.draft.unknown(self.at(child), child.name, f"<{element.name}>", known)
+                return None
+        if len(element.children) != 1:
+            expected = ", ".join(f"<{name}>" for name in known)
+            self.draft.fault(
+                self.at(element), element.name, f"holds {len(element.children)} elements, expected {expected}"
+            )
+            return None
+        self.no_text(element.children[0])
+        return element.children[0]
+
+    def read_attributes(
+        self, element: Element, known: Mapping[str, Attribute], ignored: Iterable[str] = ()
+    ) -> dict[str, tuple[object, str]]:
+        """Key -> value and attribute of those that are keys of ours; None as a value is "not set"."""
+        given: dict[str, tuple[object, str]] = {}
+        for name, text in element.attributes.items():
+            attribute = known.get(name)
+            if attribute is None:
+                self.draft.unknown(self.at(element), name, f"<{element.name}>", known)
+                continue
+            try:
+                value = attribute.read(text)
+            except ValueError as error:
+                self.draft.wrong(self.at(element), f"{element.name}/{name}", text, error)
+                continue
+            if attribute.key and value is not None:
+                given[attribute.key] = value, name
+            elif not attribute.key and name not in ignored:
+                self.draft.no_effect(self.at(element), name)
+        return given
+
+    def set(self, raw: RawEntry, element: Element, key: str, value: object, written: str) -> None:
+        """One address-setting of the layer."""
+        self.draft.set_field(raw, self.at(element), written, BY_NAME[key], value, as_text=False)
+
+    def no_text(self, element: Element) -> None:
+        """Text between elements means nothing; dots are those of an example."""
+        if not element.value:
+            return
+        is_left_out = "..." in element.value or "\N{HORIZONTAL ELLIPSIS}" in element.value
+        problem = ELLIPSIS if is_left_out else f"text means nothing in <{element.name}>"
+        self.draft.fault(self.at(element), element.name, problem)
