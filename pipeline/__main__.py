@@ -85,6 +85,7 @@ JOBS = {
     "redelivery": "which messages keep failing",
     "loss": "what rings, expiry and limits discarded",
     "fairness": "how many messages each consumer got",
+    "blocked": "which publishers waited for room, where, and how long",
     "trace": "one message's whole story",
     "deadletters": "why messages died, and where they went",
     "whatif": "what another configuration would have done with the same arrivals",

@@ -15,6 +15,7 @@ from ...engine import (
     REPLY_PREFIX,
     AckedEvent,
     BindingEvent,
+    BlockedEvent,
     ConnectionEvent,
     Consumer,
     ConsumerEvent,
@@ -56,6 +57,7 @@ class FullRecorder(Recorder):
         self._on(DueEvent, self._due)
         self._on(ConnectionEvent, self._connection)
         self._on(ConsumerEvent, self._consumer)
+        self._on(BlockedEvent, self._blocked)
         self._on(SettingsEvent, self._settings_changed)
 
     def begin(self, objects: Container[int]) -> None:
@@ -251,6 +253,11 @@ class FullRecorder(Recorder):
                 )
             ]
         )
+
+    def _blocked(self, event: BlockedEvent) -> None:
+        id_, _ = self._client(event.vhost, event.subject)
+        text = json.dumps({"connection": event.subject, **event.detail})
+        self._journal.turns.append([Record(CODE_OF[event.kind], conn_id=id_, heap=encode_text(text))])
 
     def _settings_changed(self, event: SettingsEvent) -> None:
         self._journal.turns.append([Record(SETTINGS_CHANGED, arg=self._vhost_id(event.vhost))])

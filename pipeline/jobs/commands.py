@@ -13,6 +13,7 @@ from ..last_words import last_words
 from ..progress import Progress
 from .audit import audit, fates
 from .backlog import depth, loss
+from .blocked import blocked
 from .frames import Frames
 from .lives import lives
 from .redelivery import redelivery
@@ -148,6 +149,7 @@ JOBS: dict[str, Callable[..., Outcome]] = {
     "redelivery": _table(lambda frames, o: redelivery(frames, o.poison_attempts)),
     "loss": _table(lambda frames, o: loss(lives(frames.events), o.window)),
     "fairness": _table(lambda frames, o: fairness(frames)),
+    "blocked": _table(lambda frames, o: blocked(frames)),
     "trace": _table(lambda frames, o: _traced(frames, o.message)),
     "deadletters": _table(lambda frames, o: deadletters(frames)),
     "whatif": _table(lambda frames, o: whatif(frames, Path(o.settings).read_text(encoding="utf-8"))),

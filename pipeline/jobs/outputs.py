@@ -41,6 +41,11 @@ FAIRNESS = columns(
     "vhost string, queue string, consumer string, conn_id int, deliveries bigint, share double, acked bigint",
     "service_ms_p50 double?, service_ms_p95 double?, service_ms_max double?",
 )
+#: `until`, `waited_ms`: null while the connection still waits.
+BLOCKED = columns(
+    "vhost string, conn_id int, connection string, destination string, limit string, since timestamp",
+    "until timestamp?, waited_ms bigint?",
+)
 #: `cause_id`: the message that this one is a copy of.
 TRACE = columns(
     "lsn bigint, ts timestamp, msg_id bigint, cause_id bigint?, kind string, vhost string, address string",

@@ -1,5 +1,6 @@
 """`scope = "all"`: everything that happens to every message is a record, with who had it; recovery finds none of it."""
 
+import json
 from collections import Counter as Tally
 from typing import Any
 
@@ -17,7 +18,7 @@ from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.recorder import Recorder
 from leveret.journal.recording.restore import restore
 from leveret.journal.recovery.check import verify
-from leveret.settings import Policies, make_policy
+from leveret.settings import Policies, SettingsRepository, entry, make_policy
 
 USER = User("u")
 
@@ -208,3 +209,30 @@ def test_users_and_policies_are_no_queues() -> None:
     one.settle()
     assert one.tally()["undeclared"] == 3
     assert not verify("data", one.files).faults
+
+
+def test_who_waited_for_room_and_for_how_long() -> None:
+    """Blocked and unblocked publishers are records with what they waited for."""
+    one = Audited()
+    repository = SettingsRepository([entry("q", memory_limit=1_000, cursor="vm")])
+    one.broker.replace_settings(repository)
+    vhost = one.broker.virtual_hosts["/"]
+    queue = vhost.declare_queue("q", client=one.session.client)
+    one.publish("q")
+    publisher = one.connect("two")
+
+    class Held:
+        def resume(self, octets: int, messages: int) -> int:
+            return 0
+
+    route = vhost.route("", "q", USER)
+    offer = publisher.offer(route, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")], mandatory=False)
+    assert offer.full is not None
+    one.broker.flow.wait(offer.full, publisher.client, Held())  # type: ignore[arg-type]
+    one.clock.advance_ns(1_500_000_000)
+    got = one.session.get(queue, no_ack=True)
+    assert got is not None
+    one.settle()
+    texts = [(record.name, json.loads(decode_text(record.heap))) for record in one.records() if "block" in record.name]
+    waited = {"connection": "two", "destination": "queue 'q' in vhost '/'", "limit": "memory"}
+    assert texts == [("blocked", {**waited, "waited_ms": 0}), ("unblocked", {**waited, "waited_ms": 1_500})]

@@ -9,6 +9,7 @@ from told_events import at, told
 
 pytest.importorskip("pyspark", reason="needs leveret[spark]")
 from leveret.pipeline.jobs.backlog import depth, loss
+from leveret.pipeline.jobs.blocked import blocked
 from leveret.pipeline.jobs.frames import NotRecorded
 from leveret.pipeline.jobs.lives import lives
 from leveret.pipeline.jobs.redelivery import redelivery
@@ -131,3 +132,27 @@ def test_not_recorded(spark: Any) -> None:
     for job in (redelivery, fairness):
         with pytest.raises(NotRecorded, match='not recorded; .*scope = "all"'):
             job(frames)
+
+
+def test_blocked(spark: Any) -> None:
+    """One row for each wait of a connection at one limit; one that still waits has no end."""
+
+    def line(lsn: int, ms: int, kind: str, conn: int, limit: str, waited_ms: int) -> str:
+        text = f'{{"connection":"c{conn}","destination":"broker","limit":"{limit}","waited_ms":{waited_ms}}}'
+        return f"{lsn} {ms} {kind} 0 conn_id={conn} reason={text}"
+
+    rows = blocked(
+        told(
+            spark,
+            line(1, 0, "blocked", 7, "memory", 0),
+            line(2, 10, "blocked", 8, "memory", 0),
+            line(3, 50, "unblocked", 7, "memory", 50),
+            line(4, 60, "blocked", 7, "store", 0),
+            line(5, 90, "unblocked", 7, "store", 30),
+        )
+    ).collect()
+    assert [(row.connection, row.limit, row.since, row.until, row.waited_ms) for row in rows] == [
+        ("c8", "memory", at(10).replace(tzinfo=None), None, None),
+        ("c7", "memory", at(0).replace(tzinfo=None), at(50).replace(tzinfo=None), 50),
+        ("c7", "store", at(60).replace(tzinfo=None), at(90).replace(tzinfo=None), 30),
+    ]

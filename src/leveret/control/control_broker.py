@@ -66,9 +66,40 @@ class BrokerCommands:
             "scheduled": statistics.scheduled,
             "deadlines": statistics.deadlines,
             "alarm": self.broker.alarm,
+            "usage": self._usage(),
+            "blocked": self._blocked(),
             "counters": statistics.counters,
             **(self._edge_status() if self._edge_status is not None else {}),
         }
+
+    def _usage(self) -> list[dict[str, Any]]:
+        """Each limit of memory, store and size, and how much of it is used: octets, or messages (queues page E.1)."""
+        return [
+            {
+                "destination": node.destination,
+                "limit": node.limit_name,
+                "used": node.used,
+                "max": node.limit,
+                "low": node.low,
+                "full": node.is_full,
+                "waiting": len(node.ring),
+            }
+            for node in self.broker.flow.nodes()
+        ]
+
+    def _blocked(self) -> list[dict[str, Any]]:
+        """Connections whose publishes are held, the longest first."""
+        now_ns = self.broker.clock.monotonic_ns()
+        return [
+            {
+                "connection": blocked.client.name,
+                "vhost": blocked.client.vhost.name,
+                "destination": blocked.destination,
+                "limit": blocked.limit,
+                "waiting_ms": (now_ns - blocked.since_ns) // 1_000_000,
+            }
+            for blocked in self.broker.flow.blocked()
+        ]
 
     def _queues(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         wanted = arguments.get("vhost")

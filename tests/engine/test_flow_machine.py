@@ -1,0 +1,202 @@
+"""Any order of publishes, settlements and reloads under limits: the usage is what is there, and nobody is stuck.
+
+Queues page E.5. After each step the broker is quiet: all that may go on has gone on.
+"""
+
+from __future__ import annotations
+
+import unittest
+from collections import Counter, deque
+from typing import Any
+
+from effort import examples
+from flow_bench import USER, Publisher, blob
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from leveret.engine import Broker, BrokerOptions, Consumer, Delivered, ManualClock, PropertyFacts, Queue, Session
+from leveret.settings import SettingsRepository, SystemUsage, entry
+
+QUEUES = ("a", "b", "c")
+PUBLISHERS = 3
+#: Between nothing and a few messages of each of these sizes.
+SIZES = st.sampled_from([100, 900, 1_100, 5_000])
+LIMITS = st.sampled_from([1, 2_000, 3_300, 10_000])
+
+one_setting = st.one_of(
+    st.fixed_dictionaries({}),
+    st.fixed_dictionaries(
+        {"memory_limit": LIMITS, "cursor": st.sampled_from(["vm", "store"])},
+        optional={
+            "send_fail_if_no_space": st.booleans(),
+            "producer_flow_control": st.booleans(),
+            "minimum_message_size": st.sampled_from([0, 1024]),
+        },
+    ),
+    st.fixed_dictionaries(
+        {"address_full_policy": st.sampled_from(["BLOCK", "FAIL", "DROP"]), "max_size_bytes": LIMITS}
+    ),
+    st.fixed_dictionaries({"address_full_policy": st.just("BLOCK"), "max_size_messages": st.integers(1, 5)}),
+    st.fixed_dictionaries({"memory_limit": LIMITS, "cursor": st.just("vm"), "default_ring_size": st.integers(1, 4)}),
+)
+systems = st.none() | st.builds(SystemUsage, memory=LIMITS, store=LIMITS | st.just(0), temp=st.just(0))
+
+
+class Flow(RuleBasedStateMachine):
+    """`offered`: what each publisher was given to publish; what it did not publish, it holds or was refused."""
+
+    @initialize(first=st.fixed_dictionaries(dict.fromkeys(QUEUES, one_setting)), system=systems)
+    def begin(self, first: dict[str, dict[str, Any]], system: SystemUsage | None) -> None:
+        self.clock = ManualClock()
+        self.broker = Broker(self.clock, options=BrokerOptions(system_usage=system), unsent_max=1 << 40)
+        self._set(first, system)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.facts = PropertyFacts()
+        for name in QUEUES:
+            self._declare(name)
+        self.vhost.bind_queue("a", "amq.fanout", "", {})
+        self.vhost.bind_queue("b", "amq.fanout", "", {})
+        self.publishers = [Publisher(self, f"p{number}") for number in range(PUBLISHERS)]  # type: ignore[arg-type]
+        self.offered: Counter[Publisher] = Counter()
+        self.session: Session = self.broker.connect("/", USER, name="consumer", flush=self._take).open_session()
+        self.session.limit(3, total=False)
+        self.out: deque[int] = deque()
+        self.consumers: dict[str, Consumer] = {}
+
+    def _declare(self, name: str) -> Queue:
+        return self.vhost.declare_queue(name, client=None, durable=True, arguments={})
+
+    def _set(self, given: dict[str, dict[str, Any]], system: SystemUsage | None) -> None:
+        repository = SettingsRepository([entry(name, **fields) for name, fields in given.items()], usage=system)
+        self.broker.replace_settings(repository, BrokerOptions(system_usage=system))
+
+    def route(self, name: str) -> Any:
+        return self.vhost.route("amq.fanout" if name == "*" else "", name, USER)
+
+    def _take(self) -> None:
+        for effect in self.session.client.take_outbox():  # type: ignore[attr-defined]
+            if type(effect) is Delivered and not effect.consumer.no_ack:
+                self.out.extend(range(effect.first_tag, effect.first_tag + len(effect.blobs)))
+
+    def _quiet(self) -> None:
+        while self.broker.end_turn():
+            pass
+
+    # -- rules ----------------------------------------------------------------------------------------------------
+
+    @rule(who=st.integers(0, PUBLISHERS - 1), to=st.sampled_from((*QUEUES, "*")), sizes=st.lists(SIZES, max_size=6),
+          persistent=st.booleans())  # fmt: skip
+    def publish(self, who: int, to: str, sizes: list[int], persistent: bool) -> None:
+        publisher = self.publishers[who]
+        if publisher.wants and publisher.to != to:
+            to = publisher.to
+        self.facts = PropertyFacts(persistent=persistent)
+        self.offered[publisher] += len(sizes)
+        publisher.publish(*map(blob, sizes), to=to)
+        self._quiet()
+
+    @rule(name=st.sampled_from(QUEUES), no_ack=st.booleans())
+    def get(self, name: str, no_ack: bool) -> None:
+        got = self.session.get(self.vhost.queues[name], no_ack=no_ack)
+        if got is not None and not no_ack:
+            self.out.append(got[0])
+        self._quiet()
+
+    @rule(name=st.sampled_from(QUEUES), no_ack=st.booleans())
+    def consume(self, name: str, no_ack: bool) -> None:
+        if name in self.consumers:
+            self.session.cancel(name)
+            del self.consumers[name]
+        else:
+            queue = self.vhost.queues[name]
+            self.consumers[name] = self.session.consume(queue, name, no_ack=no_ack, exclusive=False, arguments={})
+        self._quiet()
+
+    @precondition(lambda self: self.out)
+    @rule(how=st.sampled_from(["ack", "requeue", "reject"]), newest=st.booleans())
+    def settle(self, how: str, newest: bool) -> None:
+        tag = self.out.pop() if newest else self.out.popleft()
+        if how == "ack":
+            self.session.ack(tag)
+        else:
+            self.session.reject(tag, requeue=how == "requeue")
+        self._quiet()
+
+    @rule(name=st.sampled_from(QUEUES))
+    def purge(self, name: str) -> None:
+        self.vhost.purge_queue(name, None)
+        self._quiet()
+
+    @rule(name=st.sampled_from(("c",)))
+    def delete(self, name: str) -> None:
+        self.vhost.delete_queue(name, None)
+        self.consumers.pop(name, None)
+        self._quiet()
+        self._declare(name)
+        self.out = deque(tag for tag in self.out if tag in self.session.unacked)
+        self._quiet()
+
+    @rule(given=st.fixed_dictionaries(dict.fromkeys(QUEUES, one_setting)), system=systems)
+    def reload(self, given: dict[str, dict[str, Any]], system: SystemUsage | None) -> None:
+        self._set(given, system)
+        self._quiet()
+
+    @rule(who=st.integers(0, PUBLISHERS - 1))
+    def leave(self, who: int) -> None:
+        """A publisher's connection is lost with what it holds."""
+        publisher = self.publishers[who]
+        self.broker.flow.leave(publisher)
+        self.offered[publisher] -= len(publisher.wants)
+        publisher.wants.clear()
+        self._quiet()
+
+    # -- what always holds ----------------------------------------------------------------------------------------
+
+    @invariant()
+    def the_usage_is_what_is_there(self) -> None:
+        sums: Counter[Any] = Counter()
+        for queue in self.vhost.queues.values():
+            meter = queue.meter
+            if meter is None:
+                continue
+            there = [*queue.messages(), *queue.unacked_messages()]
+            assert meter.at_hand == len(there)
+            assert meter.at_hand_octets == sum(len(message.blob) for message in there)
+            if meter.counts_stored:
+                assert meter.stored == sum(len(one.blob) for one in there if one.envelope.facts.persistent)
+            for charge in meter._charges:
+                assert charge.amount == charge.measure(meter)
+                sums[charge.node] += charge.amount
+        for node in self.broker.flow.nodes():
+            assert node.used == sums[node], node.destination
+
+    @invariant()
+    def nobody_waits_where_there_is_room(self) -> None:
+        waiting = {publisher for publisher in self.publishers if publisher.wants}
+        assert waiting == set(self.broker.flow._waits)
+        for node, _ in self.broker.flow._waits.values():
+            assert node.is_full
+            assert node.used > node.low
+
+    @invariant()
+    def nothing_is_lost(self) -> None:
+        for publisher in self.publishers:
+            assert publisher.published + publisher.refused + len(publisher.wants) == self.offered[publisher]
+
+    def teardown(self) -> None:
+        """With all limits gone everybody goes on."""
+        if hasattr(self, "broker"):
+            self._set({}, None)
+            self._quiet()
+            assert not any(publisher.wants for publisher in self.publishers)
+            assert self.broker.flow.nodes() == []
+
+
+Flow.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None, suppress_health_check=list(HealthCheck)
+)
+
+
+class TestFlow(Flow.TestCase, unittest.TestCase):  # type: ignore[misc]
+    """The machine."""

@@ -1,0 +1,119 @@
+"""A broker with limits and publishers that wait, face to face with the engine: each does what a frontend has to do."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from leveret.engine import (
+    Broker,
+    BrokerOptions,
+    Client,
+    Envelope,
+    Full,
+    ManualClock,
+    PropertyFacts,
+    Queue,
+    Route,
+    Session,
+    User,
+)
+from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.settings import SettingsRepository, SystemUsage, entry
+
+USER = User("guest")
+MIB = 1024 * 1024
+#: A header without properties.
+HEADER = encode_header(0)
+
+
+def blob(size: int) -> bytes:
+    """A message of so many octets."""
+    return PLAIN.join(HEADER, bytes(size - len(PLAIN.join(HEADER, b""))))
+
+
+class Publisher:
+    """A confirming publisher on a connection of its own: `wants` are the messages that it holds."""
+
+    def __init__(self, bench: FlowBench, name: str) -> None:
+        self.bench = bench
+        self.client: Client = bench.broker.connect("/", USER, name=name, flush=lambda: None)
+        self.session: Session = self.client.open_session()
+        self.session.select_confirms()
+        self.wants: deque[bytes] = deque()
+        self.published = 0
+        self.refused = 0
+        self.full: Full | None = None
+
+    def publish(self, *blobs: bytes, to: str = "q") -> None:
+        """As a frontend does: what there is no room for waits, behind what waits already."""
+        self.to = to
+        waited = bool(self.wants)
+        self.wants += blobs
+        if not waited:
+            self._go_on(1 << 60, 1 << 60)
+
+    def resume(self, octets: int, messages: int) -> int:
+        """See `Waiter`."""
+        return self._go_on(octets, messages)
+
+    def _go_on(self, octets: int, messages: int) -> int:
+        used = 0
+        while self.wants:
+            offer = self.session.offer(
+                self.bench.route(self.to),
+                Envelope("", self.to, self.bench.facts),
+                list(self.wants),
+                mandatory=False,
+                octets_max=octets - used,
+                messages_max=messages,
+            )
+            for _ in range(offer.taken):
+                used += len(self.wants.popleft())
+            messages -= offer.taken
+            self.published += offer.taken
+            if offer.full is not None:
+                self.full = offer.full
+                if not self.full.fails:
+                    break
+                self.wants.popleft()
+                self.session.pass_over(1, refused=True)
+                self.refused += 1
+            elif not offer.taken:
+                break  # the quantum is used up
+        if self.wants:
+            assert self.full is not None
+            self.bench.broker.flow.wait(self.full, self.client, self)
+        return used
+
+
+class FlowBench:
+    """One broker with settings for the queue `q`."""
+
+    def __init__(self, *, system: SystemUsage | None = None, **settings: object) -> None:
+        repository = SettingsRepository([entry("q", **settings)], usage=system)
+        options = BrokerOptions(system_usage=system)
+        self.broker = Broker(ManualClock(), settings=repository, options=options, unsent_max=1 << 40)
+        self.vhost = self.broker.virtual_hosts["/"]
+        self.facts = PropertyFacts()
+        self.queue: Queue = self.vhost.declare_queue("q", client=None, durable=True, arguments={})
+        self.consumer: Session = self.broker.connect("/", USER, name="consumer", flush=lambda: None).open_session()
+        self.got: list[int] = []
+
+    def route(self, name: str) -> Route:
+        return self.vhost.route("", name, USER)
+
+    def take(self, count: int) -> None:
+        """Get and acknowledge so many."""
+        for _ in range(count):
+            got = self.consumer.get(self.queue, no_ack=False)
+            assert got is not None
+            self.consumer.ack(got[0])
+        self.end_turn()
+
+    def end_turn(self) -> None:
+        while self.broker.end_turn():
+            pass
+
+    @property
+    def used(self) -> int:
+        return self.broker.flow.nodes()[-1].used
