@@ -13,6 +13,7 @@ from .channel import Channel
 from .confirming import Confirming
 from .connection import Connection
 from .heartbeat import Heartbeat
+from .hold_area import HoldArea
 from .login import Login
 from .options import FrontendOptions
 from .output import Output
@@ -43,6 +44,7 @@ class Closing:
         login: Login,
         output: Output,
         confirming: Confirming,
+        area: HoldArea,
         heartbeat: Heartbeat,
         clock: Clock,
         deadlines: Deadlines,
@@ -52,6 +54,7 @@ class Closing:
         self._login = login
         self._output = output
         self._confirming = confirming
+        self._area = area
         self._heartbeat = heartbeat
         self._clock = clock
         self._deadlines = deadlines
@@ -126,6 +129,7 @@ class Closing:
         self._confirming.send_due()  # what stood before the error was done
         channel.step(ChannelStep.CLOSE_SENT)
         self._connection.drop_content(channel)
+        self._area.drop(channel)
         channel.session.close(failed=True)
         self._output.send(channel.number, commands.Channel.Close, code, text, class_id, method_id)
 
@@ -219,6 +223,7 @@ class Closing:
 
     def _end_client(self, *, failed: bool) -> None:
         self._cancel_timers()
+        self._area.drop_all()
         client = self._login.client
         if client is not None:
             client.close(failed=failed)

@@ -136,7 +136,7 @@ class Endpoint:
                 session.closing.abort = session.closing.finished = True
         if session.closing.finished and (session.closing.is_final or not self._writing):
             self.scope.cancel()
-        if self.unblocked is not None and not session.backlog.must_wait and not session.journal.is_behind:
+        if self.unblocked is not None and not self._must_wait():
             self.unblocked.cancel()
         if self.held is not None and session.connection.state is not ConnectionState.RUNNING:
             self.held.set()  # its goodbye is to be read
@@ -229,7 +229,7 @@ class Endpoint:
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
         handle, pressure = self.handle, session.broker.pressure
-        incomplete = session.connection.incomplete
+        incomplete, area = session.connection.incomplete, backlog.area
         data = await self._first_octets()
         while not closing.finished:
             if not data:
@@ -255,7 +255,7 @@ class Endpoint:
                 self.flush()
             if (
                 stalled
-                or backlog.blocked is not None
+                or area.channels
                 or backlog.unfinished is not None
                 or backlog.is_cut
                 or (journal.has_published and journal.is_behind)
@@ -327,7 +327,7 @@ class Endpoint:
             if stalled and self._writing:
                 self.drained = trio.Event()
                 await self.drained.wait()
-            elif not stalled and (backlog.blocked is not None or backlog.is_committing or session.journal.is_behind):
+            elif not stalled and self._must_wait():
                 data = await self._wait_until_unblocked()
             elif stalled or backlog.has_more:
                 await trio.lowlevel.checkpoint()  # others' turns come between
@@ -356,12 +356,18 @@ class Endpoint:
             hold.end()
             self.held = None
 
+    def _must_wait(self) -> bool:
+        """Whether nothing more can be done for the peer before something else has happened."""
+        session = self.session
+        backlog = session.backlog
+        return session.journal.is_behind or (backlog.is_waiting and not backlog.has_more)
+
     async def _wait_until_unblocked(self) -> bytes:
         """Wait until publishes are accepted again, or more came, some of which may pass. Returns: what came."""
-        session = self.session
+        backlog, journal = self.session.backlog, self.session.journal
         data = b""
         with trio.CancelScope() as self.unblocked:
-            if session.backlog.blocked is None or session.backlog.is_full or self._has_ended:
+            if self._has_ended or backlog.unfinished is not None or backlog.area.is_full or journal.is_behind:
                 await trio.sleep_forever()
             await self.wait_readable(self.socket.fileno())
             try:

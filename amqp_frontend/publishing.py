@@ -25,7 +25,7 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
     known: KnownRoute | None = event.kind.known
     if known is None or known.route.is_stale or event.oversized:
         if session.broker.alarm is not None and not _is_request(session, event):
-            session.backlog.block(event)
+            session.backlog.area.hold(channel, event)
             return
         known = _find_route(session, event, channel)
         firehose = channel.session.client.vhost.firehose
@@ -35,7 +35,7 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
     durability = session.broker.storage.durability
     if durability is not None:
         if durability.has_failed and _must_wait(engine_session, known):
-            session.backlog.block(event)
+            session.backlog.area.hold(channel, event)
             return
         session.journal.publishes(durability, is_stored=known.may_be_stored)
     if event.kind.facts.is_marked or len(event.blobs) > known.run_max:
@@ -77,14 +77,17 @@ def _is_together(known: KnownRoute | None) -> bool:
 
 def _publish_stretches(session: AmqpSession, event: MixedReceived) -> None:
     """One kind after the other. What comes behind one that is blocked, or when the turn has become long, waits."""
-    backlog = session.backlog
+    backlog, channel = session.backlog, event.channel
+    assert isinstance(channel, Channel)
     start = 0
     for kind, run in groupby(event.kinds):
-        if backlog.is_waiting or (session.broker.effort.spent >= session.effort_max and start):
-            backlog.defer_rest(MixedReceived(event.channel, event.kinds[start:], event.blobs[start:]))
+        is_long = session.broker.effort.spent >= session.effort_max and start
+        if is_long or backlog.unfinished is not None or backlog.area.is_waiting(channel):
+            rest = MixedReceived(channel, event.kinds[start:], event.blobs[start:])
+            backlog.area.put_rest(channel, rest)
             return
         stop = start + sum(1 for _ in run)
-        published(session, PublishReceived(event.channel, kind, event.blobs[start:stop]))
+        published(session, PublishReceived(channel, kind, event.blobs[start:stop]))
         start = stop
 
 

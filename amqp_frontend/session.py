@@ -19,6 +19,7 @@ from .connection import Connection
 from .deliveries import render_returns
 from .gathered import Octets
 from .heartbeat import Heartbeat
+from .hold_area import HoldArea
 from .journal_wait import JournalWait
 from .login import Login
 from .options import FrontendOptions
@@ -68,10 +69,18 @@ class AmqpSession:
         self.output = Output(self.login, self.connection, on_output)
         self.journal = JournalWait(broker, self.login)
         self.confirming = self.confirming_type(broker, self.journal, self.output)
-        self.backlog = Backlog(broker, self.connection, self.login, self.journal, self.output)
+        self.backlog = Backlog(HoldArea(broker, self.login, self.journal, self.output))
         self.heartbeat = Heartbeat(clock, deadlines, self.output, self._is_unread)
         self.closing = self.closing_type(
-            options, self.connection, self.login, self.output, self.confirming, self.heartbeat, clock, deadlines
+            options,
+            self.connection,
+            self.login,
+            self.output,
+            self.confirming,
+            self.backlog.area,
+            self.heartbeat,
+            clock,
+            deadlines,
         )
         self.output.on_session_failed = self.closing.session_failed
         self._emptying: Emptying | None = None  # what a method waits for, and that method
@@ -85,7 +94,11 @@ class AmqpSession:
         if (journal.barrier or journal.asked is not None) and self._is_withheld():
             journal.notify()
             return []
-        if self.backlog.blocked is not None or self.backlog.unfinished is not None:
+        backlog = self.backlog
+        if backlog.area.waits_for_alarm:
+            backlog.area.look_again()
+            journal.notify()
+        if backlog.is_waiting:
             journal.notify()
         if self.confirming.channels:
             self.confirming.send_due()
@@ -128,7 +141,10 @@ class AmqpSession:
 
     def _is_unread(self) -> bool:
         """Whether the peer is not read now: a heartbeat of its own would not be seen."""
-        return self.backlog.is_waiting or self.journal.has_published
+        backlog = self.backlog
+        area = backlog.area
+        is_left = backlog.unfinished is not None or area.is_full or area.waits_for_alarm
+        return is_left or self.journal.has_published
 
     # -- what handlers share ----------------------------------------------------------------------------------------
 

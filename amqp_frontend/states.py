@@ -1,7 +1,7 @@
 """The life cycles of connections and channels as tables, and what a peer may send in each state.
 
-docs/states.md is drawn from them. A missing key is the error.
-Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12.
+The third table is that of a connection's held publishes. docs/states.md is drawn from them. A missing key is the error.
+Source: AMQP 0-9-1 2.2.4, 2.2.5; behaviour page 1.1, 1.12; queues page E.5.
 """
 
 from enum import Enum, auto
@@ -112,4 +112,36 @@ CHANNEL_METHODS: dict[ChannelState, tuple[str, ...]] = {
     _C.CLOSING: ("channel.close", "channel.close-ok"),
     _C.CROSSED: ("channel.close", "channel.close-ok", "channel.open"),
     _C.CLOSED: ("channel.open",),
+}
+
+
+class HoldState(_Key):
+    """How far a connection's publishes are held."""
+
+    OPEN = auto()  # nothing is held
+    HOLDING = auto()  # something is held, and what may pass it is read and handled
+    NOTIFIED = auto()  # as HOLDING, and connection.blocked was sent
+    STALLED = auto()  # as HOLDING, but so much is held that the peer is not read
+    NOTIFIED_STALLED = auto()  # as STALLED, and connection.blocked was sent
+
+
+class HoldStep(_Key):
+    """What changes that."""
+
+    HOLD = auto()  # the first publish is held
+    NOTIFY = auto()  # connection.blocked is sent
+    STALL = auto()  # the hold area is full
+    EASE = auto()  # it is half empty again
+    LIFT = auto()  # connection.unblocked is sent while something is still held
+    EMPTY = auto()  # nothing is held any more
+
+
+_H, _K = HoldState, HoldStep
+
+HOLD_NEXT: dict[HoldState, dict[HoldStep, HoldState]] = {
+    _H.OPEN: {_K.HOLD: _H.HOLDING},
+    _H.HOLDING: {_K.NOTIFY: _H.NOTIFIED, _K.STALL: _H.STALLED, _K.EMPTY: _H.OPEN},
+    _H.NOTIFIED: {_K.STALL: _H.NOTIFIED_STALLED, _K.LIFT: _H.HOLDING},
+    _H.STALLED: {_K.EASE: _H.HOLDING, _K.NOTIFY: _H.NOTIFIED_STALLED},
+    _H.NOTIFIED_STALLED: {_K.EASE: _H.NOTIFIED, _K.LIFT: _H.STALLED},
 }

@@ -11,12 +11,12 @@ from typing import Any
 from pamqp import commands
 
 from ..engine import errors
-from .backlog import Work
 from .basic_methods import BASIC_HANDLERS
 from .channel import EFFORT_MAX, Channel, CommitUnderWay
 from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
 from .codec import Method
 from .connection_methods import CONNECTION_HANDLERS, header_received
+from .held_channel import Work
 from .output import REPLIES_MAX
 from .peer_errors import InternalError, PeerError
 from .protocol_events import (
@@ -51,22 +51,27 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
     session.heartbeat.has_received = True
     session.connection.receive_bytes(data)
     backlog = session.backlog
+    area = backlog.area
     session.effort_max = session.broker.effort.spent + EFFORT_MAX
-    backlog.is_cut = False
-    waiting: Work | None = None
-    if backlog.blocked is not None or backlog.unfinished is not None:
-        waiting = backlog.take_waiting()
-        if waiting is None:
-            if backlog.blocked is not None:
-                _read_what_passes(session)
+    backlog.is_cut = area.has_unread = False
+    unfinished: Work | None = None
+    if backlog.unfinished is not None:
+        unfinished = backlog.take_unfinished()
+        if unfinished is None:
             return
+    if area.waits_for_alarm:
+        area.look_again()
     while True:
         try:
-            if waiting is not None or backlog.deferred:
-                event, waiting = waiting, None
-                _handle_backlog(session, event)
-            if not (backlog.blocked is not None or backlog.unfinished is not None or backlog.is_cut):
+            if unfinished is not None:
+                event, unfinished = unfinished, None
+                _handle_late(session, event)
+            if area.channels:
+                _handle_held(session)
+            if not (area.channels or backlog.unfinished is not None or backlog.is_cut):
                 _handle_new(session)
+            if area.channels and not (backlog.unfinished is not None or backlog.is_cut):
+                _handle_beside_held(session)
             break
         except PeerError as error:
             session.closing.refuse(error, None)
@@ -74,75 +79,63 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
             _fail(session)
         if session.connection.state is not ConnectionState.CLOSING:
             break  # refused: what follows is ignored
-    if backlog.blocked is not None:
-        _read_what_passes(session)
     if session.confirming.channels:
         session.confirming.send_due()
 
 
-def _handle_backlog(session: AmqpSession, event: Work | None) -> None:
-    """Handle the event that waited, if there is one, then what was deferred behind it."""
-    backlog, broker = session.backlog, session.broker
-    if event is not None:
-        if _still_matters(session, event):
-            _handle(session, event)
-        backlog.is_cut = broker.effort.spent >= session.effort_max
-    while backlog.deferred and not (backlog.is_waiting or backlog.is_cut):
-        event = backlog.take_deferred()
-        if _still_matters(session, event):
-            _handle(session, event)
-        backlog.is_cut = broker.effort.spent >= session.effort_max
+def _handle_late(session: AmqpSession, event: Work) -> None:
+    """Handle an event that had to wait, if it still matters: its channel, or the connection, may have ended."""
+    channel = getattr(event, "channel", None)
+    is_running = session.connection.state is ConnectionState.RUNNING
+    if is_running and (channel is None or channel.state is ChannelState.OPEN):
+        _handle(session, event)
+    session.backlog.is_cut = session.broker.effort.spent >= session.effort_max
+
+
+def _handle_held(session: AmqpSession) -> None:
+    """Handle what is held and may go on, channel by channel, until the turn is long."""
+    backlog = session.backlog
+    area = backlog.area
+    while not (backlog.unfinished is not None or backlog.is_cut) and (held := area.next_ready()) is not None:
+        _handle_late(session, area.take(held))
 
 
 def _handle_new(session: AmqpSession) -> None:
     """Handle what was read, until the turn is long, or something has to be done before more is handled."""
     backlog, broker, closing, output = session.backlog, session.broker, session.closing, session.output
-    effort_max = session.effort_max
+    held, effort_max = backlog.area.channels, session.effort_max
     for event in session.connection.events():
         try:
             EVENT_HANDLERS[type(event)](session, event)
         except (errors.EngineError, PeerError) as error:
             closing.refuse(error, getattr(event, "channel", None), event.ids)
-        if (
-            closing.finished
-            or output.reply_size > REPLIES_MAX
-            or backlog.blocked is not None
-            or backlog.unfinished is not None
-        ):
+        if closing.finished or output.reply_size > REPLIES_MAX or held or backlog.unfinished is not None:
             break  # what was not looked at stays in the connection's buffer
         if broker.effort.spent >= effort_max:
             backlog.is_cut = True
             break
 
 
-def _read_what_passes(session: AmqpSession) -> None:
-    """While a publish is blocked: deliveries are settled, and up to a maximum the rest is deferred in its order."""
-    backlog = session.backlog
-    try:
-        for event in () if backlog.is_full else session.connection.events():
-            if backlog.passes(event):
-                _handle(session, event)
-            else:
-                backlog.defer(event)
-            if session.closing.finished or session.output.is_stalled or backlog.is_full:
-                break
-    except PeerError as error:
-        session.closing.refuse(error, None)
-    except Exception:
-        _fail(session)
+def _handle_beside_held(session: AmqpSession) -> None:
+    """As `_handle_new` while something is held: what may not pass that is held behind it, up to a maximum."""
+    backlog, broker, closing, output = session.backlog, session.broker, session.closing, session.output
+    area, effort_max = backlog.area, session.effort_max
+    if area.is_full or closing.finished or output.is_stalled:
+        return
+    for event in session.connection.events():
+        if not area.queues(event):
+            _handle(session, event)
+        if closing.finished or output.is_stalled or area.is_full or backlog.unfinished is not None:
+            break
+        if broker.effort.spent >= effort_max:
+            backlog.is_cut = True
+            break
 
 
 def _fail(session: AmqpSession) -> None:
     """Our own fault: the close says so, other connections go on, the log gets the traceback."""
     logger.exception("%s: internal error", session.login.peer.name)
     session.closing.refuse(InternalError(), None)
-
-
-def _still_matters(session: AmqpSession, event: Work) -> bool:
-    """Whether an event that had to wait must still be handled: its channel, or the connection, may have ended."""
-    channel = getattr(event, "channel", None)
-    is_running = session.connection.state is ConnectionState.RUNNING
-    return is_running and (channel is None or channel.state is ChannelState.OPEN)
 
 
 def _handle(session: AmqpSession, event: Work) -> None:
@@ -188,7 +181,7 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
         return
     assert isinstance(channel, Channel)
     if type(event.method) is commands.Tx.Commit and session.journal.is_refusing:
-        session.backlog.block(event)
+        session.backlog.area.hold(channel, event)
         return
     durability, journal = session.broker.storage.durability, session.journal
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:

@@ -1,6 +1,12 @@
 """Draw docs/states.md from the tables: `python docs/draw_states.py > docs/states.md` (a test compares)."""
 
-from leveret.amqp_frontend.states import CHANNEL_METHODS, CHANNEL_NEXT, CONNECTION_METHODS, CONNECTION_NEXT
+from leveret.amqp_frontend.states import (
+    CHANNEL_METHODS,
+    CHANNEL_NEXT,
+    CONNECTION_METHODS,
+    CONNECTION_NEXT,
+    HOLD_NEXT,
+)
 
 
 def diagram(table: dict, first: str) -> str:
@@ -39,6 +45,10 @@ def page() -> str:
             diagram(CHANNEL_NEXT, "OPEN"),
             "",
             legal(CHANNEL_METHODS),
+            "",
+            "## Held publishes of a connection",
+            "",
+            diagram(HOLD_NEXT, "OPEN"),
         ]
     )
 

@@ -16,7 +16,7 @@ from rawclient import Client
 from socket_broker import SocketBroker
 from traps import trap
 
-from leveret.amqp_frontend.backlog import DEFERRED_MAX, DEFERRED_OCTETS_MAX, Backlog
+from leveret.amqp_frontend.hold_area import HELD_MAX, HELD_OCTETS_MAX, HoldArea
 from leveret.cli.control_client import request
 from leveret.control.command_error import CommandError
 
@@ -180,11 +180,11 @@ def test_a_flood_is_not_read_and_not_lost(broker: SocketBroker, ctl: Ctl, size: 
     flood = threading.Thread(target=publish)
     flood.start()
     wait_for(ctl, "blocked", "blocking")
-    backlog = broker.do(only_backlog)
-    while not broker.do(lambda: backlog.is_full):
+    area = broker.do(only_hold_area)
+    while not broker.do(lambda: area.is_full):
         pass
-    deferred, octets = broker.do(lambda: (len(backlog.deferred), backlog.octets))
-    assert deferred <= DEFERRED_MAX and octets <= DEFERRED_OCTETS_MAX + 2 * size
+    held, octets = broker.do(lambda: (area.count, area.octets))
+    assert held <= HELD_MAX and octets <= HELD_OCTETS_MAX + 2 * size
     client.expect("connection.blocked", channel=0)
     ctl("unblock")
     client.expect("connection.unblocked", channel=0)
@@ -199,9 +199,9 @@ def test_a_flood_is_not_read_and_not_lost(broker: SocketBroker, ctl: Ctl, size: 
         one.close()
 
 
-def only_backlog() -> Backlog:
+def only_hold_area() -> HoldArea:
     """The frontend's, of the connection that is blocked."""
-    return next(one for one in gc.get_objects() if isinstance(one, Backlog) and one.blocked is not None)
+    return next(one for one in gc.get_objects() if isinstance(one, HoldArea) and one.channels)
 
 
 def test_who_hangs_up_meanwhile_has_published(broker: SocketBroker, ctl: Ctl) -> None:

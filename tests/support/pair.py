@@ -112,15 +112,18 @@ def publish(
     ) + content(channel, payload, body_max=body_max, **properties)
 
 
-def handshake(*, frame_max: int = 131072, channel_max: int = 2047, heartbeat_s: int = 0) -> list[bytes]:
-    """The four bursts of a login as guest into "/"."""
+def handshake(
+    *, frame_max: int = 131072, channel_max: int = 2047, heartbeat_s: int = 0, hears_blocked: bool = False
+) -> list[bytes]:
+    """The four bursts of a login as guest into "/". `hears_blocked`: with the capability connection.blocked."""
+    more = {"connection.blocked": True} if hears_blocked else {}
     return [
         PROTOCOL_HEADER,
         method(
             0,
             commands.Connection.StartOk,
             client_properties={
-                "capabilities": {"authentication_failure_close": True, "consumer_cancel_notify": True},
+                "capabilities": {"authentication_failure_close": True, "consumer_cancel_notify": True, **more},
             },
             mechanism="PLAIN",
             response=LOGIN.decode(),
@@ -277,6 +280,11 @@ class Peer:
         self._flush()
         self.pair.end_turn()
 
+    def go_on(self) -> None:
+        """What waited may be handled now, although nothing came."""
+        if not self.is_closed:
+            self._read(b"")
+
     def hang_up(self) -> None:
         """The TCP connection is gone."""
         if not self.is_closed:
@@ -336,10 +344,18 @@ class Pair:
         self.peers.append(peer)
         return peer
 
-    def open(self, channels: int = 1, *, frame_max: int = 131072, heartbeat_s: int = 0, cut: Cut = whole) -> Peer:
+    def open(
+        self,
+        channels: int = 1,
+        *,
+        frame_max: int = 131072,
+        heartbeat_s: int = 0,
+        hears_blocked: bool = False,
+        cut: Cut = whole,
+    ) -> Peer:
         """A connection that is logged in, with channels open."""
         peer = self.connect()
-        peer.send(*handshake(frame_max=frame_max, heartbeat_s=heartbeat_s))
+        peer.send(*handshake(frame_max=frame_max, heartbeat_s=heartbeat_s, hears_blocked=hears_blocked))
         for kind in (commands.Connection.Start, commands.Connection.Tune, commands.Connection.OpenOk):
             peer.expect(kind)
         peer.incoming.frame_max = frame_max
