@@ -106,7 +106,7 @@ class Broker:
         self.apply = self._commits.apply
         agenda = self._agenda = Agenda()
         self.flow = FlowControl(clock, self.effort, agenda, self._announce_blocked)
-        self.flow.configure(options.system_usage, options.flow)
+        self.configure_flow()
         self.free = Freeing(agenda).free
         self.trim_later = Trimming(agenda, letters).trim_later
         reviewing = Reviewing(agenda, self.policies)
@@ -214,6 +214,12 @@ class Broker:
         for client in list(self.awaiting):
             del self.awaiting[client]
             client.flush()  # also one that is closed: its last words may be among what waits
+
+    def configure_flow(self) -> None:
+        """The options may have other limits."""
+        system = self.options.system_usage
+        self.flow.configure(system, self.options.flow)
+        self.storage.watch_temp(0 if system is None else system.temp, self.flow.temp_changed)
 
     def _announce_blocked(self, blocked: Blocked, waits: bool) -> None:
         if self.listeners:

@@ -6,7 +6,6 @@ from typing import Protocol
 from ..settings import Divert, Policies, SettingsRepository
 from .chores import Reviewing
 from .events import EventKind
-from .flow.control import FlowControl
 from .messages.event import Event, Listener
 from .object_events import PolicyEvent, SettingsEvent
 from .options import BrokerOptions
@@ -23,7 +22,6 @@ class ReloadedBroker(Protocol):
 
     acknowledgements: AcknowledgementWatch
     listeners: list[Listener]
-    flow: FlowControl
     options: BrokerOptions
     policies: Policies
     pressure: Pressure
@@ -33,6 +31,9 @@ class ReloadedBroker(Protocol):
 
     def announce(self, event: Event) -> None:
         """Call each listener with what happened."""
+
+    def configure_flow(self) -> None:
+        """The options may have other limits."""
 
 
 class Reloading:
@@ -55,7 +56,7 @@ class Reloading:
         if options is not None:
             before, broker.options = broker.options, options
             broker.pressure.ready_max = options.busy_queue_ready_max
-            broker.flow.configure(options.system_usage, options.flow)
+            broker.configure_flow()
             if options.address_queue_scan_period_ms != before.address_queue_scan_period_ms:
                 broker.reaper.period_changed()
             if options.consumer_timeout_ms != before.consumer_timeout_ms:

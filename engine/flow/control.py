@@ -154,10 +154,11 @@ class FlowControl:
         for node in self._nodes.values():
             node.set_limit(node.limit, flow)
 
-    @property
-    def temp(self) -> Usage | None:
-        """The node that the temp store's usage belongs to; None: it has no limit here."""
-        return self._roots.get("temp")
+    def temp_changed(self, used: int) -> None:
+        """So much is in the temp store."""
+        node = self._roots.get("temp")
+        if node is not None:
+            node.change(used - node.used)
 
     @property
     def is_on(self) -> bool:

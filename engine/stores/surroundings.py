@@ -17,7 +17,16 @@ class Storage:
     connection may have asked, and the whole broker must know.
     """
 
-    __slots__ = ("_temp", "durability", "memory", "on_unreadable", "open_temp", "pager")
+    __slots__ = (
+        "_on_temp_change",
+        "_temp",
+        "_temp_limit",
+        "durability",
+        "memory",
+        "on_unreadable",
+        "open_temp",
+        "pager",
+    )
 
     def __init__(self) -> None:
         self.pager: Pager | None = None
@@ -26,13 +35,24 @@ class Storage:
         self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
         self.open_temp: Callable[[], TempStore] = NoTempStore
         self._temp: TempStore | None = None
+        self._temp_limit = 0
+        self._on_temp_change: Callable[[int], object] = lambda used: None
 
     @property
     def temp(self) -> TempStore:
         """The temp store, which `open_temp` makes when it is first asked for."""
-        if self._temp is None:
-            self._temp = self.open_temp()
-        return self._temp
+        temp = self._temp
+        if temp is None:
+            temp = self._temp = self.open_temp()
+            temp.limit, temp.on_change = self._temp_limit, self._on_temp_change
+        return temp
+
+    def watch_temp(self, limit: int, on_change: Callable[[int], object]) -> None:
+        """The temp store has this limit from now on (0: none); `on_change` is called with what is in it."""
+        self._temp_limit, self._on_temp_change = limit, on_change
+        if self._temp is not None:
+            self._temp.limit, self._temp.on_change = limit, on_change
+            on_change(self._temp.used)
 
     def close(self) -> None:
         """The broker has stopped: its temp store is gone."""

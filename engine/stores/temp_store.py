@@ -13,7 +13,7 @@ from .paged_run import Place
 class TempStore(Protocol):
     """Nothing in it survives the process. `unspool` reads files: not within a turn's budget."""
 
-    #: Octets that may be in it; 0: as many as the disk has room for. It may change at any time.
+    #: Octets from which on nothing more is taken; 0: as many as the disk has room for. It may change at any time.
     limit: int
     #: Called with `used` whenever that has changed, within a turn.
     on_change: Callable[[int], object]
@@ -23,7 +23,7 @@ class TempStore(Protocol):
         """Octets that are in it and were not released."""
 
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
-        """Put blobs there, one behind the other; None: the limit or the disk leaves no room for all of them."""
+        """Put blobs there, one behind the other; None: the limit is reached, or the disk has no room for them."""
 
     def unspool(self, place: Place, size: int) -> bytes:
         """So many octets from a place on: of what was put there, or a part of it. Raises: Unreadable."""

@@ -62,7 +62,7 @@ class FileTempStore:
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
         """See `TempStore`. A failure of the disk is logged once, until it takes something again."""
         octets = b"".join(blobs) if len(blobs) != 1 else blobs[0]
-        if self.limit and self.used + len(octets) > self.limit:
+        if 0 < self.limit <= self.used:
             return None
         try:
             chunk = self._chunk

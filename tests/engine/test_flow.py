@@ -187,3 +187,20 @@ def test_a_commit_waits_as_one() -> None:
     assert full.limit == "memory"
     bench.take(2)
     assert session.full_for_commit() is None
+
+
+def test_the_temp_store_is_a_limit_of_the_broker() -> None:
+    """Queues page E.4, row 11; queues page, row E16."""
+    bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), producer_flow_control=False)
+    publisher, other = Publisher(bench, "p"), Publisher(bench, "o")
+    bench.broker.flow.temp_changed(5_000)
+    publisher.publish(blob(1_500))
+    assert publisher.published == 0
+    assert publisher.full is not None
+    assert (publisher.full.destination, publisher.full.limit) == ("broker", "temp")
+    bench.facts = PropertyFacts(persistent=True)
+    other.publish(blob(1_500))
+    assert other.published == 1
+    bench.broker.flow.temp_changed(2_000)
+    bench.end_turn()
+    assert publisher.published == 1
