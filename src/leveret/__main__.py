@@ -115,6 +115,9 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    from tempfile import gettempdir
+
+    from .configured.machine import fitted_to_machine
     from .serving.app import ServeOptions, serve  # heavy: only when a broker is started
     from .serving.file_watch import FileWatch, marks_of
     from .serving.tls_files import load_tls
@@ -128,7 +131,10 @@ def _serve(options: argparse.Namespace) -> int:
         if options.profile is not None:
             configuration, more = _with_profile(configuration, options.profile)
             faults += more
-        return configuration, faults
+        return fitted_to_machine(configuration, data_of(configuration) or gettempdir()), faults
+
+    def data_of(configuration: Configuration) -> str | None:
+        return None if options.memory else options.data or configuration.value("broker", "data")
 
     watch = FileWatch(marks_of(options.config)) if options.config else None  # before they are read
     configuration, faults = load()
@@ -141,7 +147,7 @@ def _serve(options: argparse.Namespace) -> int:
     if faults:
         print("\n".join(map(printable, faults)), file=sys.stderr)
         return EXIT_UNUSABLE
-    data = None if options.memory else options.data or configuration.value("broker", "data")
+    data = data_of(configuration)
     return serve(ServeOptions(configuration, listen, data, load if options.config else None, watch, tls, definitions))
 
 
@@ -222,9 +228,11 @@ def _load_definitions(configuration: Configuration) -> tuple[object, list[str]]:
 
 
 def _check(options: argparse.Namespace) -> int:
+    from .configured.machine import fitted_to_machine
     from .serving.tls_files import load_tls
 
     configuration, faults = _load(options.files)
+    configuration = fitted_to_machine(configuration, configuration.value("broker", "data"))
     tls = load_tls(configuration)
     _, problems = _addresses(configuration.value("broker", "listen"), configuration)
     where = _configured_at(configuration, "listen")

@@ -4,8 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from os import PathLike, fspath
+from tempfile import gettempdir
 from typing import Any
 
+from ..configured.machine import fitted_to_machine
 from ..settings import Configuration, load_configuration
 from ..settings.declared.configuration import KEYS
 from ..settings.declared.profiles import PROFILES
@@ -55,6 +57,8 @@ def read_options(
     if not quiet_ms >= 0:
         raise BrokerOptionsError(f"quiet_ms: {quiet_ms!r} is not right, expected milliseconds")
     configuration = _configuration(config)
+    if configuration.system_usage is not None:
+        configuration = fitted_to_machine(configuration, gettempdir() if data is None else fspath(data))
     if profile is not None:
         if profile not in PROFILES:
             raise BrokerOptionsError(f"profile: {profile!r} is not right, expected one of {', '.join(PROFILES)}")
