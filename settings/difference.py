@@ -42,6 +42,7 @@ def differences(old: Configuration, new: Configuration) -> list[Change]:
     """Everything that would change, matches first, then queues and the rest; empty when nothing would."""
     return [
         *_of_keys(old, new),
+        *_of_usage(old, new),
         *_of_wildcards(old, new),
         *_of_matches(old, new),
         *_of_queues(old, new),
@@ -62,6 +63,13 @@ def _of_keys(old: Configuration, new: Configuration) -> Iterator[Change]:
                 yield Change(f"[{table}] {key}", f"{_text(before)} -> {_text(after)}", row.acts)
 
 
+def _of_usage(old: Configuration, new: Configuration) -> Iterator[Change]:
+    before, after = (one.system_usage is not None for one in (old, new))
+    if before != after:
+        how = "removed: flow control only where an entry asks for it" if before else "added: flow control everywhere"
+        yield Change("[system-usage]", how)
+
+
 def _of_wildcards(old: Configuration, new: Configuration) -> Iterator[Change]:
     if old.repository.wildcards != new.repository.wildcards:
         yield Change("[wildcard-addresses]", f"{old.repository.wildcards} -> {new.repository.wildcards}")
@@ -69,11 +77,14 @@ def _of_wildcards(old: Configuration, new: Configuration) -> Iterator[Change]:
 
 def _of_matches(old: Configuration, new: Configuration) -> Iterator[Change]:
     before, after = (
-        {(one.vhost or "", one.match.text): one for one in configuration.repository.entries}
-        for configuration in (old, new)
+        {
+            (one.vhost or "", one.kind, one.match.text): one
+            for one in (*repository.entries, *repository.destinations.entries)
+        }
+        for repository in (old.repository, new.repository)
     )
     for key in sorted(before.keys() | after.keys()):
-        what = f"match {key[1]!r}" + (f" in vhost {key[0]!r}" if key[0] else "")
+        what = f"{key[1]} {key[2]!r}" + (f" in vhost {key[0]!r}" if key[0] else "")
         if key not in after:
             yield Change(what, f"removed: {_fields_of(before[key])}", None)
         elif key not in before:
@@ -121,8 +132,10 @@ def _of_queue(
         if one != other:
             yield f"{name}: {_text(one)} -> {_text(other)}", acts
     own_before, own_after = settings_of_arguments(before.arguments), settings_of_arguments(after.arguments)
-    resolved_before = old.repository.resolve_queue(before.address, before.vhost, own_before.settings)
-    resolved_after = new.repository.resolve_queue(after.address, after.vhost, own_after.settings)
+    resolved_before, resolved_after = (
+        one.repository.resolve_queue(queue.address, queue.vhost, own.settings, name=queue.name)
+        for one, queue, own in ((old, before, own_before), (new, after, own_after))
+    )
     for field in FIELDS:
         one, other = (getattr(resolved, field.attribute) for resolved in (resolved_before, resolved_after))
         if one != other:

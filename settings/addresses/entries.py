@@ -12,6 +12,9 @@ from ..faults import Origin
 from .matching import DEFAULT_WILDCARDS, EXACT, WILDCARD, Match, Wildcards, parse_match
 from .model import AddressSettings
 
+#: What an address-setting is called where it is reported.
+MATCH = "match"
+
 
 @dataclass(slots=True, frozen=True)
 class Entry:
@@ -22,7 +25,7 @@ class Entry:
     vhost: str | None = None
     origin: Origin = field(default=Origin("", 0))
     origins: Mapping[str, Origin] = field(default_factory=lambda: MappingProxyType({}))  # attribute -> where
-    kind: str = "match"  # or what a destination policy is called
+    kind: str = MATCH  # or what a destination policy is called
 
     def origin_of(self, attribute: str) -> Origin:
         """Where a field is set."""

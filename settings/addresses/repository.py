@@ -182,13 +182,18 @@ class SettingsRepository:
         attempts = default_attempts(merged, self.attempts)
         return resolve(own.over(merged), attempts=attempts, id_cache_size=self.id_cache_size, usage=self.usage)
 
-    def sources(self, address: str, vhost: str | None = "/") -> dict[str, Entry]:
-        """Attribute -> the entry that gives its value; attributes that no entry sets are absent."""
-        given: dict[str, Entry] = {}
-        for one in self.matches(address, vhost):
-            for attribute in one.settings.explicit():
-                given.setdefault(attribute, one)
-        return given
+    def sources(self, address: str, vhost: str | None = "/", name: str | None = None) -> dict[str, Entry]:
+        """Attribute -> the entry that gives a queue its value; attributes that no entry sets are absent."""
+        return sources_of(self.queue_entries(address, vhost, name))
+
+
+def sources_of(entries: Iterable[Entry]) -> dict[str, Entry]:
+    """Attribute -> the first of the entries that sets it. Args: entries: most specific first."""
+    given: dict[str, Entry] = {}
+    for one in entries:
+        for attribute in one.settings.explicit():
+            given.setdefault(attribute, one)
+    return given
 
 
 def _remember(cache: dict[Any, ResolvedSettings], key: object, resolved: ResolvedSettings) -> None:

@@ -43,3 +43,13 @@ def test_explain_an_address_where_there_is_no_queue() -> None:
     )
     assert [(one.kind, one.vhost) for one in explain_running(objects, "a")] == [("address", "/"), ("address", "v")]
     assert [one.vhost for one in explain_running(objects, "a", "w")] == ["w"]
+
+
+def test_explain_says_whether_flow_control_applies() -> None:
+    """By the settings that the broker has; a queue's destination policy is that of its name."""
+    objects = make(configured_queue(""))
+    (one,) = explain_running(objects, "q")
+    assert one.flow.startswith("none: ")
+    reload(objects, configured_queue("") + '\n[[address-setting]]\nmatch = "q"\nmemory-limit = 5\n')
+    (one,) = explain_running(objects, "q")
+    assert one.flow == "by memory-limit (f.toml:13: match 'q')"

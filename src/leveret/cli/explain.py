@@ -61,8 +61,9 @@ def explanation_text(one: Explanation) -> str:
     lines.append("matches, most specific first: " + (", ".join(one.matches) or "none"))
     if one.policies:
         lines.append("policies: " + ", ".join(one.policies))
+    lines.append("flow control: " + one.flow)
     settings = [printable(f"{row.name} = {value_text(row.value)}") for row in one.rows]
-    width = min(max(map(len, settings)), 60)
+    width = min(max(map(len, settings), default=0), 60)
     lines += [f"  {setting:{width}}  {row.rule}" for setting, row in zip(settings, one.rows)]
     return "\n".join(map(printable, lines))
 

@@ -16,6 +16,8 @@ from ..settings.explain import (
     argument_rows,
     explain_address,
     explain_rows,
+    explain_topic,
+    flow_of,
     matches_of,
     rules_of_declaration,
     titles_of,
@@ -36,7 +38,8 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
         broker.virtual_hosts[place].queues[name] for place in places if name in broker.virtual_hosts[place].queues
     ]
     if queues:
-        return [_queue(broker, configuration, queue, objects.is_managed(queue)) for queue in queues]
+        found = [_queue(broker, configuration, queue, objects.is_managed(queue)) for queue in queues]
+        return found + explain_topic(broker.settings, name, found[0].vhost)
     exchanges = [
         broker.virtual_hosts[place].exchanges[name] for place in places if name in broker.virtual_hosts[place].exchanges
     ]
@@ -44,7 +47,8 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
     if vhost is None:
         places = [place for place in vhosts_to_explain(repository, policies, name, places) if place in places]
     found = [explain_address(repository, name, place, policies) for place in places]
-    return [_with_exchange(one, exchanges, broker) for one in found] if exchanges else found
+    found = [_with_exchange(one, exchanges, broker) for one in found] if exchanges else found
+    return found + explain_topic(repository, name, found[0].vhost)
 
 
 def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
@@ -68,18 +72,20 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     arguments = plain_of(queue.arguments)
     declared = _declaration(configuration, queue) if is_managed else None
     own_rules = _rules(queue, declared)
-    rows = explain_rows(broker.settings, address, vhost, settings_of_arguments(arguments), own_rules, queue.terms.layer)
+    own, layer = settings_of_arguments(arguments), queue.terms.layer
+    rows = explain_rows(broker.settings, address, vhost, own, own_rules, layer, queue.name)
     rows = [_as_it_is(queue, row) if row.name == "default-ring-size" else row for row in rows]
     by = f"{declared.origin}: queue {queue.name!r}" if declared is not None else "declared by a client"
     flags = {"durable": queue.durable, "exclusive": queue.exclusive, "auto-delete": queue.auto_delete}
     rows += [Row(key, value, by) for key, value in flags.items()]
     if not queue.enabled:
         rows.append(Row("enabled", False, by))
-    rows += argument_rows(arguments, own_rules, queue.terms.layer)
+    rows += argument_rows(arguments, own_rules, layer)
     declared_at = str(declared.origin) if declared is not None else ""
     matches = matches_of(broker.settings, address, vhost)
-    titles = titles_of(queue.policy)
-    return Explanation("queue", queue.name, vhost, address, declared_at, matches, tuple(rows), titles)
+    entries = broker.settings.queue_entries(address, vhost, queue.name)
+    titles, flow = titles_of(queue.policy, entries), flow_of(broker.settings, entries)
+    return Explanation("queue", queue.name, vhost, address, declared_at, matches, tuple(rows), titles, flow)
 
 
 def _declaration(configuration: Configuration, queue: Queue) -> QueueDeclaration | None:
