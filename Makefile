@@ -45,7 +45,7 @@ test: $(VENV)/.spark lint types
 EFFORT ?= 10
 machines: $(VENV)/.dev
 	@LEVERET_EFFORT=$(EFFORT) $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout=0 --hypothesis-profile=random \
-		tests/engine tests/journal tests/amqp_frontend tests/settings $(ARGS)
+		tests/engine tests/journal tests/amqp_frontend tests/settings tests/expressions $(ARGS)
 
 # The data pipeline's tests alone; and the one that starts a cluster of a master and two workers.
 spark: $(VENV)/.spark

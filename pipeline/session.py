@@ -49,7 +49,7 @@ appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 GOOD_JAVA = "-XX:+UseParallelGC"
 LOOPBACK = "127.0.0.1"
 #: The rooms that executors need, beside the package's own files: no frontend.
-SENT = ("engine", "journal", "pipeline", "settings")
+SENT = ("engine", "expressions", "journal", "pipeline", "settings")
 
 
 @dataclass(frozen=True, slots=True)

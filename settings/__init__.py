@@ -1,8 +1,8 @@
 """What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out.
 
-Rooms, each of which imports only those before it: `patterns` < `addresses` < `policies` < `declared` < `files`. Beside
-them: `explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `flow_control`, `printable` and
-`help`, which import no room.
+Rooms, each of which imports only those before it: `addresses` < `policies` < `declared` < `files`. Beside them:
+`explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `flow_control`, `printable` and `help`,
+which import no room.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ...settings.patterns.patterns import Pattern
+    from ...expressions.patterns.patterns import Pattern
 
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 QUEUE, EXCHANGE = "queue", "exchange"
@@ -42,7 +42,7 @@ class Permissions:
     __slots__ = ("_allowed", "_names", "_topics", "grant")
 
     def __init__(self, grant: Grant, *, user: str, vhost: str) -> None:
-        from ...settings.patterns.patterns import permission_pattern  # 3 ms that users who may do all need not wait
+        from ...expressions.patterns.patterns import permission_pattern  # 3 ms that users who may do all need not wait
 
         self.grant = grant
         self._names = {

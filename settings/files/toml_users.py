@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from ...expressions.patterns.pattern_syntax import PatternFault
+from ...expressions.patterns.patterns import permission_pattern
 from ..declared.access_declarations import (
     USER_TAGS,
     LimitsDeclaration,
@@ -9,8 +11,6 @@ from ..declared.access_declarations import (
     TopicPermissionDeclaration,
     UserDeclaration,
 )
-from ..patterns.pattern_syntax import PatternFault
-from ..patterns.patterns import permission_pattern
 from ..values import INT_MAX, boolean, integer, name_text, text, texts, word
 from .toml_lines import Path
 from .toml_source import TomlSource

@@ -25,7 +25,7 @@ from ..values import LONG_MAX
 from .policy_keys import EXCHANGE, POLICY_KEYS, fault_of_definition
 
 if TYPE_CHECKING:
-    from ..patterns.patterns import Pattern  # 3 ms that a broker without policies need not wait
+    from ...expressions.patterns.patterns import Pattern  # 3 ms that a broker without policies need not wait
 
 #: apply-to -> the kinds of objects it includes.
 APPLY_TO: dict[str, frozenset[str]] = {
@@ -84,8 +84,8 @@ def make_policy(
     origin: Origin | None = None,
 ) -> Policy:
     """A checked policy. Raises: PolicyFault."""
-    from ..patterns.pattern_syntax import PatternFault
-    from ..patterns.patterns import Pattern
+    from ...expressions.patterns.pattern_syntax import PatternFault
+    from ...expressions.patterns.patterns import Pattern
 
     if not name or len(name.encode()) > NAME_OCTETS_MAX:
         raise PolicyFault("the name must be text of 1 to 255 octets")
@@ -315,7 +315,7 @@ class Policies:
 def _compiled(texts: Iterable[str], known: "Mapping[str, Pattern]") -> "dict[str, Pattern]":
     patterns = {text: known[text] for text in texts if text in known}
     if missing := [text for text in texts if text not in known]:
-        from ..patterns.patterns import Pattern
+        from ...expressions.patterns.patterns import Pattern
 
         patterns.update({text: Pattern(text) for text in missing})
     return patterns

@@ -12,7 +12,9 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-ROOMS = ("engine", "settings", "journal", "amqp_frontend", "src", "pipeline", "interop", "console", "cluster")
+ROOMS = (
+    "engine", "settings", "expressions", "journal", "amqp_frontend", "src", "pipeline", "interop", "console", "cluster",
+)  # fmt: skip
 PLACES = ("*.md", *ROOMS, "tests", "docs", "benchmarks")
 SUFFIXES = {".py", ".md", ".toml", ".c"}
 #: Recorded runs are no text of ours; the test of the citations has wrong ones on purpose.

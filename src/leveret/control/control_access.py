@@ -21,7 +21,7 @@ from ..engine import (
     VirtualHostNotFound,
     read_password_hash,
 )
-from ..settings.patterns.pattern_syntax import PatternFault
+from ..expressions.patterns.pattern_syntax import PatternFault
 from .command_error import CommandError
 
 

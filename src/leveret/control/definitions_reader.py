@@ -28,8 +28,8 @@ from ..engine import (
     VirtualHostLimits,
     read_password_hash,
 )
+from ..expressions.patterns.pattern_syntax import PatternFault
 from ..settings import Policy, make_policy
-from ..settings.patterns.pattern_syntax import PatternFault
 from ..settings.values import shown
 from .command_error import CommandError
 from .control_access import grants_of, tags_of

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from steps import steps
 
-from leveret.settings.patterns.pattern_syntax import PATTERN_MAX, PatternFault
-from leveret.settings.patterns.patterns import MEMORY_MAX, Pattern, permission_pattern
+from leveret.expressions.patterns.pattern_syntax import PATTERN_MAX, PatternFault, parse_pattern
+from leveret.expressions.patterns.patterns import MEMORY_MAX, Automaton, Pattern, permission_pattern
 
 
 @pytest.mark.parametrize(
@@ -161,7 +161,7 @@ def test_what_a_user_is_called_is_no_pattern(user: str, other: str) -> None:
 
 def test_the_memory_of_a_pattern_is_bounded() -> None:
     """A million names would fill it; it starts anew when it is full."""
-    pattern = Pattern("^[^x]*[a-f][^x]{3}[^y]*z$")
+    automaton = Automaton(parse_pattern("^[^x]*[a-f][^x]{3}[^y]*z$"))
     for number in range(20_000):
-        pattern.search(f"{chr(0x4E00 + number)}{number:x}z")
-    assert len(pattern._known) <= MEMORY_MAX
+        automaton.search(f"{chr(0x4E00 + number)}{number:x}z")
+    assert len(automaton._known) <= MEMORY_MAX

@@ -6,10 +6,10 @@ costs one dict access per character; the cache is bounded and cleared when it is
 whatever the pattern. Source: ruling 19; R. Cox, "Regular Expression Matching Can Be Simple And Fast".
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
-from .pattern_syntax import Alt, At, Cat, Chars, Node, PatternFault, Repeat, parse_pattern
+from .pattern_syntax import Alt, At, Cat, Chars, Group, Node, PatternFault, Reference, Repeat, parse_pattern
 
 NODES_MAX = 1000
 #: Compiling visits no more: empty groups repeated in each other make no nodes.
@@ -21,22 +21,21 @@ _Key: TypeAlias = tuple[int, str | None, int, bool]
 _NOTHING, _WORD, _OTHER = 0, 1, 2
 
 
-class Pattern:
-    """A compiled pattern. `search` finds it anywhere in a name, unless it is anchored.
+class Automaton:
+    """A tree without references, compiled. `search` finds it anywhere in a text, unless it is anchored.
 
-    Args: literals: name -> text that replaces `{name}` in the pattern, taken literally.
-    Raises: PatternFault.
+    `size`: nodes, and so what a character costs that is not known yet. Raises: PatternFault.
     """
 
-    __slots__ = ("_graph", "_known", "text")
+    __slots__ = ("_graph", "_known", "size")
 
-    def __init__(self, text: str, literals: dict[str, str] | None = None) -> None:
-        self.text = text
-        self._graph = _Graph(parse_pattern(_filled(text, literals or {})))
+    def __init__(self, tree: Node) -> None:
+        self._graph = _Graph(tree)
+        self.size = self._graph.size
         self._known: dict[_Key, int] = {}
 
-    def search(self, name: str) -> bool:
-        """Whether the pattern is found. O(length of the name), cached or not."""
+    def search(self, name: str, new: Callable[[], None] | None = None) -> bool:
+        """Whether the pattern is found. O(length of the name), cached or not. `new`: is called for what is not."""
         known, start = self._known, self._graph.start
         after = 0
         for position in range(len(name), -1, -1):
@@ -45,6 +44,8 @@ class Pattern:
             key = (after, character, before, position >= len(name) - 1)
             found = known.get(key)
             if found is None:
+                if new is not None:
+                    new()
                 if len(known) >= MEMORY_MAX:
                     known.clear()
                 found = known[key] = self._graph.before(*key)
@@ -52,6 +53,20 @@ class Pattern:
                 return True
             after = found
         return False
+
+
+class Pattern:
+    """A pattern with its text. `search(name)` finds it anywhere in a name, unless it is anchored.
+
+    Args: literals: name -> text that replaces `{name}` in the pattern, taken literally.
+    Raises: PatternFault.
+    """
+
+    __slots__ = ("search", "text")
+
+    def __init__(self, text: str, literals: dict[str, str] | None = None) -> None:
+        self.text = text
+        self.search = Automaton(parse_pattern(_filled(text, literals or {}))).search
 
     def __repr__(self) -> str:
         return f"Pattern({self.text!r})"
@@ -86,6 +101,7 @@ class _Graph:
         self._matches = 1  # bits of the ends: of the whole, and of each look-ahead
         self.start = 1 << self._compile(tree, 0)
         self._strata.append(tuple(self._empty))
+        self.size = self._count
         self._users: dict[int, list[int]] = {}
         for node, (what, one, other) in self._empty.items():
             for used in {one, other} if what == "either" else {one}:
@@ -113,6 +129,9 @@ class _Graph:
             for part in reversed(tree.parts):
                 follower = self._compile(part, follower)
             return follower
+        if isinstance(tree, Group):
+            return self._compile(tree.part, follower)
+        assert not isinstance(tree, Reference)
         if isinstance(tree, Alt):
             start = self._compile(tree.parts[-1], follower)
             for part in tree.parts[-2::-1]:

@@ -1,9 +1,10 @@
 """The syntax of operators' patterns: the part of Perl's regular expressions that can be matched in linear time.
 
 What RabbitMQ's permissions and policies use: alternatives, groups, classes, repetitions (greedy and lazy mean the same
-where only "does it match" is asked), anchors, word boundaries, look-ahead, the flags i and s. Back-references,
-look-behind, atomic groups, possessive repetitions and recursion are refused by name: they make other engines' time
-explode. Source: ruling 19; pcre2pattern(3) for the meaning of each element.
+where only "does it match" is asked), anchors, word boundaries, look-ahead, the flags i and s. Look-behind, atomic
+groups, possessive repetitions and recursion are refused by name: they make other engines' time explode. So are
+back-references, but where the reader says that it can bear them. Source: ruling 19; pcre2pattern(3) for the meaning of
+each element.
 """
 
 import re
@@ -72,7 +73,23 @@ class Ahead:
     negated: bool
 
 
-Node = Chars | Cat | Alt | Repeat | At | Ahead
+@dataclass(slots=True, frozen=True)
+class Group:
+    """A group whose text is remembered: only in patterns that may have references."""
+
+    part: "Node"
+    number: int  # from 1, in the order of opening brackets
+
+
+@dataclass(slots=True, frozen=True)
+class Reference:
+    """The text that a group matched last, once more."""
+
+    number: int
+    folded: bool = False
+
+
+Node = Chars | Cat | Alt | Repeat | At | Ahead | Group | Reference
 
 _DIGIT = ((48, 57),)
 _WORD = ((48, 57), (65, 90), (95, 95), (97, 122))
@@ -115,22 +132,27 @@ _REFUSED_GROUPS = {
 }
 
 
-def parse_pattern(text: str) -> Node:
-    """The tree of a pattern. Raises: PatternFault."""
+def parse_pattern(text: str, *, references: bool = False) -> Node:
+    r"""The tree of a pattern. `references`: groups are remembered, and \1 to \9 refer to them. Raises: PatternFault."""
     if len(text) > PATTERN_MAX:
         raise PatternFault(f"is longer than {PATTERN_MAX} characters")
-    parser = _Parser(text)
+    parser = _Parser(text, references)
     node = parser.alternatives()
     if parser.position < len(text):
         raise parser.fault("unmatched )")
+    if parser.referred > parser.groups:
+        raise PatternFault(f"refers to group {parser.referred}, which is not there")
     return node
 
 
 class _Parser:
     """Recursive descent; `position` is the next character."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, references: bool) -> None:
         self.text = text
+        self.references = references
+        self.groups = 0  # opened so far
+        self.referred = 0  # the highest that is referred to
         self.position = 0
         self.depth = 0
         self.folded = False
@@ -269,7 +291,11 @@ class _Parser:
             self.position = named.end()
         elif self.peek("?"):
             raise self.fault("an unknown kind of group")
-        return self.closed()
+        if not self.references:
+            return self.closed()
+        self.groups += 1
+        number = self.groups
+        return Group(self.closed(), number)
 
     def closed(self) -> Node:
         """Alternatives and their closing bracket."""
@@ -287,6 +313,9 @@ class _Parser:
             return Chars(_NEWLINE, negated=True)
         if character.lower() in _CLASSES:
             return Chars(_CLASSES[character.lower()], negated=character.isupper())
+        if self.references and character in "123456789" and not self.text[self.position : self.position + 1].isdigit():
+            self.referred = max(self.referred, int(character))
+            return Reference(int(character), self.folded)
         if character in "123456789gk":
             raise self.fault("a back-reference is not taken here")
         return self.literal(chr(self.code(character)))

@@ -1,0 +1,128 @@
+"""Comparisons of values, by the rules of each dialect. Source: queues page B.1, B.2 (choices 3, 5, 6, 8 and the flags).
+
+Of arrays any element will do. What is compared with an object, with NULL or with NaN is unknown.
+"""
+
+import operator
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from .subject import Subject
+from .values import Truth, Value, flat, number_in, truth, truth_in_selectors, whole
+
+#: Units for each pair of elements that is compared: 10 to 40.
+PAIR = 20
+
+OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+#: With its sides exchanged.
+MIRRORED = {"=": "=", "<>": "<>", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+
+#: Three-valued: None is unknown.
+Compare = Callable[[Value, Value, Subject], "bool | None"]
+
+
+@dataclass(slots=True, frozen=True)
+class Rules:
+    """What a dialect does with values.
+
+    `converts`: texts become numbers where they meet numbers. `orders_texts`: texts come before or behind each other.
+    `empty_is_null`: an empty text is NULL. `text_is_greater`: than any number, if it is none; else they differ.
+    """
+
+    truth: Truth
+    converts: bool
+    orders_texts: bool
+    empty_is_null: bool
+    text_is_greater: bool
+
+
+FILTERS = Rules(truth, converts=True, orders_texts=True, empty_is_null=True, text_is_greater=True)
+SELECTORS = Rules(truth_in_selectors, converts=False, orders_texts=False, empty_is_null=False, text_is_greater=False)
+CONVERTING_SELECTORS = Rules(
+    truth_in_selectors, converts=True, orders_texts=False, empty_is_null=False, text_is_greater=False
+)
+
+
+def comparison(symbol: str, rules: Rules) -> Compare:
+    """What compares two values with an operator."""
+    compare = OPERATORS[symbol]
+    is_equality = symbol in ("=", "<>")
+
+    def unlike(is_left: bool) -> bool:
+        """One side is a text that is no number, the other one is a number."""
+        if rules.text_is_greater:
+            return compare(1, 0) if is_left else compare(0, 1)
+        return symbol == "<>"
+
+    def compared(left: Any, right: Any, subject: Subject) -> bool | None:
+        kind, other = type(left), type(right)
+        if left is None or right is None:
+            return None
+        if kind is list or other is list:
+            return _any(left, right, subject)
+        if kind is dict or other is dict:
+            return None
+        if kind is str:
+            if other is str:
+                return compare(left, right) if is_equality or rules.orders_texts else None
+            number = number_in(left) if rules.converts else None
+            if number is None:
+                return unlike(True)
+            left = number
+        elif other is str:
+            number = number_in(right) if rules.converts else None
+            if number is None:
+                return unlike(False)
+            right = number
+        elif not rules.text_is_greater and (kind is bool) != (other is bool):
+            return symbol == "<>"
+        if kind is int:
+            left = whole(left)
+        if other is int:
+            right = whole(right)
+        if left != left or right != right:
+            return None
+        return compare(left, right)
+
+    def _any(left: Value, right: Value, subject: Subject) -> bool | None:
+        found: bool | None = False
+        others = flat(right)
+        for one in flat(left):
+            subject.charge(PAIR * len(others))
+            kind = type(one)
+            is_quick = kind is int or (kind is str and one != "" and (is_equality or rules.orders_texts))
+            for other in others:
+                if is_quick and type(other) is kind and other != "":
+                    answer: bool | None = compare(one, other)
+                elif one == "" or other == "":
+                    answer = None
+                else:
+                    answer = compared(one, other, subject)
+                if answer:
+                    return True
+                if answer is None:
+                    found = None
+        return found
+
+    return compared
+
+
+def any_equal(equal: Compare, value: Value, members: Iterable[Value], subject: Subject) -> bool | None:
+    """IN: whether a value is equal to any of the members."""
+    found: bool | None = False
+    for member in members:
+        subject.charge(PAIR)
+        answer = equal(value, member, subject)
+        if answer:
+            return True
+        if answer is None:
+            found = None
+    return found

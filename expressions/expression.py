@@ -1,0 +1,79 @@
+"""An expression ready for use: a filter, or a value computed from a message.
+
+Source: queues page B.2 (choice 4: a filter takes a message only if it is true).
+"""
+
+from collections.abc import Mapping
+
+from .comparing import CONVERTING_SELECTORS, FILTERS, SELECTORS
+from .compiling import Compiler
+from .errors import ExpressionError
+from .parser import parse
+from .paths import Evaluate
+from .printing import printed
+from .subject import Subject
+from .syntax import AMPS, Dialect
+from .values import TooCostly, Value
+
+NO_FACTS: Mapping[str, Value] = {}
+
+
+class Expression:
+    """Made by `compiled`. `text`: of its normal form; filters with equal `key` take the same messages.
+
+    `reads_body`: it has paths. `too_costly`: how often an evaluation was ended because it took too long.
+    """
+
+    __slots__ = ("_compiler", "_condition", "_evaluate", "_tree", "dialect", "key", "reads_body", "text", "too_costly")
+
+    def __init__(self, text: str, dialect: Dialect, facts: Mapping[str, Value]) -> None:
+        parsed = parse(text, dialect)
+        rules = FILTERS if dialect is AMPS else CONVERTING_SELECTORS if parsed.converts else SELECTORS
+        self._tree = parsed.tree
+        self._compiler = compiler = Compiler(rules, facts)
+        self._evaluate: Evaluate | None = None  # made when a value is asked for: a filter needs none
+        try:
+            self._condition = compiler.condition(parsed.tree)
+        except TooCostly:
+            raise ExpressionError(text, 0, "what does not depend on the message takes too long") from None
+        self.dialect = dialect
+        self.text = printed(parsed.tree, dialect, converts=parsed.converts)
+        used = tuple((name, facts.get(name)) for name in sorted(compiler.used))
+        self.key: tuple[object, ...] = (dialect, self.text, used)
+        self.reads_body = compiler.reads_body
+        self.too_costly = 0
+
+    def matches(self, subject: Subject) -> bool:
+        """Whether it takes the message: it is true, neither false nor unknown. Raises nothing."""
+        return self.truth(subject) is True
+
+    def truth(self, subject: Subject) -> bool | None:
+        """True, false, or None: unknown, also because it took too long."""
+        subject.spent = 0
+        try:
+            return self._condition(subject)
+        except TooCostly:
+            self.too_costly += 1
+            return None
+
+    def value(self, subject: Subject) -> Value:
+        """What it is for a message; None: NULL."""
+        subject.spent = 0
+        try:
+            if self._evaluate is None:
+                self._evaluate = self._compiler.value(self._tree).evaluate
+            return self._evaluate(subject)
+        except TooCostly:
+            self.too_costly += 1
+            return None
+
+    def __repr__(self) -> str:
+        return f"<Expression {self.dialect.value} {self.text}>"
+
+
+def compiled(text: str, dialect: Dialect, facts: Mapping[str, Value] = NO_FACTS) -> Expression:
+    """An expression. `facts`: what CLIENT_NAME, USER, REMOTE_ADDRESS and the names of the broker stand for.
+
+    Raises: ExpressionError, UnsupportedFunction.
+    """
+    return Expression(text, dialect, facts)

@@ -1,0 +1,1 @@
+"""The functions of expressions, by what they are about. Source: queues page B.4."""

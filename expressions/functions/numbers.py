@@ -1,0 +1,225 @@
+"""Arithmetic, and functions of numbers and arrays. NULL gives NULL; what is no number gives NaN.
+
+Source: queues page B.1 (promotion), B.2 (choice 7), B.4.
+"""
+
+import math
+from collections.abc import Callable
+
+from ..subject import Subject
+from ..values import NAN, Number, Value, elements, number_of, text_of, whole
+
+#: Places behind the point, beyond which rounding changes nothing.
+_PLACES_MAX = 330
+
+
+# -- operators --------------------------------------------------------------------------------------------------------
+
+
+def add(left: Number, right: Number) -> Number:
+    """The sum."""
+    found = left + right
+    return whole(found) if type(found) is int else found
+
+
+def subtract(left: Number, right: Number) -> Number:
+    """The difference."""
+    found = left - right
+    return whole(found) if type(found) is int else found
+
+
+def multiply(left: Number, right: Number) -> Number:
+    """The product."""
+    found = left * right
+    return whole(found) if type(found) is int else found
+
+
+def divide(left: Number, right: Number) -> Number:
+    """The quotient, of whole numbers without its fraction; by 0 NaN."""
+    if not right:
+        return NAN
+    if type(left) is int and type(right) is int:
+        found = abs(left) // abs(right)
+        return found if (left < 0) == (right < 0) else -found
+    return left / right
+
+
+def remainder(left: Number, right: Number) -> Number:
+    """What division leaves, with the sign of the dividend; by 0 NaN."""
+    if not right:
+        return NAN
+    if type(left) is int and type(right) is int:
+        found = abs(left) % abs(right)
+        return -found if left < 0 else found
+    try:
+        return math.fmod(left, right)
+    except ValueError:
+        return NAN
+
+
+ARITHMETIC: dict[str, Callable[[Number, Number], Number]] = {
+    "+": add,
+    "-": subtract,
+    "*": multiply,
+    "/": divide,
+    "%": remainder,
+}
+
+
+# -- functions of one number ------------------------------------------------------------------------------------------
+
+
+def _of_number(compute: Callable[[Number], Number]) -> Callable[[Subject, Value], Value]:
+    """A function of a number; what is outside its domain gives NaN, what is too large infinity."""
+
+    def function(subject: Subject, value: Value) -> Value:
+        number = number_of(value)
+        if number is None or number != number:
+            return number
+        try:
+            found = compute(number)
+        except ValueError:
+            return NAN
+        except OverflowError:
+            return math.inf
+        return whole(found) if type(found) is int else found
+
+    return function
+
+
+def _sign(number: Number) -> int:
+    return (number > 0) - (number < 0)
+
+
+def _floor(number: Number) -> Number:
+    return math.floor(number) if math.isfinite(number) else number
+
+
+def _ceiling(number: Number) -> Number:
+    return math.ceil(number) if math.isfinite(number) else number
+
+
+def _rounded(number: Number, places: int) -> Number:
+    """Half away from zero."""
+    if not math.isfinite(number) or abs(places) > _PLACES_MAX:
+        return number if places >= 0 or not math.isfinite(number) else 0
+    if type(number) is int and places >= 0:
+        return number
+    try:
+        scaled = abs(number) * 10.0**places
+        if not math.isfinite(scaled):
+            return number
+        found = math.floor(scaled + 0.5) / 10.0**places
+    except (OverflowError, ZeroDivisionError):
+        return number
+    found = -found if number < 0 else found
+    return int(found) if places <= 0 else found
+
+
+def round_(subject: Subject, value: Value, places: Value = 0) -> Value:
+    """To so many places behind the point, half away from zero."""
+    number, count = number_of(value), number_of(places)
+    if number is None or count is None:
+        return None
+    if number != number or count != count:
+        return NAN
+    found = _rounded(number, int(max(-1000, min(1000, count))))
+    return whole(found) if type(found) is int else found
+
+
+def power(subject: Subject, base: Value, exponent: Value) -> Value:
+    """As floating numbers."""
+    left, right = number_of(base), number_of(exponent)
+    if left is None or right is None:
+        return None
+    try:
+        return math.pow(left, right)
+    except ValueError:
+        return NAN
+    except OverflowError:
+        return math.inf
+
+
+# -- the greatest and the least, and arrays ---------------------------------------------------------------------------
+
+
+def _numbers(values: "tuple[Value, ...]") -> list[Number]:
+    """Those that are numbers."""
+    found = (number_of(value) for value in values)
+    return [number for number in found if number is not None and number == number]
+
+
+def greatest(subject: Subject, *values: Value) -> Value:
+    """Of those that are numbers; NaN if none is."""
+    return max(_numbers(values), default=NAN)
+
+
+def least(subject: Subject, *values: Value) -> Value:
+    """Of those that are numbers; NaN if none is."""
+    return min(_numbers(values), default=NAN)
+
+
+def _items(subject: Subject, value: Value) -> tuple[Value, ...]:
+    """What is in an array; of another value itself, of NULL nothing."""
+    if value is None:
+        return ()
+    found = tuple(elements(value))
+    subject.charge(10 * len(found))
+    return found
+
+
+def array_count(subject: Subject, value: Value) -> Value:
+    """How many elements."""
+    return len(_items(subject, value))
+
+
+def array_max(subject: Subject, value: Value) -> Value:
+    """The greatest number; NULL if there is none."""
+    return max(_numbers(_items(subject, value)), default=None)
+
+
+def array_min(subject: Subject, value: Value) -> Value:
+    """The least number; NULL if there is none."""
+    return min(_numbers(_items(subject, value)), default=None)
+
+
+def array_sum(subject: Subject, value: Value) -> Value:
+    """Of all numbers; NULL if there is none."""
+    numbers = _numbers(_items(subject, value))
+    if not numbers:
+        return None
+    total: Number = 0
+    for number in numbers:
+        total = add(total, number)
+    return total
+
+
+def array_to_string(subject: Subject, value: Value, delimiter: Value, null: Value = None) -> Value:
+    """All elements with a text between them; NULL is left out, or stands as the third argument says."""
+    between, absent = text_of(delimiter) or "", text_of(null)
+    texts = (text_of(one) for one in _items(subject, value))
+    parts = [absent if text is None else text for text in texts if text is not None or absent is not None]
+    subject.charge(sum(len(part or "") + len(between) for part in parts))
+    return between.join(part or "" for part in parts)
+
+
+NUMBERS: dict[str, Callable[..., Value]] = {
+    "ABS": _of_number(abs),
+    "SIGN": _of_number(_sign),
+    "FLOOR": _of_number(_floor),
+    "CEILING": _of_number(_ceiling),
+    "ROUND": round_,
+    "SQRT": _of_number(lambda number: math.sqrt(number)),
+    "POWER": power,
+    "EXP": _of_number(lambda number: math.exp(number)),
+    "LN": _of_number(lambda number: math.log(number)),
+    "LOG2": _of_number(lambda number: math.log2(number)),
+    "LOG10": _of_number(lambda number: math.log10(number)),
+    "GREATEST": greatest,
+    "LEAST": least,
+    "ARRAY_COUNT": array_count,
+    "ARRAY_MAX": array_max,
+    "ARRAY_MIN": array_min,
+    "ARRAY_SUM": array_sum,
+    "ARRAY_TO_STRING": array_to_string,
+}

@@ -1,0 +1,103 @@
+"""What a message says besides its body: its envelope, and the names that selectors know it by.
+
+Source: queues page B.4 (predefined names), A.2 (topic of a publish).
+"""
+
+from collections.abc import Callable
+
+from ..subject import Subject
+from ..values import Value, number_in
+
+#: AMQP 0-9-1 has no priority for messages that do not say one; Artemis has 4.
+_PRIORITY_DEFAULT = 4
+
+
+def topic_name(subject: Subject) -> Value:
+    """The exchange that it was published to, or of the default exchange its routing key."""
+    return subject.exchange or subject.routing_key
+
+
+def _routing_key(subject: Subject) -> Value:
+    return subject.routing_key
+
+
+def _exchange(subject: Subject) -> Value:
+    return subject.exchange
+
+
+def _size(subject: Subject) -> Value:
+    return len(subject.body())
+
+
+def _property(name: str) -> Callable[[Subject], Value]:
+    return lambda subject: subject.property(name)
+
+
+def _fact(name: str) -> Callable[[Subject], Value]:
+    return lambda subject: subject.fact(name)
+
+
+def _priority(subject: Subject) -> Value:
+    priority = subject.property("priority")
+    return _PRIORITY_DEFAULT if priority is None else priority
+
+
+def _is_persistent(subject: Subject) -> bool:
+    return subject.property("delivery_mode") == 2
+
+
+def _delivery_mode(subject: Subject) -> Value:
+    return "PERSISTENT" if _is_persistent(subject) else "NON_PERSISTENT"
+
+
+def _durable(subject: Subject) -> Value:
+    return "DURABLE" if _is_persistent(subject) else "NON_DURABLE"
+
+
+def _timestamp(subject: Subject) -> Value:
+    """In milliseconds, as JMS has it; the property is in seconds."""
+    seconds = subject.property("timestamp")
+    return seconds * 1000 if isinstance(seconds, int) else None
+
+
+def _expiration(subject: Subject) -> Value:
+    """Milliseconds that it may live; 0: it does not expire."""
+    text = subject.property("expiration")
+    return number_in(text) if isinstance(text, str) else 0
+
+
+def _group_id(subject: Subject) -> Value:
+    headers = subject.headers()
+    return headers.get("JMSXGroupID", headers.get("_AMQ_GROUP_ID"))
+
+
+#: Functions without arguments.
+OF_MESSAGE: dict[str, Callable[[Subject], Value]] = {
+    "TOPIC_NAME": topic_name,
+    "ROUTING_KEY": _routing_key,
+    "EXCHANGE": _exchange,
+    "CORRELATION_ID": _property("correlation_id"),
+    "MESSAGE_SIZE": _size,
+    "BOOKMARK": _fact("BOOKMARK"),
+    "LEASE_COUNT": _fact("LEASE_COUNT"),
+    "LAST_LEASED": _fact("LAST_LEASED"),
+}
+
+#: Names that are no headers.
+PREDEFINED: dict[str, Callable[[Subject], Value]] = {
+    "JMSPriority": _property("priority"),
+    "JMSMessageID": _property("message_id"),
+    "JMSCorrelationID": _property("correlation_id"),
+    "JMSType": _property("type"),
+    "JMSTimestamp": _timestamp,
+    "JMSDeliveryMode": _delivery_mode,
+    "JMSXGroupID": _group_id,
+    "AMQPriority": _priority,
+    "AMQExpiration": _expiration,
+    "AMQDurable": _durable,
+    "AMQTimestamp": _timestamp,
+    "AMQSize": _size,
+    "AMQUserID": _property("user_id"),
+    "AMQAddress": topic_name,
+    "AMQGroupID": _group_id,
+}

@@ -1,0 +1,235 @@
+"""Functions of texts. They count code points; capitals are ASCII's. Of NULL the answer is NULL.
+
+What they make is charged before it is made. Source: queues page B.4, B.2 (choice 8).
+"""
+
+import hashlib
+from collections.abc import Callable
+from string import ascii_lowercase, ascii_uppercase
+
+from ..patterns.searching import Charge, Searcher
+from ..subject import Subject
+from ..values import Value, number_of, text_of
+
+_UPPER = str.maketrans(ascii_lowercase, ascii_uppercase)
+_LOWER = str.maketrans(ascii_uppercase, ascii_lowercase)
+_CODE_MAX = 0x10FFFF
+#: Units for each octet of a checksum, which is computed here.
+_CHECKSUM = 20
+
+
+def _text(subject: Subject, value: Value) -> str | None:
+    text = text_of(value)
+    if text is not None:
+        subject.charge(len(text) + 10)
+    return text
+
+
+def _count(value: Value) -> int | None:
+    """A number of characters or a place; None if it is no number."""
+    number = number_of(value)
+    if number is None or number != number:
+        return None
+    return int(max(-1e9, min(1e9, number)))
+
+
+def concat(subject: Subject, *values: Value) -> Value:
+    """All of them, NULL as nothing."""
+    parts = [text_of(value) or "" for value in values]
+    subject.charge(sum(map(len, parts)) + 10)
+    return "".join(parts)
+
+
+def upper(subject: Subject, value: Value) -> Value:
+    """In capitals."""
+    text = _text(subject, value)
+    if text is None:
+        return None
+    return text.upper() if text.isascii() else text.translate(_UPPER)
+
+
+def lower(subject: Subject, value: Value) -> Value:
+    """In small letters."""
+    text = _text(subject, value)
+    return None if text is None else _lowered(text)
+
+
+def _lowered(text: str) -> str:
+    return text.lower() if text.isascii() else text.translate(_LOWER)
+
+
+def length(subject: Subject, value: Value) -> Value:
+    """How many characters."""
+    text = _text(subject, value)
+    return None if text is None else len(text)
+
+
+def instr(subject: Subject, value: Value, part: Value) -> Value:
+    """Where a part stands first, from 1; 0: nowhere."""
+    text, wanted = _text(subject, value), _text(subject, part)
+    return None if text is None or wanted is None else text.find(wanted) + 1
+
+
+def instr_i(subject: Subject, value: Value, part: Value) -> Value:
+    """The same in letters of any size."""
+    text, wanted = _text(subject, value), _text(subject, part)
+    return None if text is None or wanted is None else _lowered(text).find(_lowered(wanted)) + 1
+
+
+def strequal_i(subject: Subject, one: Value, other: Value) -> Value:
+    """1 if they are the same in letters of any size, else 0."""
+    left, right = _text(subject, one), _text(subject, other)
+    return None if left is None or right is None else int(_lowered(left) == _lowered(right))
+
+
+def substr(subject: Subject, value: Value, start: Value, count: Value = 1e9) -> Value:
+    """From a place on, from 1, or before 0 from the end; before the beginning is the beginning, behind the end NULL."""
+    text, first, size = _text(subject, value), _count(start), _count(count)
+    if text is None or first is None or size is None:
+        return None
+    at = first - 1 if first > 0 else max(len(text) + first, 0) if first else 0
+    return text[at : at + size] if at < len(text) and size > 0 else None
+
+
+def left(subject: Subject, value: Value, count: Value) -> Value:
+    """The first characters."""
+    text, size = _text(subject, value), _count(count)
+    return None if text is None or size is None else text[: max(size, 0)]
+
+
+def right(subject: Subject, value: Value, count: Value) -> Value:
+    """The last characters."""
+    text, size = _text(subject, value), _count(count)
+    return None if text is None or size is None else text[max(len(text) - max(size, 0), 0) :]
+
+
+def trim(subject: Subject, value: Value, characters: Value = " \t\r\n\f\v") -> Value:
+    """Without these characters at both ends."""
+    text, wanted = _text(subject, value), text_of(characters)
+    return None if text is None or wanted is None else text.strip(wanted)
+
+
+def ltrim(subject: Subject, value: Value, characters: Value = " \t\r\n\f\v") -> Value:
+    """Without these characters at the beginning."""
+    text, wanted = _text(subject, value), text_of(characters)
+    return None if text is None or wanted is None else text.lstrip(wanted)
+
+
+def rtrim(subject: Subject, value: Value, characters: Value = " \t\r\n\f\v") -> Value:
+    """Without these characters at the end."""
+    text, wanted = _text(subject, value), text_of(characters)
+    return None if text is None or wanted is None else text.rstrip(wanted)
+
+
+def replace(subject: Subject, value: Value, old: Value, new: Value) -> Value:
+    """With another text wherever one stands; nothing is replaced by nothing."""
+    text, wanted, other = _text(subject, value), _text(subject, old), text_of(new) or ""
+    if text is None:
+        return None
+    if not wanted:
+        return text
+    subject.charge(text.count(wanted) * (len(other) + 1))
+    return text.replace(wanted, other)
+
+
+def regexp_replace(searcher: Searcher, subject: Subject, value: Value, new: Value) -> Value:
+    r"""With another text wherever a pattern matches; in that \0 is all of the match, \1 to \9 are its groups."""
+    text, other = _text(subject, value), text_of(new) or ""
+    if text is None:
+        return None
+    parts: list[str] = []
+    position = 0
+    for slots in searcher.spans(text, subject.charge):
+        parts.append(text[position : slots[0]])
+        parts.append(_filled(other, text, slots, subject.charge))
+        position = slots[1]
+    parts.append(text[position:])
+    return "".join(parts)
+
+
+def _filled(template: str, text: str, slots: list[int], charge: Charge) -> str:
+    """The template with what the groups matched."""
+    if "\\" not in template:
+        charge(len(template))
+        return template
+    parts: list[str] = []
+    position = 0
+    while position < len(template):
+        character = template[position]
+        following = template[position + 1 : position + 2]
+        if character == "\\" and following in tuple("0123456789"):
+            group = 2 * int(following)
+            part = text[slots[group] : slots[group + 1]] if group < len(slots) and slots[group + 1] >= 0 else ""
+            position += 2
+        elif character == "\\" and following == "\\":
+            part = "\\"
+            position += 2
+        else:
+            part = character
+            position += 1
+        charge(len(part) + 10)
+        parts.append(part)
+    return "".join(parts)
+
+
+def reverse(subject: Subject, value: Value) -> Value:
+    """From the end to the beginning."""
+    text = _text(subject, value)
+    return None if text is None else text[::-1]
+
+
+def char_value(subject: Subject, value: Value) -> Value:
+    """The character with this code point."""
+    code = _count(value)
+    return chr(code) if code is not None and 0 < code <= _CODE_MAX else None
+
+
+def md5(subject: Subject, value: Value) -> Value:
+    """Of its octets in UTF-8, in hexadecimal."""
+    text = _text(subject, value)
+    if text is None:
+        return None
+    return hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False).hexdigest()
+
+
+def crc32(subject: Subject, value: Value) -> Value:
+    """CRC-32C (Castagnoli) of its octets in UTF-8."""
+    text = _text(subject, value)
+    if text is None:
+        return None
+    octets = text.encode("utf-8", "surrogatepass")
+    subject.charge(_CHECKSUM * len(octets))
+    remainder = 0xFFFFFFFF
+    for octet in octets:
+        remainder = _CASTAGNOLI[(remainder ^ octet) & 0xFF] ^ (remainder >> 8)
+    return remainder ^ 0xFFFFFFFF
+
+
+def _castagnoli(octet: int) -> int:
+    for _ in range(8):
+        octet = (octet >> 1) ^ (0x82F63B78 if octet & 1 else 0)
+    return octet
+
+
+_CASTAGNOLI = [_castagnoli(octet) for octet in range(256)]
+
+TEXTS: dict[str, Callable[..., Value]] = {
+    "CONCAT": concat,
+    "UPPER": upper,
+    "LOWER": lower,
+    "LENGTH": length,
+    "INSTR": instr,
+    "INSTR_I": instr_i,
+    "STREQUAL_I": strequal_i,
+    "SUBSTR": substr,
+    "LEFT": left,
+    "RIGHT": right,
+    "TRIM": trim,
+    "LTRIM": ltrim,
+    "RTRIM": rtrim,
+    "REPLACE": replace,
+    "REVERSE": reverse,
+    "CHAR_VALUE": char_value,
+    "MD5": md5,
+    "CRC32": crc32,
+}

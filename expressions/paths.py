@@ -1,0 +1,85 @@
+"""Reading a path into a body, compiled. Source: queues page B.1 (arrays), B.2 (choice 9)."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .subject import UNREAD, Subject
+from .syntax import Step
+from .values import Value
+
+Evaluate = Callable[[Subject], Value]
+
+
+def compiled_path(steps: tuple[Step, ...]) -> Evaluate:
+    """What reads it: NULL where there is nothing, an empty text or an empty array."""
+    names = [step.name for step in steps]
+    if any(step.element is not None for step in steps):
+        return lambda subject: _follow(subject, _document(subject), steps)
+    if len(names) == 1:
+        (only,) = names
+
+        def one(subject: Subject) -> Value:
+            document: Any = subject.document
+            if type(document) is not dict:
+                document = _document(subject)
+                if type(document) is not dict:
+                    return _follow(subject, document, steps)
+            value: Value = document.get(only)
+            return value if value or type(value) not in _EMPTY else None
+
+        return one
+    first, *others = names
+
+    def several(subject: Subject) -> Value:
+        document: Any = subject.document
+        if type(document) is not dict:
+            document = _document(subject)
+            if type(document) is not dict:
+                return _follow(subject, document, steps)
+        value: Any = document.get(first)
+        for name in others:
+            if type(value) is not dict:
+                return _follow(subject, document, steps)
+            value = value.get(name)
+        return value if value or type(value) not in _EMPTY else None
+
+    return several
+
+
+_EMPTY = (str, list)
+_UNREAD = type(UNREAD)
+
+
+def _document(subject: Subject) -> Any:
+    document = subject.document
+    return subject.read() if type(document) is _UNREAD else document
+
+
+def _follow(subject: Subject, value: Any, steps: tuple[Step, ...]) -> Value:
+    """With arrays on the way: a name is looked for in each of their elements, and what is found is one list."""
+    for step in steps:
+        if type(value) is dict:
+            value = value.get(step.name)
+        elif type(value) is list:
+            subject.charge(len(value))
+            value = _mapped(value, step.name)
+        else:
+            return None
+        if step.element is not None:
+            if type(value) is not list:
+                value = value if step.element == 0 else None
+            else:
+                value = value[step.element] if step.element < len(value) else None
+    return value if value or type(value) not in _EMPTY else None
+
+
+def _mapped(values: list[Any], name: str) -> list[Any]:
+    found: list[Any] = []
+    for one in values:
+        if type(one) is dict and name in one:
+            inner = one[name]
+            if type(inner) is list:
+                found += inner
+            else:
+                found.append(inner)
+    return found

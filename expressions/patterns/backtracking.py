@@ -1,0 +1,185 @@
+"""Patterns with references to their groups, or of which it matters what they match: one way is tried after the other.
+
+No engine finds these in linear time, so each step is counted, and `spend` ends a search that has become too long. Which
+match is found, and what its groups hold, is as in Perl: the leftmost, alternatives and repetitions in their order.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from .pattern_syntax import Alt, At, Cat, Chars, Group, Node, PatternFault, Reference, Repeat
+
+SIZE_MAX = 4000
+_CHARS, _SPLIT, _JUMP, _SAVE, _AT, _REFERENCE, _AHEAD, _PROGRESS, _FOUND = range(9)
+_UNSAVE = -1
+
+#: Is told of steps that were taken, and may raise something to end the search.
+Spend = Callable[[int], None]
+#: Steps that are counted together.
+_STEPS = 64
+
+
+class Backtracker:
+    """A compiled tree. Raises: PatternFault, when it is too large."""
+
+    __slots__ = ("_code", "_loops", "groups")
+
+    def __init__(self, tree: Node) -> None:
+        self._code: list[tuple[Any, ...]] = []
+        self.groups = 0
+        self._loops = 0
+        self._compile(tree)
+        self._emit(_FOUND)
+
+    def find(self, text: str, start: int, spend: Spend) -> list[int] | None:
+        """The first match from a place on: start and end of all and of each group (-1: not matched). None: no match."""
+        for at in range(start, len(text) + 1):
+            slots = [-1] * (2 * self.groups + 2 + self._loops)
+            end = self._run(0, text, at, slots, spend)
+            if end >= 0:
+                slots[0], slots[1] = at, end
+                return slots[: 2 * self.groups + 2]
+        return None
+
+    # -- compiling ----------------------------------------------------------------------------------------------------
+
+    def _emit(self, *instruction: Any) -> int:
+        self._code.append(instruction)
+        if len(self._code) > SIZE_MAX:
+            raise PatternFault(f"is too large: more than {SIZE_MAX} steps once its repetitions are written out")
+        return len(self._code) - 1
+
+    def _compile(self, node: Node) -> None:
+        if isinstance(node, Chars):
+            self._emit(_CHARS, node)
+        elif isinstance(node, Cat):
+            for part in node.parts:
+                self._compile(part)
+        elif isinstance(node, Alt):
+            ends = []
+            for part in node.parts[:-1]:
+                split = self._emit(_SPLIT)
+                self._compile(part)
+                ends.append(self._emit(_JUMP))
+                self._code[split] = (_SPLIT, split + 1, len(self._code))
+            self._compile(node.parts[-1])
+            for end in ends:
+                self._code[end] = (_JUMP, len(self._code))
+        elif isinstance(node, Repeat):
+            self._compile_repeat(node)
+        elif isinstance(node, At):
+            self._emit(_AT, node.place)
+        elif isinstance(node, Group):
+            self.groups = max(self.groups, node.number)
+            self._emit(_SAVE, 2 * node.number)
+            self._compile(node.part)
+            self._emit(_SAVE, 2 * node.number + 1)
+        elif isinstance(node, Reference):
+            self._emit(_REFERENCE, node.number, node.folded)
+        else:
+            ahead = self._emit(_AHEAD)
+            self._compile(node.part)
+            self._emit(_FOUND)
+            self._code[ahead] = (_AHEAD, ahead + 1, len(self._code), node.negated)
+
+    def _compile_repeat(self, node: Repeat) -> None:
+        for _ in range(node.low):
+            self._compile(node.part)
+        if node.high is None:
+            self._loops += 1
+            loop = -self._loops  # slots of loops are counted from the end
+            split = self._emit(_SPLIT)
+            self._emit(_SAVE, loop)
+            self._compile(node.part)
+            self._emit(_PROGRESS, loop)
+            self._emit(_JUMP, split)
+            self._code[split] = (_SPLIT, split + 1, len(self._code))
+        else:
+            splits = []
+            for _ in range(node.high - node.low):
+                splits.append(self._emit(_SPLIT))
+                self._compile(node.part)
+            for split in splits:
+                self._code[split] = (_SPLIT, split + 1, len(self._code))
+
+    # -- running ------------------------------------------------------------------------------------------------------
+
+    def _run(self, counter: int, text: str, at: int, slots: list[int], spend: Spend) -> int:
+        """Where the match that begins here ends; -1: there is none. `slots` are those of the match."""
+        code = self._code
+        waiting: list[tuple[int, int, int]] = []  # other ways (instruction, place, 0), and slots to be set back
+        steps = 0
+        while True:
+            steps += 1
+            if steps == _STEPS:
+                steps = 0
+                spend(_STEPS)
+            instruction = code[counter]
+            kind = instruction[0]
+            fits = True
+            if kind == _CHARS:
+                fits = at < len(text) and instruction[1].has(text[at])
+                at += 1
+                counter += 1
+            elif kind == _SPLIT:
+                waiting.append((instruction[2], at, 0))
+                counter = instruction[1]
+            elif kind == _JUMP:
+                counter = instruction[1]
+            elif kind == _SAVE:
+                slot = instruction[1]
+                waiting.append((_UNSAVE, slot, slots[slot]))
+                slots[slot] = at
+                counter += 1
+            elif kind == _PROGRESS:
+                fits = slots[instruction[1]] != at  # a turn that took nothing ends the loop
+                counter += 1
+            elif kind == _AT:
+                fits = _is_at(instruction[1], text, at)
+                counter += 1
+            elif kind == _REFERENCE:
+                start, end = slots[2 * instruction[1]], slots[2 * instruction[1] + 1]
+                fits = 0 <= start <= end and _same(text[start:end], text[at : at + end - start], instruction[2])
+                at += max(end - start, 0)
+                spend(max(end - start, 0) // _STEPS)
+                counter += 1
+            elif kind == _AHEAD:
+                inner = slots.copy()
+                is_there = self._run(instruction[1], text, at, inner, spend) >= 0
+                fits = is_there != instruction[3]
+                if is_there and fits:
+                    for slot, value in enumerate(inner):
+                        if slots[slot] != value:
+                            waiting.append((_UNSAVE, slot, slots[slot]))
+                            slots[slot] = value
+                counter = instruction[2]
+            else:
+                spend(steps)
+                return at
+            if not fits:
+                while waiting:
+                    counter, at, old = waiting.pop()
+                    if counter != _UNSAVE:
+                        break
+                    slots[at] = old
+                else:
+                    spend(steps)
+                    return -1
+
+
+def _same(one: str, other: str, folded: bool) -> bool:
+    return one == other or (folded and one.lower() == other.lower())
+
+
+def _is_word(text: str, at: int) -> bool:
+    return 0 <= at < len(text) and text[at].isascii() and (text[at].isalnum() or text[at] == "_")
+
+
+def _is_at(place: str, text: str, at: int) -> bool:
+    if place == "start":
+        return at == 0
+    if place == "very_end":
+        return at == len(text)
+    if place == "end":
+        return at == len(text) or (at == len(text) - 1 and text[at] == "\n")
+    return (_is_word(text, at - 1) != _is_word(text, at)) == (place == "boundary")

@@ -1,0 +1,102 @@
+"""Patterns of filters: the engine that fits each of them, and what a search costs.
+
+One of three finds it: `re`, where all the ways that it could try are few; else the automaton, whose time is linear;
+patterns with references, which no automaton can have, are tried step by step. Whatever is done is charged in units of
+about 10 ns, so that an evaluation can be ended (`Charge` raises then). Source: queues page B.2 (choice 10); ruling 19.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+
+from .backtracking import Backtracker
+from .pattern_syntax import Ahead, Alt, Cat, Group, Node, Reference, Repeat, parse_pattern
+from .patterns import Automaton
+from .translated import Translated, Untranslatable, translated
+
+#: Takes units of about 10 ns; ends the evaluation by an exception when they are too many.
+Charge = Callable[[int], None]
+#: Units: of a character that the automaton knows; of one that is new to it, for each of its nodes; of a step of others.
+KNOWN, NEW, STEP = 50, 30, 80
+#: `re` may take so many units, and for each character so many more.
+RE_MAX, RE_MAX_EACH = 20_000, 20
+
+
+class Searcher:
+    """A pattern of a filter. Raises: PatternFault."""
+
+    __slots__ = ("_automaton", "_backtracker", "_has_references", "_translated", "_tree")
+
+    def __init__(self, text: str) -> None:
+        tree = parse_pattern(text, references=True)
+        self._tree = tree
+        self._has_references = _has_references(tree)
+        self._automaton: Automaton | None = None
+        self._backtracker: Backtracker | None = None
+        self._translated: Translated | None = None
+        try:
+            self._translated = translated(tree)
+        except Untranslatable:
+            if self._has_references:
+                self._backtracker = Backtracker(tree)
+            else:
+                self._automaton = Automaton(tree)
+
+    def search(self, text: str, charge: Charge) -> bool:
+        """Whether it is found anywhere."""
+        if (pattern := self._quick(text, charge)) is not None:
+            return pattern.search(text) is not None
+        if self._has_references:
+            return self._tried().find(text, 0, _per_step(charge)) is not None
+        if self._automaton is None:
+            self._automaton = Automaton(self._tree)
+        automaton = self._automaton
+        charge(KNOWN * len(text))
+        return automaton.search(text, lambda: charge(NEW * automaton.size))
+
+    def spans(self, text: str, charge: Charge) -> Iterator[list[int]]:
+        """Start and end of each match and its groups, one behind the other (-1: a group that did not match)."""
+        if (pattern := self._quick(text, charge)) is not None:
+            for match in pattern.finditer(text):
+                charge(STEP)
+                yield [place for number in range(pattern.groups + 1) for place in match.span(number)]
+            return
+        start = 0
+        while start <= len(text):
+            slots = self._tried().find(text, start, _per_step(charge))
+            if slots is None:
+                return
+            yield slots
+            start = slots[1] + (slots[0] == slots[1])
+
+    def _quick(self, text: str, charge: Charge) -> "re.Pattern[str] | None":
+        """For `re`, if that may not take long here."""
+        found = self._translated
+        if found is None:
+            return None
+        steps = found.steps(len(text))
+        if steps > RE_MAX + RE_MAX_EACH * len(text):
+            return None
+        charge(steps)
+        return found.pattern
+
+    def _tried(self) -> Backtracker:
+        if self._backtracker is None:
+            self._backtracker = Backtracker(self._tree)
+        return self._backtracker
+
+
+def check_pattern(text: str) -> None:
+    """Raises: PatternFault."""
+    Backtracker(Searcher(text)._tree)
+
+
+def _per_step(charge: Charge) -> Charge:
+    return lambda steps: charge(STEP * steps)
+
+
+def _has_references(node: Node) -> bool:
+    if isinstance(node, Cat | Alt):
+        return any(map(_has_references, node.parts))
+    if isinstance(node, Group | Repeat | Ahead):
+        return _has_references(node.part)
+    return isinstance(node, Reference)

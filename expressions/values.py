@@ -1,0 +1,151 @@
+"""Values, and how one kind stands for another: numbers, texts, truth.
+
+None is NULL, and as an answer unknown. An array is a list, an object a dict; both come from bodies and headers only.
+Source: queues page B.1, B.2.
+"""
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
+
+from .tokens import INTEGER_MAX, INTEGER_MIN
+
+Value: TypeAlias = "None | bool | int | float | str | list[Any] | dict[str, Any]"
+Number: TypeAlias = int | float
+
+NAN = float("nan")
+INFINITY = float("inf")
+#: What a text that is a number looks like. No NaN, no infinity, no other digits than ours.
+_NUMBER = re.compile(r"\s*([+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]{1,9})?)\s*")
+_WHOLE = re.compile(r"\s*[+-]?[0-9]{1,19}\s*")
+#: Longer texts are no numbers: reading them would take long.
+DIGITS_MAX = 400
+
+
+class TooCostly(Exception):
+    """An evaluation has taken more than any may: its answer is unknown. Leaves no expression."""
+
+
+def whole(number: int) -> Number:
+    """A result in whole numbers, floating where it is too large (queues page B.2, choice 7)."""
+    if INTEGER_MIN <= number <= INTEGER_MAX:
+        return number
+    return floating(number)
+
+
+def floating(number: Number) -> float:
+    """As a floating number, infinite if it is too large for one."""
+    try:
+        return float(number)
+    except OverflowError:
+        return INFINITY if number > 0 else -INFINITY
+
+
+def number_in(text: str) -> Number | None:
+    """The number that a text is, or None."""
+    if len(text) > DIGITS_MAX:
+        return None
+    if _WHOLE.fullmatch(text) is not None:
+        return int(text)
+    found = _NUMBER.fullmatch(text)
+    return None if found is None else float(found[1])
+
+
+def scalar(value: Value) -> Value:
+    """Of an array its first element: what functions and arithmetic use."""
+    while type(value) is list:
+        value = value[0] if value else None
+    return value
+
+
+def number_of(value: Value) -> Number | None:
+    """What arithmetic takes for a value: NaN for what is no number, None for NULL."""
+    kind = type(value)
+    if kind is float:
+        return value  # type: ignore[return-value]
+    if kind is int:
+        return whole(value)  # type: ignore[arg-type]
+    if kind is list:
+        return number_of(scalar(value))
+    if kind is bool:
+        return int(value)  # type: ignore[arg-type]
+    if kind is str:
+        found = number_in(value) if value else None  # type: ignore[arg-type]
+        return found if found is not None else NAN if value else None
+    return None if value is None else NAN
+
+
+def text_of(value: Value) -> str | None:
+    """What functions of texts and patterns take for a value; None for NULL and for objects."""
+    kind = type(value)
+    if kind is str:
+        return value  # type: ignore[return-value]
+    if kind is list:
+        return text_of(scalar(value))
+    if kind is bool:
+        return "1" if value else "0"
+    if kind is int:
+        return repr(whole(value))  # type: ignore[arg-type]
+    if kind is float:
+        text = repr(value)
+        return text[:-2] if text.endswith(".0") else text
+    return None
+
+
+def elements(value: Value) -> Iterator[Value]:
+    """What is in an array, also in arrays within it; empty texts are NULL."""
+    waiting: list[Iterator[Value]] = [iter((value,))]
+    while waiting:
+        for one in waiting[-1]:
+            if type(one) is list:
+                waiting.append(iter(one))
+                break
+            yield None if one == "" else one
+        else:
+            waiting.pop()
+
+
+def flat(value: Value) -> list[Any]:
+    """The same as a list. Of an array without others in it, itself: empty texts in it stay."""
+    if type(value) is not list:
+        return [value]
+    return list(elements(value)) if list in map(type, value) else value
+
+
+#: Whether a value is true, three-valued.
+Truth: TypeAlias = Callable[[Value], "bool | None"]
+
+
+def truth(value: Value) -> bool | None:
+    """In content filters: numbers other than 0, also in texts (queues page B.2, choice 5). Of an array any element."""
+    kind = type(value)
+    if kind is bool:
+        return value  # type: ignore[return-value]
+    if kind is int:
+        return value != 0
+    if kind is float:
+        return None if value != value else value != 0
+    if kind is str:
+        number = number_in(value)  # type: ignore[arg-type]
+        return None if number is None else number != 0
+    if kind is list:
+        return any_of(truth(one) for one in elements(value))
+    return None
+
+
+def truth_in_selectors(value: Value) -> bool | None:
+    """In selectors: booleans; whatever else is there is false."""
+    if value is None or isinstance(value, bool):
+        return value
+    return False
+
+
+def any_of(answers: Iterator[bool | None]) -> bool | None:
+    """OR: true if any is, else unknown if any is."""
+    found: bool | None = False
+    for answer in answers:
+        if answer:
+            return True
+        if answer is None:
+            found = None
+    return found

@@ -1,1 +1,0 @@
-"""Regular expressions of policies and permissions, in time that is linear in the name."""
