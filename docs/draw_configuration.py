@@ -45,6 +45,20 @@ DERIVED = {
 }
 
 
+#: What stands above a table of keys.
+NOTES = {
+    "system-usage": (
+        "Limits for messages of all addresses together. With this table, also with an empty one, every address is",
+        "under flow control: publishers are held, or refused, while a limit is reached. Without it an address is, if",
+        "an address-setting gives it `memory-limit`, `producer-flow-control`, `cursor`, `send-fail-if-no-space` or",
+        '`address-full-policy = "BLOCK"`; `leveret explain` says by what. Sizes may be percentages (`"70%"`): of the',
+        "memory that the process may use, of the disk. A limit above what the machine has is lowered, with a warning",
+        "if a file sets it; `leveret check` also warns of a `store` above 70 % of the disk.",
+        "",
+    ),
+    "flow": ("How publishes are held while there is no space.", ""),
+}
+
 DURATIONS = {DELAY.read, DELAY_OR_OFF.read, PERIOD.read}
 SIZES = {
     size_bytes,
@@ -118,9 +132,10 @@ def _introduction() -> list[str]:
         "Files are read again when they change (`configuration-file-refresh-period`), on SIGHUP and by",
         "`leveret ctl reload`. If there is a single fault, nothing changes.",
         "",
-        "Artemis' `broker.xml` and broker-properties and HornetQ's XML are read as well, whole or in fragments",
-        "(any known element may be the root). A file's format is recognised by its content. Document types and",
-        "entities are refused; a `jms.queue.` or `jms.topic.` prefix is removed.",
+        "Artemis' `broker.xml` and broker-properties, HornetQ's XML and ActiveMQ 5's are read as well, whole or in",
+        "fragments (any known element may be the root): see [from-artemis.md](from-artemis.md) and",
+        "[from-activemq.md](from-activemq.md). A file's format is recognised by its content. Document types and",
+        "entities are refused; a `jms.queue.` or `jms.topic.` prefix is removed from names of Artemis and HornetQ.",
         "",
         "The column *acts* says when a changed value takes effect after a reload:",
         "",
@@ -132,7 +147,14 @@ def _broker_tables() -> list[str]:
     """`[broker]`, `[journal]`, `[limits]`, `[system-usage]`, `[flow]`, `[tls]`."""
     lines: list[str] = []
     for table, keys in KEYS.items():
-        lines += ["", f"## [{table}]", "", "| key | default | acts | what it does |", "|---|---|---|---|"]
+        lines += [
+            "",
+            f"## [{table}]",
+            "",
+            *NOTES.get(table, ()),
+            "| key | default | acts | what it does |",
+            "|---|---|---|---|",
+        ]
         for name, key in keys.items():
             default = "by [profile](profiles.md)" if (table, name) in BY_PROFILE else shown(key.default, key.read)
             lines.append(f"| `{name}` | {default} | {_acts(key)} | {KEY_HELP[table][name]} |")
@@ -167,6 +189,10 @@ def _address_settings() -> list[str]:
         "match first, then a literal one, then patterns without `#` (the left-most literal word wins), then",
         "patterns with `#` (the longer text first). A field that no entry sets has its default. `-1` means no",
         'limit or off, `""` means no such address.',
+        "",
+        "A topic (a routing key of a topic exchange, or another exchange) has the settings of the address of its name.",
+        "Destination policies, which [ActiveMQ's files](from-activemq.md) have, lie over the merged entries: the one",
+        "for a queue, or for a topic, of that name.",
         "",
         "| key | default | acts | what it does |",
         "|---|---|---|---|",

@@ -40,10 +40,12 @@ def test_pages_that_are_linked_exist() -> None:
             assert (page.parent / target).exists(), f"{page.name}: {target}"
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/from-rabbitmq.md", "docs/from-artemis.md"])
+@pytest.mark.parametrize(
+    "page", ["README.md", "docs/from-rabbitmq.md", "docs/from-artemis.md", "docs/from-activemq.md"]
+)
 def test_configurations_on_the_pages_load(page: str) -> None:
-    """Every TOML block is one that `leveret check` calls right."""
-    blocks = re.findall(r"```toml\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
+    """Every block of TOML or XML is one that `leveret check` calls right."""
+    blocks = re.findall(r"```(?:toml|xml)\n(.*?)```", (ROOT / page).read_text(), re.DOTALL)
     assert blocks
     for block in blocks:
         _, faults = load_configuration([(page, block)])
