@@ -55,9 +55,9 @@ EVENTS: Columns = (
     Column("flags", "tinyint"),
     Column("priority", "tinyint"),
     #: rejected, expired, maxlen, delivery_limit; of `requeued` nacked, rejected, recovered, lost, closed, ...; the name
-    #: of a connection, the tag of a consumer, settings as JSON; what a publisher waits for as JSON. A `settings_changed`
-    #: with reason and without vhost is the start of a broker with scope "all": earlier transient messages (flag durable
-    #: not set) ended there.
+    #: of a connection, the tag of a consumer, settings as JSON; what a publisher waits for as JSON.
+    #: A `settings_changed` with reason and without vhost is the start of a broker with scope "all": earlier transient
+    #: messages (flag durable not set) ended there.
     Column("reason", "string", True),
     #: Milliseconds from `ts` until the message expires (published, enqueued) or is due (requeued, scheduled).
     Column("arg_ms", "bigint", True),

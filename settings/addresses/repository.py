@@ -31,7 +31,7 @@ class SettingsRepository:
         "_layers",
         "_of_destinations",
         "_resolved",
-        "_under_policies",
+        "_of_layers",
         "attempts",
         "destinations",
         "entries",
@@ -64,7 +64,7 @@ class SettingsRepository:
             self._layers.setdefault(one.vhost, Layer()).add(one)
         self._cache: dict[tuple[str | None, str], ResolvedSettings] = {}
         self._resolved: dict[tuple[int, ...], ResolvedSettings] = {}
-        self._under_policies: dict[tuple[object, ...], ResolvedSettings] = {}
+        self._of_layers: dict[tuple[object, ...], ResolvedSettings] = {}
         self._of_destinations: dict[tuple[str, str | None, str, str], ResolvedSettings] = {}
 
     @property
@@ -154,17 +154,15 @@ class SettingsRepository:
               policy: what its policy (RabbitMQ's kind) sets.
               name: of the queue, for its destination policy; None: that of its address.
         """
-        if policy is NOTHING_SET:
-            if own is NOTHING_SET or own == NOTHING_SET:
-                return self._resolve_plain_queue(address, vhost, name)
-            return self._finish(merge(one.settings for one in self.queue_entries(address, vhost, name)), own)
+        if policy is NOTHING_SET and (own is NOTHING_SET or own == NOTHING_SET):
+            return self._resolve_plain_queue(address, vhost, name)
         found = self.queue_entries(address, vhost, name)
         key = (tuple(id(one) for one in found), own, policy)
-        resolved = self._under_policies.get(key)
+        resolved = self._of_layers.get(key)
         if resolved is None:
             own = with_fewer_attempts(own, policy)
             resolved = self._finish(merge(one.settings for one in found), own)
-            _remember(self._under_policies, key, resolved)
+            _remember(self._of_layers, key, resolved)
         return resolved
 
     def _resolve_plain_queue(self, address: str, vhost: str | None, name: str | None) -> ResolvedSettings:

@@ -3,9 +3,19 @@
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from leveret.settings import AddressSettings, Configuration, ResolvedSettings, SystemUsage, load_configuration
-from leveret.settings.files.activemq_names import ACTIVEMQ_ROOTS, STRATEGIES, STRUCTURES
+from leveret.settings.explain import explain
+from leveret.settings.files.activemq_names import (
+    ACTIVEMQ_ROOTS,
+    DEAD_LETTERS,
+    ENTRY_ATTRIBUTES,
+    STRATEGIES,
+    STRUCTURES,
+    TARGETS,
+)
 from leveret.settings.files.foreign_names import WITHOUT_EFFECT
 
 MIB, GIB = 1024**2, 1024**3
@@ -483,6 +493,34 @@ def test_faults(text: str, fault: str) -> None:
     """FILE:LINE: KEY: what is wrong, what was expected; the key is the path of an attribute whose value is wrong."""
     _, faults = read(text)
     assert faults and fault in faults[0], faults
+
+
+NAMES = [*STRUCTURES, *STRATEGIES, "deadLetterStrategy", *DEAD_LETTERS, "plugins", "x"]
+NAMES += [one for choices in STRATEGIES.values() for one in choices]
+KEYS = [*ENTRY_ATTRIBUTES, *TARGETS, "limit", "percentLimit", "multiplier", "queuePrefix", "propertyName", "x"]
+VALUES = ["", "A", "A.>", "A.*", ">", "A..B", "1", "-1", "true", "64 mb", "70", "1.5", "x" * 300, "&#178;", "9" * 40]
+
+
+def written(name: str, attributes: dict[str, str], children: list[str]) -> str:
+    """An element."""
+    given = "".join(f' {key}="{value}"' for key, value in attributes.items())
+    return f"<{name}{given}>{''.join(children)}</{name}>"
+
+
+ATTRIBUTES = st.dictionaries(st.sampled_from(KEYS), st.sampled_from(VALUES), max_size=3)
+TREES = st.recursive(
+    st.builds(written, st.sampled_from(NAMES), ATTRIBUTES, st.just([])),
+    lambda inner: st.builds(written, st.sampled_from(NAMES), ATTRIBUTES, st.lists(inner, max_size=3)),
+    max_leaves=12,
+)
+
+
+@given(TREES)
+def test_known_names_in_any_order_are_read_or_refused(text: str) -> None:
+    """Faults, never exceptions; and what has no fault can be explained."""
+    configuration, faults = read(text)
+    if not faults:
+        assert explain(configuration, "A.B")
 
 
 def test_a_file_on_disk_is_checked(tmp_path: Path) -> None:
