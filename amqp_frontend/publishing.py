@@ -99,8 +99,10 @@ def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
 
 
 def _must_wait(engine_session: Session, known: KnownRoute) -> bool:
-    """Whether persistent messages would be lost silently: the publisher gets no nack and has no commit to fail."""
-    return known.is_stored and engine_session.confirms is None and engine_session.transaction is None
+    """Whether messages wait for room on the disk. A transaction waits with its commit."""
+    if engine_session.transaction is not None:
+        return False
+    return known.route.waits_for_disk(known.envelope, is_confirmed=engine_session.confirms is not None)
 
 
 def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channel, known: KnownRoute) -> None:

@@ -39,6 +39,7 @@ DERIVED = {
     "prefetch-page-messages": "max-read-page-messages",
     "prefetch-page-bytes": "max-read-page-bytes",
     "page-full-policy": "unset",
+    "disk-full-policy": "unset",
     "send-fail-if-no-space": "that of [system-usage]",
     "send-fail-if-no-space-after": "that of [system-usage]",
     "pending-message-limit-prefetch-rate": "unset",
@@ -197,10 +198,30 @@ def _address_settings() -> list[str]:
         "| key | default | acts | what it does |",
         "|---|---|---|---|",
     ]
-    for field in FIELDS:
-        default = DERIVED.get(field.name) or shown(field.default, field.kind.read)
-        lines.append(f"| `{field.name}` | {default} | {_acts(field)} | {FIELD_HELP[field.name]} |")
-    return lines
+    lines += [
+        f"| `{field.name}` | {_default(field)} | {_acts(field)} | {FIELD_HELP[field.name]} |"
+        for field in FIELDS
+        if not field.reason
+    ]
+    return [
+        *lines,
+        "",
+        "### Accepted, without meaning here",
+        "",
+        "Files of Artemis may have these; they are kept and explained, with a warning, and nothing follows from them.",
+        "",
+        "| key | default | what it is in Artemis | why it means nothing here |",
+        "|---|---|---|---|",
+        *(
+            f"| `{field.name}` | {_default(field)} | {FIELD_HELP[field.name]} | {field.reason} |"
+            for field in FIELDS
+            if field.reason
+        ),
+    ]
+
+
+def _default(field: Field) -> str:
+    return DERIVED.get(field.name) or shown(field.default, field.kind.read)
 
 
 def _addresses() -> list[str]:

@@ -218,7 +218,7 @@ class Broker:
     def configure_flow(self) -> None:
         """The options may have other limits."""
         system = self.options.system_usage
-        self.flow.configure(system, self.options.flow)
+        self.flow.configure(system, self.options.flow, self.options.whole_limits)
         self.storage.watch_temp(0 if system is None else system.temp, self.flow.temp_changed)
 
     def _announce_blocked(self, blocked: Blocked, waits: bool) -> None:

@@ -7,7 +7,7 @@ import sys
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ..settings import Flow, SystemUsage
+from ..settings import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 
 
 class MessageAddress(Enum):
@@ -35,7 +35,8 @@ class BrokerOptions:
     `transaction_size_max`: octets published and not committed.
     `unacked_per_session_max`: consumers that never settle get no more than that.
     `busy_queue_ready_max`: with more ready messages a queue that has consumers is crowded (`Pressure`).
-    `system_usage`: what the broker may use; None: no such limits. `flow`: how publishes are held (queues page E).
+    `system_usage`: what the broker may use; None: no such limits. `whole_limits`: what all addresses together may hold.
+    `flow`: how publishes are held (queues page E).
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
     """
 
@@ -61,6 +62,7 @@ class BrokerOptions:
     has_transient_queues: bool = True
     classic_tells_attempts: bool = True
     system_usage: SystemUsage | None = None
+    whole_limits: WholeLimits = NO_WHOLE_LIMITS
     flow: Flow = Flow()
 
     def address_of(self, exchange: str, routing_key: str) -> str:

@@ -17,7 +17,7 @@ from .declared.configuration import Configuration
 from .declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
 from .faults import Fault, Origin
 from .files.loading import load_configuration
-from .flow_control import Flow, SystemUsage
+from .flow_control import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 from .policies.policies import (
     NO_LAYER,
     NO_POLICIES,
@@ -37,6 +37,7 @@ __all__ = [
     "NO_POLICIES",
     "NO_POLICY",
     "NO_SETTINGS",
+    "NO_WHOLE_LIMITS",
     "QUEUE_ARGUMENTS",
     "AddressSettings",
     "ArgumentFault",
@@ -62,6 +63,7 @@ __all__ = [
     "SettingsRepository",
     "SystemUsage",
     "UserDeclaration",
+    "WholeLimits",
     "Wildcards",
     "entry",
     "load_configuration",

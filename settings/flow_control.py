@@ -71,6 +71,17 @@ class Flow:
         return limit - max(1, limit * 5 // 100)
 
 
+@dataclass(slots=True, frozen=True)
+class WholeLimits:
+    """What all addresses together may hold until each counts as full; None: no such limit."""
+
+    octets_max: int | None = None
+    messages_max: int | None = None
+
+
+NO_WHOLE_LIMITS = WholeLimits()
+
+
 def system_usage_of(values: Mapping[str, Any]) -> SystemUsage:
     """The usage that the keys of [system-usage] configure; those that are absent have their defaults."""
     given: dict[str, Any] = {}

@@ -20,6 +20,8 @@ class Lifetime(Enum):
     NEVER = "not on a queue that exists: delete it first"
     #: Accepted for a later version.
     NOT_YET = "never: it means nothing in this version"
+    #: Accepted for the files of other brokers: there is nothing here that it could be about.
+    WITHOUT_MEANING = "never: it means nothing here"
 
 
-LIVE, ARRIVAL, AT_CREATION, AT_BINDING, AT_CONNECTION, MIXED, RESTART, NEVER, NOT_YET = Lifetime
+LIVE, ARRIVAL, AT_CREATION, AT_BINDING, AT_CONNECTION, MIXED, RESTART, NEVER, NOT_YET, WITHOUT_MEANING = Lifetime

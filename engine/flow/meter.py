@@ -139,6 +139,16 @@ def memory(meter: Meter) -> int:
     return max(meter.at_hand_octets, meter.at_hand * meter.minimum_size)
 
 
+def octets_at_hand(meter: Meter) -> int:
+    """Of what is in memory."""
+    return meter.at_hand_octets
+
+
+def messages_at_hand(meter: Meter) -> int:
+    """What is in memory."""
+    return meter.at_hand
+
+
 def all_octets(meter: Meter) -> int:
     """Of all messages, wherever they are."""
     return meter.octets

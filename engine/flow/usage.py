@@ -16,7 +16,7 @@ class Usage:
     """`destination`: whose limit it is, for people: a queue, an address, or the broker. `limit_name`: which one.
 
     `is_root`: it is the broker's: when it is full that is an alarm. `in_messages`: they are counted, and not octets.
-    `limit`: 0 is none. `ring`: who waits.
+    `limit`: 0 is none. `refuses`: nobody waits for it. `ring`: who waits.
     """
 
     __slots__ = (
@@ -28,6 +28,7 @@ class Usage:
         "limit",
         "limit_name",
         "low",
+        "refuses",
         "ring",
         "used",
         "users",
@@ -49,6 +50,7 @@ class Usage:
         self._on_eased = on_eased
         self.limit = self.low = self.used = 0
         self.is_full = False
+        self.refuses = False
         self.ring = Ring()
         self.users = 0  # meters that feed it
 

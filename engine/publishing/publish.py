@@ -13,6 +13,7 @@ from ..messages.message import Envelope
 from ..queues.queue import Queue
 from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import Resources
+from ..rules.size_rules import DROP
 from .auto_created import targets_of
 from .host import Host
 from .publish_events import PublishedEvent
@@ -66,11 +67,12 @@ def _publish_unsafely(
     queues: Iterable[Queue],
     due_ns: int | None,
 ) -> Outcome:
-    """The journal takes nothing: queues refuse what they would have to store, the rest goes on."""
+    """The journal takes nothing: queues refuse, or drop, what they would have to store; the rest goes on."""
     refused: set[int] = set()
     for queue in queues:
         if queue.stores(envelope):
-            refused.update(range(len(blobs)))
+            if queue.rules.size.disk_policy != DROP:
+                refused.update(range(len(blobs)))
             queue.ledger.refused_unsafe(len(blobs))
         else:
             refused.update(queue.enqueue(first_id, envelope, blobs, due_ns))

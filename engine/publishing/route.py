@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..exchanges.exchange import Exchange
+from ..messages.message import Envelope
 from ..queues.queue import Queue
+from ..rules.size_rules import BLOCK
 from .arrival_rules import ArrivalRules
 
 
@@ -42,6 +44,17 @@ class Route:
         Where the queues depend on each message, any of them may be limited. O(queues).
         """
         return self.queues is None or any(queue.meter is not None for queue in self.queues)
+
+    def waits_for_disk(self, envelope: Envelope, *, is_confirmed: bool) -> bool:
+        """Whether messages that have to be stored wait while the disk is full, and are neither refused nor dropped.
+
+        As the addresses say that store them (disk-full-policy); where none says anything those wait that would be lost
+        silently, as nobody confirms them. The strictest decides. O(queues).
+        """
+        if self.queues is None:
+            return envelope.facts.persistent and not is_confirmed
+        policies = {queue.rules.size.disk_policy for queue in self.queues if queue.stores(envelope)}
+        return BLOCK in policies or (None in policies and not is_confirmed)
 
     def undecided(self) -> "Route":
         """The same for messages that are to be looked at one by one."""

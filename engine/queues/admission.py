@@ -9,11 +9,12 @@ from ..clock import due_after
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.message import Envelope, Message
 from ..rules.expiry import NO_EXPIRY_POLICY
-from ..rules.queue_rules import DROP_HEAD, FAIL, REJECT_PUBLISH_DLX, QueueRules
+from ..rules.queue_rules import DROP_HEAD, REJECT_PUBLISH_DLX, QueueRules
+from ..rules.size_rules import FAIL
 from . import ring
 from .core import QueueCore
 from .expiry import arm
-from .limits import is_full, trim, would_overflow
+from .limits import refusal, trim, would_overflow
 
 #: Why an address that is full drops a message.
 FULL = "full"
@@ -39,11 +40,12 @@ def admit(
     if (rules.has_limit or ttl_ms == 0) and surroundings.is_marked(queue):
         queue.dispatch()  # what came back in this turn is not in the way of a consumer that waits for it
     refused: list[int] = []
+    may_drop = queue.may_drop
     for offset, blob in enumerate(blobs):
         message = queue.message_for(first_id + offset, blob, envelope)
         message.expires_ns = expires_ns
-        if rules.has_size_limit and is_full(queue):
-            if rules.address_full_policy == FAIL:
+        if may_drop and (policy := refusal(queue)) is not None:
+            if policy == FAIL:
                 refused.append(offset)
             queue.ledger.refused(message, FULL)
         elif (

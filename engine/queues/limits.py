@@ -6,6 +6,7 @@ Plain queues never come here. What is too much goes from the head, under one nam
 from ..messages.deaths import MAXLEN
 from ..messages.message import Message
 from ..rules.queue_rules import DROP_HEAD
+from ..rules.size_rules import SizeRules
 from ..stores.paged_message import body_size
 from .core import QueueCore
 from .expiry import arm, expire
@@ -14,15 +15,47 @@ from .expiry import arm, expire
 TRIM_SLICE = 1000
 
 
-def is_full(queue: QueueCore) -> bool:
-    """Whether the queue's address is full; what is out or waits counts (address-settings page 3.3)."""
-    rules = queue.rules
+def refusal(queue: QueueCore) -> str | None:
+    """What the queue's address does with one more message: DROP or FAIL it; None: it takes the message.
+
+    What is out or waits counts (address-settings page 3.3). While the broker as a whole holds as much as it may, each
+    address is full. Asked only where the queue `may_drop`.
+    """
+    size = queue.rules.size
     sharing: list[QueueCore] = queue.surroundings.queues_at(queue.address) or [queue]
-    if rules.max_size_messages is not None:
-        total = sum(len(one.store) + len(one.scheduled) + (0 if one.keeps else one.ledger.unacked) for one in sharing)
-        if total >= rules.max_size_messages:
+    if size.drops:
+        return size.policy if queue.surroundings.flow.is_at_whole_limit or _holds_as_much(sharing, size) else None
+    return size.page_policy if size.page_policy is not None and _has_paged_as_much(sharing, size) else None
+
+
+def _holds_as_much(sharing: list[QueueCore], size: SizeRules) -> bool:
+    if size.messages_max is not None and sum(map(_messages_of, sharing)) >= size.messages_max:
+        return True
+    return size.octets_max is not None and sum(one.ledger.octets or 0 for one in sharing) >= size.octets_max
+
+
+def _has_paged_as_much(sharing: list[QueueCore], size: SizeRules) -> bool:
+    """Beyond the size of the address, wherever that is; where it has none, what is paged out counts."""
+    if size.paged_messages_max is not None:
+        if size.messages_max is None:
+            beyond = sum(len(one.store) - one.store.at_hand for one in sharing)
+        else:
+            beyond = sum(map(_messages_of, sharing)) - size.messages_max
+        if beyond >= size.paged_messages_max:
             return True
-    return rules.max_size_bytes is not None and sum(one.ledger.octets or 0 for one in sharing) >= rules.max_size_bytes
+    if size.paged_octets_max is None:
+        return False
+    meters = [one.meter for one in sharing if one.meter is not None]
+    if size.octets_max is None:
+        beyond = sum(meter.paged_octets for meter in meters)
+    else:
+        beyond = sum(meter.octets for meter in meters) - size.octets_max
+    return beyond >= size.paged_octets_max
+
+
+def _messages_of(queue: QueueCore) -> int:
+    """Ready, waiting and out."""
+    return len(queue.store) + len(queue.scheduled) + (0 if queue.keeps else queue.ledger.unacked)
 
 
 def would_overflow(queue: QueueCore, message: Message) -> bool:

@@ -10,13 +10,13 @@ from ..delivery.consumer import Consumer, Receiver
 from ..delivery.rota import Rota
 from ..events import Counters
 from ..exchanges.exchange import Binding
-from ..flow.control import MeterTerms
 from ..flow.meter import Meter
+from ..flow.tree import MeterTerms
 from ..messages.field_table import FieldTable
 from ..messages.message import Envelope, Message
 from ..pressure import Gate
 from ..rules.arguments import CLASSIC
-from ..rules.queue_rules import BLOCK, NO_RULES, QueueRules
+from ..rules.queue_rules import QueueRules
 from ..stores.kinds import make_store
 from ..stores.scheduled import Scheduled
 from ..stores.store import Store
@@ -42,6 +42,8 @@ class QueueParts(ABC):
 
     Source of the fields: queue.declare. `owner` is the client of an exclusive queue.
 
+    `may_drop`: what it holds at its address may become so much that messages are dropped or refused (`limits.refusal`).
+
     `address`: what its settings are looked up by: its name, unless x-address says otherwise (address-settings 1.3).
     """
 
@@ -63,6 +65,7 @@ class QueueParts(ABC):
         "is_auto_created",
         "last_used_ns",
         "ledger",
+        "may_drop",
         "name",
         "owner",
         "rota",
@@ -110,7 +113,8 @@ class QueueParts(ABC):
         self.timers = Timers(surroundings.deadlines)
         self.ledger = Ledger(surroundings.vhost, name, surroundings.listeners)
         self.scheduled = Scheduled()  # waiting for their time, neither ready nor out
-        self.takes_plainly = rules is NO_RULES or not rules.concerns_arrival  # arrivals meet no rule
+        self.may_drop = self._may_drop()
+        self.takes_plainly = not (rules.concerns_arrival or self.may_drop)  # arrivals meet no rule
         self.enabled = True  # False: takes no new messages
         self.deleted = False
         self.holds = 0  # while there are any, nothing is handed out: messages are on their way back
@@ -149,14 +153,12 @@ class QueueParts(ABC):
         rules = self.rules
         if not self.is_limited:
             return None
-        blocks = rules.address_full_policy == BLOCK
-        return self.surroundings.flow.terms_of(
-            rules.flow,
-            rules.max_size_messages if blocks else None,
-            rules.max_size_bytes if blocks else None,
-            counts=rules.max_size_bytes is not None and (blocks or rules.has_size_limit),
-            keeps=self.keeps,
-        )
+        return self.surroundings.flow.terms_of(rules.flow, rules.size, keeps=self.keeps)
+
+    def _may_drop(self) -> bool:
+        """See `may_drop`: by a limit of its address, or of the broker as a whole."""
+        size = self.rules.size
+        return size.may_drop or (size.drops and self.is_limited and self.surroundings.flow.has_whole_limit)
 
     def _meter_anew(self) -> bool:
         """Have the meter that its rules ask for. Returns whether it is another one, which has counted nothing yet."""

@@ -8,12 +8,13 @@ from ..clock import MS, bounded_ms, due_after
 from ..messages.deaths import DELIVERY_LIMIT, EXPIRED
 from ..messages.message import Message
 from ..rules.arguments import QUORUM
-from ..rules.queue_rules import DROP_HEAD, FAIL
+from ..rules.queue_rules import DROP_HEAD
 from ..rules.redelivery import redelivery_delay_ms
+from ..rules.size_rules import FAIL
 from . import ring
 from .core import QueueCore
 from .expiry import arm
-from .limits import is_full, trim
+from .limits import refusal, trim
 
 
 def give_back(queue: QueueCore, messages: list[Message], *, why: str, counted: bool, delayed: bool) -> None:
@@ -155,4 +156,4 @@ def dead_letters_are_refused(queue: QueueCore) -> bool:
     if rules.dead_letter_exchange is not None or rules.dead_letter_address is None:
         return False
     targets: list[QueueCore] = queue.surroundings.queues_behind(rules.dead_letter_address, queue.address)
-    return any(target.rules.address_full_policy == FAIL and is_full(target) for target in targets)
+    return any(target.may_drop and refusal(target) == FAIL for target in targets)

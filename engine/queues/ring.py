@@ -16,6 +16,7 @@ def takes_runs(queue: QueueCore, envelope: Envelope) -> bool:
     store = queue.store
     return (
         queue.rules.is_only_a_ring
+        and not queue.may_drop
         and envelope.is_plain
         and queue.rota.groups is None
         and not store.is_deep

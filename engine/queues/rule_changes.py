@@ -70,7 +70,8 @@ class GovernedQueue(ServedQueue):
         if self.is_open is not was_open:
             self.surroundings.forget_routes_to(self)
         self.store = converted(self.store, self, counts_octets=self._counts_body_octets)
-        self.takes_plainly = not change.now.concerns_arrival and self.rota.groups is None
+        self.may_drop = self._may_drop()
+        self.takes_plainly = not (change.now.concerns_arrival or self.may_drop) and self.rota.groups is None
         if self._meter_anew():
             self.recount()
             self.surroundings.forget_routes_to(self)  # frontends ask for room, or need not ask any more

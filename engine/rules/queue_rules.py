@@ -13,10 +13,9 @@ from ..messages.field_table import Field, FieldTable, number_of
 from .arguments import QUORUM, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .flow_rules import FlowRules, flow_rules
+from .size_rules import NO_SIZE_RULES, SizeRules, size_rules
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
-#: What an address that is full does with a new message. PAGE: takes it (ruling 16).
-PAGE, DROP, FAIL, BLOCK = "PAGE", "DROP", "FAIL", "BLOCK"
 #: Which returns RabbitMQ's delayed retry delays: those that count as attempts, the others, all of them.
 RETRY_TYPES = {"disabled": (False, False), "failed": (True, False), "returned": (False, True), "all": (True, True)}
 RING = "x-ring-size"
@@ -65,9 +64,7 @@ class QueueRules:
     expiry_address: str | None = None
     expiry_resources: Resources | None = None
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
-    max_size_messages: int | None = None
-    max_size_bytes: int | None = None
-    address_full_policy: str = PAGE
+    size: SizeRules = NO_SIZE_RULES
     flow: FlowRules | None = None
     delayed_retry: DelayedRetry | None = None
     last_value_key: str | None = None  # a header
@@ -111,16 +108,9 @@ class QueueRules:
             or self.has_limit
             or self.max_priority is not None
             or self.expiry is not NO_EXPIRY_POLICY
-            or self.has_size_limit
+            or self.size.may_drop
             or self.last_value_key is not None
             or self.non_destructive
-        )
-
-    @property
-    def has_size_limit(self) -> bool:
-        """Whether the address refuses, or drops, what comes when it is full."""
-        return self.address_full_policy in (DROP, FAIL) and (
-            self.max_size_messages is not None or self.max_size_bytes is not None
         )
 
     @property
@@ -276,9 +266,7 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
             else None
         ),
         expiry=expiry_policy(settings),
-        max_size_messages=_limit_or_zero(settings.max_size_messages),
-        max_size_bytes=_limit_or_zero(settings.max_size_bytes),
-        address_full_policy=settings.address_full_policy,
+        size=size_rules(settings),
         flow=flow_rules(settings),
     )
     return NO_RULES if live == NO_RULES else live

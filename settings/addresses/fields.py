@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from ..lifetime import ARRIVAL, AT_CREATION, LIVE, NOT_YET, Lifetime
+from ..lifetime import ARRIVAL, AT_CREATION, LIVE, NOT_YET, WITHOUT_MEANING, Lifetime
 from ..values import (
     INT_MAX,
     LONG_MAX,
@@ -32,7 +32,10 @@ from .resolved import DEFAULTS
 
 @dataclass(slots=True, frozen=True)
 class Field:
-    """One row: `name` in XML and TOML, `beans` in broker-properties."""
+    """One row: `name` in XML and TOML, `beans` in broker-properties.
+
+    `reason`: why it is accepted without meaning here; empty: it has a meaning, in this version or in a later one.
+    """
 
     name: str
     attribute: str
@@ -40,10 +43,13 @@ class Field:
     is_supported: bool = True
     lifetime: Lifetime = LIVE
     beans: tuple[str, ...] = ()
+    reason: str = ""
 
     @property
     def acts(self) -> Lifetime:
         """When a changed value takes effect."""
+        if self.reason:
+            return WITHOUT_MEANING
         return self.lifetime if self.is_supported else NOT_YET
 
     @property
@@ -83,6 +89,10 @@ def _accepted(name: str, kind: Kind, *beans: str, attribute: str = "", lifetime:
     return Field(name, attribute or name.replace("-", "_"), kind, False, lifetime, beans)
 
 
+def _without_meaning(name: str, kind: Kind, reason: str, *beans: str) -> Field:
+    return Field(name, name.replace("-", "_"), kind, False, WITHOUT_MEANING, beans, reason)
+
+
 def _live(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
     return Field(name, attribute or name.replace("-", "_"), kind, True, LIVE, beans)
 
@@ -94,6 +104,9 @@ def _arrival(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
 def _creation(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
     return Field(name, attribute or name.replace("-", "_"), kind, True, AT_CREATION, beans)
 
+
+#: Why nobody sets how far ahead messages are read back.
+READ_AHEAD = "Read ahead is what the consumers' credit and the memory (`[limits] memory`) allow."
 
 FIELDS: tuple[Field, ...] = (
     # 3.1 redelivery and dead letters
@@ -120,17 +133,17 @@ FIELDS: tuple[Field, ...] = (
     _arrival("max-size-bytes", BYTES_OR_OFF),
     _arrival("max-size-messages", LIMIT),
     _arrival("address-full-policy", _words("PAGE", "DROP", "FAIL", "BLOCK"), "addressFullMessagePolicy"),
-    _accepted("max-size-bytes-reject-threshold", BYTES_OR_OFF),
-    _accepted("page-size-bytes", PAGE_SIZE),
-    _accepted("page-limit-bytes", BYTES_NOT_ZERO),
-    _accepted("page-limit-messages", LIMIT_NOT_ZERO),
-    _accepted("page-full-policy", _words("DROP", "FAIL"), "pageFullMessagePolicy"),
-    _accepted("disk-full-policy", _words("DROP", "FAIL", "BLOCK"), "diskFullMessagePolicy"),
-    _accepted("max-read-page-messages", LIMIT_NOT_ZERO),
-    _accepted("max-read-page-bytes", BYTES_NOT_ZERO),
-    _accepted("prefetch-page-messages", LIMIT_NOT_ZERO),
-    _accepted("prefetch-page-bytes", BYTES_NOT_ZERO),
-    _accepted("page-max-cache-size", ANY_INT, "pageCacheMaxSize"),
+    _arrival("max-size-bytes-reject-threshold", BYTES_OR_OFF),
+    _without_meaning("page-size-bytes", PAGE_SIZE, "What is paged out is in the journal, see `segment-size`."),
+    _arrival("page-limit-bytes", BYTES_NOT_ZERO),
+    _arrival("page-limit-messages", LIMIT_NOT_ZERO),
+    _arrival("page-full-policy", _words("DROP", "FAIL"), "pageFullMessagePolicy"),
+    _arrival("disk-full-policy", _words("DROP", "FAIL", "BLOCK"), "diskFullMessagePolicy"),
+    _without_meaning("max-read-page-messages", LIMIT_NOT_ZERO, READ_AHEAD),
+    _without_meaning("max-read-page-bytes", BYTES_NOT_ZERO, READ_AHEAD),
+    _without_meaning("prefetch-page-messages", LIMIT_NOT_ZERO, READ_AHEAD),
+    _without_meaning("prefetch-page-bytes", BYTES_NOT_ZERO, READ_AHEAD),
+    _without_meaning("page-max-cache-size", ANY_INT, "Obsolete in Artemis as well.", "pageCacheMaxSize"),
     # flow control as in ActiveMQ 5 (queues page E.1)
     _live("memory-limit", BYTES_OR_OFF),
     _live("producer-flow-control", BOOLEAN),
@@ -166,8 +179,8 @@ FIELDS: tuple[Field, ...] = (
     _creation("default-delay-before-dispatch", DELAY_OR_OFF, attribute="default_delay_before_dispatch_ms"),
     _accepted("default-queue-routing-type", ROUTING_TYPE, lifetime=AT_CREATION),
     _accepted("default-address-routing-type", ROUTING_TYPE, lifetime=AT_CREATION),
-    _accepted("default-consumer-window-size", LIMIT),
-    _accepted("initial-queue-buffer-size", ANY_INT, lifetime=AT_CREATION),
+    _without_meaning("default-consumer-window-size", LIMIT, "Clients say what they prefetch (`basic.qos`)."),
+    _without_meaning("initial-queue-buffer-size", ANY_INT, "A queue grows as it needs to."),
     # 3.5 automatic creation and deletion
     _live("auto-create-queues", BOOLEAN),
     _accepted("auto-create-addresses", BOOLEAN),

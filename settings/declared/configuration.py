@@ -11,7 +11,7 @@ from typing import Any
 
 from ..addresses.repository import NO_SETTINGS, SettingsRepository
 from ..faults import Origin
-from ..flow_control import Flow, SystemUsage, percentage, products, size_or_percent
+from ..flow_control import Flow, SystemUsage, WholeLimits, percentage, products, size_or_percent
 from ..lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, MIXED, NOT_YET, RESTART, Lifetime
 from ..policies.policies import Policy
 from ..values import (
@@ -81,8 +81,8 @@ KEYS: dict[str, dict[str, Key]] = {
         "message-expiry-scan-period": Key(duration_or_off_ms, 30_000, NOT_YET),
         "consumer-timeout": Key(duration_or_off_ms, 1_800_000, LIVE),
         "address-queue-scan-period": Key(duration_or_off_ms, 30_000, LIVE),
-        "global-max-size": Key(size_between(0, or_off=True), -1, NOT_YET),
-        "global-max-messages": Key(integer(-1, 2**63 - 1), -1, NOT_YET),
+        "global-max-size": Key(size_between(0, or_off=True), -1, LIVE),
+        "global-max-messages": Key(integer(-1, 2**63 - 1), -1, LIVE),
         "internal-naming-prefix": Key(text, "$.artemis.internal.", NOT_YET),
     },
     "journal": {
@@ -185,6 +185,12 @@ class Configuration:
             self.value("flow", "hold-spool"),
             self.value("flow", "use-channel-flow"),
         )
+
+    @property
+    def whole_limits(self) -> WholeLimits:
+        """What all addresses together may hold."""
+        octets, messages = self.value("broker", "global-max-size"), self.value("broker", "global-max-messages")
+        return WholeLimits(octets if octets >= 0 else None, messages if messages >= 0 else None)
 
     @property
     def profile(self) -> Profile:

@@ -3,10 +3,11 @@
 from collections.abc import Iterator
 
 from ..addresses.entries import Entry
+from ..addresses.fields import BY_ATTRIBUTE
 from ..addresses.matching import example_address
 from ..addresses.queue_arguments import settings_of_arguments
 from ..addresses.repository import SettingsRepository
-from ..addresses.resolved import sets_redelivery
+from ..addresses.resolved import ResolvedSettings, sets_redelivery
 from ..declared.configuration import Configuration
 from ..values import shown
 from .doubtful_names import doubtful_names
@@ -54,6 +55,24 @@ def _doubts_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str
     if says_either and cap < delay:
         origin = one.origin_of("max_redelivery_delay_ms")
         yield f"{origin}: {where}: max-redelivery-delay {cap} is below redelivery-delay {delay}: every wait is {cap}"
+    yield from _idle_limits(one, resolved, where)
+
+
+def _idle_limits(one: Entry, resolved: ResolvedSettings, where: str) -> Iterator[str]:
+    """Limits that the policy of the address never looks at, and a policy for limits that are not there."""
+    policy = resolved.address_full_policy
+    has_page_limit = resolved.page_limit_bytes > 0 or resolved.page_limit_messages > 0
+    for attribute, idle, why in (
+        ("max_size_bytes_reject_threshold", policy != "BLOCK", f"with address-full-policy {policy}, not BLOCK"),
+        ("page_limit_bytes", policy != "PAGE", f"with address-full-policy {policy}, not PAGE"),
+        ("page_limit_messages", policy != "PAGE", f"with address-full-policy {policy}, not PAGE"),
+        ("page_full_policy", not has_page_limit, "without page-limit-bytes and page-limit-messages"),
+        ("page_limit_bytes", not resolved.page_full_policy, "without page-full-policy"),
+        ("page_limit_messages", not resolved.page_full_policy, "without page-full-policy"),
+    ):
+        value = getattr(one.settings, attribute)
+        if idle and value not in (None, -1):
+            yield f"{one.origin_of(attribute)}: {where}: {BY_ATTRIBUTE[attribute].name} has no effect {why}"
 
 
 def _doubts_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:

@@ -31,6 +31,7 @@ from ..policies.policies import Policy
 from ..values import shown
 from .doubts import doubts_of
 
+NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 #: TOML's and XML's names for the wildcard syntax -> attribute.
 WILDCARD_KEYS = {
     "delimiter": "delimiter",
@@ -92,11 +93,12 @@ class Draft:
         """Add a warning."""
         self.warnings.append(f"{origin}: {shorten(key)}: {problem}")
 
-    def no_effect(self, origin: Origin, key: str) -> None:
-        """A known key without an effect in this version: one warning for each name."""
+    def no_effect(self, origin: Origin, key: str, reason: str = "") -> None:
+        """A known key without an effect: in this version, or for a reason. One warning for each name."""
         if key not in self._warned:
             self._warned.add(key)
-            self.warn(origin, key, "accepted, but without effect in this version")
+            why = f"accepted, but means nothing here: {reason}" if reason else NOT_IN_THIS_VERSION
+            self.warn(origin, key, why)
 
     def broker_value(self, origin: Origin, table: str, key: str, value: object, written: str = "") -> None:
         """`[table] key`, known to KEYS. `written`: the key in the file, where that differs."""
@@ -146,7 +148,7 @@ class Draft:
         raw.values[row.attribute] = read
         raw.origins[row.attribute] = origin
         if not row.is_supported:
-            self.no_effect(origin, key)
+            self.no_effect(origin, key, row.reason)
         elif row.attribute == "max_delivery_attempts" and read == 0:
             self.warn(origin, key, "0 means unlimited, as -1 does")
         elif row.attribute == "redelivery_delay_multiplier" and read < 1:

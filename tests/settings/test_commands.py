@@ -127,12 +127,14 @@ def test_diff_of_the_same_meaning_is_exit_0(old: Path) -> None:
           'forwarding-address = "b"\n[[address]]'),
          ["[broker] nack-counts: true -> false (at once)", "divert 'd': declared (messages that come from now on)",
           "virtual host 'v': declared (at once)"]),
-        (("[[address]]", '[broker]\nlisten = ["127.0.0.1:5673"]\nframe-max = 8192\nglobal-max-messages = 7\n[[user]]\n'
-          'name = "u"\n[limits]\nbindings = 5\n[[policy]]\nname = "p"\npattern = ""\ndefinition = '
+        (("[[address]]", '[broker]\nlisten = ["127.0.0.1:5673"]\nframe-max = 8192\nglobal-max-messages = 7\n'
+          'persist-id-cache = false\n[[user]]\nname = "u"\n[limits]\nbindings = 5\n'
+          '[[policy]]\nname = "p"\npattern = ""\ndefinition = '
           '{ message-ttl = 5 }\n[[address]]'),
          ["[broker] listen: [\"127.0.0.1:5672\"] -> [\"127.0.0.1:5673\"] (when the broker starts anew)",
           "[broker] frame-max: 131072 -> 8192 (new connections only)",
-          "[broker] global-max-messages: -1 -> 7 (never: it means nothing in this version)",
+          "[broker] persist-id-cache: true -> false (never: it means nothing in this version)",
+          "[broker] global-max-messages: -1 -> 7 (at once)",
           "[limits] bindings: 0 -> 5 (new bindings only)",
           "user 'u': declared (at once)",
           "user 'guest': the default one: deleted, as users are declared (at once)",

@@ -277,11 +277,26 @@ def doubts(configuration: Configuration) -> list[str]:
     [
         (
             setting("page-size-bytes", '"1MB"'),
-            "0.toml:3: page-size-bytes: accepted, but without effect in this version",
+            "0.toml:3: page-size-bytes: accepted, but means nothing here: What is paged out is in the journal, see "
+            "`segment-size`.",
         ),
         (setting("max-delivery-attempts", 0), "0.toml:3: max-delivery-attempts: 0 means unlimited, as -1 does"),
         (setting("max-delivery-attempts", 3), "0.toml:1: match 'q': limit without dead-letter address: after 3 failed"),
         (setting("redelivery-delay", 3), "0.toml:1: match 'q': limit without dead-letter address: after 10 failed"),
+        (
+            setting("max-size-bytes-reject-threshold", 3),
+            "0.toml:3: match 'q': max-size-bytes-reject-threshold has no effect with address-full-policy PAGE, not "
+            "BLOCK",
+        ),
+        (
+            setting("page-limit-bytes", 3) + 'page-full-policy = "DROP"\naddress-full-policy = "FAIL"',
+            "0.toml:3: match 'q': page-limit-bytes has no effect with address-full-policy FAIL, not PAGE",
+        ),
+        (setting("page-limit-messages", 3), "page-limit-messages has no effect without page-full-policy"),
+        (
+            setting("page-full-policy", '"DROP"'),
+            "page-full-policy has no effect without page-limit-bytes and page-limit-messages",
+        ),
         (setting("max-size-messages", 3), "address-full-policy is PAGE: until the journal pages"),
         (
             setting("dead-letter-address", '"D"') + "redelivery-delay = 9\nmax-redelivery-delay = 3\n",
@@ -349,7 +364,7 @@ def test_every_field_reads_its_default_and_refuses_a_date(field: Any) -> None:
     """The default can be written down, and what is no value of the field's kind cannot."""
     default = field.default
     if default == "":
-        default = "DROP" if field.name == "page-full-policy" else default
+        default = "DROP" if field.name in ("page-full-policy", "disk-full-policy") else default
     elif field.name == "address-full-policy":
         default = "FAIL"
     written = (

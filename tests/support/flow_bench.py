@@ -18,7 +18,8 @@ from leveret.engine import (
     User,
 )
 from leveret.engine.messages.content import PLAIN, encode_header
-from leveret.settings import SettingsRepository, SystemUsage, entry
+from leveret.engine.messages.field_table import Field
+from leveret.settings import NO_WHOLE_LIMITS, SettingsRepository, SystemUsage, WholeLimits, entry
 
 USER = User("guest")
 MIB = 1024 * 1024
@@ -31,6 +32,11 @@ def blob(size: int) -> bytes:
     return PLAIN.join(HEADER, bytes(size - len(PLAIN.join(HEADER, b""))))
 
 
+def saying(text: str) -> bytes:
+    """A message with that body."""
+    return PLAIN.join(HEADER, text.encode())
+
+
 class Publisher:
     """A confirming publisher on a connection of its own: `wants` are the messages that it holds."""
 
@@ -41,6 +47,7 @@ class Publisher:
         self.session.select_confirms()
         self.wants: deque[bytes] = deque()
         self.published = 0
+        self._confirmed = 0
         self.refused = 0
         self.full: Full | None = None
 
@@ -51,6 +58,15 @@ class Publisher:
         self.wants += blobs
         if not waited:
             self._go_on(1 << 60, 1 << 60)
+
+    def outcomes(self) -> str:
+        """What was confirmed since this was last asked: A for each ack, N for each nack, in order of the tags."""
+        assert self.session.confirms is not None
+        outcomes = ""
+        for tag, _, is_ack in self.session.confirms.take():  # one that is not multiple is the next one
+            outcomes += ("A" if is_ack else "N") * (tag - self._confirmed)
+            self._confirmed = tag
+        return outcomes
 
     def resume(self, octets: int, messages: int) -> int:
         """See `Waiter`."""
@@ -89,26 +105,42 @@ class Publisher:
 class FlowBench:
     """One broker with settings for the queue `q`."""
 
-    def __init__(self, *, system: SystemUsage | None = None, **settings: object) -> None:
-        repository = SettingsRepository([entry("q", **settings)], usage=system)
-        options = BrokerOptions(system_usage=system)
+    def __init__(
+        self, *, system: SystemUsage | None = None, whole: WholeLimits = NO_WHOLE_LIMITS, **settings: object
+    ) -> None:
+        repository, options = _configured(system, whole, settings)
         self.broker = Broker(ManualClock(), settings=repository, options=options, unsent_max=1 << 40)
         self.vhost = self.broker.virtual_hosts["/"]
         self.facts = PropertyFacts()
-        self.queue: Queue = self.vhost.declare_queue("q", client=None, durable=True, arguments={})
+        self.queue: Queue = self.declare("q")
         self.consumer: Session = self.broker.connect("/", USER, name="consumer", flush=lambda: None).open_session()
         self.got: list[int] = []
+
+    def declare(self, name: str, **arguments: Field) -> Queue:
+        """A durable queue; those of other names than `q` have no settings. Arguments have underscores for dashes."""
+        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        return self.vhost.declare_queue(name, client=None, durable=True, arguments=table)
+
+    def reload(
+        self, *, system: SystemUsage | None = None, whole: WholeLimits = NO_WHOLE_LIMITS, **settings: object
+    ) -> None:
+        """The configuration is another one now."""
+        self.broker.replace_settings(*_configured(system, whole, settings))
+        self.end_turn()
 
     def route(self, name: str) -> Route:
         return self.vhost.route("", name, USER)
 
-    def take(self, count: int) -> None:
-        """Get and acknowledge so many."""
+    def take(self, count: int, queue: Queue | None = None) -> list[bytes]:
+        """Get and acknowledge so many. Returns their bodies."""
+        bodies = []
         for _ in range(count):
-            got = self.consumer.get(self.queue, no_ack=False)
+            got = self.consumer.get(queue or self.queue, no_ack=False)
             assert got is not None
             self.consumer.ack(got[0])
+            bodies.append(PLAIN.split(got[1].blob)[1])
         self.end_turn()
+        return bodies
 
     def end_turn(self) -> None:
         while self.broker.end_turn():
@@ -117,3 +149,12 @@ class FlowBench:
     @property
     def used(self) -> int:
         return self.broker.flow.nodes()[-1].used
+
+
+def _configured(
+    system: SystemUsage | None, whole: WholeLimits, settings: dict[str, object]
+) -> tuple[SettingsRepository, BrokerOptions]:
+    return (
+        SettingsRepository([entry("q", **settings)], usage=system),
+        BrokerOptions(system_usage=system, whole_limits=whole),
+    )

@@ -73,6 +73,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         unacked_per_session_max=limits.number("unacked-per-channel") or UNLIMITED,
         busy_queue_ready_max=limits.number("ready-per-busy-queue") or UNLIMITED,
         system_usage=configuration.system_usage,
+        whole_limits=configuration.whole_limits,
         flow=configuration.flow,
     )
 

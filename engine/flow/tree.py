@@ -1,0 +1,204 @@
+"""The usage tree: the nodes of the broker and of addresses, and which of them the meter of a queue feeds.
+
+Source: queues page E.1, E.2; address-settings page 3.3; docs/decisions/0010-flow-control.md.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import NamedTuple, Protocol
+
+from ...settings import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
+from ..messages.message import Envelope
+from ..rules.flow_rules import VM, FlowRules
+from ..rules.size_rules import BLOCK, PAGE, SizeRules
+from .meter import Meter, all_messages, all_octets, memory, messages_at_hand, octets_at_hand, stored_octets
+from .usage import Usage
+
+#: Limits on what all addresses hold together.
+WHOLE_OCTETS, WHOLE_MESSAGES = "global-max-size", "global-max-messages"
+
+
+class Metered(Protocol):
+    """A queue, as far as this file knows it."""
+
+    name: str
+    address: str
+    durable: bool
+
+    @property
+    def meter(self) -> Meter | None:
+        """None: nobody asks what is in it."""
+
+    def stores(self, envelope: Envelope) -> bool:
+        """Whether messages of this kind survive a restart in this queue."""
+
+
+class MeterTerms(NamedTuple):
+    """What the meter of a queue depends on: as long as that is equal, it stays.
+
+    `rules`: flow control of its address, or of the broker. `size`: what its address may hold. `keeps`: acknowledged
+    messages stay in it.
+    """
+
+    rules: FlowRules | None
+    size: SizeRules
+    keeps: bool
+    generation: int
+
+
+class UsageTree(ABC):
+    """`generation`: changes when limits of the broker are switched on or off, so that queues get other meters."""
+
+    __slots__ = ("_flow", "_nodes", "_roots", "_whole", "generation", "system")
+
+    def __init__(self) -> None:
+        self._nodes: dict[tuple[str, str, str], Usage] = {}  # (limit, virtual host, name)
+        self._roots: dict[str, Usage] = {}
+        self._whole: list[Usage] = []  # those of the roots that all addresses share, whatever their policy
+        self._flow = Flow()
+        self.system: SystemUsage | None = None
+        self.generation = 0
+
+    @abstractmethod
+    def _note_eased(self, node: Usage) -> None:
+        """It is no longer full: who waits for it may go on."""
+
+    def configure(self, system: SystemUsage | None, flow: Flow, whole: WholeLimits = NO_WHOLE_LIMITS) -> None:
+        """The broker's own limits, and how full nodes ease; all may change while it runs. Queues follow by reviews."""
+        self._flow, self.system = flow, system
+        limits = {} if system is None else {"memory": system.memory, "store": system.store, "temp": system.temp}
+        if whole.octets_max is not None:
+            limits[WHOLE_OCTETS] = max(1, whole.octets_max)
+        if whole.messages_max is not None:
+            limits[WHOLE_MESSAGES] = max(1, whole.messages_max)
+        if limits.keys() != self._roots.keys():
+            self.generation += 1
+        for name, node in list(self._roots.items()):
+            if name not in limits:
+                self._end(node)
+                del self._roots[name]
+        for name, limit in limits.items():
+            root = self._roots.get(name)
+            if root is None:
+                in_messages = name == WHOLE_MESSAGES
+                root = Usage("broker", name, self._note_eased, is_root=True, in_messages=in_messages)
+                self._roots[name] = root
+            root.set_limit(limit, flow)
+        for node in self._nodes.values():
+            node.set_limit(node.limit, flow)
+        self._whole = [self._roots[name] for name in (WHOLE_OCTETS, WHOLE_MESSAGES) if name in limits]
+
+    def temp_changed(self, used: int) -> None:
+        """So much is in the temp store."""
+        node = self._roots.get("temp")
+        if node is not None:
+            node.change(used - node.used)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there is any limit."""
+        return bool(self._nodes or self._roots)
+
+    @property
+    def has_whole_limit(self) -> bool:
+        """Whether there is one on what all addresses hold together."""
+        return bool(self._whole)
+
+    @property
+    def is_at_whole_limit(self) -> bool:
+        """Whether all addresses count as full, each with its own policy; without a low mark (`SizeRules.drops`)."""
+        return any(root.used >= root.limit for root in self._whole)
+
+    def terms_of(self, rules: FlowRules | None, size: SizeRules, *, keeps: bool) -> MeterTerms | None:
+        """What the meter of a queue with such rules is to be like; None: it needs none.
+
+        `keeps`: acknowledged messages stay in it, which leaves its memory to the journal by itself.
+        """
+        if keeps:
+            rules = None
+        elif rules is None and self.system is not None:
+            rules = FlowRules(
+                fails=self.system.send_fail_if_no_space, fails_after_ms=self.system.send_fail_if_no_space_after_ms
+            )
+        if rules is None and not (size.holds or size.counts_octets or self._whole):
+            return None
+        return MeterTerms(rules, size, keeps, self.generation)
+
+    def make_meter(self, queue: Metered, vhost: str, terms: MeterTerms) -> Meter:
+        """The meter of a queue."""
+        rules, size = terms.rules or FlowRules(), terms.size
+        meter = Meter(terms, forbids_paging=rules.cursor == VM or size.counts_exactly, minimum_size=rules.minimum_size)
+        meter.fails, meter.fails_after_ms = rules.fails, rules.fails_after_ms
+        held: list[Usage] = []  # by publishes of either kind
+        if terms.rules is not None:
+            for node in self._memory_nodes(queue, vhost, rules):
+                meter.charge(node, memory)
+                if rules.holds:
+                    held.append(node)
+        for node in self._size_nodes(queue, vhost, size) if size.holds else ():
+            meter.charge(node, all_messages if node.in_messages else all_octets)
+            held.append(node)
+        for node in self._whole:
+            if size.policy != PAGE:
+                meter.charge(node, all_messages if node.in_messages else all_octets)
+            elif not terms.keeps:
+                meter.charge(node, messages_at_hand if node.in_messages else octets_at_hand)
+            if size.policy == BLOCK:
+                held.append(node)
+        stored, transient = list(held), list(held)
+        if self.system is not None and terms.rules is not None:
+            meter.charge(self._roots["store"], stored_octets)
+            stored.append(self._roots["store"])
+            if rules.may_spool:
+                transient.append(self._roots["temp"])
+        meter.holds_stored, meter.holds_transient = tuple(stored), tuple(transient)
+        return meter
+
+    def _memory_nodes(self, queue: Metered, vhost: str, rules: FlowRules) -> Iterator[Usage]:
+        if rules.memory_limit:
+            where = f"queue '{queue.name}' in vhost '{vhost}'"
+            yield self._node("memory", vhost, queue.name, where, rules.memory_limit)
+        if self.system is not None:
+            yield self._roots["memory"]
+
+    def _size_nodes(self, queue: Metered, vhost: str, size: SizeRules) -> Iterator[Usage]:
+        """Of an address that blocks; first the one that refuses, so that nobody waits for another meanwhile."""
+        where = f"address '{queue.address}' in vhost '{vhost}'"
+        if size.refused_above is not None:
+            node = self._node("max-size-bytes-reject-threshold", vhost, queue.address, where, size.refused_above + 1)
+            node.refuses = True
+            yield node
+        if size.octets_max is not None:
+            yield self._node("max-size-bytes", vhost, queue.address, where, size.octets_max)
+        if size.messages_max is not None:
+            yield self._node("max-size-messages", vhost, queue.address, where, size.messages_max, in_messages=True)
+
+    def _node(
+        self, limit_name: str, vhost: str, name: str, where: str, limit: int, *, in_messages: bool = False
+    ) -> Usage:
+        key = (limit_name, vhost, name)
+        node = self._nodes.get(key)
+        if node is None:
+            node = self._nodes[key] = Usage(where, limit_name, self._note_eased, in_messages=in_messages)
+        node.set_limit(max(1, limit), self._flow)  # 0 messages, or octets, is always full
+        return node
+
+    def forget(self, meter: Meter) -> None:
+        """The queue is gone, or gets another meter: what nobody feeds any more holds nobody."""
+        for node in meter.end():
+            if not node.is_root:
+                self._end(node)
+                for key, other in list(self._nodes.items()):
+                    if other is node:
+                        del self._nodes[key]
+
+    def _end(self, node: Usage) -> None:
+        """It limits nothing any more: all who wait go on."""
+        node.is_full = False
+        node.limit = 0
+        if node.ring:
+            self._note_eased(node)
+
+    def nodes(self) -> list[Usage]:
+        """All of them, the broker's first."""
+        return [*self._roots.values(), *self._nodes.values()]
