@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from leveret.engine import Broker, BrokerOptions, Consumer, Delivered, ManualClock, PropertyFacts, Queue, Session
-from leveret.settings import SettingsRepository, SystemUsage, entry
+from leveret.settings import NO_WHOLE_LIMITS, SettingsRepository, SystemUsage, WholeLimits, entry
 
 QUEUES = ("a", "b", "c")
 PUBLISHERS = 3
@@ -35,22 +35,32 @@ one_setting = st.one_of(
         },
     ),
     st.fixed_dictionaries(
-        {"address_full_policy": st.sampled_from(["BLOCK", "FAIL", "DROP"]), "max_size_bytes": LIMITS}
+        {"address_full_policy": st.sampled_from(["BLOCK", "FAIL", "DROP"])},
+        optional={"max_size_bytes": LIMITS, "max_size_bytes_reject_threshold": LIMITS},
+    ),
+    st.fixed_dictionaries(
+        {"page_full_policy": st.sampled_from(["FAIL", "DROP"]), "page_limit_bytes": LIMITS},
+        optional={"max_size_bytes": LIMITS},
     ),
     st.fixed_dictionaries({"address_full_policy": st.just("BLOCK"), "max_size_messages": st.integers(1, 5)}),
     st.fixed_dictionaries({"memory_limit": LIMITS, "cursor": st.just("vm"), "default_ring_size": st.integers(1, 4)}),
 )
 systems = st.none() | st.builds(SystemUsage, memory=LIMITS, store=LIMITS | st.just(0), temp=st.just(0))
+wholes = st.just(NO_WHOLE_LIMITS) | st.builds(
+    WholeLimits, octets_max=st.none() | LIMITS, messages_max=st.none() | st.integers(0, 6)
+)
 
 
 class Flow(RuleBasedStateMachine):
     """`offered`: what each publisher was given to publish; what it did not publish, it holds or was refused."""
 
-    @initialize(first=st.fixed_dictionaries(dict.fromkeys(QUEUES, one_setting)), system=systems)
-    def begin(self, first: dict[str, dict[str, Any]], system: SystemUsage | None) -> None:
+    @initialize(first=st.fixed_dictionaries(dict.fromkeys(QUEUES, one_setting)), system=systems, whole=wholes)
+    def begin(self, first: dict[str, dict[str, Any]], system: SystemUsage | None, whole: WholeLimits) -> None:
         self.clock = ManualClock()
-        self.broker = Broker(self.clock, options=BrokerOptions(system_usage=system), unsent_max=1 << 40)
-        self._set(first, system)
+        self.broker = Broker(
+            self.clock, options=BrokerOptions(system_usage=system, whole_limits=whole), unsent_max=1 << 40
+        )
+        self._set(first, system, whole)
         self.vhost = self.broker.virtual_hosts["/"]
         self.facts = PropertyFacts()
         for name in QUEUES:
@@ -67,9 +77,11 @@ class Flow(RuleBasedStateMachine):
     def _declare(self, name: str) -> Queue:
         return self.vhost.declare_queue(name, client=None, durable=True, arguments={})
 
-    def _set(self, given: dict[str, dict[str, Any]], system: SystemUsage | None) -> None:
+    def _set(
+        self, given: dict[str, dict[str, Any]], system: SystemUsage | None, whole: WholeLimits = NO_WHOLE_LIMITS
+    ) -> None:
         repository = SettingsRepository([entry(name, **fields) for name, fields in given.items()], usage=system)
-        self.broker.replace_settings(repository, BrokerOptions(system_usage=system))
+        self.broker.replace_settings(repository, BrokerOptions(system_usage=system, whole_limits=whole))
 
     def route(self, name: str) -> Any:
         return self.vhost.route("amq.fanout" if name == "*" else "", name, USER)
@@ -137,9 +149,9 @@ class Flow(RuleBasedStateMachine):
         self.out = deque(tag for tag in self.out if tag in self.session.unacked)
         self._quiet()
 
-    @rule(given=st.fixed_dictionaries(dict.fromkeys(QUEUES, one_setting)), system=systems)
-    def reload(self, given: dict[str, dict[str, Any]], system: SystemUsage | None) -> None:
-        self._set(given, system)
+    @rule(given=st.fixed_dictionaries(dict.fromkeys(QUEUES, one_setting)), system=systems, whole=wholes)
+    def reload(self, given: dict[str, dict[str, Any]], system: SystemUsage | None, whole: WholeLimits) -> None:
+        self._set(given, system, whole)
         self._quiet()
 
     @rule(who=st.integers(0, PUBLISHERS - 1))
