@@ -25,7 +25,7 @@ class Backlog:
         """The connection is over."""
         self.unfinished = None
         self.is_cut = False
-        self.area.drop_all()
+        self.area.end()
 
     @property
     def is_waiting(self) -> bool:

@@ -15,9 +15,10 @@ FEW_QUEUES = 4
 
 
 class KnownRoute:
-    """What a session remembers of a kind of message (`PublishKind.known`). `run_max`: messages published in one go.
+    """What a session remembers of a kind of message (`PublishKind.known`).
 
-    `queue`: the only one that they go to, if they can be published together with messages of other kinds.
+    `run_max`: messages published in one go; 0: where there are limits, `offering.py` publishes them. `queue`: the only
+    one that they go to, if they can be published together with messages of other kinds.
     """
 
     __slots__ = ("_is_stored", "envelope", "mandatory", "queue", "route", "run_max")
@@ -27,7 +28,7 @@ class KnownRoute:
         self.envelope = envelope
         self.mandatory = mandatory
         self.run_max = run_max_of(route)
-        self.queue: Queue | None = route.only_queue if envelope.is_plain else None
+        self.queue: Queue | None = route.only_queue if envelope.is_plain and self.run_max else None
         self._is_stored: bool | None = None
 
     @property
@@ -50,7 +51,12 @@ class KnownRoute:
 
 
 def run_max_of(route: Route) -> int:
-    """How many messages to publish by a route before checking their cost; one where only publishing shows it."""
+    """How many messages to publish by a route before checking their cost; 0: a limit may concern them."""
+    return 0 if route.is_metered else part_max_of(route)
+
+
+def part_max_of(route: Route) -> int:
+    """How many messages to publish by a route at once, by their cost; one where only publishing shows that."""
     if route.queues is None:
         return 1
     return part_of(EFFORT_MAX, len(route.queues)) if len(route.queues) > FEW_QUEUES else sys.maxsize

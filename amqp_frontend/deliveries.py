@@ -184,9 +184,11 @@ def render_cancel(number: int, tag: str) -> bytes:
     return encode_method(number, commands.Basic.Cancel, tag, True)
 
 
-def render_returns(number: int, envelope: Envelope, blobs: Sequence[bytes], frame_max: int) -> Iterable[Octets]:
-    """basic.return with content for messages that no queue took."""
-    head = encode_method(number, commands.Basic.Return, 312, "NO_ROUTE", envelope.exchange, envelope.routing_key)
+def render_returns(
+    number: int, envelope: Envelope, blobs: Sequence[bytes], frame_max: int, *, code: int = 312, text: str = "NO_ROUTE"
+) -> Iterable[Octets]:
+    """basic.return with content for messages that no queue took, or that are refused for another reason."""
+    head = encode_method(number, commands.Basic.Return, code, text, envelope.exchange, envelope.routing_key)
     if len(blobs) == 1:
         return (head, *content_parts(envelope, blobs[0], number, frame_max))
     return chain.from_iterable(zip(repeat(head), contents_for(envelope, blobs, number, frame_max)))

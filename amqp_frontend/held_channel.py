@@ -4,9 +4,12 @@ Source: queues page E.5, the table of methods; ruling 15.
 """
 
 from collections import deque
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 from pamqp import commands
 
+from ..engine import Deadline, Full
 from .channel import Channel, CommitUnderWay
 from .protocol_events import AcksReceived, ChannelMethod, MixedReceived, ProtocolEvent, PublishReceived
 
@@ -25,21 +28,77 @@ _ALWAYS_PASSING = frozenset(
 )
 
 
+class Allowance:
+    """What may be published of what is held before other connections have their turn. `used`: octets so far.
+
+    `full`: what was waited for. `is_over`: others have their turn now.
+    """
+
+    __slots__ = ("full", "is_over", "messages", "octets", "used")
+
+    def __init__(self, full: Full, octets: int, messages: int) -> None:
+        self.full = full
+        self.is_over = False
+        self.octets = octets
+        self.messages = messages
+        self.used = 0
+
+    def spend(self, blobs: Sequence[bytes]) -> None:
+        """These were published."""
+        self.spend_octets(sum(map(len, blobs)), len(blobs))
+
+    def spend_octets(self, octets: int, messages: int) -> None:
+        """So much was published."""
+        self.octets -= octets
+        self.messages -= messages
+        self.used += octets
+
+
+class HeldWork(NamedTuple):
+    """`octets`: of the contents, if these are publishes, else 0. `since_ns`: when it came (monotonic)."""
+
+    event: Work
+    octets: int
+    since_ns: int
+
+
 class HeldChannel:
     """`work`: what waits, first to last; `octets`: of the publishes among it.
 
-    `is_waiting`: the first of it was tried and could not be done; otherwise it goes on with the next turn.
+    `is_waiting`: the first of it was tried and could not be done; otherwise it goes on with the next turn. `full`: what
+    it waits for; None: for the end of an alarm, or for the journal. `deadline`: when it is refused.
     """
 
-    __slots__ = ("_has_consume", "_is_transactional", "channel", "is_waiting", "octets", "work")
+    __slots__ = (
+        "_has_consume",
+        "_is_transactional",
+        "_resume",
+        "channel",
+        "deadline",
+        "full",
+        "is_waiting",
+        "octets",
+        "work",
+    )
 
-    def __init__(self, channel: Channel) -> None:
+    def __init__(self, channel: Channel, resume: "Callable[[HeldChannel, Allowance], None]") -> None:
+        """`resume`: handle what is held, up to an allowance."""
+        self._resume = resume
         self.channel = channel
-        self.work: deque[Work] = deque()
+        self.work: deque[HeldWork] = deque()
         self.octets = 0
         self.is_waiting = False
+        self.full: Full | None = None
+        self.deadline: Deadline | None = None
         self._has_consume = False
         self._is_transactional = channel.session.transaction is not None
+
+    def resume(self, octets: int, messages: int) -> int:
+        """A `Waiter` of the engine: there is room."""
+        assert self.full is not None
+        allowance = Allowance(self.full, octets, messages)
+        self._resume(self, allowance)
+        return allowance.used
 
     def lets_pass(self, event: ProtocolEvent) -> bool:
         """Whether an event of this channel is handled at once: it settles deliveries, or ends something."""
@@ -54,44 +113,39 @@ class HeldChannel:
             return not self._has_consume  # its consumer may be the one that is still to come
         return kind in _ALWAYS_PASSING
 
-    def append(self, event: Work) -> int:
-        """Behind all that waits. Returns: the octets of a publish, else 0."""
+    def append(self, work: HeldWork) -> None:
+        """Behind all that waits."""
+        event = work.event
         if type(event) is ChannelMethod:
             kind = type(event.method)
             if kind is commands.Tx.Select:
                 self._is_transactional = True  # what is settled behind it belongs to the transaction
             elif kind is commands.Basic.Consume:
                 self._has_consume = True
-        self.work.append(event)
-        return self._count(event)
+        self.work.append(work)
+        self.octets += work.octets
 
-    def put_first(self, event: Work) -> int:
-        """In front of all that waits. Returns: as `append`."""
-        self.work.appendleft(event)
-        return self._count(event)
+    def put_first(self, work: HeldWork) -> None:
+        """In front of all that waits."""
+        self.work.appendleft(work)
+        self.octets += work.octets
 
-    def put_second(self, event: Work) -> int:
-        """Behind the first. Returns: as `append`."""
-        self.work.insert(1, event)
-        return self._count(event)
+    def put_second(self, work: HeldWork) -> None:
+        """Behind the first."""
+        self.work.insert(1, work)
+        self.octets += work.octets
 
-    def take(self) -> tuple[Work, int]:
-        """The first of it, and its octets."""
-        event = self.work.popleft()
-        octets = octets_of(event)
-        self.octets -= octets
-        return event, octets
+    def take(self) -> HeldWork:
+        """The first of it."""
+        work = self.work.popleft()
+        self.octets -= work.octets
+        return work
 
     def messages(self) -> int:
-        """How many publishes wait here."""
-        return sum(len(event.blobs) for event in self.work if isinstance(event, PublishReceived | MixedReceived))
-
-    def _count(self, event: Work) -> int:
-        octets = octets_of(event)
-        self.octets += octets
-        return octets
+        """How many publishes wait here. O(work)."""
+        return sum(len(blobs_of(work.event)) for work in self.work)
 
 
-def octets_of(event: Work) -> int:
-    """Of the contents of publishes."""
-    return sum(map(len, event.blobs)) if isinstance(event, PublishReceived | MixedReceived) else 0
+def blobs_of(event: Work) -> Sequence[bytes]:
+    """The contents of publishes."""
+    return event.blobs if isinstance(event, PublishReceived | MixedReceived) else ()

@@ -4,43 +4,54 @@ Settling deliveries, ending something, and other channels pass. Source: ruling 1
 """
 
 import logging
+from collections.abc import Callable
+from itertools import takewhile
 
-from pamqp import commands
-
-from ..engine import Broker
+from ..engine import Broker, Deadline, Full, due_after
+from .blocked_notice import BlockedNotice
 from .channel import Channel
-from .held_channel import HeldChannel, Work
+from .held_channel import Allowance, HeldChannel, HeldWork, Work, blobs_of
 from .journal_wait import JournalWait
 from .login import Login
 from .output import Output
+from .peer_errors import HoldExhausted
 from .protocol_events import ProtocolEvent
 from .states import HOLD_NEXT, HoldState, HoldStep
 
 logger = logging.getLogger("leveret.amqp")
 
 OPEN, HOLDING, NOTIFIED, STALLED, NOTIFIED_STALLED = HoldState
+MS = 1_000_000
 
-#: What a connection may hold, in events and in octets of publishes, before it is not read further.
+#: What a connection may hold, in events, before it is not read further. For octets see [flow] hold-bytes.
 HELD_MAX = 512
-HELD_OCTETS_MAX = 1024 * 1024
+#: The share of that, in percent, above which the peer is told that it is blocked.
+NOTICE_PERCENT = 75
 
 
 class HoldArea:
     """`channels`: those on which something is held. `count`, `octets`: of all that is.
 
-    `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at.
+    `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at. `since_ns`: when
+    what is handled now came, if it was held; None: it is new. `allowance`: how much of it may be published now.
+    `go_on`: handles what is held on a channel. `on_stuck`: too long nothing of it could be published.
     """
 
     __slots__ = (
         "_broker",
         "_journal",
         "_login",
-        "_output",
+        "_notice",
+        "_stall",
         "_waits_for_alarm",
+        "allowance",
         "channels",
         "count",
+        "go_on",
         "has_unread",
         "octets",
+        "on_stuck",
+        "since_ns",
         "state",
     )
 
@@ -48,30 +59,69 @@ class HoldArea:
         self._broker = broker
         self._login = login
         self._journal = journal
-        self._output = output
+        self._notice = BlockedNotice(
+            login, output, broker.clock, broker.deadlines, is_calm=self._is_calm, on_change=self._notice_changed
+        )
         self._waits_for_alarm = False  # a publish was held by the alarm, or by the journal, that is not over
         self.channels: dict[Channel, HeldChannel] = {}
         self.count = 0
         self.octets = 0
         self.state = OPEN
         self.has_unread = False
+        self.since_ns: int | None = None
+        self.allowance: Allowance | None = None
+        self.go_on: Callable[[Channel], None] = _nothing
+        self.on_stuck: Callable[[HoldExhausted], None] = _nothing
+        self._stall: Deadline | None = None
+
+    def end(self) -> None:
+        """The connection is over. Forgets the callables, so that no cycle of references stays behind."""
+        self.drop_all()
+        self._notice.end()
+        self.go_on = self.on_stuck = _nothing
 
     # -- what is held -----------------------------------------------------------------------------------------------
 
     def hold(self, channel: Channel, event: Work) -> None:
-        """A publish or commit cannot be done now: it waits, and what comes behind it on its channel."""
-        held = self._held(channel)
-        held.is_waiting = True
-        self._added(held.put_first(event))
+        """A publish or commit has to wait for the end of an alarm, or for the journal, and what comes behind it."""
+        self._put_first(channel, event)
         if not self._waits_for_alarm:
             self._waits_for_alarm = True
-            self._block(self._broker.alarm or "low on disk")
+            self._block(self._broker.alarm or "low on disk", is_alarm=True)
         self._journal.notify()
+
+    def hold_for(self, full: Full, channel: Channel, event: Work) -> None:
+        """A publish or commit has to wait for room, and what comes behind it on its channel."""
+        held = self._put_first(channel, event)
+        client = self._login.client
+        assert client is not None
+        held.full = full
+        self._broker.flow.wait(full, client, held)
+        if full.fails_after_ms:
+            due_ns = held.work[0].since_ns + full.fails_after_ms * MS
+            held.deadline = self._broker.deadlines.set(due_ns, lambda: self._let_go(held))
+        if full.is_alarm or self._is_much:
+            self._block(_reason(full), is_alarm=False)
+        client.is_blocked = True
+
+    def put_back(self, channel: Channel, event: Work) -> None:
+        """The allowance is used up: a publish or commit waits again, because others have their turn."""
+        assert self.allowance is not None
+        self.allowance.is_over = True
+        full = self.allowance.full
+        if full.node.is_full:
+            self.put_rest(channel, event)  # it may be for elsewhere: it is tried as a new one
+        else:
+            self.hold_for(full, channel, event)
 
     def put_rest(self, channel: Channel, event: Work) -> None:
         """The rest of what is being handled: before all that is held on its channel, but behind what was just held."""
-        held = self._held(channel)
-        self._added(held.put_second(event) if held.is_waiting else held.put_first(event))
+        held, work = self._held(channel), self._work(event)
+        if held.is_waiting:
+            held.put_second(work)
+        else:
+            held.put_first(work)
+        self._added(work)
 
     def queues(self, event: ProtocolEvent) -> bool:
         """Put an event behind what is held on its channel, unless it may pass. Returns: whether it was put there."""
@@ -79,30 +129,37 @@ class HoldArea:
         held = None if channel is None else self.channels.get(channel)
         if held is None or held.lets_pass(event):
             return False
-        self._added(held.append(event))
+        work = self._work(event)
+        held.append(work)
+        self._added(work)
         return True
 
     def take(self, held: HeldChannel) -> Work:
-        """The first of what is held on a channel."""
-        event, octets = held.take()
-        self._removed(1, octets)
+        """The first of what is held on a channel, to be handled now; `taken` is to be called then."""
+        work = held.take()
+        self.since_ns = work.since_ns
+        self._removed(1, work.octets)
+        return work.event
+
+    def taken(self, held: HeldChannel) -> None:
+        """What was taken is handled."""
+        self.since_ns = None
         if not held.work:
             self._forget(held)
-        return event
 
     def drop(self, channel: Channel) -> None:
         """A channel is over: what is held on it was never accepted, and is not confirmed."""
         held = self.channels.get(channel)
-        if held is not None:
-            logger.info(
-                "%s: channel %d closed, %d held publishes dropped",
-                self._login.peer.name,
-                channel.number,
-                held.messages(),
-            )
-            self._removed(len(held.work), held.octets)
-            held.work.clear()
-            self._forget(held)
+        if held is None:
+            return
+        if count := held.messages():
+            name = self._login.peer.name
+            logger.info("%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
+            channel.session.pass_over(count, refused=True)
+        self._stop_waiting(held)
+        self._removed(len(held.work), held.octets)
+        held.work.clear()
+        self._forget(held)
 
     def drop_all(self) -> None:
         """The connection is over."""
@@ -121,16 +178,61 @@ class HoldArea:
                 return held
         return None
 
+    @property
+    def waits_for_room(self) -> bool:
+        """Whether all that is held waits for room somewhere."""
+        return all(held.full is not None for held in self.channels.values())
+
     def _held(self, channel: Channel) -> HeldChannel:
         held = self.channels.get(channel)
         if held is None:
-            held = self.channels[channel] = HeldChannel(channel)
+            held = self.channels[channel] = HeldChannel(channel, self._resume)
+        return held
+
+    def _work(self, event: Work) -> HeldWork:
+        octets = sum(map(len, blobs_of(event)))
+        since_ns = self._broker.clock.monotonic_ns() if self.since_ns is None else self.since_ns
+        return HeldWork(event, octets, since_ns)
+
+    def _put_first(self, channel: Channel, event: Work) -> HeldChannel:
+        held, work = self._held(channel), self._work(event)
+        held.put_first(work)
+        held.is_waiting = True
+        self._added(work)
         return held
 
     def _forget(self, held: HeldChannel) -> None:
-        self.channels.pop(held.channel, None)
-        if not self.channels and self.state is HOLDING:
-            self._step(HoldStep.EMPTY)
+        if self.channels.pop(held.channel, None) is not None and not self.channels:
+            if self.state is HOLDING:
+                self._step(HoldStep.EMPTY)
+            if not self._waits_for_alarm:
+                if self._login.client is not None:
+                    self._login.client.is_blocked = False
+                self._notice.ease()
+
+    # -- going on ---------------------------------------------------------------------------------------------------
+
+    def _resume(self, held: HeldChannel, allowance: Allowance) -> None:
+        """There is room, and it is this connection's turn."""
+        self.allowance = allowance
+        try:
+            self._let_go(held)
+        finally:
+            self.allowance = None
+
+    def _let_go(self, held: HeldChannel) -> None:
+        """What is held on a channel is tried again."""
+        self._stop_waiting(held)
+        self.go_on(held.channel)
+
+    def _stop_waiting(self, held: HeldChannel) -> None:
+        held.is_waiting = False
+        if held.full is not None:
+            self._broker.flow.leave(held)
+            held.full = None
+        if held.deadline is not None:
+            self._broker.deadlines.cancel(held.deadline)
+            held.deadline = None
 
     # -- how much ---------------------------------------------------------------------------------------------------
 
@@ -139,20 +241,51 @@ class HoldArea:
         """Whether so much is held that the peer is not read any more."""
         return self.state is STALLED or self.state is NOTIFIED_STALLED
 
-    def _added(self, octets: int) -> None:
+    @property
+    def _is_much(self) -> bool:
+        """Whether so much is held that the peer should know."""
+        octets_max = self._broker.options.flow.hold_size
+        return self.octets * 100 > octets_max * NOTICE_PERCENT or self.count * 100 > HELD_MAX * NOTICE_PERCENT
+
+    def _added(self, work: HeldWork) -> None:
         self.count += 1
-        self.octets += octets
+        self.octets += work.octets
         if self.state is OPEN:
             self._step(HoldStep.HOLD)
-        if not self.is_full and (self.octets > HELD_OCTETS_MAX or self.count >= HELD_MAX):
+        if not self._notice.is_given and self._is_much:
+            self._notice_much()
+        if not self.is_full and (self.octets > self._broker.options.flow.hold_size or self.count >= HELD_MAX):
             self._step(HoldStep.STALL)
+            self._limit_stall()
 
     def _removed(self, count: int, octets: int) -> None:
         self.count -= count
         self.octets -= octets
-        if self.is_full and self.octets < HELD_OCTETS_MAX // 2 and self.count < HELD_MAX // 2:
-            self._step(HoldStep.EASE)
-            self.has_unread = True
+        octets_max = self._broker.options.flow.hold_size
+        if self.is_full:
+            if not self.count or (self.octets < octets_max // 2 and self.count < HELD_MAX // 2):
+                self._step(HoldStep.EASE)
+                self.has_unread = True
+            self._limit_stall()
+
+    def _limit_stall(self) -> None:
+        """From now on the time runs in which something of what is held has to be published."""
+        if self._stall is not None:
+            self._broker.deadlines.cancel(self._stall)
+            self._stall = None
+        limit_ms = self._broker.options.flow.max_stall_ms
+        if limit_ms and self.is_full:
+            self._stall = self._broker.deadlines.set(due_after(self._broker.clock, limit_ms), self._stuck)
+
+    def _stuck(self) -> None:
+        self._stall = None
+        full = self._any_full()
+        if full is not None:  # else an alarm holds it, which may last
+            limit_ms = self._broker.options.flow.max_stall_ms
+            self.on_stuck(HoldExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
+
+    def _any_full(self) -> Full | None:
+        return next((held.full for held in self.channels.values() if held.full is not None), None)
 
     def _step(self, step: HoldStep) -> None:
         self.state = HOLD_NEXT[self.state][step]
@@ -171,24 +304,48 @@ class HoldArea:
         self._waits_for_alarm = False
         client = self._login.client
         assert client is not None
-        client.is_blocked = False
-        if self._is_notified:
-            self._output.send(0, commands.Connection.Unblocked)
-            self._step(HoldStep.LIFT)
-            if not self.channels:
-                self._step(HoldStep.EMPTY)
+        held_elsewhere = False
         for held in self.channels.values():
-            held.is_waiting = False
+            if held.full is None:
+                held.is_waiting = False
+            else:
+                held_elsewhere = True
+        client.is_blocked = held_elsewhere
+        if not held_elsewhere:
+            self._notice.take_back()
 
-    @property
-    def _is_notified(self) -> bool:
-        return self.state is NOTIFIED or self.state is NOTIFIED_STALLED
-
-    def _block(self, reason: str) -> None:
+    def _block(self, reason: str, *, is_alarm: bool) -> None:
         client = self._login.client
         assert client is not None
+        if not client.is_blocked:
+            level = logging.WARNING if is_alarm else logging.INFO
+            logger.log(level, "%s: blocked: %r", self._login.peer.name, reason)
         client.is_blocked = True
-        logger.warning("%s: blocked: %r", self._login.peer.name, reason)
-        if "connection.blocked" in self._login.capabilities and not self._is_notified:
-            self._output.send(0, commands.Connection.Blocked, reason)
+        self._notice.give(reason, at_once=is_alarm)
+
+    def _notice_much(self) -> None:
+        full = self._any_full()
+        if full is not None:
+            self._notice.give(_reason(full))
+
+    def _notice_changed(self, is_given: bool) -> None:
+        if is_given:
             self._step(HoldStep.NOTIFY)
+        else:
+            self._step(HoldStep.LIFT if self.channels else HoldStep.CALM)
+
+    def _is_calm(self) -> bool | None:
+        """See `BlockedNotice`."""
+        if self.channels or self._waits_for_alarm:
+            return None
+        roots = takewhile(lambda node: node.is_root, self._broker.flow.nodes())
+        return not any(node.is_full for node in roots)
+
+
+def _reason(full: Full) -> str:
+    """What connection.blocked says."""
+    return f"{full.destination}: {full.limit} limit"
+
+
+def _nothing(_: object) -> None:
+    """Instead of `go_on` and `on_stuck` before there is a channel, and once the connection is over."""

@@ -119,6 +119,10 @@ class ImmediateNotImplemented(PeerError):
     """basic.publish with immediate."""
 
 
+class HoldExhausted(PeerError):
+    """The hold area is full, and nothing of it could be published for long. Facts: destination, limit, waited_ms."""
+
+
 class UserIdMismatch(PeerError):
     """The user-id property names another user. Facts: claimed, user."""
 

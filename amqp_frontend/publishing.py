@@ -7,7 +7,8 @@ from itertools import groupby
 from operator import attrgetter
 
 from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
-from .channel import Channel, KnownRoute
+from .channel import Channel, KnownRoute, part_max_of
+from .offering import offer_run
 from .peer_errors import ImmediateNotImplemented, UserIdMismatch
 from .protocol_events import MixedReceived, PublishReceived
 from .session import AmqpSession
@@ -114,9 +115,12 @@ def _publish_parts(session: AmqpSession, event: PublishReceived, channel: Channe
     blobs = event.blobs
     engine_session = channel.session
     broker = session.broker
+    if not known.run_max and broker.flow.is_on and engine_session.transaction is None:
+        offer_run(session, event, channel, known)
+        return
     # A transaction gathers them for the commit, which has slices of its own.
     is_gathered = engine_session.transaction is not None and known.route.queues is not None
-    size = 1 if event.kind.facts.is_marked else len(blobs) if is_gathered else known.run_max
+    size = 1 if event.kind.facts.is_marked else len(blobs) if is_gathered else part_max_of(known.route)
     for start in range(0, len(blobs), size):
         if broker.effort.spent >= session.effort_max and start:
             session.backlog.unfinished = PublishReceived(channel, event.kind, blobs[start:])

@@ -23,6 +23,7 @@ from .peer_errors import (
     FlowNotImplemented,
     FrameEndMissing,
     FrameTooLarge,
+    HoldExhausted,
     ImmediateNotImplemented,
     IncompleteTooLarge,
     InternalError,
@@ -83,12 +84,16 @@ CONSTANTS = {
 
 
 class Row(NamedTuple):
-    """`text` None: the bare constant. `with_ids`: whether the close names the method that was being handled."""
+    """`text` None: the bare constant. `with_ids`: whether the close names the method that was being handled.
+
+    `constant`: where it is not that of the code.
+    """
 
     code: int
     scope: Scope
     text: str | None
     with_ids: bool = True
+    constant: str = ""
 
 
 _RESOURCE = "{kind} '{name}' in vhost '{vhost}'"
@@ -225,6 +230,8 @@ REPLY: dict[type[Exception], Row] = {
         CHANNEL,
         "cannot bind to exchange '{name}' in vhost '{vhost}': limit of topic states ({limit}) is reached",
     ),
+    # 506 is a hard error in AMQP 0-9-1; a soft code leaves the connection its consumers.
+    engine.DestinationFull: Row(406, CHANNEL, "{destination}: {limit} limit", constant="RESOURCE_ERROR"),
     engine.TransactionTooLarge: Row(406, CHANNEL, "transaction is larger than configured max size {limit}"),
     engine.UnackedMaxReached: Row(
         406, CHANNEL, "cannot get from queue '{name}': limit of unacknowledged deliveries ({limit}) is reached"
@@ -280,6 +287,7 @@ REPLY: dict[type[Exception], Row] = {
         False,
     ),
     IncompleteTooLarge: Row(506, CONNECTION, "incomplete messages of more than {limit} octets on this connection"),
+    HoldExhausted: Row(506, CONNECTION, "{destination}: {limit} limit, no room for {waited_ms} ms", False),
     MethodFrameExpected: Row(505, CONNECTION, "expected method frame, got non method frame instead", False),
     ContentHeaderExpected: Row(
         505, CONNECTION, "expected content header for class 60, got non content header frame instead"
@@ -348,7 +356,7 @@ def reply_for(error: Exception) -> Reply:
     row = REPLY.get(type(error))
     if row is None:
         row = REPLY[InternalError]
-    constant = CONSTANTS[row.code]
+    constant = row.constant or CONSTANTS[row.code]
     if row.text is None:
         return Reply(row.code, constant, row.scope, row.with_ids)
     text = f"{constant} - {row.text.format_map(Facts(error))}"

@@ -83,6 +83,7 @@ class AmqpSession:
             deadlines,
         )
         self.output.on_session_failed = self.closing.session_failed
+        self.backlog.area.on_stuck = self.closing.expel
         self._emptying: Emptying | None = None  # what a method waits for, and that method
         self._emptied_for: Method | None = None
 

@@ -133,6 +133,7 @@ class HoldStep(_Key):
     STALL = auto()  # the hold area is full
     EASE = auto()  # it is half empty again
     LIFT = auto()  # connection.unblocked is sent while something is still held
+    CALM = auto()  # connection.unblocked is sent, and nothing is held
     EMPTY = auto()  # nothing is held any more
 
 
@@ -141,7 +142,7 @@ _H, _K = HoldState, HoldStep
 HOLD_NEXT: dict[HoldState, dict[HoldStep, HoldState]] = {
     _H.OPEN: {_K.HOLD: _H.HOLDING},
     _H.HOLDING: {_K.NOTIFY: _H.NOTIFIED, _K.STALL: _H.STALLED, _K.EMPTY: _H.OPEN},
-    _H.NOTIFIED: {_K.STALL: _H.NOTIFIED_STALLED, _K.LIFT: _H.HOLDING},
+    _H.NOTIFIED: {_K.STALL: _H.NOTIFIED_STALLED, _K.LIFT: _H.HOLDING, _K.CALM: _H.OPEN},
     _H.STALLED: {_K.EASE: _H.HOLDING, _K.NOTIFY: _H.NOTIFIED_STALLED},
     _H.NOTIFIED_STALLED: {_K.EASE: _H.NOTIFIED, _K.LIFT: _H.STALLED},
 }

@@ -6,6 +6,7 @@ Source: docs/architecture.md, "The path of a message".
 
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from pamqp import commands
@@ -14,9 +15,11 @@ from ..engine import errors
 from .basic_methods import BASIC_HANDLERS
 from .channel import EFFORT_MAX, Channel, CommitUnderWay
 from .channel_methods import CHANNEL_HANDLERS, answer_commit, open_channel
+from .channel_reader import ChannelReader
 from .codec import Method
 from .connection_methods import CONNECTION_HANDLERS, header_received
 from .held_channel import Work
+from .offering import must_wait_to_commit
 from .output import REPLIES_MAX
 from .peer_errors import InternalError, PeerError
 from .protocol_events import (
@@ -98,6 +101,30 @@ def _handle_held(session: AmqpSession) -> None:
     area = backlog.area
     while not (backlog.unfinished is not None or backlog.is_cut) and (held := area.next_ready()) is not None:
         _handle_late(session, area.take(held))
+        area.taken(held)
+
+
+def _go_on(session: AmqpSession, channel: ChannelReader) -> None:
+    """At the end of a turn: handle what is held on one channel, as far as it may go on."""
+    backlog = session.backlog
+    area, was_cut = backlog.area, backlog.is_cut
+    assert isinstance(channel, Channel)
+    if backlog.unfinished is None:
+        session.effort_max = session.broker.effort.spent + EFFORT_MAX
+        backlog.is_cut = False
+        try:
+            while not (backlog.unfinished is not None or backlog.is_cut or area.is_waiting(channel)):
+                held, allowance = area.channels.get(channel), area.allowance
+                if held is None or (allowance is not None and allowance.is_over):
+                    break
+                _handle_late(session, area.take(held))
+                area.taken(held)
+        except Exception:
+            _fail(session)
+        backlog.is_cut |= was_cut
+        if session.confirming.channels:
+            session.confirming.send_due()
+    session.output.wake()  # what was not done is for the connection's own turn
 
 
 def _handle_new(session: AmqpSession) -> None:
@@ -178,10 +205,10 @@ def _channel_method(session: AmqpSession, event: ChannelMethod) -> None:
     channel = event.channel
     if channel is None:
         open_channel(session, event.number)
+        session.backlog.area.go_on = partial(_go_on, session)
         return
     assert isinstance(channel, Channel)
-    if type(event.method) is commands.Tx.Commit and session.journal.is_refusing:
-        session.backlog.area.hold(channel, event)
+    if type(event.method) is commands.Tx.Commit and must_wait_to_commit(session, event, channel):
         return
     durability, journal = session.broker.storage.durability, session.journal
     if durability is None or type(event.method) not in ANSWERED_WHEN_SAFE:

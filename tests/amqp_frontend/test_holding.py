@@ -10,9 +10,13 @@ import pytest
 from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
 from pamqp import commands as C
 
-from leveret.amqp_frontend.hold_area import HELD_MAX, HELD_OCTETS_MAX
+from leveret.amqp_frontend.hold_area import HELD_MAX
 from leveret.amqp_frontend.states import HOLD_NEXT, HoldState
 from leveret.amqp_frontend.turn import handle_bytes
+from leveret.settings import Flow
+
+#: Octets that a connection may hold.
+HOLD_SIZE = Flow().hold_size
 
 CLOSE_CHANNEL = method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0)
 CLOSE_CONNECTION = method(0, C.Connection.Close, reply_code=200, class_id=0, method_id=0)
@@ -251,7 +255,7 @@ def test_a_peer_is_read_until_so_much_is_held(hears_blocked: bool, size: int) ->
         for _ in range(16):  # two in a row that are not alike: each is held by itself
             bench.peer.send(publish(1, "q", bytes(size), mandatory=bool(count % 2)))
             count += 1
-    assert area.count <= HELD_MAX and area.octets < HELD_OCTETS_MAX + 2 * size
+    assert area.count <= HELD_MAX and area.octets < HOLD_SIZE + 2 * size
     assert area.state is (HoldState.NOTIFIED_STALLED if hears_blocked else HoldState.STALLED)
     bench.peer.take()
     bench.peer.send(method(1, C.Basic.Ack, delivery_tag=1))

@@ -16,9 +16,13 @@ from rawclient import Client
 from socket_broker import SocketBroker
 from traps import trap
 
-from leveret.amqp_frontend.hold_area import HELD_MAX, HELD_OCTETS_MAX, HoldArea
+from leveret.amqp_frontend.hold_area import HELD_MAX, HoldArea
 from leveret.cli.control_client import request
 from leveret.control.command_error import CommandError
+from leveret.settings import Flow
+
+#: Octets that a connection may hold.
+HOLD_SIZE = Flow().hold_size
 
 Ctl = Callable[..., Any]
 
@@ -184,7 +188,7 @@ def test_a_flood_is_not_read_and_not_lost(broker: SocketBroker, ctl: Ctl, size: 
     while not broker.do(lambda: area.is_full):
         pass
     held, octets = broker.do(lambda: (area.count, area.octets))
-    assert held <= HELD_MAX and octets <= HELD_OCTETS_MAX + 2 * size
+    assert held <= HELD_MAX and octets <= HOLD_SIZE + 2 * size
     client.expect("connection.blocked", channel=0)
     ctl("unblock")
     client.expect("connection.unblocked", channel=0)

@@ -368,13 +368,22 @@ class Pair:
         while self.broker.end_turn():
             pass
 
+    def settle(self) -> None:
+        """Until no connection has anything left to do, either."""
+        self.end_turn()
+        while any(not peer.is_closed and peer.session.backlog.has_more for peer in self.peers):
+            for peer in self.peers:
+                if not peer.is_closed and peer.session.backlog.has_more:
+                    peer.go_on()
+            self.end_turn()
+
     def advance(self, seconds: float) -> None:
         """Virtual time passes; what is due happens, deadline by deadline."""
         until_ns = self.clock.monotonic_ns() + int(seconds * 1e9)
         while (due_ns := self.broker.next_deadline_ns()) is not None and due_ns <= until_ns:
             self.clock.advance_ns(max(0, due_ns - self.clock.monotonic_ns()))
             self.broker.advance()
-            self.end_turn()
+            self.settle()
         self.clock.advance_ns(until_ns - self.clock.monotonic_ns())
 
 

@@ -1,0 +1,305 @@
+"""What a full destination does to publishers: held, refused, expired; what they are told. Queues page E.4, row by row.
+
+Virtual time; each conversation also octet by octet.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
+from pamqp import commands as C
+
+from leveret.amqp_frontend.states import HoldState
+from leveret.engine import BrokerOptions
+from leveret.settings import Flow, SettingsRepository, SystemUsage, entry
+
+CUTS = pytest.mark.parametrize("cut", [whole, byte_by_byte])
+#: Octets of a message, and how many of them fill the queue.
+SIZE, FILL = 1_500, 2
+BODY = b"b" * SIZE
+TEXT = "RESOURCE_ERROR - queue 'q' in vhost '/': memory limit"
+
+
+class Bench:
+    """A queue with a limit of two messages, and a publisher on channels 1 (`mode`) and 2."""
+
+    def __init__(
+        self,
+        cut: Cut = whole,
+        *,
+        mode: type[Any] | None = None,
+        hears_blocked: bool = False,
+        system: SystemUsage | None = None,
+        flow: Flow | None = None,
+        **settings: Any,
+    ) -> None:
+        limit = {} if system is not None else {"memory_limit": 2_000, "cursor": "vm"}
+        self.pair = Pair(
+            broker={
+                "settings": SettingsRepository([entry("q", **limit, **settings)], usage=system),
+                "options": BrokerOptions(system_usage=system, flow=flow or Flow()),
+            }
+        )
+        self.taker = self.pair.open(1)
+        self.taker.call(1, C.Queue.Declare, queue="q", durable=True)
+        self.taker.call(1, C.Queue.Declare, queue="work")
+        self.peer = self.pair.open(2, hears_blocked=hears_blocked, cut=cut)
+        if mode is not None:
+            self.peer.send(method(1, mode))
+            self.peer.take()
+        self.published = 0
+
+    def publish(self, count: int, channel: int = 1, **fields: Any) -> None:
+        """So many messages, numbered."""
+        for _ in range(count):
+            self.published += 1
+            self.peer.send(publish(channel, "q", b"%d" % self.published + BODY, **fields))
+
+    def take(self, count: int) -> list[int]:
+        """Get so many messages; their numbers."""
+        found = []
+        for _ in range(count):
+            self.taker.send(method(1, C.Basic.Get, queue="q", no_ack=True))
+            (got,) = self.taker.take()
+            if got.body is None:
+                break
+            found.append(int(got.body.removesuffix(BODY)))
+            self.pair.settle()
+        return found
+
+    def heard(self) -> list[tuple[Any, ...]]:
+        """What the publisher was sent: confirms as (ack or nack, tag, multiple), others by their names."""
+        said: list[tuple[Any, ...]] = []
+        for one in self.peer.take():
+            frame = one.frame
+            if isinstance(frame, C.Basic.Ack | C.Basic.Nack):
+                said.append((frame.name[6:].lower(), frame.delivery_tag, frame.multiple))
+            elif isinstance(frame, C.Basic.Return | C.Channel.Close | C.Connection.Close):
+                said.append((frame.name, frame.reply_code, frame.reply_text))
+            else:
+                said.append((frame.name, *(getattr(frame, name) for name in frame.__slots__[:1])))
+        return said
+
+    def confirmed(self) -> list[int]:
+        """Tags that were acked, each by itself."""
+        tags: list[int] = []
+        for kind, tag, multiple in self.heard():
+            assert kind == "ack"
+            tags += range(tags[-1] + 1 if tags else self._last + 1, tag + 1) if multiple else [tag]
+        self._last = tags[-1] if tags else self._last
+        return tags
+
+    _last = 0
+
+    @property
+    def state(self) -> HoldState:
+        return self.peer.session.backlog.area.state
+
+
+@CUTS
+def test_a_confirm_is_sent_when_there_is_room(cut: Cut) -> None:
+    """Row 1: held; no error; confirms in order."""
+    bench = Bench(cut, mode=C.Confirm.Select, hears_blocked=True)
+    bench.publish(6)
+    assert bench.confirmed() == [1, 2]
+    assert bench.state is HoldState.HOLDING
+    assert bench.take(1) == [1]
+    assert bench.confirmed() == []  # above the low mark
+    assert bench.take(1) == [2]
+    assert bench.confirmed() == [3, 4]
+    assert bench.take(9) == [3, 4, 5, 6]
+    assert bench.confirmed() == [5, 6]
+    assert bench.state is HoldState.OPEN
+
+
+def test_without_confirms_nothing_is_said() -> None:
+    """Row 2."""
+    bench = Bench(hears_blocked=True)
+    bench.publish(5)
+    assert bench.heard() == []
+    assert bench.take(9) == [1, 2, 3, 4, 5]
+    assert bench.heard() == []
+
+
+@pytest.mark.parametrize("hears_blocked", [True, False])
+def test_a_full_broker_is_an_alarm(hears_blocked: bool) -> None:
+    """Rows 3 and 4: connection.blocked at the first held publish, once; unblocked after 200 ms of calm."""
+    bench = Bench(system=SystemUsage(memory=2_000, store=0, temp=0), hears_blocked=hears_blocked)
+    bench.publish(4)
+    told = [("Connection.Blocked", "broker: memory limit")] if hears_blocked else []
+    assert bench.heard() == told
+    assert bench.take(9) == [1, 2, 3, 4]
+    assert bench.heard() == []
+    bench.pair.advance(0.199)
+    assert bench.heard() == []
+    bench.pair.advance(0.002)
+    assert [name for name, *_ in bench.heard()] == (["Connection.Unblocked"] if hears_blocked else [])
+
+
+def test_blocked_and_unblocked_do_not_alternate() -> None:
+    """Queues page, row E12: never a pair closer than 200 ms."""
+    bench = Bench(system=SystemUsage(memory=2_000, store=0, temp=0), hears_blocked=True)
+    bench.publish(3)
+    for _ in range(20):
+        bench.take(1)
+        bench.publish(1)
+        bench.pair.advance(0.05)
+    assert [name for name, *_ in bench.heard()] == ["Connection.Blocked"]
+
+
+@CUTS
+def test_refused_at_once(cut: Cut) -> None:
+    """Row 5: a nack, and nothing is stored."""
+    bench = Bench(cut, mode=C.Confirm.Select, send_fail_if_no_space=True)
+    bench.publish(4)
+    said = bench.heard()
+    assert [(kind, tag) for kind, tag, _ in said if kind == "nack"] == [("nack", 3), ("nack", 4)]
+    assert bench.take(9) == [1, 2]
+
+
+@CUTS
+def test_refused_mandatory_publishes_come_back(cut: Cut) -> None:
+    """Row 6: basic.return with 506."""
+    bench = Bench(cut, send_fail_if_no_space=True)
+    bench.publish(4, mandatory=True)
+    assert bench.heard() == [("Basic.Return", 506, TEXT)] * 2
+    assert bench.take(9) == [1, 2]
+
+
+@CUTS
+def test_a_refused_publish_that_nobody_asks_for_ends_its_channel(cut: Cut) -> None:
+    """Row 7: channel.close with 406; other channels go on."""
+    bench = Bench(cut, send_fail_if_no_space=True)
+    bench.publish(4)
+    assert bench.heard() == [("Channel.Close", 406, TEXT)]
+    assert isinstance(bench.peer.call(2, C.Queue.Declare, queue="other"), C.Queue.DeclareOk)
+    assert bench.take(9) == [1, 2]
+
+
+@pytest.mark.parametrize(
+    ("mode", "mandatory", "answer"),
+    [
+        (C.Confirm.Select, False, "nack"),
+        (None, True, "Basic.Return"),
+        (None, False, "Channel.Close"),
+    ],
+)
+def test_refused_after_a_time(mode: type[Any] | None, mandatory: bool, answer: str) -> None:
+    """Row 8: each publish waits so long, one that was accepted before is confirmed."""
+    bench = Bench(mode=mode, send_fail_if_no_space_after_ms=500)
+    bench.publish(2, mandatory=mandatory)
+    bench.publish(1, mandatory=mandatory)
+    bench.pair.advance(0.3)
+    bench.publish(1, mandatory=mandatory)
+    bench.heard()
+    bench.pair.advance(0.19)
+    assert bench.heard() == []
+    bench.pair.advance(0.02)
+    assert [said[0] for said in bench.heard()] == [answer]
+    if answer != "Channel.Close":
+        bench.pair.advance(0.28)
+        assert bench.heard() == []
+        assert bench.take(2) == [1, 2]
+        assert [said[0] for said in bench.heard()] == (["ack"] if mode else [])
+        assert bench.take(9) == [4]
+
+
+def test_without_producer_flow_control_nobody_waits() -> None:
+    """Row 9."""
+    bench = Bench(mode=C.Confirm.Select, producer_flow_control=False)
+    bench.publish(9)
+    assert bench.confirmed() == list(range(1, 10))
+
+
+def test_a_transaction_is_held_at_its_commit_as_one() -> None:
+    """Row 13; what comes behind the commit on its channel waits, other channels do not."""
+    bench = Bench(mode=C.Tx.Select)
+    bench.publish(FILL, channel=2)
+    bench.publish(3)
+    bench.peer.send(method(1, C.Tx.Commit))
+    assert bench.heard() == []
+    assert isinstance(bench.peer.call(2, C.Queue.Declare, queue="other"), C.Queue.DeclareOk)
+    assert bench.take(1) == [1]
+    assert bench.heard() == []
+    assert bench.take(1) == [2]
+    assert [name for name, *_ in bench.heard()] == ["Tx.CommitOk"]
+    assert bench.take(9) == [3, 4, 5]
+
+
+def test_a_refused_commit_ends_its_channel() -> None:
+    """Row 13: rolled back."""
+    bench = Bench(mode=C.Tx.Select, send_fail_if_no_space=True)
+    bench.publish(FILL, channel=2)
+    bench.publish(3)
+    bench.peer.send(method(1, C.Tx.Commit))
+    assert bench.heard() == [("Channel.Close", 406, TEXT)]
+    assert bench.take(9) == [1, 2]
+
+
+def test_what_expires_while_it_is_held_is_confirmed_and_not_there() -> None:
+    """Row 15."""
+    bench = Bench(mode=C.Confirm.Select)
+    bench.publish(2)
+    bench.publish(1, expiration="100")
+    bench.publish(1)
+    assert bench.confirmed() == [1, 2]
+    bench.pair.advance(1.0)
+    assert bench.take(2) == [1, 2]
+    assert bench.confirmed() == [3, 4]
+    assert bench.take(9) == [4]
+
+
+def test_acknowledgements_pass_and_make_room() -> None:
+    """Queues page, row E09: on the connection that is held, on the same channel."""
+    bench = Bench(mode=C.Confirm.Select)
+    bench.peer.send(method(1, C.Basic.Qos, prefetch_count=1), method(1, C.Basic.Consume, queue="q", consumer_tag="c"))
+    bench.publish(8)
+    got = []
+    while len(got) < 8:
+        for one in bench.peer.take():
+            if isinstance(one.frame, C.Basic.Deliver):
+                assert one.body is not None
+                got.append(int(one.body.removesuffix(BODY)))
+                bench.peer.send(method(1, C.Basic.Ack, delivery_tag=one.frame.delivery_tag))
+                bench.pair.settle()
+    assert got == list(range(1, 9))
+
+
+def test_a_closed_channel_drops_what_it_holds() -> None:
+    """Held publishes were not confirmed; those of the other channel go on (queues page E.5)."""
+    bench = Bench(mode=C.Confirm.Select)
+    bench.publish(4)
+    bench.publish(1, channel=2)
+    bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
+    assert bench.take(9) == [1, 2, 5]
+    assert bench.pair.broker.counters.dropped == 2
+    assert bench.pair.broker.flow.blocked() == []
+
+
+def test_a_lost_connection_drops_what_it_holds() -> None:
+    bench = Bench(mode=C.Confirm.Select)
+    bench.publish(4)
+    bench.peer.hang_up()
+    assert bench.take(9) == [1, 2]
+    assert bench.pair.broker.flow.blocked() == []
+
+
+def test_two_connections_share_room_in_turn() -> None:
+    """Queues page E.5: first come is first served, message by message where there is room for no more."""
+    bench = Bench(mode=C.Confirm.Select)
+    bench.publish(2)
+    other: Peer = bench.pair.open(1)
+    for number in (3, 4):
+        bench.peer.send(publish(1, "q", b"%d" % number + BODY))
+        other.send(publish(1, "q", b"%d" % (number + 10) + BODY))
+    assert bench.take(9) == [1, 2, 3, 4, 13, 14]
+
+
+@pytest.mark.parametrize("kind", ["memory", "store"])
+def test_a_message_that_is_larger_than_the_limit_passes_into_an_empty_queue(kind: str) -> None:
+    """Queues page, row E27."""
+    bench = Bench(mode=C.Confirm.Select)
+    bench.peer.send(publish(1, "q", b"1" * 9_000))
+    assert bench.confirmed() == [1]
