@@ -33,6 +33,10 @@ logger = logging.getLogger("leveret.amqp")
 
 #: What is read at once from a peer that sends large bodies.
 LARGE_READ_SIZE = 512 * 1024
+#: Linux: the state of a TCP connection whose other end has closed; the first octet of TCP_INFO.
+_CLOSE_WAIT = 8
+#: A peer that is not read is looked at so often, in seconds.
+LOOK_S = 5.0
 #: SO_LINGER on, zero seconds: closing resets the connection.
 _LINGER_NOTHING = struct.pack("ii", 1, 0)
 
@@ -367,6 +371,8 @@ class Endpoint:
         backlog, journal = self.session.backlog, self.session.journal
         data = b""
         with trio.CancelScope() as self.unblocked:
+            if backlog.area.is_full and not self._has_ended:
+                await self._wait_while_stalled()
             if self._has_ended or backlog.unfinished is not None or backlog.area.is_full or journal.is_behind:
                 await trio.sleep_forever()
             await self.wait_readable(self.socket.fileno())
@@ -377,6 +383,28 @@ class Endpoint:
                 pass
         self.unblocked = None
         return data
+
+    async def _wait_while_stalled(self) -> None:
+        """The peer is not read: see now and then whether it is still there (queues page E.5, STALLED)."""
+        while True:
+            with trio.move_on_after(LOOK_S):
+                await trio.sleep_forever()
+            if self._has_hung_up():
+                self._has_ended = True
+                self.session.closing.finished = True
+                return
+
+    def _has_hung_up(self) -> bool:
+        """Whether the peer is gone. Only a reset shows it where the system does not tell the connection's state."""
+        sock = self.socket
+        try:
+            if hasattr(socket, "TCP_INFO") and sock.family in (socket.AF_INET, socket.AF_INET6):
+                return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _CLOSE_WAIT
+            return not sock.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
 
     def make_room(self, why: str) -> None:
         """Another connection needs the place of this one: its descriptor is free at once."""

@@ -5,11 +5,13 @@ Source: queues page E.5, the table of methods; ruling 15.
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from pamqp import commands
 
-from ..engine import Deadline, Full
+from ..engine import Deadline, Full, Place
 from .channel import Channel, CommitUnderWay
 from .protocol_events import AcksReceived, ChannelMethod, MixedReceived, ProtocolEvent, PublishReceived
 
@@ -55,11 +57,35 @@ class Allowance:
 
 
 class HeldWork(NamedTuple):
-    """`octets`: of the contents, if these are publishes, else 0. `since_ns`: when it came (monotonic)."""
+    """`octets`: of the contents, if these are publishes, else 0. `since_ns`: when it came (monotonic).
+
+    `place`: where the contents are in the temp store, `sizes` the octets of each; None: they are with the event.
+    """
 
     event: Work
     octets: int
     since_ns: int
+    place: Place | None = None
+    sizes: Sequence[int] = ()
+
+    @property
+    def messages(self) -> int:
+        """How many messages are published by it."""
+        return len(self.sizes) if self.place is not None else len(blobs_of(self.event))
+
+    def spooled(self, place: Place) -> "HeldWork":
+        """The same with its contents in the temp store."""
+        event = self.event
+        assert isinstance(event, PublishReceived | MixedReceived)
+        return HeldWork(replace(event, blobs=[]), self.octets, self.since_ns, place, [*map(len, event.blobs)])
+
+    def brought(self, octets: bytes) -> "HeldWork":
+        """The same with its contents in memory again."""
+        event = self.event
+        assert isinstance(event, PublishReceived | MixedReceived)
+        ends = list(accumulate(self.sizes, initial=0))
+        blobs = [octets[start:end] for start, end in pairwise(ends)]
+        return HeldWork(replace(event, blobs=blobs), self.octets, self.since_ns)
 
 
 class HeldChannel:
@@ -143,7 +169,7 @@ class HeldChannel:
 
     def messages(self) -> int:
         """How many publishes wait here. O(work)."""
-        return sum(len(blobs_of(work.event)) for work in self.work)
+        return sum(work.messages for work in self.work)
 
 
 def blobs_of(event: Work) -> Sequence[bytes]:

@@ -23,14 +23,20 @@ logger = logging.getLogger("leveret.amqp")
 OPEN, HOLDING, NOTIFIED, STALLED, NOTIFIED_STALLED = HoldState
 MS = 1_000_000
 
-#: What a connection may hold, in events, before it is not read further. For octets see [flow] hold-bytes.
+#: What a connection may hold in memory, in events; for octets see [flow] hold-bytes. More goes to the temp store, ...
 HELD_MAX = 512
+#: ... up to so many events.
+SPOOLED_MAX = 65_536
+#: A connection that would make room itself, if it were read, is ended when it cannot be for so long.
+OWN_STALL_MS = 60_000
 #: The share of that, in percent, above which the peer is told that it is blocked.
 NOTICE_PERCENT = 75
 
 
 class HoldArea:
-    """`channels`: those on which something is held. `count`, `octets`: of all that is.
+    """`channels`: those on which something is held. `count`, `octets`: of all that is held in memory.
+
+    `spooled_count`, `spooled`: the same of what is in the temp store.
 
     `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at. `since_ns`: when
     what is handled now came, if it was held; None: it is new. `allowance`: how much of it may be published now.
@@ -43,6 +49,7 @@ class HoldArea:
         "_login",
         "_notice",
         "_stall",
+        "_stalled_at",
         "_waits_for_alarm",
         "allowance",
         "channels",
@@ -52,6 +59,8 @@ class HoldArea:
         "octets",
         "on_stuck",
         "since_ns",
+        "spooled",
+        "spooled_count",
         "state",
     )
 
@@ -66,6 +75,9 @@ class HoldArea:
         self.channels: dict[Channel, HeldChannel] = {}
         self.count = 0
         self.octets = 0
+        self.spooled_count = 0
+        self.spooled = 0
+        self._stalled_at = 0
         self.state = OPEN
         self.has_unread = False
         self.since_ns: int | None = None
@@ -109,15 +121,17 @@ class HoldArea:
         assert self.allowance is not None
         self.allowance.is_over = True
         full = self.allowance.full
-        if full.node.is_full:
-            self.put_rest(channel, event)  # it may be for elsewhere: it is tried as a new one
+        if full.node.is_full:  # it may be for elsewhere: it is tried as a new one
+            held, work = self._held(channel), self._work(event)
+            held.put_first(work)
+            self._added(work)
         else:
             self.hold_for(full, channel, event)
 
     def put_rest(self, channel: Channel, event: Work) -> None:
         """The rest of what is being handled: before all that is held on its channel, but behind what was just held."""
         held, work = self._held(channel), self._work(event)
-        if held.is_waiting:
+        if held.is_waiting or (self.allowance is not None and self.allowance.is_over):
             held.put_second(work)
         else:
             held.put_first(work)
@@ -129,7 +143,7 @@ class HoldArea:
         held = None if channel is None else self.channels.get(channel)
         if held is None or held.lets_pass(event):
             return False
-        work = self._work(event)
+        work = self._spooled_if_much(self._work(event))
         held.append(work)
         self._added(work)
         return True
@@ -138,7 +152,12 @@ class HoldArea:
         """The first of what is held on a channel, to be handled now; `taken` is to be called then."""
         work = held.take()
         self.since_ns = work.since_ns
-        self._removed(1, work.octets)
+        self._removed(work)
+        if work.place is not None:
+            temp = self._broker.storage.temp
+            octets = temp.unspool(work.place, work.octets)
+            temp.release(work.place, work.octets)
+            return work.brought(octets).event
         return work.event
 
     def taken(self, held: HeldChannel) -> None:
@@ -157,8 +176,11 @@ class HoldArea:
             logger.info("%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
             channel.session.pass_over(count, refused=True)
         self._stop_waiting(held)
-        self._removed(len(held.work), held.octets)
-        held.work.clear()
+        while held.work:
+            work = held.take()
+            self._removed(work)
+            if work.place is not None:
+                self._broker.storage.temp.release(work.place, work.octets)
         self._forget(held)
 
     def drop_all(self) -> None:
@@ -169,7 +191,9 @@ class HoldArea:
     def is_waiting(self, channel: Channel) -> bool:
         """Whether nothing of a channel that is held may go on now."""
         held = self.channels.get(channel)
-        return held is not None and held.is_waiting
+        if held is None:
+            return False
+        return held.is_waiting or (self.allowance is not None and self.allowance.is_over)
 
     def next_ready(self) -> HeldChannel | None:
         """A channel whose first may be handled."""
@@ -196,6 +220,8 @@ class HoldArea:
 
     def _put_first(self, channel: Channel, event: Work) -> HeldChannel:
         held, work = self._held(channel), self._work(event)
+        if self.since_ns is None:  # what was held before was counted before
+            work = self._spooled_if_much(work)
         held.put_first(work)
         held.is_waiting = True
         self._added(work)
@@ -247,23 +273,58 @@ class HoldArea:
         octets_max = self._broker.options.flow.hold_size
         return self.octets * 100 > octets_max * NOTICE_PERCENT or self.count * 100 > HELD_MAX * NOTICE_PERCENT
 
+    def _spooled_if_much(self, work: HeldWork) -> HeldWork:
+        """New work: its contents go to the temp store if more is held in memory than may be."""
+        flow = self._broker.options.flow
+        if not work.octets or not (
+            self.octets + work.octets > flow.hold_size or (self.count >= HELD_MAX and self.octets)
+        ):
+            return work
+        if self.spooled_count >= SPOOLED_MAX or (self.spooled >= flow.hold_spool_size and not self._makes_room):
+            return work
+        place = self._broker.storage.temp.spool(blobs_of(work.event))
+        return work if place is None else work.spooled(place)
+
+    @property
+    def _makes_room(self) -> bool:
+        """Whether the peer, if it is read, may acknowledge what makes room for what it publishes."""
+        client = self._login.client
+        assert client is not None
+        nodes = {held.full.node for held in self.channels.values() if held.full is not None}
+        return any(client.makes_room_in(node) for node in nodes)
+
     def _added(self, work: HeldWork) -> None:
-        self.count += 1
-        self.octets += work.octets
+        if work.place is not None:
+            self.spooled_count += 1
+            self.spooled += work.octets
+        else:
+            self.count += 1
+            self.octets += work.octets
         if self.state is OPEN:
             self._step(HoldStep.HOLD)
         if not self._notice.is_given and self._is_much:
             self._notice_much()
-        if not self.is_full and (self.octets > self._broker.options.flow.hold_size or self.count >= HELD_MAX):
+        if work.place is None and not self.is_full and self._has_no_room:
+            self._stalled_at = self.octets + self.spooled
             self._step(HoldStep.STALL)
             self._limit_stall()
 
-    def _removed(self, count: int, octets: int) -> None:
-        self.count -= count
-        self.octets -= octets
-        octets_max = self._broker.options.flow.hold_size
+    @property
+    def _has_no_room(self) -> bool:
+        """Whether what came last is one too much in memory. What is tried again and waits again was there before."""
+        is_over = self.octets > self._broker.options.flow.hold_size or self.count > HELD_MAX
+        return is_over and self.since_ns is None
+
+    def _removed(self, work: HeldWork) -> None:
+        if work.place is not None:
+            self.spooled_count -= 1
+            self.spooled -= work.octets
+        else:
+            self.count -= 1
+            self.octets -= work.octets
         if self.is_full:
-            if not self.count or (self.octets < octets_max // 2 and self.count < HELD_MAX // 2):
+            is_half = self.octets + self.spooled <= self._stalled_at // 2 and self.count < HELD_MAX // 2
+            if is_half or not (self.count or self.spooled_count):
                 self._step(HoldStep.EASE)
                 self.has_unread = True
             self._limit_stall()
@@ -273,7 +334,7 @@ class HoldArea:
         if self._stall is not None:
             self._broker.deadlines.cancel(self._stall)
             self._stall = None
-        limit_ms = self._broker.options.flow.max_stall_ms
+        limit_ms = self._stall_max_ms
         if limit_ms and self.is_full:
             self._stall = self._broker.deadlines.set(due_after(self._broker.clock, limit_ms), self._stuck)
 
@@ -281,8 +342,13 @@ class HoldArea:
         self._stall = None
         full = self._any_full()
         if full is not None:  # else an alarm holds it, which may last
-            limit_ms = self._broker.options.flow.max_stall_ms
+            limit_ms = self._stall_max_ms
             self.on_stuck(HoldExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
+
+    @property
+    def _stall_max_ms(self) -> int:
+        """0: for ever. Nobody else may make room for a peer that would make it itself."""
+        return self._broker.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room else 0)
 
     def _any_full(self) -> Full | None:
         return next((held.full for held in self.channels.values() if held.full is not None), None)

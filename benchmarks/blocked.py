@@ -327,8 +327,7 @@ def many(connections: int, each: int) -> dict[str, object]:
         consumer.handshake()
         consumer.send(commands.Basic.Qos(prefetch_count=20))
         consumer.expect(commands.Basic.QosOk)
-        consumer.send(commands.Basic.Consume(queue="q", consumer_tag="c"))
-        consumer.expect(commands.Basic.ConsumeOk)
+        consumer.send(commands.Basic.Consume(queue="q", consumer_tag="c", nowait=True))
         spreads: list[int] = []
         total, taken = connections * each + 1024, 0
         waiting: deque[int] = deque()

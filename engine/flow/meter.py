@@ -63,6 +63,10 @@ class Meter:
         node.users += 1
         self._charges.append(Charge(node, measure))
 
+    def feeds(self, node: Usage) -> bool:
+        """Whether what is in the queue counts there."""
+        return any(charge.node is node for charge in self._charges)
+
     @property
     def counts_stored(self) -> bool:
         """Whether anybody asks for `stored`."""

@@ -7,6 +7,7 @@ client is paused and gets nothing more until its frontend says that everything w
 from collections.abc import Callable, Sequence
 
 from ..errors import EngineError, UserChannelsMaxReached
+from ..flow.usage import Usage
 from ..messages.field_table import FieldTable
 from ..queues.queue import Queue
 from ..users.access import User
@@ -97,6 +98,16 @@ class Client:
             self.close(failed=True)
         else:
             self.on_expelled(error)
+
+    def makes_room_in(self, node: Usage) -> bool:
+        """Whether it has deliveries out whose acknowledgement makes room in a full node. O(queues it consumes from)."""
+        for session in self.sessions:
+            if session.unacked:
+                for queue in session.subscriptions.queues:
+                    meter = queue.meter
+                    if meter is not None and meter.feeds(node):
+                        return True
+        return False
 
     # -- what goes out ----------------------------------------------------------------------------------------------
 
