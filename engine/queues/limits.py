@@ -29,7 +29,7 @@ def refusal(queue: QueueCore) -> str | None:
 
 
 def _holds_as_much(sharing: list[QueueCore], size: SizeRules) -> bool:
-    if size.messages_max is not None and sum(map(_messages_of, sharing)) >= size.messages_max:
+    if size.messages_max is not None and _messages_of(sharing) >= size.messages_max:
         return True
     return size.octets_max is not None and sum(one.ledger.octets or 0 for one in sharing) >= size.octets_max
 
@@ -40,7 +40,7 @@ def _has_paged_as_much(sharing: list[QueueCore], size: SizeRules) -> bool:
         if size.messages_max is None:
             beyond = sum(len(one.store) - one.store.at_hand for one in sharing)
         else:
-            beyond = sum(map(_messages_of, sharing)) - size.messages_max
+            beyond = _messages_of(sharing) - size.messages_max
         if beyond >= size.paged_messages_max:
             return True
     if size.paged_octets_max is None:
@@ -53,9 +53,9 @@ def _has_paged_as_much(sharing: list[QueueCore], size: SizeRules) -> bool:
     return beyond >= size.paged_octets_max
 
 
-def _messages_of(queue: QueueCore) -> int:
+def _messages_of(sharing: list[QueueCore]) -> int:
     """Ready, waiting and out."""
-    return len(queue.store) + len(queue.scheduled) + (0 if queue.keeps else queue.ledger.unacked)
+    return sum(len(one.store) + len(one.scheduled) + (0 if one.keeps else one.ledger.unacked) for one in sharing)
 
 
 def would_overflow(queue: QueueCore, message: Message) -> bool:

@@ -1,12 +1,13 @@
 """Expiry, limits and the other queue settings: the rows of address-settings page 8.6.
 
-E14 (BLOCK) waits for flow control; `address-full-policy = "BLOCK"` is refused until then (tests/settings).
+E14 (BLOCK) is face to face only, as a client that waits for its confirm would wait for ever; with sockets it is in
+tests/server/test_full_addresses.py.
 """
 
 from typing import Any
 
 import pytest
-from desk import Desk, Make, Refused
+from desk import Desk, Make, Refused, VirtualDesk
 from toml_text import settings
 
 
@@ -176,6 +177,20 @@ def test_e12_e13_a_full_address(
     assert desk.all() == "".join(number * 1000 for number in kept)
     if policy is not None:
         assert desk.publish(*bodies[:2]) == ["ack", "ack"]
+
+
+@pytest.mark.parametrize("limit", [{"max_size_messages": 2}, {"max_size_bytes": 2000}], ids=["messages", "bytes"])
+def test_e14_a_full_address_that_blocks(limit: dict[str, int]) -> None:
+    """What is too much is held and has no confirm; what is out counts; acknowledgements let it in."""
+    desk = VirtualDesk(settings(q={**limit, "address_full_policy": "BLOCK"}))
+    desk.declare()
+    assert desk.publish(*(number * 1000 for number in "1234")) == ["ack", "ack", "", ""]
+    first, second = desk.must_get(), desk.must_get()
+    assert desk.counts() == (0, 2, 0)
+    desk.ack(first)
+    desk.ack(second)
+    assert desk.counts() == (2, 0, 0)
+    assert desk.all() == "3" * 1000 + "4" * 1000
 
 
 def test_a_full_address_that_lost_its_limit(at: Make) -> None:
@@ -353,3 +368,20 @@ def test_e23_non_destructive_last_value(at: Make) -> None:
     late.consume()
     assert [got.body for got in late.taken()] == ["w1", "v2"]
     assert desk.counter("replaced") == 1
+
+
+def test_a_limit_on_all_addresses(at: Make) -> None:
+    """[broker] global-max-messages and global-max-size are live; each address follows its own policy."""
+    policies = settings(fails={"address_full_policy": "FAIL"}, drops={"address_full_policy": "DROP"})
+    desk = at(policies)
+    for name in ("fails", "drops"):
+        desk.declare(name)
+    assert desk.publish(*"123") == ["ack"] * 3
+    for limit in ("global-max-messages = 3", 'global-max-size = "3"'):
+        desk.reload(f"[broker]\n{limit}\n{policies}")
+        assert desk.publish("4", key="fails") == ["nack"]
+        assert desk.publish("4", key="drops") == ["ack"]
+        assert desk.publish("4") == ["ack"]
+    assert (desk.counts("fails"), desk.counts("drops"), desk.counts()) == ((0, 0, 0), (0, 0, 0), (5, 0, 0))
+    desk.reload(policies)
+    assert desk.publish("5", key="fails") == ["ack"]
