@@ -12,7 +12,7 @@ from ..declared.configuration import Configuration
 from ..values import shown
 from .doubtful_names import doubtful_names
 
-PAGE_KEPT = "address-full-policy is PAGE: until the journal pages, messages beyond the limit stay in memory"
+PAGE_KEPT = "address-full-policy is PAGE: messages beyond the limit are paged out when [limits] memory is used up"
 UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed from the names that they send"
 
 

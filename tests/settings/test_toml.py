@@ -297,7 +297,7 @@ def doubts(configuration: Configuration) -> list[str]:
             setting("page-full-policy", '"DROP"'),
             "page-full-policy has no effect without page-limit-bytes and page-limit-messages",
         ),
-        (setting("max-size-messages", 3), "address-full-policy is PAGE: until the journal pages"),
+        (setting("max-size-messages", 3), "address-full-policy is PAGE: messages beyond the limit are paged out when"),
         (
             setting("dead-letter-address", '"D"') + "redelivery-delay = 9\nmax-redelivery-delay = 3\n",
             "0.toml:5: match 'q': max-redelivery-delay 3 is below redelivery-delay 9",
