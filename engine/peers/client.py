@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from ..errors import EngineError, UserChannelsMaxReached
 from ..flow.usage import Usage
 from ..messages.field_table import FieldTable
-from ..queues.queue import Queue
+from ..queues.queue import Queue, queue_of
 from ..users.access import User
 from .effects import Effect
 from .host import PeerHost
@@ -100,13 +100,16 @@ class Client:
             self.on_expelled(error)
 
     def makes_room_in(self, node: Usage) -> bool:
-        """Whether it has deliveries out whose acknowledgement makes room in a full node. O(queues it consumes from)."""
+        """Whether acknowledgements of it make room in a full node: of deliveries that are out, or that may come.
+
+        O(queues it consumes from).
+        """
         for session in self.sessions:
+            acknowledging = {queue_of(one) for one in session.consumers.values() if not one.no_ack}
             if session.unacked:
-                for queue in session.subscriptions.queues:
-                    meter = queue.meter
-                    if meter is not None and meter.feeds(node):
-                        return True
+                acknowledging.update(session.subscriptions.queues)
+            if any(queue.meter is not None and queue.meter.feeds(node) for queue in acknowledging):
+                return True
         return False
 
     # -- what goes out ----------------------------------------------------------------------------------------------

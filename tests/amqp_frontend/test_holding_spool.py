@@ -153,6 +153,17 @@ def test_who_makes_the_room_itself_is_read_on(make: Any) -> None:
     assert bench.temp.used == 0
 
 
+def test_who_is_going_to_make_room_is_read_on(make: Any) -> None:
+    """All that it had is acknowledged, and what comes next is not delivered yet: it is not stalled in between."""
+    bench = make()
+    bench.taker.send(method(1, C.Basic.Qos, prefetch_count=1), method(1, C.Basic.Consume, queue="q"))
+    bench.peer.send(method(2, C.Basic.Qos, prefetch_count=1), method(2, C.Basic.Consume, queue="q", consumer_tag="c"))
+    bench.publish(1)
+    (got,) = (one for one in bench.taker.take() if isinstance(one.frame, C.Basic.Deliver))
+    bench.publish(60)
+    assert not bench.area.is_full
+
+
 def test_at_the_temp_limit_it_is_ended_after_a_minute(make: Any) -> None:
     bench = make(SystemUsage(memory=0, store=0, temp=2048 * KIB))
     bench.peer.send(method(2, C.Basic.Qos, prefetch_count=1), method(2, C.Basic.Consume, queue="q", consumer_tag="c"))
