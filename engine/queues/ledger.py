@@ -194,8 +194,6 @@ class Ledger:
     def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
         """Deliveries were acknowledged: gone for good, or (`kept`) here as before."""
         self.counters.acknowledged += len(messages)
-        if not kept:
-            self._left(messages)
         if self._listeners:
             self._announce(AckedEvent(self._vhost, self._name, _ids(messages), messages, kept))
 

@@ -98,6 +98,12 @@ class MeteredLedger(Ledger):
                 self._left(of)
         super().delivered_run(consumer, session, ids, of, blobs)
 
+    def acked(self, messages: Sequence[Message], *, kept: bool = False) -> None:
+        """See `Ledger`."""
+        if not kept:
+            self._left(messages)
+        super().acked(messages, kept=kept)
+
     def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         octets = sum(map(len, blobs))
         self._meter.came(len(blobs), octets, octets if self._stores is not None and self._stores(envelope) else 0)
