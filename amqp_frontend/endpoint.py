@@ -33,8 +33,8 @@ logger = logging.getLogger("leveret.amqp")
 
 #: What is read at once from a peer that sends large bodies.
 LARGE_READ_SIZE = 512 * 1024
-#: Linux: the state of a TCP connection whose other end has closed; the first octet of TCP_INFO.
-_CLOSE_WAIT = 8
+#: Linux: the states of a TCP connection that was reset, or whose other end has closed; the first octet of TCP_INFO.
+_CLOSED_BY_PEER = (7, 8)
 #: A peer that is not read is looked at so often, in seconds.
 LOOK_S = 5.0
 #: SO_LINGER on, zero seconds: closing resets the connection.
@@ -327,6 +327,8 @@ class Endpoint:
         session = self.session
         backlog = session.backlog
         while not session.closing.finished:
+            if self._has_ended and backlog.area.channels and backlog.area.waits_for_room:
+                return  # nobody is there any more whose publishes should have room
             data = b""
             if stalled and self._writing:
                 self.drained = trio.Event()
@@ -373,25 +375,28 @@ class Endpoint:
         with trio.CancelScope() as self.unblocked:
             if backlog.area.is_full and not self._has_ended:
                 await self._wait_while_stalled()
-            if self._has_ended or backlog.unfinished is not None or backlog.area.is_full or journal.is_behind:
+            elif self._has_ended or backlog.unfinished is not None or journal.is_behind:
                 await trio.sleep_forever()
-            await self.wait_readable(self.socket.fileno())
-            try:
-                data = self.transport.recv(READ_SIZE)
-                self._has_ended = not data
-            except BlockingIOError:
-                pass
+            else:
+                await self.wait_readable(self.socket.fileno())
+                try:
+                    data = self.transport.recv(READ_SIZE)
+                    self._has_ended = not data
+                except BlockingIOError:
+                    pass
         self.unblocked = None
         return data
 
     async def _wait_while_stalled(self) -> None:
-        """The peer is not read: see now and then whether it is still there (queues page E.5, STALLED)."""
+        """The peer is not read: see now and then whether it is still there (queues page E.5, STALLED).
+
+        Returns when it is gone. What an alarm holds is published all the same when that is over.
+        """
         while True:
             with trio.move_on_after(LOOK_S):
                 await trio.sleep_forever()
-            if self._has_hung_up():
-                self._has_ended = True
-                self.session.closing.finished = True
+            if self.session.backlog.area.waits_for_room and self._has_hung_up():
+                self._has_ended = self.session.closing.finished = True
                 return
 
     def _has_hung_up(self) -> bool:
@@ -399,7 +404,7 @@ class Endpoint:
         sock = self.socket
         try:
             if hasattr(socket, "TCP_INFO") and sock.family in (socket.AF_INET, socket.AF_INET6):
-                return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _CLOSE_WAIT
+                return sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] in _CLOSED_BY_PEER
             return not sock.recv(1, socket.MSG_PEEK)
         except BlockingIOError:
             return False
