@@ -18,6 +18,7 @@ from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExch
 from .flow.control import Blocked, FlowControl, Full
 from .flow.ring import Waiter
 from .flow.usage import Usage
+from .flow.warnings import BlockedWarning
 from .messages.content import (
     PLAIN,
     REPLY_TO_ME,
@@ -65,6 +66,7 @@ from .peers.commit import Commit
 from .peers.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
 from .peers.offer import Offer
 from .peers.session import Session
+from .peers.slow_consumers import SlowConsumer
 from .pressure import Pressure
 from .publishing.arrival import publish_by_name
 from .publishing.publish_events import DuplicateEvent, MixedPublishedEvent, PublishedEvent
@@ -101,6 +103,7 @@ __all__ = [
     "Binding",
     "BindingEvent",
     "Blocked",
+    "BlockedWarning",
     "BlockedEvent",
     "Broker",
     "BrokerOptions",
@@ -182,6 +185,7 @@ __all__ = [
     "ScheduledEvent",
     "ServiceExchange",
     "Session",
+    "SlowConsumer",
     "SessionFailed",
     "SettingsEvent",
     "Shape",

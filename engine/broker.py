@@ -25,11 +25,13 @@ from .emptying import Emptying
 from .errors import VirtualHostNotFound
 from .events import Counters, EventKind
 from .flow.control import Blocked, FlowControl
+from .flow.warnings import BlockedWarnings
 from .messages.message import Envelope
 from .object_events import BlockedEvent, VirtualHostEvent
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .peers.client import Client
+from .peers.slow_consumers import SlowConsumers
 from .pressure import Pressure
 from .publishing.arrival import publish_by_name
 from .publishing.auto_created import Reaper
@@ -105,7 +107,8 @@ class Broker:
         self._commits = Commits(self, letters)
         self.apply = self._commits.apply
         agenda = self._agenda = Agenda()
-        self.flow = FlowControl(clock, self.effort, agenda, self._announce_blocked)
+        self.blocked_warnings = BlockedWarnings(clock, self.deadlines)
+        self.flow = FlowControl(clock, self.effort, agenda, self._announce_blocked, self.blocked_warnings.blocked)
         self.configure_flow()
         self.free = Freeing(agenda).free
         self.trim_later = Trimming(agenda, letters).trim_later
@@ -118,6 +121,7 @@ class Broker:
 
         self.firehose = Firehose(self.listeners, self.mark, self._publish_copies)
         self.reaper = Reaper(self)
+        self.slow_consumers = SlowConsumers(clock, self.deadlines, self.departures.expel, self.run_errand)
         self.acknowledgements = AcknowledgementWatch(clock, self.deadlines, self.clients, options.consumer_timeout_ms)
         reloading = Reloading(self, reviewing)
         self.replace_settings = reloading.replace_settings

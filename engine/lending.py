@@ -13,6 +13,7 @@ from .exchanges.routed import Routed
 from .flow.control import FlowControl
 from .messages.event import Listener
 from .options import BrokerOptions
+from .peers.slow_consumers import SlowConsumers
 from .pressure import Pressure
 from .publishing.host import Host
 from .publishing.router import Router
@@ -40,6 +41,7 @@ class Lender(Protocol):
     policies: Policies
     dead_letters: DeadLetters
     hungry: dict[Queue, None]
+    slow_consumers: SlowConsumers
 
     @property
     def turns(self) -> Turns:
@@ -62,6 +64,9 @@ def surroundings_of(
 
     def resolve(queue: str, address: str, own: AddressSettings, policy: AddressSettings) -> ResolvedSettings:
         return broker.settings.resolve_queue(address, name, own, policy, queue)
+
+    def topic_layer(topic: str) -> AddressSettings:
+        return broker.settings.topic_layer(topic, name)
 
     def policy_of(queue: str, queue_type: str) -> EffectivePolicy:
         return broker.policies.of_queue(queue, queue_type, name)
@@ -86,6 +91,7 @@ def surroundings_of(
         listeners=broker.listeners,
         options=lambda: broker.options,
         resolve=resolve,
+        topic_layer=topic_layer,
         policy_of=policy_of,
         mark=broker.turns.mark,
         is_marked=broker.turns.is_marked,
@@ -98,6 +104,7 @@ def surroundings_of(
         dead_count=lambda: len(letters.waiting),
         is_crowded=letters.is_crowded,
         queues_behind=queues_behind,
+        watch_consumers=broker.slow_consumers.watch,
         forget_routes_to=router.forget_routes_to,
         remove=remove,
         queues_at=router.queues_at,

@@ -12,6 +12,7 @@ from .addresses.model import AddressSettings
 from .addresses.queue_arguments import QUEUE_ARGUMENTS, ArgumentFault, OwnSettings, settings_of_arguments
 from .addresses.repository import NO_SETTINGS, SettingsRepository
 from .addresses.resolved import ResolvedSettings
+from .addresses.topics import strictest
 from .declared.access_declarations import LimitsDeclaration, PermissionDeclaration, UserDeclaration
 from .declared.configuration import Configuration
 from .declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
@@ -71,4 +72,5 @@ __all__ = [
     "parse_destination",
     "policy_layer",
     "settings_of_arguments",
+    "strictest",
 ]

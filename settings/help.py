@@ -156,8 +156,10 @@ FIELD_HELP: dict[str, str] = {
     "message-eviction": "Which message goes when there are more: the `oldest`, that of `lowest-priority`, or one whose "
     "`unique-property` came again.",
     "message-eviction-property": "Header whose values `unique-property` compares.",
-    "abort-slow-consumer-after": "How long a consumer may be slow before it is cancelled; -1 or 0 is off.",
-    "abort-slow-consumer-count": "How often a consumer may become slow before it is cancelled; -1 or 0 is off.",
+    "abort-slow-consumer-after": "How long a consumer may take nothing though messages wait before it is cancelled; "
+    "-1 or 0 is off.",
+    "abort-slow-consumer-count": "At how many checks in a row a consumer may be slow before it is cancelled; "
+    "-1 or 0 is off.",
     "abort-slow-consumer-check-period": "Time between two checks for slow consumers of either kind.",
     "abort-slow-consumer-connection": "Whether the connection is closed instead.",
     "abort-slow-ack-after": "How long a consumer may acknowledge nothing before it is cancelled; -1 or 0 is off.",
@@ -199,7 +201,8 @@ FIELD_HELP: dict[str, str] = {
     "auto-delete-jms-queues": "Older name of `auto-delete-queues`.",
     "auto-delete-jms-topics": "Older name of `auto-delete-addresses`.",
     # 3.6 consumers, cluster, management
-    "slow-consumer-threshold": "Rate of acknowledgements below which a consumer counts as slow; -1 is off.",
+    "slow-consumer-threshold": "Rate of acknowledgements below which a consumer is slow, if its queue gets more; "
+    "-1 is off.",
     "slow-consumer-threshold-measurement-unit": "Unit of that rate.",
     "slow-consumer-policy": "What happens to a slow consumer: `KILL` closes its connection, `NOTIFY` reports it.",
     "slow-consumer-check-period": "Seconds between two checks for slow consumers.",

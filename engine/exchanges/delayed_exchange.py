@@ -38,6 +38,11 @@ class DelayedExchange(Exchange):
         """As the type that it routes as."""
         return self._router.decides_each
 
+    @property
+    def is_topic(self) -> bool:  # type: ignore[override]
+        """As the type that it routes as."""
+        return self._router.is_topic
+
     def check(self, routing_key: str, arguments: FieldTable) -> None:
         """As the type that it routes as."""
         self._router.check(routing_key, arguments)

@@ -57,6 +57,8 @@ class Exchange(ABC):
     type: ClassVar[str]
     #: Whether `match` depends on more than the routing keys, so that routes can't be cached by key alone.
     decides_each: ClassVar[bool] = False
+    #: Whether routing keys are words with patterns: names of topics.
+    is_topic: ClassVar[bool] = False
 
     __slots__ = (
         "alternate",
@@ -217,6 +219,7 @@ class TopicExchange(Exchange):
     """Patterns of words."""
 
     type = "topic"
+    is_topic = True
     routes: TopicRouteMemory
     __slots__ = ("_patterns",)
 

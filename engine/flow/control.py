@@ -72,20 +72,27 @@ class FlowControl(UsageTree):
         "_effort",
         "_resuming",
         "_waits",
+        "_warn",
         "over_limit",
         "pending",
     )
 
     def __init__(
-        self, clock: Clock, effort: Effort, agenda: Agenda, announce: "Callable[[Blocked, bool], None]"
+        self,
+        clock: Clock,
+        effort: Effort,
+        agenda: Agenda,
+        announce: "Callable[[Blocked, bool], None]",
+        warn: Callable[[Usage], None],
     ) -> None:
-        """`announce`: a client is blocked, or (False) no longer."""
+        """`announce`: a client is blocked, or (False) no longer. `warn`: of a node that one more client waits for."""
         super().__init__()
         self._clock = clock
         self._effort = effort
         self._agenda = agenda
         agenda.add(self)
         self._announce = announce
+        self._warn = warn
         self._waits: dict[Waiter, tuple[Usage, Waiting]] = {}
         self._eased: dict[Usage, None] = {}
         self._resuming: Waiting | None = None
@@ -128,6 +135,7 @@ class FlowControl(UsageTree):
         self._waits[waiter] = (node, client)
         if node.ring.join(client, waiter, now_ns):
             self._announce(Blocked(client, node.destination, node.limit_name, now_ns), True)
+            self._warn(node)
         if not node.is_full:
             self._note_eased(node)
 

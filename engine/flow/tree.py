@@ -37,12 +37,13 @@ class MeterTerms(NamedTuple):
     """What the meter of a queue depends on: as long as that is equal, it stays.
 
     `rules`: flow control of its address, or of the broker. `size`: what its address may hold. `keeps`: acknowledged
-    messages stay in it.
+    messages stay in it. `evicts`: what is too much goes, so that nobody is held (queues page E.4, row 14).
     """
 
     rules: FlowRules | None
     size: SizeRules
     keeps: bool
+    evicts: bool
     generation: int
 
 
@@ -109,7 +110,7 @@ class UsageTree(ABC):
         """Whether all addresses count as full, each with its own policy; without a low mark (`SizeRules.drops`)."""
         return any(root.used >= root.limit for root in self._whole)
 
-    def terms_of(self, rules: FlowRules | None, size: SizeRules, *, keeps: bool) -> MeterTerms | None:
+    def terms_of(self, rules: FlowRules | None, size: SizeRules, *, keeps: bool, evicts: bool) -> MeterTerms | None:
         """What the meter of a queue with such rules is to be like; None: it needs none.
 
         `keeps`: acknowledged messages stay in it, which leaves its memory to the journal by itself.
@@ -122,7 +123,7 @@ class UsageTree(ABC):
             )
         if rules is None and not (size.holds or size.counts_octets or self._whole):
             return None
-        return MeterTerms(rules, size, keeps, self.generation)
+        return MeterTerms(rules, size, keeps, evicts, self.generation)
 
     def make_meter(self, queue: Metered, vhost: str, terms: MeterTerms) -> Meter:
         """The meter of a queue."""
@@ -145,13 +146,17 @@ class UsageTree(ABC):
                 meter.charge(node, messages_at_hand if node.in_messages else octets_at_hand)
             if size.policy == BLOCK:
                 held.append(node)
+        for node in held:
+            if not node.is_root:
+                node.warning_interval_ms = rules.warning_interval_ms
         stored, transient = list(held), list(held)
         if self.system is not None and terms.rules is not None:
             meter.charge(self._roots["store"], stored_octets)
             stored.append(self._roots["store"])
             if rules.may_spool:
                 transient.append(self._roots["temp"])
-        meter.holds_stored, meter.holds_transient = tuple(stored), tuple(transient)
+        if not terms.evicts:
+            meter.holds_stored, meter.holds_transient = tuple(stored), tuple(transient)
         return meter
 
     def _memory_nodes(self, queue: Metered, vhost: str, rules: FlowRules) -> Iterator[Usage]:

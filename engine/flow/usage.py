@@ -32,6 +32,7 @@ class Usage:
         "ring",
         "used",
         "users",
+        "warning_interval_ms",
     )
 
     def __init__(
@@ -53,6 +54,7 @@ class Usage:
         self.refuses = False
         self.ring = Ring()
         self.users = 0  # meters that feed it
+        self.warning_interval_ms = DEFAULT_INTERVAL_MS  # between two warnings that somebody waits; 0: none
 
     def set_limit(self, limit: int, flow: Flow) -> None:
         """Another limit from now on; 0: none. `flow` has the low mark."""
@@ -80,5 +82,7 @@ class Usage:
         return self.limit - self.used if self.limit else UNLIMITED
 
 
+#: Of limits that no address has an interval for: the broker's.
+DEFAULT_INTERVAL_MS = 30_000
 #: The room of a node without a limit.
 UNLIMITED = 1 << 62

@@ -515,6 +515,11 @@ class Session:
         """Let the client know that the broker ended a subscription."""
         self.client.put(ConsumerCancelled(consumer), 0)
 
+    def abort(self, consumer: Consumer) -> None:
+        """The broker ends a subscription that is too slow; its unacked deliveries stay with the session."""
+        self.subscriptions.cancel((consumer.tag,))
+        self.notify_cancelled(consumer)
+
     def forget_consumer(self, consumer: Consumer) -> None:
         """The broker ended a subscription."""
         self.subscriptions.forget(consumer)

@@ -6,6 +6,7 @@ Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 from collections.abc import Iterable
 
 from ...settings import Divert, ResolvedSettings
+from ...settings.addresses.model import NOTHING_SET
 from ..errors import InternalExchangeRefused
 from ..exchanges.exchange import Destination, Exchange, TopicExchange
 from ..exchanges.routed import Routed
@@ -92,6 +93,8 @@ class Router:
             self._broker.effort.spent += message.cost
             if queues is not None:
                 queues = self._taking(queues, exchange, (routing_key,))
+                if self._broker.settings.concerns_topics:
+                    self._follow_topic(queues, exchange, routing_key)
         route = Route(exchange, routing_key, queues, rules_for_all(*self._address(exchange.name, routing_key)))
         exchange.routes.register(route, [other.routes for other in way if other is not exchange])
         return route
@@ -116,7 +119,26 @@ class Router:
         reached = reach(exchange, message, self._topology)
         self._broker.effort.spent += message.cost
         message.cost = 0
-        return self._taking(reached, exchange, message.keys)
+        queues = self._taking(reached, exchange, message.keys)
+        if self._broker.settings.concerns_topics:
+            for key in message.keys:
+                self._follow_topic(queues, exchange, key)
+        return queues
+
+    def _follow_topic(self, queues: Iterable[Queue], exchange: Exchange, routing_key: str) -> None:
+        """Queues of transient subscribers have settings of the topics that they get messages of.
+
+        A topic is named by the routing key, where that is what a topic exchange routes by, or by the exchange.
+        Source: queues page E.2.
+        """
+        settings, vhost = self._broker.settings, self._topology.name
+        for name in (routing_key, exchange.name) if exchange.is_topic else (exchange.name,):
+            layer = settings.topic_layer(name, vhost) if name else NOTHING_SET
+            if layer is not NOTHING_SET:
+                for queue in queues:
+                    if queue.is_transient_subscriber:
+                        queue.follow_topic(name, layer)
+                return
 
     def queues_at(self, address: str) -> list[Queue]:
         """All queues whose address this is."""

@@ -11,7 +11,7 @@ from ..messages.message import Envelope, Message
 from ..rules.expiry import NO_EXPIRY_POLICY
 from ..rules.queue_rules import DROP_HEAD, REJECT_PUBLISH_DLX, QueueRules
 from ..rules.size_rules import FAIL
-from . import ring
+from . import eviction, ring
 from .core import QueueCore
 from .expiry import arm
 from .limits import refusal, trim, would_overflow
@@ -28,16 +28,25 @@ def admit(
     `due_ns`: they wait until then.
     """
     rules, store, surroundings = queue.rules, queue.store, queue.surroundings
-    if due_ns is None and ring.takes_runs(queue, envelope):
-        ring.admit_run(queue, first_id, envelope, blobs)
-        if store.expiring:
-            arm(queue)  # the head is another one now
-        return []
+    pending = queue.pending
+    if due_ns is None:
+        admit_run = None
+        if pending is not None:
+            admit_run = eviction.admit_run if eviction.takes_runs(queue, pending, envelope) else None
+        elif ring.takes_runs(queue, envelope):
+            admit_run = ring.admit_run
+        if admit_run is not None:
+            admit_run(queue, first_id, envelope, blobs)
+            if store.expiring:
+                arm(queue)  # the head is another one now
+            return []
     ttl_ms = _time_to_live_ms(rules, envelope)
     expires_ns = 0 if ttl_ms is None else due_after(surroundings.clock, ttl_ms)
     if expires_ns:
         store.expect_expiry()  # also of what a consumer takes at once: it may come back
-    if (rules.has_limit or ttl_ms == 0) and surroundings.is_marked(queue):
+        if pending is not None:
+            pending.expect(expires_ns)
+    if (rules.has_limit or ttl_ms == 0 or pending is not None) and surroundings.is_marked(queue):
         queue.dispatch()  # what came back in this turn is not in the way of a consumer that waits for it
     refused: list[int] = []
     may_drop = queue.may_drop
@@ -118,3 +127,5 @@ def _append(queue: QueueCore, message: Message) -> None:
             queue.surroundings.trim_later(queue)
         else:
             trim(queue)
+    if queue.pending is not None:
+        eviction.enforce(queue)

@@ -209,14 +209,14 @@ class Ledger:
         self.counters.replaced += 1
         self._left_unread(EventKind.REPLACED, (older,))
 
-    def evicted(self, messages: Sequence[Message], unread: Sequence[Left] = ()) -> None:
-        """A ring had no room for them."""
+    def evicted(self, messages: Sequence[Message], unread: Sequence[Left] = (), reason: str | None = None) -> None:
+        """A ring had no room for them. `reason`: something else had none."""
         self.counters.replaced += len(messages) + len(unread)
         if messages:
             self._left(messages)
             if self._listeners:
-                self._announce_left(EventKind.EVICTED, _ids(messages), messages)
-        self._left_unread(EventKind.EVICTED, unread)
+                self._announce_left(EventKind.EVICTED, _ids(messages), messages, reason)
+        self._left_unread(EventKind.EVICTED, unread, reason)
 
     def evicted_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """New messages came and went within a run that was longer than the ring."""

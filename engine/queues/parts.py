@@ -23,6 +23,7 @@ from ..stores.store import Store
 from ..stores.surroundings import Storage
 from .ledger import Ledger
 from .metered_ledger import MeteredLedger
+from .pending import Pending
 from .surroundings import Surroundings
 from .terms import Terms
 from .timers import Timers
@@ -68,6 +69,7 @@ class QueueParts(ABC):
         "may_drop",
         "name",
         "owner",
+        "pending",
         "rota",
         "rules",
         "scheduled",
@@ -113,8 +115,11 @@ class QueueParts(ABC):
         self.timers = Timers(surroundings.deadlines)
         self.ledger = Ledger(surroundings.vhost, name, surroundings.listeners)
         self.scheduled = Scheduled()  # waiting for their time, neither ready nor out
+        self.pending: Pending | None = None  # how many messages wait for a transient subscriber
+        if rules.pending is not None and self.is_transient_subscriber:
+            self.pending = Pending(rules.pending)
         self.may_drop = self._may_drop()
-        self.takes_plainly = not (rules.concerns_arrival or self.may_drop)  # arrivals meet no rule
+        self.takes_plainly = self._takes_plainly()
         self.enabled = True  # False: takes no new messages
         self.deleted = False
         self.holds = 0  # while there are any, nothing is handed out: messages are on their way back
@@ -153,12 +158,20 @@ class QueueParts(ABC):
         rules = self.rules
         if not self.is_limited:
             return None
-        return self.surroundings.flow.terms_of(rules.flow, rules.size, keeps=self.keeps)
+        return self.surroundings.flow.terms_of(
+            rules.flow, rules.size, keeps=self.keeps, evicts=self.pending is not None
+        )
 
     def _may_drop(self) -> bool:
         """See `may_drop`: by a limit of its address, or of the broker as a whole."""
         size = self.rules.size
         return size.may_drop or (size.drops and self.is_limited and self.surroundings.flow.has_whole_limit)
+
+    def _takes_plainly(self) -> bool:
+        """Whether arrivals meet no rule."""
+        return not (
+            self.rules.concerns_arrival or self.may_drop or self.pending is not None or self.rota.groups is not None
+        )
 
     def _meter_anew(self) -> bool:
         """Have the meter that its rules ask for. Returns whether it is another one, which has counted nothing yet."""
@@ -206,6 +219,14 @@ class QueueParts(ABC):
         """Messages that were paged out are in memory again; they were tried so often."""
 
     # -- what is there ------------------------------------------------------------------------------------------------
+
+    @property
+    def is_transient_subscriber(self) -> bool:
+        """Whether it is gone with its consumers or its client, so that settings of topics hold for it.
+
+        Source: queues page E.2.
+        """
+        return not self.durable and (self.exclusive or self.auto_delete) and self.is_limited and not self.keeps
 
     @property
     def vhost_name(self) -> str:

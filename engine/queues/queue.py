@@ -15,7 +15,7 @@ from ..messages.deaths import EXPIRED
 from ..messages.message import Envelope, Message
 from ..messages.mixed import stretches_alike
 from ..rules.queue_rules import DROP_HEAD, NO_RULES
-from . import dispatch, limits, returns, ring
+from . import dispatch, eviction, limits, returns, ring
 from .admission import admit
 from .expiry import arm, expire
 from .rule_changes import GovernedQueue
@@ -282,6 +282,7 @@ class Queue(GovernedQueue):
     def trim(self) -> None:
         """Another slice of what is more than the limits allow goes."""
         limits.enforce(self)
+        eviction.enforce(self)
 
     # -- the end ------------------------------------------------------------------------------------------------------
 

@@ -9,9 +9,11 @@ from itertools import chain
 from ...settings import AddressSettings, ResolvedSettings
 from ..messages.field_table import FieldTable
 from ..messages.message import Message
+from ..rules.pending_rules import PendingRules
 from ..stores.kinds import converted
 from ..stores.paged_run import Part
 from . import limits
+from .pending import Pending
 from .served import ServedQueue
 from .terms import Change
 
@@ -28,6 +30,12 @@ class GovernedQueue(ServedQueue):
     def settings_changed(self) -> None:
         """The settings were reloaded: what is live takes effect at the next return, death or arrival."""
         self._follow(self.terms.settings_changed(self.surroundings))
+
+    def follow_topic(self, topic: str, layer: AddressSettings) -> None:
+        """Messages of a topic are routed here, and it sets something for the queues of transient subscribers."""
+        change = self.terms.topic_found(self.surroundings, topic, layer)
+        if change is not None:
+            self._follow(change)
 
     def redeclare(self, arguments: FieldTable, own: AddressSettings) -> None:
         """The configuration that declared the queue gives it other arguments, of those that act at once."""
@@ -70,11 +78,21 @@ class GovernedQueue(ServedQueue):
         if self.is_open is not was_open:
             self.surroundings.forget_routes_to(self)
         self.store = converted(self.store, self, counts_octets=self._counts_body_octets)
+        self._follow_pending(change.now.pending)
         self.may_drop = self._may_drop()
-        self.takes_plainly = not (change.now.concerns_arrival or self.may_drop) and self.rota.groups is None
+        self.takes_plainly = self._takes_plainly()
+        if change.now.slow is not None:
+            self.surroundings.watch_consumers(self)
         if self._meter_anew():
             self.recount()
             self.surroundings.forget_routes_to(self)  # frontends ask for room, or need not ask any more
+
+    def _follow_pending(self, rules: PendingRules | None) -> None:
+        if rules is None or not self.is_transient_subscriber:
+            self.pending = None
+        elif self.pending is None or self.pending.rules != rules:
+            self.pending = Pending(rules)
+            self.surroundings.trim_later(self)
 
     def recount(self) -> None:
         """Have the meter count what is there: it is new, or all messages are back after a restart."""

@@ -32,6 +32,10 @@ class ServedQueue(QueueCore):
             self.surroundings.forget_routes_to(self)  # it takes messages from now on
         if self.has_ready:
             self.mark()
+        if rules.slow is not None:
+            self.surroundings.watch_consumers(self)
+        if self.pending is not None:
+            self.surroundings.trim_later(self)
 
     def remove_consumers(self, leaving: Sequence[Consumer]) -> None:
         """They leave the rota; what they have unacked stays theirs. An auto-delete queue goes with the last one."""

@@ -35,6 +35,8 @@ class Surroundings(Generic[Q]):
     options: Callable[[], BrokerOptions]
     #: (name, address, what the queue says itself, what its policy says) -> what holds.
     resolve: Callable[[str, str, AddressSettings, AddressSettings], ResolvedSettings]
+    #: (topic) -> what it sets for the queues of its transient subscribers.
+    topic_layer: Callable[[str], AddressSettings]
     #: (name, type) -> the policy that holds for a queue.
     policy_of: Callable[[str, str], EffectivePolicy]
 
@@ -54,6 +56,7 @@ class Surroundings(Generic[Q]):
     queues_behind: Callable[[str, str], list[Q]]  # (dead-letter address, the queue's address) -> where they would go
 
     # -- the virtual host
+    watch_consumers: Callable[[Q], None]  # its rules say when they are too slow
     forget_routes_to: Callable[[Q], None]  # it takes messages from now on, or no more
     remove: Callable[[Q], int]  # delete it
     queues_at: Callable[[str], list[Q]]  # all queues of an address

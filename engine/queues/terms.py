@@ -3,10 +3,20 @@
 Source: ruling 11 (precedence); behaviour page 3.12; address-settings page 3.8.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from ...settings import NO_LAYER, NO_POLICY, AddressSettings, EffectivePolicy, PolicyLayer, ResolvedSettings
+from ...settings import (
+    NO_LAYER,
+    NO_POLICY,
+    AddressSettings,
+    EffectivePolicy,
+    PolicyLayer,
+    ResolvedSettings,
+    strictest,
+)
 from ..messages.field_table import FieldTable
 from ..rules.arguments import queue_type_of
 from ..rules.queue_rules import (
@@ -19,6 +29,8 @@ from ..rules.queue_rules import (
     plain_arguments,
 )
 from .surroundings import Surroundings
+
+NO_TOPICS: Mapping[str, AddressSettings] = MappingProxyType({})
 
 
 class Change(NamedTuple):
@@ -36,10 +48,22 @@ class Change(NamedTuple):
 class Terms:
     """`type`: classic, quorum or stream. `policy`: that holds for it; `layer`: what that does to it.
 
-    `effective`: the arguments that it declared, and what its policy adds. `rules`: what all of it comes to.
+    `effective`: the arguments that it declared, and what its policy adds. `topics`: topics that have settings for it,
+    by name. `rules`: what all of it comes to.
     """
 
-    __slots__ = ("address", "arguments", "effective", "layer", "name", "own_settings", "policy", "rules", "type")
+    __slots__ = (
+        "address",
+        "arguments",
+        "effective",
+        "layer",
+        "name",
+        "own_settings",
+        "policy",
+        "rules",
+        "topics",
+        "type",
+    )
 
     def __init__(
         self,
@@ -59,10 +83,19 @@ class Terms:
         self.layer = layer
         self.effective = effective_arguments(arguments, layer)
         self.rules = rules
+        self.topics: Mapping[str, AddressSettings] = NO_TOPICS
 
     def resolved(self, surroundings: Surroundings[Any]) -> ResolvedSettings:
-        """Its own arguments, over its policy, over the settings of its address, as all of them are now."""
-        return surroundings.resolve(self.name, self.address, self.own_settings, self.layer.settings)
+        """Its own arguments, over its topics, over its policy, over the settings of its address, as they are now."""
+        own = self.own_settings.over(strictest(self.topics)) if self.topics else self.own_settings
+        return surroundings.resolve(self.name, self.address, own, self.layer.settings)
+
+    def topic_found(self, surroundings: Surroundings[Any], name: str, layer: AddressSettings) -> Change | None:
+        """Messages of a topic are routed to the queue. None: that changes nothing."""
+        if layer in self.topics.values():
+            return None
+        self.topics = {**self.topics, name: layer}
+        return self._resolved_anew(surroundings)
 
     def redeclared(self, arguments: FieldTable, own: AddressSettings) -> None:
         """The configuration that declared the queue gives it other arguments; see `policy_changed`."""
@@ -70,7 +103,12 @@ class Terms:
         self.own_settings = own
 
     def settings_changed(self, surroundings: Surroundings[Any]) -> Change:
-        """The settings of its address were reloaded."""
+        """The settings of its address, and of its topics, were reloaded."""
+        if self.topics:
+            self.topics = {name: surroundings.topic_layer(name) for name in self.topics}
+        return self._resolved_anew(surroundings)
+
+    def _resolved_anew(self, surroundings: Surroundings[Any]) -> Change:
         limit = surroundings.options().quorum_delivery_limit
         return self._set(changed_rules(self.rules, self.effective, self.resolved(surroundings), limit))
 

@@ -16,7 +16,7 @@ class FlowRules:
     """`memory_limit`: octets, 0: none. `holds`: publishers wait (producer flow control), and else nothing does.
 
     `fails`: they are refused instead; `fails_after_ms`: when they have waited so long; 0: never. `minimum_size`: what
-    each message counts for at least, in octets.
+    each message counts for at least, in octets. `warning_interval_ms`: between warnings that publishers wait; 0: none.
     """
 
     memory_limit: int = 0
@@ -26,6 +26,7 @@ class FlowRules:
     minimum_size: int = 1024
     fails: bool = False
     fails_after_ms: int = 0
+    warning_interval_ms: int = 30_000
 
     @property
     def may_spool(self) -> bool:
@@ -52,4 +53,5 @@ def flow_rules(settings: ResolvedSettings) -> FlowRules | None:
         minimum_size=settings.minimum_message_size,
         fails=settings.send_fail_if_no_space,
         fails_after_ms=settings.send_fail_if_no_space_after_ms,
+        warning_interval_ms=settings.blocked_producer_warning_interval_ms,
     )

@@ -13,7 +13,9 @@ from ..messages.field_table import Field, FieldTable, number_of
 from .arguments import QUORUM, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .flow_rules import FlowRules, flow_rules
+from .pending_rules import PendingRules, pending_rules
 from .size_rules import NO_SIZE_RULES, SizeRules, size_rules
+from .slow_rules import SlowRules, slow_rules
 
 DROP_HEAD, REJECT_PUBLISH, REJECT_PUBLISH_DLX = "drop-head", "reject-publish", "reject-publish-dlx"
 #: Which returns RabbitMQ's delayed retry delays: those that count as attempts, the others, all of them.
@@ -66,6 +68,8 @@ class QueueRules:
     expiry: ExpiryPolicy = NO_EXPIRY_POLICY
     size: SizeRules = NO_SIZE_RULES
     flow: FlowRules | None = None
+    pending: PendingRules | None = None  # of the queues of transient subscribers
+    slow: SlowRules | None = None
     delayed_retry: DelayedRetry | None = None
     last_value_key: str | None = None  # a header
     non_destructive: bool = False
@@ -268,6 +272,8 @@ def with_live(rules: QueueRules, settings: ResolvedSettings) -> QueueRules:
         expiry=expiry_policy(settings),
         size=size_rules(settings),
         flow=flow_rules(settings),
+        pending=pending_rules(settings),
+        slow=slow_rules(settings),
     )
     return NO_RULES if live == NO_RULES else live
 

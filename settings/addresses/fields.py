@@ -200,13 +200,13 @@ FIELDS: tuple[Field, ...] = (
     _accepted("auto-delete-jms-queues", BOOLEAN),
     _accepted("auto-delete-jms-topics", BOOLEAN),
     # 3.6 consumers, cluster, management
-    _accepted("slow-consumer-threshold", LIMIT_NOT_ZERO),
-    _accepted(
+    _live("slow-consumer-threshold", LIMIT_NOT_ZERO),
+    _live(
         "slow-consumer-threshold-measurement-unit",
         _words("MESSAGES_PER_SECOND", "MESSAGES_PER_MINUTE", "MESSAGES_PER_HOUR", "MESSAGES_PER_DAY"),
     ),
-    _accepted("slow-consumer-policy", _words("KILL", "NOTIFY")),
-    _accepted(
+    _live("slow-consumer-policy", _words("KILL", "NOTIFY")),
+    _live(
         "slow-consumer-check-period",
         Kind(integer(1, LONG_MAX), parse_integer),
         attribute="slow_consumer_check_period_s",
@@ -219,7 +219,7 @@ FIELDS: tuple[Field, ...] = (
     _accepted("enable-metrics", BOOLEAN),
     _arrival("enable-ingress-timestamp", BOOLEAN),
     _arrival("id-cache-size", COUNT_INT, "IDCacheSize"),
-    _accepted("queue-prefetch", COUNT_INT),
+    _without_meaning("queue-prefetch", COUNT_INT, "Clients say what they prefetch (`basic.qos`)."),
 )
 
 BY_NAME: dict[str, Field] = {field.name: field for field in FIELDS}

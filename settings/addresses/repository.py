@@ -15,6 +15,7 @@ from .entries import Entry, Layer
 from .matching import DEFAULT_WILDCARDS, Wildcards
 from .model import NOTHING_SET, AddressSettings, merge, with_fewer_attempts
 from .resolved import ResolvedSettings, default_attempts, resolve
+from .topics import concerns_subscribers, of_subscribers
 
 #: Addresses whose settings are cached; beyond it the oldest is dropped.
 CACHE_MAX = 4096
@@ -32,7 +33,9 @@ class SettingsRepository:
         "_of_destinations",
         "_resolved",
         "_of_layers",
+        "_of_topics",
         "attempts",
+        "concerns_topics",
         "destinations",
         "entries",
         "id_cache_size",
@@ -66,6 +69,12 @@ class SettingsRepository:
         self._resolved: dict[tuple[int, ...], ResolvedSettings] = {}
         self._of_layers: dict[tuple[object, ...], ResolvedSettings] = {}
         self._of_destinations: dict[tuple[str, str | None, str, str], ResolvedSettings] = {}
+        self._of_topics: dict[tuple[str | None, str], AddressSettings] = {}
+        default = () if destinations.default is None else (destinations.default,)
+        #: Whether any topic has settings for its subscribers: if not, nobody needs to ask `topic_layer`.
+        self.concerns_topics = any(
+            concerns_subscribers(one.settings) for one in (*self.entries, *destinations.topics, *default)
+        )
 
     @property
     def vhosts(self) -> list[str]:
@@ -114,6 +123,15 @@ class SettingsRepository:
             resolved = self._of_entries(self.topic_entries(name, vhost))
             _remember(self._of_destinations, key, resolved)
         return resolved
+
+    def topic_layer(self, name: str, vhost: str | None = "/") -> AddressSettings:
+        """What a topic sets for the queues of its transient subscribers (queues page E.2). Cached."""
+        key = (vhost, name)
+        layer = self._of_topics.get(key)
+        if layer is None:
+            layer = of_subscribers(merge(one.settings for one in self.topic_entries(name, vhost)))
+            _remember(self._of_topics, key, layer)
+        return layer
 
     def queue_entries(self, address: str, vhost: str | None, name: str | None = None) -> tuple[Entry, ...]:
         """The destination policy of a queue, then the entries of its address. Args: name: None: that of its address."""
@@ -194,10 +212,10 @@ def sources_of(entries: Iterable[Entry]) -> dict[str, Entry]:
     return given
 
 
-def _remember(cache: dict[Any, ResolvedSettings], key: object, resolved: ResolvedSettings) -> None:
+def _remember(cache: dict[Any, Any], key: object, found: object) -> None:
     if len(cache) >= CACHE_MAX:
         del cache[next(iter(cache))]
-    cache[key] = resolved
+    cache[key] = found
 
 
 _ANY = (None, "")

@@ -68,6 +68,7 @@ class BrokerCommands:
             "alarm": self.broker.alarm,
             "usage": self._usage(),
             "blocked": self._blocked(),
+            "slow_consumers": self.broker.slow_consumers.counts,
             "counters": statistics.counters,
             **(self._edge_status() if self._edge_status is not None else {}),
         }

@@ -21,6 +21,7 @@ from .allocator import give_back
 from .composition import Data, DataUnusable, build_broker
 from .descriptors import descriptor_limits
 from .file_watch import FileWatch
+from .flow_log import log_flow
 from .process_signals import RELOADS, STOPS, SignalQueue, ignore, open_signal_queue
 from .reloading import CurrentConfiguration, Load, log_report, reload, run_reload, watch_files
 from .runtime import Runtime, SystemClock
@@ -151,6 +152,7 @@ class _Serving:
             edge_status=_edge_status,
         )
         log_report(built.report)
+        log_flow(built.broker)
         if options.definitions is not None:
             imported = built.control.definitions.take_in(options.definitions)
             log_report(Report(warnings=tuple(imported["remarks"])))

@@ -1,0 +1,47 @@
+"""Warnings that publishers wait: for each destination at most one an interval, for as long as somebody waits.
+
+Source: queues page E.1, "blockedProducerWarningInterval".
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from ..clock import Clock, due_after
+from ..deadlines import Deadlines
+from .usage import Usage
+
+
+class BlockedWarning(NamedTuple):
+    """`destination`, `limit_name`: what is full; `used` of `limit`, in octets or messages. `clients`: how many wait."""
+
+    destination: str
+    limit_name: str
+    used: int
+    limit: int
+    clients: int
+
+
+class BlockedWarnings:
+    """Of one broker. `on_due`: called with each of them, for a log; None: nobody wants them, and nothing is timed."""
+
+    __slots__ = ("_clock", "_deadlines", "_recent", "on_due")
+
+    def __init__(self, clock: Clock, deadlines: Deadlines) -> None:
+        self._clock = clock
+        self._deadlines = deadlines
+        self._recent: set[Usage] = set()  # warned of within the interval
+        self.on_due: Callable[[BlockedWarning], None] | None = None
+
+    def blocked(self, node: Usage) -> None:
+        """One more client waits for room in a node."""
+        if self.on_due is not None and node not in self._recent:
+            self._warn(node)
+
+    def _warn(self, node: Usage) -> None:
+        self._recent.discard(node)
+        if self.on_due is None or not node.ring or not node.warning_interval_ms:
+            return
+        self._recent.add(node)
+        self._deadlines.set(due_after(self._clock, node.warning_interval_ms), partial(self._warn, node))
+        self.on_due(BlockedWarning(node.destination, node.limit_name, node.used, node.limit, len(node.ring)))

@@ -1,0 +1,84 @@
+"""When a consumer is too slow, and what happens to it, resolved.
+
+Source: queues page E.1, "abortSlowConsumerStrategy", E.6; address-settings page 3.6.
+"""
+
+from dataclasses import dataclass
+
+from ...settings import ResolvedSettings
+
+KILL = "KILL"
+_SECONDS = {
+    "MESSAGES_PER_SECOND": 1,
+    "MESSAGES_PER_MINUTE": 60,
+    "MESSAGES_PER_HOUR": 3_600,
+    "MESSAGES_PER_DAY": 86_400,
+}
+
+
+@dataclass(slots=True, frozen=True)
+class AbortRules:
+    """ActiveMQ's strategies. A consumer is slow while it gets nothing though messages wait.
+
+    `after_ms`: for how long; `checks`: at how many checks in a row. `ack_after_ms`: how long it may acknowledge
+    nothing, `ignores_idle`: while it has something to acknowledge. None: whatever it is. `closes`: its connection.
+    """
+
+    period_ms: int
+    after_ms: int | None
+    checks: int | None
+    ack_after_ms: int | None
+    ignores_idle: bool
+    closes: bool
+
+
+@dataclass(slots=True, frozen=True)
+class RateRules:
+    """Artemis' threshold: `count` messages in `seconds`. `kills`: slower consumers; else they are reported."""
+
+    period_ms: int
+    count: int
+    seconds: int
+    kills: bool
+
+
+@dataclass(slots=True, frozen=True)
+class SlowRules:
+    """None: not configured."""
+
+    abort: AbortRules | None
+    rate: RateRules | None
+
+
+def slow_rules(settings: ResolvedSettings) -> SlowRules | None:
+    """Those of a queue; None: its consumers may be as slow as they like, and nobody looks."""
+    abort, rate = _abort_rules(settings), _rate_rules(settings)
+    return None if abort is None and rate is None else SlowRules(abort, rate)
+
+
+def _abort_rules(settings: ResolvedSettings) -> AbortRules | None:
+    rules = AbortRules(
+        period_ms=settings.abort_slow_consumer_check_period_ms,
+        after_ms=_limit(settings.abort_slow_consumer_after_ms),
+        checks=_limit(settings.abort_slow_consumer_count),
+        ack_after_ms=_limit(settings.abort_slow_ack_after_ms),
+        ignores_idle=settings.abort_slow_ack_ignores_idle,
+        closes=settings.abort_slow_consumer_connection,
+    )
+    return None if rules.after_ms is rules.checks is rules.ack_after_ms is None else rules
+
+
+def _rate_rules(settings: ResolvedSettings) -> RateRules | None:
+    count = _limit(settings.slow_consumer_threshold)
+    if count is None:
+        return None
+    return RateRules(
+        period_ms=settings.slow_consumer_check_period_s * 1000,
+        count=count,
+        seconds=_SECONDS[settings.slow_consumer_threshold_measurement_unit],
+        kills=settings.slow_consumer_policy == KILL,
+    )
+
+
+def _limit(value: int) -> int | None:
+    return value if value > 0 else None

@@ -1,0 +1,333 @@
+"""Consumers that are too slow: cancelled, their connections closed, or reported. Queues page E.1, E.6; address-settings
+page 3.6.
+
+In virtual time; over sockets: tests/server/test_slow_subscribers.py.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from subscribers import USER, Bench, topics
+
+from leveret.engine import Client, ConsumerCancelled, Delivered, Queue, Session
+from leveret.engine.peers.slow_consumers import CANCELLED, CLOSED, REPORTED, SlowConsumer
+from leveret.settings import entry
+
+SLOW = {"abort_slow_consumer_after_ms": 2000, "abort_slow_consumer_check_period_ms": 500}
+SLOW_ACK = {"abort_slow_ack_after_ms": 2000, "abort_slow_consumer_check_period_ms": 500}
+RATE = {"slow_consumer_threshold": 10, "slow_consumer_check_period_s": 5}
+
+
+class World:
+    """A durable queue `q` with these settings, and what was found."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.bench = Bench(entry("q", **settings))
+        self.queue: Queue = self.bench.vhost.declare_queue("q", client=None, durable=True, arguments={})
+        self.found: list[SlowConsumer] = []
+        self.bench.broker.slow_consumers.on_found = self.found.append
+        self.deadlines = self.bench.broker.deadlines
+
+    def consumer(self, name: str, *, prefetch: int = 5, no_ack: bool = False) -> Consumer:
+        return Consumer(self, name, prefetch=prefetch, no_ack=no_ack)
+
+    def publish(self, count: int) -> None:
+        self.bench.publish(*["x"] * count, exchange="", key="q", at_once=True)
+
+    def advance(self, ms: int, step_ms: int = 100) -> None:
+        for _ in range(ms // step_ms):
+            self.bench.advance(step_ms)
+
+
+class Consumer:
+    """One client with a consumer."""
+
+    def __init__(self, world: World, name: str, *, prefetch: int, no_ack: bool) -> None:
+        self.world = world
+        self.client: Client = world.bench.broker.connect("/", USER, name=name, flush=self._read)
+        self.session: Session = self.client.open_session()
+        self.session.limit(prefetch, total=False)
+        self.session.consume(world.queue, name, no_ack=no_ack, exclusive=False, arguments={})
+        self.got = 0
+        self.is_cancelled = False
+        self.reads = True
+        world.bench.end_turn()
+
+    def _read(self) -> None:
+        if not self.reads:
+            return
+        for effect in self.client.take_outbox():
+            if isinstance(effect, Delivered):
+                self.got += len(effect.blobs)
+            else:
+                assert isinstance(effect, ConsumerCancelled)
+                self.is_cancelled = True
+        self.client.drained()
+
+    def ack(self, count: int = 1) -> None:
+        """The oldest ones."""
+        self.session.ack_each(list(self.session.unacked)[:count])
+        self.world.bench.end_turn()
+
+
+def test_who_never_acknowledges_is_cancelled_and_others_get_its_messages() -> None:
+    """Queues page G.E, row E24."""
+    world = World(**SLOW)
+    slow = world.consumer("slow")
+    world.publish(20)
+    world.advance(1900)
+    assert (slow.got, slow.is_cancelled) == (5, False)
+    world.advance(1100)
+    assert slow.is_cancelled
+    assert [(one.tag, one.client, one.action) for one in world.found] == [("slow", "slow", CANCELLED)]
+    assert world.bench.broker.slow_consumers.counts == {CANCELLED: 1, CLOSED: 0, REPORTED: 0}
+    other = world.consumer("other", prefetch=0)
+    assert other.got == 15
+    world.advance(1000)
+    assert other.got == 20
+    assert not slow.session.unacked
+    assert not slow.client.closed
+
+
+def test_the_connection_is_closed_where_that_is_configured() -> None:
+    """Queues page G.E, row E25. Without a frontend the client just ends; its messages are ready again."""
+    world = World(**SLOW, abort_slow_consumer_connection=True)
+    slow = world.consumer("slow")
+    world.publish(20)
+    world.advance(3000)
+    assert slow.client.closed
+    assert world.queue.ready_count == 20
+    assert [one.action for one in world.found] == [CLOSED]
+
+
+def test_what_it_acknowledges_within_a_second_is_settled() -> None:
+    """Queues page E.6."""
+    world = World(**SLOW)
+    slow = world.consumer("slow")
+    world.publish(20)
+    world.advance(2500)
+    assert slow.is_cancelled
+    slow.ack(2)
+    world.advance(1000)
+    assert (world.queue.ready_count, world.queue.unacked) == (18, 0)
+
+
+def test_a_consumer_that_gets_on_is_not_slow() -> None:
+    """Its prefetch is always used up and messages always wait, and it takes one every now and then."""
+    world = World(**SLOW)
+    steady = world.consumer("steady", prefetch=1)
+    world.publish(20)
+    for _ in range(10):
+        world.advance(1500)
+        steady.ack()
+    assert world.found == []
+
+
+@pytest.mark.parametrize("waiting", [0, 5])
+def test_a_consumer_with_nothing_waiting_is_not_slow(waiting: int) -> None:
+    """However long it keeps what it has."""
+    world = World(**SLOW)
+    world.consumer("idle")
+    world.publish(waiting)
+    world.advance(10_000)
+    assert world.found == []
+
+
+def test_a_number_of_checks() -> None:
+    world = World(abort_slow_consumer_count=3, abort_slow_consumer_check_period_ms=500)
+    slow = world.consumer("slow")
+    world.publish(20)
+    world.advance(1900)  # the first check has nothing to compare with
+    assert not slow.is_cancelled
+    world.advance(100)
+    assert slow.is_cancelled
+
+
+def test_who_does_not_read_is_slow_also_without_acknowledgements() -> None:
+    """What its socket does not take counts as a prefetch limit that is used up."""
+    world = World(**SLOW)
+    slow = world.consumer("slow", prefetch=0, no_ack=True)
+    slow.reads = False
+    world.bench.publish("x" * 2_000_000, exchange="", key="q")
+    world.publish(5)
+    assert slow.client.paused
+    world.advance(3000)
+    assert [one.action for one in world.found] == [CANCELLED]
+
+
+def test_a_neighbour_on_its_channel_does_not_make_it_fast() -> None:
+    world = World(**SLOW)
+    slow = world.consumer("slow")
+    world.bench.vhost.declare_queue("other", client=None, durable=True, arguments={})
+    slow.session.consume(world.bench.vhost.queue("other"), "fast", no_ack=True, exclusive=False, arguments={})
+    world.publish(20)
+    for _ in range(30):
+        world.bench.publish("y", exchange="", key="other")
+        world.advance(100)
+    assert [one.tag for one in world.found] == ["slow"]
+
+
+# -- acknowledgements -------------------------------------------------------------------------------------------------
+
+
+def test_who_acknowledges_nothing_for_too_long() -> None:
+    """Also while nothing waits."""
+    world = World(**SLOW_ACK)
+    slow = world.consumer("slow")
+    world.publish(2)
+    world.advance(3000)
+    assert slow.is_cancelled
+    world.advance(1000)
+    assert world.queue.ready_count == 2
+
+
+def test_one_acknowledgement_begins_the_time_again() -> None:
+    world = World(**SLOW_ACK)
+    consumer = world.consumer("c", prefetch=50)
+    world.publish(20)
+    for _ in range(8):
+        world.advance(1500)
+        consumer.session.ack(list(consumer.session.unacked)[-1])
+    assert world.found == []
+
+
+@pytest.mark.parametrize("ignores", [True, False])
+def test_idle_consumers(ignores: bool) -> None:
+    """Those that have nothing to acknowledge are spared, or not."""
+    world = World(**SLOW_ACK, abort_slow_ack_ignores_idle=ignores)
+    idle = world.consumer("idle")
+    world.advance(5000)
+    assert idle.is_cancelled is not ignores
+
+
+# -- Artemis' threshold -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("policy", "action"), [("KILL", CLOSED), ("NOTIFY", REPORTED)])
+def test_a_rate_of_acknowledgements(policy: str, action: str) -> None:
+    """10 messages a second, and 2 of them acknowledged: looked at every 5 s."""
+    world = World(**RATE, slow_consumer_policy=policy)
+    slow = world.consumer("slow", prefetch=100)
+    for second in range(10):
+        for number in range(12):
+            world.publish(1)
+            if number < 2:
+                slow.ack()
+        world.advance(1000)
+        if second == 4:
+            assert world.found == []  # nothing to compare with
+    assert [one.action for one in world.found] == [action]
+    assert slow.client.closed is (policy == "KILL")
+
+
+@pytest.mark.parametrize(
+    ("published", "acknowledged", "consumers", "unit", "is_slow"),
+    [
+        (12, 11, 1, "SECOND", False),
+        (12, 9, 1, "SECOND", True),
+        (9, 2, 1, "SECOND", False),
+        (12, 4, 2, "SECOND", False),
+        (1, 0, 1, "MINUTE", True),
+        (1, 1, 1, "MINUTE", False),
+    ],
+    ids=[
+        "fast enough",
+        "too slow",
+        "the queue does not get enough",
+        "not enough for two consumers",
+        "in a minute",
+        "fast enough in a minute",
+    ],
+)
+def test_who_is_below_it(published: int, acknowledged: int, consumers: int, unit: str, is_slow: bool) -> None:
+    """Address-settings page 3.6: a queue that does not itself get enough is passed over."""
+    world = World(**RATE, slow_consumer_threshold_measurement_unit=f"MESSAGES_PER_{unit}")
+    there = [world.consumer(f"c{number}", prefetch=1000) for number in range(consumers)]
+    for _ in range(10):
+        world.publish(published)
+        for one in there:
+            one.ack(acknowledged)
+        world.advance(1000)
+    assert bool(world.found) is is_slow
+
+
+# -- what it costs ----------------------------------------------------------------------------------------------------
+
+
+def test_one_deadline_for_all() -> None:
+    """However many consumers and queues; gone when they are."""
+    world = World(**SLOW, **RATE)
+    before = len(world.deadlines)
+    consumers = [world.consumer(f"c{number}") for number in range(10)]
+    acknowledgement_watch = 1
+    assert len(world.deadlines) == before + 1 + acknowledgement_watch
+    for one in consumers:
+        one.client.close()
+    world.advance(6000)
+    assert len(world.deadlines) == before
+
+
+def test_no_deadline_without_such_rules() -> None:
+    world = World()
+    before = len(world.deadlines)
+    world.consumer("c")
+    assert len(world.deadlines) == before + 1  # that of the acknowledgement timeout
+
+
+def test_many_queues_are_looked_at_in_slices() -> None:
+    bench = Bench(entry("#", **SLOW))  # type: ignore[arg-type]
+    client = bench.broker.connect("/", USER, name="c", flush=lambda: None)
+    session = client.open_session()
+    session.limit(1, total=False)
+    for number in range(450):
+        queue = bench.vhost.declare_queue(f"q{number}", client=None, durable=True, arguments={})
+        session.consume(queue, f"c{number}", no_ack=False, exclusive=False, arguments={})
+        bench.publish("1", "2", exchange="", key=f"q{number}")
+    for _ in range(6):
+        bench.advance(500)
+    assert bench.broker.slow_consumers.counts[CANCELLED] == 450
+
+
+def test_a_reload() -> None:
+    """The rules hold for consumers that are there, and no longer."""
+    world = World()
+    slow = world.consumer("slow")
+    world.publish(20)
+    world.bench.replace(entry("q", **SLOW))  # type: ignore[arg-type]
+    world.advance(1000)
+    world.bench.replace()
+    world.advance(5000)
+    assert not slow.is_cancelled
+    world.bench.replace(entry("q", **SLOW))  # type: ignore[arg-type]
+    world.advance(3000)
+    assert slow.is_cancelled
+
+
+def test_subscribers_of_a_topic() -> None:
+    """By the topic's policy; an auto-delete queue goes with its consumer."""
+    bench = Bench(destinations=topics(PRICES_=dict(SLOW)))
+    client = bench.broker.connect("/", USER, name="c", flush=lambda: None)
+    session = client.open_session()
+    session.limit(1, total=False)
+    queue = bench.vhost.declare_queue("q", client=client, auto_delete=True)
+    bench.vhost.bind_queue("q", "amq.topic", "#", {})
+    session.consume(queue, "c", no_ack=False, exclusive=False, arguments={})
+    bench.publish("1", "2", "3")
+    for _ in range(40):
+        bench.advance(100)
+    assert bench.broker.slow_consumers.counts[CANCELLED] == 1
+    assert "q" not in bench.vhost.queues
+    assert not session.unacked
+
+
+def test_what_many_have_out_goes_back_in_slices_and_in_order() -> None:
+    world = World(**SLOW)
+    slow = world.consumer("slow", prefetch=1200)
+    world.publish(1500)
+    world.advance(2500)
+    assert slow.is_cancelled
+    world.advance(1000)
+    assert world.queue.ready_count == 1500
+    assert [message.id for message in world.queue.store] == sorted(message.id for message in world.queue.store)

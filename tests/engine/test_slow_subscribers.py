@@ -1,0 +1,330 @@
+"""How many messages wait for a slow subscriber, and which go. Queues page E.1, E.2, E.4 (row 14), E.6; G.E.
+
+Every row is in virtual time; over sockets: tests/server/test_slow_subscribers.py.
+"""
+
+from __future__ import annotations
+
+import pytest
+from subscribers import USER, Bench, Subscriber, numbers, topics
+
+from leveret.engine import Envelope
+from leveret.engine.events import EventKind
+from leveret.engine.messages.content import PLAIN, encode_header
+from leveret.settings import SystemUsage, entry
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_a_slow_subscriber_keeps_the_newest_and_a_fast_one_gets_all(at_once: bool) -> None:
+    """Queues page G.E, row E19."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 10}))
+    slow = Subscriber(bench, "slow", prefetch=5).bind("PRICES.#")
+    fast = Subscriber(bench, "fast").bind("#")
+    bench.publish(*numbers(1, 100), at_once=at_once)
+    assert slow.got == numbers(1, 5)
+    assert slow.waiting == numbers(91, 100)
+    assert fast.got == numbers(1, 100)
+    assert slow.queue.counters.replaced == 85
+    slow.ack_all()
+    assert slow.got == [*numbers(1, 5), *numbers(91, 95)]
+
+
+def test_a_multiple_of_the_prefetch() -> None:
+    """Queues page G.E, row E20. What may be out of all consumers counts; without a limit to it there is none."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit_prefetch_rate": 2.5}))
+    ten = Subscriber(bench, "ten", prefetch=10).bind("PRICES.#")
+    unlimited = Subscriber(bench, "unlimited").bind("PRICES.#")
+    unlimited.reads = False
+    without = Subscriber(bench, "without", consumes=False).bind("PRICES.#")
+    bench.publish(*numbers(1, 100))
+    assert (len(ten.got), ten.waiting) == (10, numbers(76, 100))
+    assert without.waiting == numbers(1, 100)
+    without.session.limit(2, total=False)
+    without.consume()
+    bench.end_turn()
+    assert (without.got, without.waiting) == (numbers(1, 2), numbers(96, 100))
+
+
+@pytest.mark.parametrize(("limit", "kept"), [(-1, numbers(6, 100)), (0, [])])
+def test_all_or_none_beyond_the_prefetch(limit: int, kept: list[str]) -> None:
+    """Queues page G.E, row E23."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": limit}))
+    slow = Subscriber(bench, "slow", prefetch=5).bind("PRICES.#")
+    bench.publish(*numbers(1, 100))
+    assert (slow.got, slow.waiting) == (numbers(1, 5), kept)
+    slow.ack_all()
+    bench.publish("more")
+    assert slow.got[-1] == (kept[4] if kept else "more")
+
+
+def test_without_a_prefetch_limit_what_the_socket_does_not_take_waits() -> None:
+    """Queues page E.6: P = 0."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 3}), unsent_max=1000)
+    slow = Subscriber(bench, "slow").bind("#")
+    bench.publish("first")
+    slow.reads = False
+    bench.publish("x" * 2000)
+    assert slow.client.paused
+    bench.publish(*numbers(1, 10))
+    assert (slow.got, slow.waiting) == (["first"], numbers(8, 10))
+    slow.reads = True
+    slow.read()
+    bench.end_turn()
+    assert slow.got == ["first", "x" * 2000, *numbers(8, 10)]
+
+
+def test_what_comes_back_counts_at_its_place() -> None:
+    """Of a consumer that ends what it has out waits again, and is the oldest."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 10}))
+    slow = Subscriber(bench, "slow", prefetch=5).bind("PRICES.#")
+    bench.publish(*numbers(1, 20))
+    assert slow.waiting == numbers(11, 20)
+    slow.session.reject(0, multiple=True, requeue=True)
+    slow.session.cancel("c")
+    bench.end_turn()
+    assert slow.waiting == numbers(11, 20)
+    assert slow.queue.counters.replaced == 10
+
+
+# -- which ones -------------------------------------------------------------------------------------------------------
+
+
+def test_of_the_lowest_priority_the_oldest() -> None:
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 3, "message_eviction": "lowest-priority"}))
+    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
+    bench.publish("out")
+    for body, priority in (("a", 5), ("b", 1), ("c", 9), ("d", 1), ("e", 5), ("f", 0)):
+        bench.publish(body, priority=priority)
+    assert slow.waiting == ["a", "c", "e"]
+    bench.publish("g", priority=5)
+    assert slow.waiting == ["c", "e", "g"]
+
+
+def test_the_last_of_each_value() -> None:
+    """Queues page G.E, row E21."""
+    rules = {"pending_message_limit": 10, "message_eviction": "unique-property", "message_eviction_property": "symbol"}
+    bench = Bench(destinations=topics(PRICES_=rules))
+    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
+    bench.publish("out")
+    for number in range(50):
+        bench.publish(str(number), symbol=number % 3)
+    assert {"47", "48", "49"} <= set(slow.waiting)
+    assert len(slow.waiting) <= 10
+    assert slow.queue.counters.replaced == 50 - len(slow.waiting)
+
+
+UNIQUE = {"pending_message_limit": 2, "message_eviction": "unique-property", "message_eviction_property": "symbol"}
+
+
+@pytest.mark.parametrize(
+    ("published", "kept"),
+    [
+        ([("a", 1, 0), ("b", 2, 0), ("c", 3, 0)], ["b", "c"]),
+        ([("a", 1, 0), ("b", 2, 0), ("c", 1, 0)], ["b", "c"]),
+        ([("a", 1, 5), ("b", 2, 0), ("c", 1, 4)], ["a", "b"]),
+        ([("a", 1, 5), ("b", 2, 0), ("c", 1, 5)], ["b", "c"]),
+        ([("a", 1, 0), ("b", None, 0), ("c", 2, 0)], ["a", "c"]),
+        ([("a", None, 0), ("b", None, 0), ("c", None, 0)], ["b", "c"]),
+        ([("a", 1, 0), ("b", 1, 0), ("c", 1, 0)], ["c"]),
+    ],
+    ids=[
+        "nothing is redundant: the oldest",
+        "an older one of a value",
+        "by the publisher's time",
+        "at one time the later one stays",
+        "without the header",
+        "none has it",
+        "all that are redundant go together",
+    ],
+)
+def test_what_is_redundant(published: list[tuple[str, int | None, int]], kept: list[str]) -> None:
+    """Queues page E.1, "eviction": the newest message of each value stays, by its time stamp, then in log order."""
+    bench = Bench(destinations=topics(PRICES_=UNIQUE))
+    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
+    bench.publish("out")
+    for body, symbol, timestamp in published:
+        bench.publish(body, **({} if symbol is None else {"symbol": symbol}), timestamp=timestamp)
+    assert slow.waiting == kept
+
+
+def test_without_a_property_the_oldest_goes() -> None:
+    """There is nothing to compare."""
+    rules = {"pending_message_limit": 1, "message_eviction": "unique-property"}
+    bench = Bench(destinations=topics(PRICES_=rules))
+    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
+    bench.publish(*numbers(1, 4))
+    assert slow.waiting == ["4"]
+
+
+@pytest.mark.parametrize("eviction", ["oldest", "lowest-priority", "unique-property"])
+def test_what_has_expired_goes_first(eviction: str) -> None:
+    """Also behind messages that live; it counts as expired."""
+    rules = {"pending_message_limit": 3, "message_eviction": eviction, "message_eviction_property": "symbol"}
+    bench = Bench(destinations=topics(PRICES_=rules))
+    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
+    bench.publish("out", "a")
+    bench.publish("b", ttl=100)
+    bench.publish("c")
+    bench.clock.advance_ns(200_000_000)
+    assert slow.waiting == ["a", "b", "c"]
+    bench.publish("d")
+    assert slow.waiting == ["a", "c", "d"]
+    assert (slow.queue.counters.expired, slow.queue.counters.replaced) == (1, 0)
+
+
+def test_what_came_back_and_has_expired_goes_first() -> None:
+    """It was out when the others were looked at."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 3}))
+    slow = Subscriber(bench, "slow", prefetch=2).bind("PRICES.#")
+    bench.publish("a")
+    bench.publish("b", ttl=100)
+    bench.publish("c", "d", "e", "f")
+    assert (slow.got, slow.waiting) == (["a", "b"], ["d", "e", "f"])
+    for _ in range(2):
+        slow.session.get(slow.queue, no_ack=True)
+    slow.session.set_flowing(False)
+    slow.session.reject(0, multiple=True, requeue=True)
+    bench.end_turn()
+    bench.advance(150)
+    assert slow.waiting == ["a", "b", "f"]
+    bench.publish("g")
+    assert slow.waiting == ["a", "f", "g"]
+
+
+def test_they_are_announced_with_their_cause() -> None:
+    """As evicted, as those of a ring: counted with them, and no dead letters."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 1}))
+    slow = Subscriber(bench, "slow", prefetch=1).bind("PRICES.#")
+    bench.listen()
+    bench.publish(*numbers(1, 4))
+    evicted = [event for event in bench.events if event.kind is EventKind.EVICTED]
+    assert [event.detail for event in evicted] == [{"reason": "pending-message-limit"}] * 2
+    assert slow.queue.counters.replaced == 2
+    assert slow.queue.counters.killed == slow.queue.counters.dropped == 0
+
+
+# -- whom it concerns -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("declared", "keeps"),
+    [
+        ({"exclusive": True}, 2),
+        ({"auto_delete": True}, 2),
+        ({"auto_delete": True, "durable": True}, 10),
+        ({"durable": True}, 10),
+        ({}, 10),
+    ],
+    ids=str,
+)
+def test_only_transient_subscribers(declared: dict[str, bool], keeps: int) -> None:
+    """Queues page E.2: exclusive or auto-delete, and not durable."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 2}))
+    client = bench.broker.connect("/", USER, name="c", flush=lambda: None)
+    queue = bench.vhost.declare_queue("q", client=client, **declared)  # type: ignore[arg-type]
+    bench.vhost.bind_queue("q", "amq.topic", "#", {})
+    bench.publish(*numbers(1, 10))
+    assert queue.ready_count == keeps
+
+
+@pytest.mark.parametrize(
+    ("exchange", "kind", "key", "topic", "holds"),
+    [
+        ("amq.topic", "topic", "PRICES.X", "PRICES_", True),
+        ("amq.topic", "topic", "OTHER.X", "PRICES_", False),
+        ("NEWS.EU", "topic", "whatever", "NEWS_", True),
+        ("NEWS.EU", "fanout", "", "NEWS_EU", True),
+        ("NEWS.EU", "direct", "PRICES.X", "PRICES_", False),
+        ("NEWS.EU", "headers", "PRICES.X", "NEWS_", True),
+        ("", "direct", "q", "q", False),
+    ],
+)
+def test_which_topic_a_message_is_of(exchange: str, kind: str, key: str, topic: str, holds: bool) -> None:
+    """Queues page E.2: the routing key of topic exchanges, or the exchange's name. The default exchange has none."""
+    bench = Bench(destinations=topics(**{topic: {"pending_message_limit": 2}}))
+    if exchange and not exchange.startswith("amq."):
+        bench.vhost.declare_exchange(exchange, kind)
+    subscriber = Subscriber(bench, "q", consumes=False)
+    if exchange:
+        subscriber.bind("#" if kind == "topic" else key, exchange)
+    bench.publish(*numbers(1, 5), exchange=exchange, key=key)
+    assert subscriber.queue.ready_count == (2 if holds else 5)
+
+
+def test_address_settings_that_match_the_topic() -> None:
+    bench = Bench(entry("PRICES.#", pending_message_limit=2))
+    subscriber = Subscriber(bench, "q", consumes=False).bind("#")
+    bench.publish(*numbers(1, 5))
+    assert subscriber.waiting == numbers(4, 5)
+
+
+def test_through_an_exchange_behind_another() -> None:
+    """The topic is that of the publish."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 2}))
+    bench.vhost.declare_exchange("behind", "fanout")
+    bench.vhost.bind_exchange("behind", "amq.topic", "PRICES.*", {})
+    subscriber = Subscriber(bench, "q", consumes=False).bind("", "behind")
+    bench.publish(*numbers(1, 5))
+    assert subscriber.waiting == numbers(4, 5)
+
+
+def test_of_several_topics_the_smallest_limit_holds() -> None:
+    """Whichever is published to first."""
+    for order in (("A.x", "B.x"), ("B.x", "A.x")):
+        policies = topics(A_={"pending_message_limit": 5, "message_eviction": "lowest-priority"}, B_={
+            "pending_message_limit": 3
+        })  # fmt: skip
+        bench = Bench(destinations=policies)
+        subscriber = Subscriber(bench, "q", consumes=False).bind("#")
+        for key in order:
+            bench.publish(*numbers(1, 6), key=key)
+        assert subscriber.queue.ready_count == 3
+        assert subscriber.queue.pending is not None
+        assert subscriber.queue.pending.rules.eviction == "lowest-priority"
+
+
+def test_a_reload() -> None:
+    """Another limit holds at once; none lets all stay."""
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 5}))
+    subscriber = Subscriber(bench, "q", consumes=False).bind("#")
+    bench.publish(*numbers(1, 10))
+    bench.replace(destinations=topics(PRICES_={"pending_message_limit": 2}))
+    assert subscriber.waiting == numbers(9, 10)
+    bench.replace()
+    bench.publish(*numbers(11, 20))
+    assert subscriber.waiting == numbers(9, 20)
+    bench.replace(destinations=topics(PRICES_X={"pending_message_limit": 1}))
+    bench.publish("last")
+    assert subscriber.waiting == ["last"]
+
+
+def test_its_publishers_are_never_held() -> None:
+    """Queues page E.4, row 14: neither by a limit of the topic nor by one of the broker."""
+    system = SystemUsage(memory=3_000, store=0, temp=0)
+    bench = Bench(destinations=topics(PRICES_={"pending_message_limit": 2, "memory_limit": 1_000}), system=system)
+    subscriber = Subscriber(bench, "q", consumes=False).bind("#")
+    bench.publish(*["x" * 2_000] * 10)
+    assert subscriber.queue.ready_count == 2
+    memory = [node.used for node in bench.broker.flow.nodes() if node.limit_name == "memory"]
+    assert max(memory) < 5_000  # what was evicted is no longer charged
+
+
+def test_limits_of_a_topic_hold_for_its_subscribers() -> None:
+    """Queues page E.2: memory-limit of a topic, without a limit of what waits."""
+    bench = Bench(destinations=topics(PRICES_={"memory_limit": 5_000, "cursor": "vm"}))
+    subscriber = Subscriber(bench, "q", consumes=False).bind("#")
+    route = bench.vhost.route("amq.topic", "PRICES.X", USER)
+    assert route.is_metered
+    blob = PLAIN.join(encode_header(2_000), bytes(2_000))
+    offer = bench.publisher.offer(route, Envelope("amq.topic", "PRICES.X"), [blob] * 10, mandatory=False)
+    assert offer.taken == subscriber.queue.ready_count == 3
+
+
+def test_nothing_of_it_without_such_settings() -> None:
+    """A topic costs nothing where no topic has settings: nobody asks, queues have no state of it."""
+    bench = Bench(entry("#", redelivery_delay_ms=5))
+    assert not bench.broker.settings.concerns_topics
+    subscriber = Subscriber(bench, "q", consumes=False).bind("#")
+    bench.publish("1")
+    assert (subscriber.queue.pending, dict(subscriber.queue.terms.topics)) == (None, {})
+    assert subscriber.queue.takes_plainly
