@@ -235,7 +235,7 @@ class OnePikaConnection:
         return seen
 
 
-CLIENTS = {"raw": OneConnection, "pika": OnePikaConnection}
+CLIENTS: dict[str, type[OneConnection] | type[OnePikaConnection]] = {"raw": OneConnection, "pika": OnePikaConnection}
 
 
 def serving(config: str) -> str:

@@ -70,6 +70,7 @@ class FlowControl(UsageTree):
         "_clock",
         "_eased",
         "_effort",
+        "_reconsidered",
         "_resuming",
         "_waits",
         "_warn",
@@ -95,6 +96,7 @@ class FlowControl(UsageTree):
         self._warn = warn
         self._waits: dict[Waiter, tuple[Usage, Waiting]] = {}
         self._eased: dict[Usage, None] = {}
+        self._reconsidered: dict[Usage, None] = {}
         self._resuming: Waiting | None = None
         self.over_limit = 0
         self.pending = False
@@ -149,6 +151,24 @@ class FlowControl(UsageTree):
         if node.ring.leave(client, waiter):
             self._announce(Blocked(client, node.destination, node.limit_name, since), False)
 
+    def reconsider(self, meter: Meter) -> None:
+        """What is held because of a queue is to be looked at again: it may be refused from now on."""
+        for node in {*meter.holds_stored, *meter.holds_transient}:
+            if node.ring:
+                self._reconsidered[node] = None
+                self.pending = self._agenda.pending = True
+
+    def _look_again(self, node: Usage) -> None:
+        """Each waiter says whether it still waits, in the order in which they came; nothing is published."""
+        waiting = [(client, waiter) for client, turn in node.ring for waiter in turn.waiters]
+        for client, waiter in waiting:
+            self._resuming = client
+            try:
+                self.leave(waiter)
+                waiter.resume(0, 0)
+            finally:
+                self._resuming = None
+
     def _note_eased(self, node: Usage) -> None:
         self._eased[node] = None
         self.pending = self._agenda.pending = True
@@ -156,6 +176,8 @@ class FlowControl(UsageTree):
     def work(self) -> None:
         """At the end of a turn: one client after the other publishes a quantum, while there is room."""
         effort = self._effort
+        while self._reconsidered:
+            self._look_again(self._reconsidered.popitem()[0])
         until = effort.spent + RELEASE_SPREAD
         while self._eased and effort.spent < until:
             node = next(iter(self._eased))

@@ -153,11 +153,9 @@ class Session:
         if envelope.facts.is_marked:
             blobs = blobs[:1]
             envelope, blobs = self._prepared(route, envelope, blobs[0])
-        blobs = affordable(blobs, octets_max, messages_max)
-        if not blobs:
-            return Offer(0, [], None)
-        chosen, count, full = route_with_room(route, envelope, blobs, self.client)
-        if not count:
+        allowed = affordable(blobs, octets_max, messages_max)
+        chosen, count, full = route_with_room(route, envelope, allowed or blobs[:1], self.client)
+        if not count or not allowed:
             return Offer(0, [], full)
         return Offer(count, self._publish(chosen, envelope, blobs[:count], mandatory=mandatory), full)
 

@@ -186,6 +186,8 @@ class QueueParts(ABC):
             meter = flow.make_meter(self, self.surroundings.vhost, terms)
             self.ledger = MeteredLedger(self.ledger, meter, self.stores)
         if before is not None:
+            if self.ledger.meter is not None:
+                flow.reconsider(self.ledger.meter)
             flow.forget(before)
         self.store.allow_paging(allowed=self.ledger.meter is None or not self.ledger.meter.forbids_paging)
         return True

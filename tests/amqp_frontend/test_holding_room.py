@@ -206,6 +206,23 @@ def test_refused_after_a_time(mode: type[Any] | None, mandatory: bool, answer: s
         assert bench.take(9) == [4]
 
 
+@pytest.mark.parametrize(
+    ("change", "seconds"), [({"send_fail_if_no_space": True}, 0.0), ({"send_fail_if_no_space_after_ms": 500}, 0.6)]
+)
+def test_a_reload_may_refuse_what_is_held(change: dict[str, Any], seconds: float) -> None:
+    """What waits is looked at again; confirms stay in order."""
+    bench = Bench(mode=C.Confirm.Select)
+    bench.publish(4)
+    assert bench.confirmed() == [1, 2]
+    settings = SettingsRepository([entry("q", memory_limit=2_000, cursor="vm", **change)])
+    bench.pair.broker.replace_settings(settings, bench.pair.broker.options)
+    bench.pair.settle()
+    bench.pair.advance(seconds)
+    assert [(kind, tag) for kind, tag, _ in bench.heard()] == [("nack", 3), ("nack", 4)]
+    assert bench.pair.broker.flow.blocked() == []
+    assert bench.take(9) == [1, 2]
+
+
 def test_without_producer_flow_control_nobody_waits() -> None:
     """Row 9."""
     bench = Bench(mode=C.Confirm.Select, producer_flow_control=False)
