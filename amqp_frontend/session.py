@@ -99,7 +99,7 @@ class AmqpSession:
         if backlog.area.waits_for_alarm:
             backlog.area.look_again()
             journal.notify()
-        if backlog.is_waiting:
+        if backlog.unfinished is not None or not backlog.area.waits_for_room:
             journal.notify()
         if self.confirming.channels:
             self.confirming.send_due()

@@ -123,6 +123,14 @@ def test_without_confirms_nothing_is_said() -> None:
     assert bench.heard() == []
 
 
+def test_who_waits_for_room_does_not_wait_for_the_journal() -> None:
+    """Or each commit of the journal would flush everybody who is held."""
+    bench = Bench(mode=C.Confirm.Select)
+    bench.publish(FILL + 1)
+    assert bench.peer.session.backlog.area.state is HoldState.HOLDING
+    assert not bench.pair.broker.awaiting
+
+
 @pytest.mark.parametrize("hears_blocked", [True, False])
 def test_a_full_broker_is_an_alarm(hears_blocked: bool) -> None:
     """Rows 3 and 4: connection.blocked at the first held publish, once; unblocked after 200 ms of calm."""

@@ -13,6 +13,7 @@ docs/testing-your-application.md walks through it.
 
 from typing import TYPE_CHECKING, Any
 
+from .blocked import BlockedSnapshot
 from .broker import RunningBroker
 from .clock import Autojump, ClockIsReal, TestClock
 from .history import HistoryEvent, PublishedMessage, Record
@@ -51,6 +52,7 @@ def __getattr__(name: str) -> Any:
 __all__ = [
     "QUIET_MS_DEFAULT",
     "Autojump",
+    "BlockedSnapshot",
     "BrokerOptionsError",
     "BrokerStopped",
     "BrokerTestMixin",

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 from .assertions import _UNSAID, Body
+from .blocked import BlockedSnapshot
 from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
 from .loop_thread import PATIENCE_S
@@ -133,6 +134,25 @@ class RunningBroker(Host):
     ) -> Record[HistoryEvent]:
         """See `VirtualHostView.history`."""
         return self.vhost(vhost).history(*kinds, queue=queue, message=message)
+
+    def blocked(self, *, vhost: str | None = None) -> tuple[BlockedSnapshot, ...]:
+        """See `VirtualHostView.blocked`."""
+        return self.vhost(vhost).blocked()
+
+    def assert_blocked(
+        self,
+        destination: str = "",
+        *,
+        connection: str = "",
+        limit: str | None = None,
+        count: int | None = None,
+        within: float = 0,
+        vhost: str | None = None,
+    ) -> tuple[BlockedSnapshot, ...]:
+        """See `VirtualHostView.assert_blocked`."""
+        return self.vhost(vhost).assert_blocked(
+            destination, connection=connection, limit=limit, count=count, within=within
+        )
 
     def assert_published(
         self,

@@ -16,12 +16,13 @@ import trio
 
 from ..amqp_frontend.options import FrontendOptions
 from ..configured.configured import Report
-from ..configured.options import frontend_options
+from ..configured.options import broker_options, frontend_options
 from ..engine import Consumer, Deadlines, Session
 from ..serving.addresses import Address, bind
 from ..serving.composition import BuiltBroker, Data, DataUnusable, build_broker, default_users
 from ..serving.descriptors import descriptor_limits
 from ..serving.runtime import Alarm, Runtime, SystemClock
+from ..settings import Configuration
 from .fault import FaultTable
 from .options import BrokerOptionsError, EdgeOptions
 from .server import Tap, WatchedEndpoint, WatchedServer
@@ -54,6 +55,7 @@ class Edge(Runtime):
         )
         self.users = default_users()
         self.faults = FaultTable()
+        self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # of faults
         self.tap: Tap | None = None
         self.activity = 0
         self.sent = 0  # rises when a client got octets
@@ -87,7 +89,7 @@ class Edge(Runtime):
         chance = random.random if seed is None else random.Random(seed).random
         data = None if self._data is None else Data(self._data.path, holds_reserve=False)
         try:
-            built = build_broker(self.options.configuration, self.clock, chance, data, users=self.users)
+            built = build_broker(self.configuration, self.clock, chance, data, users=self.users)
         except DataUnusable as error:
             raise BrokerOptionsError(f"data: {error}") from error
         if self._data is not None:
@@ -101,7 +103,25 @@ class Edge(Runtime):
 
     def apply_configuration(self) -> None:
         """Make what it declares, where it is not there."""
-        _log(self._built.objects.apply(self.options.configuration))
+        _log(self._built.objects.apply(self.configuration))
+
+    @property
+    def configuration(self) -> Configuration:
+        """What the broker was started with, with the changes that faults make."""
+        changed = self.options.configuration
+        for change in self._changes.values():
+            changed = change(changed)
+        return changed
+
+    def change_configuration(self, owner: object, change: Callable[[Configuration], Configuration] | None) -> None:
+        """The settings in force are those of the changed configuration; None: the owner's change is taken back."""
+        if change is None:
+            self._changes.pop(owner, None)
+        else:
+            self._changes[owner] = change
+        changed = self.configuration
+        self.broker.replace_settings(changed.repository, broker_options(changed))
+        self.end_turn()
 
     def reset(self, mode: ClockMode) -> None:
         """As new: all connections are gone, and all that was declared. O(connections)."""

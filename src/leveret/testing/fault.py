@@ -17,6 +17,7 @@ from ..amqp_frontend.protocol_events import (
     PublishReceived,
 )
 from ..engine import Broker
+from ..settings import Configuration
 from .server import Confirms, Hooks, WatchedEndpoint, WatchedServer
 
 
@@ -84,12 +85,18 @@ class Stage(Protocol):
     def apply_configuration(self) -> None:
         """Declare again what the configuration declares."""
 
+    def change_configuration(self, owner: object, change: Callable[[Configuration], Configuration] | None) -> None:
+        """The settings in force are those of the changed configuration; None: the owner's change is taken back."""
+
 
 class Fault(Hooks):
     """One fault in force. Ends with its `with` block, by `stop`, or with the broker's reset.
 
-    `hits`: what it did so far, a line each, for assertions that it happened at all.
+    `hits`: what it did so far, a line each, for assertions that it happened at all. `steps_in`: whether it needs the
+    hooks.
     """
+
+    steps_in = True
 
     def __init__(self, aim: Aim) -> None:
         self.aim = aim
@@ -128,20 +135,21 @@ class Fault(Hooks):
 
 
 class FaultTable:
-    """The faults in force, in order of their coming; false when there are none."""
+    """The faults in force, in order of their coming; false when there is none that steps in."""
 
     def __init__(self) -> None:
         self._faults: dict[Fault, None] = {}
         self._changed = trio.Event()
+        self._steps_in = False
 
     def __bool__(self) -> bool:
-        return bool(self._faults)
+        return self._steps_in
 
     def add(self, fault: Fault, edge: Stage) -> None:
         """In force from now on."""
         self._faults[fault] = None
-        fault.begin(edge)
         self._tell()
+        fault.begin(edge)
 
     def remove(self, fault: Fault, edge: Stage) -> None:
         """Over."""
@@ -156,6 +164,7 @@ class FaultTable:
             self.remove(fault, edge)
 
     def _tell(self) -> None:
+        self._steps_in = any(fault.steps_in for fault in self._faults)
         self._changed.set()
         self._changed = trio.Event()
 

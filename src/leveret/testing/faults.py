@@ -7,6 +7,8 @@ gave its connection. `after`: so many occasions go well first; `times`: so many 
 """
 
 from ..amqp_frontend.codec import INDEX_OF
+from ..settings import entry
+from ..settings.values import size_bytes
 from .connection_faults import (
     Away,
     CloseByServer,
@@ -18,6 +20,7 @@ from .connection_faults import (
 from .fault import Aim, Fault
 from .host import Host
 from .loop_thread import BrokerStopped
+from .memory_limit import MemoryLimit
 from .message_faults import Block, CancelConsumers, Chaos, HoldConfirms, LoseAcks, NackConfirms
 
 #: Methods that only a broker sends; all other methods are looked for in what clients send.
@@ -166,6 +169,32 @@ class Faults:
     def block(self, reason: str = "low on memory", *, connection: str = "", vhost: str | None = None) -> Fault:
         """connection.blocked with a reason: publishes wait until the fault ends, everything else is served."""
         return self._start(Block(self._aim(vhost, connection), reason))
+
+    def memory_limit(
+        self,
+        size: int | str,
+        address: str | None = None,
+        *,
+        fails: bool | None = None,
+        fails_after: float | None = None,
+        vhost: str | None = None,
+    ) -> Fault:
+        """Publishes wait while messages in memory take so many octets ("64 KiB", or a number) or more.
+
+        `address`: a queue, or a pattern as in an address-setting; None: all queues together, whatever their virtual
+        host. `fails`: what does not fit is refused instead; `fails_after`: when it has waited so many seconds of the
+        broker's clock; without them as the configuration says. One message is accepted however large it is, and each
+        counts for at least minimum-message-size (1 KiB). Raises: ValueError.
+        """
+        octets = size_bytes(size)
+        if not octets:
+            raise ValueError("memory_limit: 0 is no limit; `faults.block` holds every publish")
+        if address is not None:
+            entry(address, wildcards=self._broker.edge.configuration.repository.wildcards)  # or it is no match
+        after_ms = None
+        if fails_after is not None:
+            fails, after_ms = bool(fails), round(fails_after * 1000)
+        return self._start(MemoryLimit(self._aim(vhost, ""), octets, address, fails=fails, fails_after_ms=after_ms))
 
     def cancel_consumers(self, queue: str, *, times: int | None = None, vhost: str | None = None) -> Fault:
         """basic.cancel from the broker to a queue's consumers of this moment."""

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from ..engine import holder_of
 from ..settings.printable import printable
+from .blocked import blocked_of
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -34,6 +35,7 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
             next_ns = queue.scheduled.next_ns() or now_ns
             wait_s = max(0, next_ns - now_ns) / 1e9
             found.append(f"queue {queue.name!r}: {len(queue.scheduled)} scheduled, the next is due in {wait_s:g} s")
+    found += map(str, blocked_of(edge, vhost))
     for endpoint in edge.endpoints_of(vhost):
         if endpoint.is_sending:
             found.append(f"connection {endpoint.name!r}: octets wait because it does not read")

@@ -22,6 +22,7 @@ from ..engine import (
     scan_properties,
 )
 from .assertions import _UNSAID, Body, Expected, publish_failure, queue_failure
+from .blocked import BlockedSnapshot, blocked_failure, blocked_of
 from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
 from .loop_thread import result_of, turns_of_this_loop
@@ -93,6 +94,10 @@ class VirtualHostView:
 
         return self._ask(lambda vhost: self._broker.recorder.events(wanted, message))
 
+    def blocked(self) -> tuple[BlockedSnapshot, ...]:
+        """Connections whose publishes are held for want of room: for what, and since when; the longest first."""
+        return self._ask(lambda vhost: blocked_of(self._broker.edge, vhost.name))
+
     # -- asserting --------------------------------------------------------------------------------------------------
 
     def assert_published(
@@ -148,6 +153,37 @@ class VirtualHostView:
         if failure:
             raise AssertionError(failure)
         return snapshot
+
+    def assert_blocked(
+        self,
+        destination: str = "",
+        *,
+        connection: str = "",
+        limit: str | None = None,
+        count: int | None = None,
+        within: float = 0,
+    ) -> tuple[BlockedSnapshot, ...]:
+        """That publishes of a connection are held (`count`: of exactly so many connections; 0: of none).
+
+        `destination`, `connection`: part of the name. `limit`: as in `BlockedSnapshot`. `within`: wait so many real
+        seconds for it. Returns: those that are. Raises: AssertionError.
+        """
+        edge = self._broker.edge
+
+        def look() -> tuple[bool, tuple[BlockedSnapshot, ...], str]:
+            every = blocked_of(edge, self.name)
+            like = tuple(one for one in every if one.is_like(destination, connection, limit))
+            if len(like) == count if count is not None else like:
+                return True, like, ""
+            wanted = f"{'a connection' if count is None else f'{count} connections'} to be blocked"
+            parts = (("by", destination), ("called", connection), ("for the limit", limit or ""))
+            wanted += "".join(f" {word} {value!r}" for word, value in parts if value)
+            return False, like, blocked_failure(every, wanted, edge)
+
+        is_right, like, failure = self._broker.ask_until(look, lambda found: found[0], within)
+        if not is_right:
+            raise AssertionError(failure)
+        return like
 
     # -- doing ------------------------------------------------------------------------------------------------------
 

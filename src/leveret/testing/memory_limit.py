@@ -1,0 +1,81 @@
+"""The fault of a broker, or an address, that has little memory: publishes are held or refused as in production.
+
+It is a change of the configuration in force, and it ends by taking that back: what is held goes on.
+"""
+
+from dataclasses import replace
+from typing import Any
+
+from ..engine import BlockedEvent, Event, EventKind
+from ..settings import AddressSettings, Configuration, SettingsRepository, SystemUsage, entry
+from .fault import Aim, Fault, Stage
+
+
+class MemoryLimit(Fault):
+    """`size`: octets. `address`: as the match of an address-setting; None: the limit is the whole broker's.
+
+    `fails`, `fails_after_ms`: what does not fit is refused, at once or when it has waited so long; None: as configured.
+    """
+
+    steps_in = False
+
+    def __init__(
+        self, aim: Aim, size: int, address: str | None, fails: bool | None, fails_after_ms: int | None
+    ) -> None:
+        super().__init__(aim)
+        self._size = size
+        self._address = address
+        self._fails: dict[str, Any] = {
+            name: value
+            for name, value in (("send_fail_if_no_space", fails), ("send_fail_if_no_space_after_ms", fails_after_ms))
+            if value is not None
+        }
+
+    def begin(self, edge: Stage) -> None:
+        """See `Fault`."""
+        edge.change_configuration(self, self._limited)
+        edge.broker.listeners.append(self._listen)
+
+    def end(self, edge: Stage) -> None:
+        """See `Fault`."""
+        if self._listen in edge.broker.listeners:  # it ended, or was started again
+            edge.broker.listeners.remove(self._listen)
+        edge.change_configuration(self, None)
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, BlockedEvent) and event.kind is EventKind.BLOCKED:
+            self.hit(f"held a publish of {event.subject} for {event.destination}: {event.limit} limit")
+
+    def _limited(self, configuration: Configuration) -> Configuration:
+        """A configuration with this limit in it. All that is in memory counts, whatever the cursor."""
+        settings = AddressSettings(cursor="vm", producer_flow_control=True, **self._fails)
+        usage = configuration.system_usage
+        if self._address is None:
+            usage = replace(usage or SystemUsage(store=0, temp=0), memory=self._size, memory_percent=0, **self._fails)
+            match, vhost = configuration.repository.wildcards.any_words, None
+        else:
+            settings = replace(settings, memory_limit=self._size)
+            match, vhost = self._address, self.aim.vhost
+        return replace(
+            configuration,
+            system_usage=usage,
+            repository=_with_entry(configuration.repository, match, vhost, settings, usage),
+        )
+
+
+def _with_entry(
+    repository: SettingsRepository, match: str, vhost: str | None, settings: AddressSettings, usage: SystemUsage | None
+) -> SettingsRepository:
+    """One address-setting more, or more in the one that is there. Raises: MatchFault."""
+    before = next((one for one in repository.entries if (one.match.text, one.vhost) == (match, vhost)), None)
+    merged = settings if before is None else settings.over(before.settings)
+    added = entry(match, vhost, repository.wildcards, **merged.explicit())
+    return SettingsRepository(
+        (*(one for one in repository.entries if one is not before), added),
+        repository.wildcards,
+        default_max_delivery_attempts=repository.attempts,
+        uuid_namespace=repository.uuid_namespace,
+        id_cache_size=repository.id_cache_size,
+        usage=usage,
+        destinations=repository.destinations,
+    )
