@@ -204,3 +204,15 @@ def test_the_temp_store_is_a_limit_of_the_broker() -> None:
     bench.broker.flow.temp_changed(2_000)
     bench.end_turn()
     assert publisher.published == 1
+
+
+def test_a_body_in_several_queues_counts_in_each() -> None:
+    """Decision 10: also for the broker's memory, which holds it once."""
+    bench = FlowBench(system=SystemUsage(memory=10_000, store=0, temp=0))
+    bench.vhost.declare_queue("other", client=None, durable=True, arguments={})
+    for name in ("q", "other"):
+        bench.vhost.bind_queue(name, "amq.fanout", "", {})
+    publisher = Publisher(bench, "p")
+    route = bench.vhost.route("amq.fanout", "", USER)
+    publisher.session.offer(route, Envelope("amq.fanout", ""), [blob(1_500)], mandatory=False)
+    assert next(node for node in bench.broker.flow.nodes() if node.is_root).used == 3_000
