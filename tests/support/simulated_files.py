@@ -68,6 +68,7 @@ class SimulatedFiles:
     def __init__(self) -> None:
         self.names_now: dict[str, _File] = {}
         self.names_durable: dict[str, _File] = {}
+        self._unsynced: dict[str, dict[str, None]] = {}  # directory -> names in it that changed since its last sync
         self.handles: dict[int, tuple[str, _File]] = {}
         self.locked: dict[str, int] = {}
         self.fault: Callable[[str, str], object] = lambda operation, path: None
@@ -110,6 +111,7 @@ class SimulatedFiles:
                 if id(file) not in made:
                     made[id(file)] = file.copy()
                 copies[name] = made[id(file)]
+        after._unsynced = {directory: dict(names) for directory, names in self._unsynced.items()}
         return after
 
     def content(self, path: str) -> bytes:
@@ -126,6 +128,18 @@ class SimulatedFiles:
         """A file that is on the disk."""
         self.names_now[path] = self.names_durable[path] = _File(_Octets(data))
 
+    def lose(self, path: str) -> _File:
+        """Somebody else deletes a file. Returns it."""
+        self._name_changed(path)
+        return self.names_now.pop(path)
+
+    def _name_changed(self, path: str) -> None:
+        """New names are kept in the order in which they came, as in `names_now`."""
+        names = self._unsynced.setdefault(os.path.dirname(path), {})
+        if path not in self.names_now:
+            names.pop(path, None)
+        names[path] = None
+
     def _ask(self, operation: str, path: str) -> None:
         if self.keeps_log:
             self.log.append((operation, path))
@@ -141,6 +155,7 @@ class SimulatedFiles:
             if file is None:
                 if not create:
                     raise FileNotFoundError(errno.ENOENT, "no such file", path)
+                self._name_changed(path)
                 file = self.names_now[path] = _File(_Octets())
             self._next_handle += 1
             self.handles[self._next_handle] = (path, file)
@@ -213,24 +228,25 @@ class SimulatedFiles:
     def sync_directory(self, path: str) -> None:
         """See `Files`."""
         self._ask("sync_directory", path)
-        for names in (self.names_now, self.names_durable):
-            for name in list(names):
-                if os.path.dirname(name) == path:
-                    if name in self.names_now:
-                        self.names_durable[name] = self.names_now[name]
-                    else:
-                        del self.names_durable[name]
+        for name in self._unsynced.pop(path, ()):
+            if name in self.names_now:
+                self.names_durable[name] = self.names_now[name]
+            else:
+                self.names_durable.pop(name, None)
 
     def rename(self, old: str, new: str) -> None:
         """See `Files`."""
         self._ask("rename", old)
+        self._name_changed(old)
+        self._name_changed(new)
         self.names_now[new] = self.names_now.pop(old)
 
     def unlink(self, path: str) -> None:
         """See `Files`."""
         self._ask("unlink", path)
-        if self.names_now.pop(path, None) is None:
+        if path not in self.names_now:
             raise FileNotFoundError(errno.ENOENT, "no such file", path)
+        self.lose(path)
 
     def names(self, path: str) -> list[str]:
         """See `Files`."""

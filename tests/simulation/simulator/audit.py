@@ -90,7 +90,7 @@ class _Books:
         if record.flags & RANGE and record.heap:
             ids = {first + at for first, count in decode_runs(record.heap) for at in range(count)}
         elif record.flags & RANGE:
-            ids = {id_ for id_ in live | came if record.msg_id <= id_ <= record.arg} - left
+            ids = (_between(record, live) | _between(record, came)) - left
         if twice := ids & left:
             raise Broken(f"the journal has messages {sorted(twice)[:5]} leave queue {queue_id} twice")
         # What was transient and came while the disk was full has no record of that.
@@ -110,6 +110,14 @@ class _Books:
                 if names[id_].vhost_id == record.arg:
                     self.live.pop(id_, None)
                     self._ended.add(id_)
+
+
+def _between(record: Record, ids: set[int]) -> set[int]:
+    """Those of a range."""
+    first, last = record.msg_id, record.arg
+    if last - first < len(ids):
+        return ids.intersection(range(first, last + 1))
+    return {id_ for id_ in ids if first <= id_ <= last}
 
 
 def _ids_of_part(heap: bytes) -> Iterator[int]:

@@ -168,7 +168,7 @@ class Disk:
 
     def delete(self, path: str) -> None:
         """Somebody deletes a file beneath the broker."""
-        self._deleted.append((path, self.files.names_now.pop(path)))
+        self._deleted.append((path, self.files.lose(path)))
         self.has_failed = True
 
     def put_back(self) -> None:

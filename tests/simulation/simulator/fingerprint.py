@@ -18,13 +18,17 @@ class Fingerprint:
         self._hash = hashlib.sha256()
         self._octets = 0
         self._events = 0
+        self._names: dict[tuple[str, str, str], bytes] = {}
 
     def received(self, data: bytes, now_ns: int) -> None:
         """A client got octets."""
         self._octets = crc32(data, self._octets ^ (now_ns & 0xFFFFFFFF))
 
     def __call__(self, event: Event) -> None:
-        name = f"{event.kind.value} {event.vhost} {event.subject}".encode()
+        key = event.kind._name_, event.vhost, event.subject
+        name = self._names.get(key)
+        if name is None:
+            name = self._names[key] = f"{event.kind.value} {event.vhost} {event.subject}".encode()
         self._events = crc32(array("Q", event.messages), crc32(name, self._events))
 
     def note(self, text: str, now_ns: int) -> None:

@@ -7,9 +7,9 @@ queues hold what they held behind some turn, the last durable one or a later one
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from leveret.engine import (
     AckedEvent,
@@ -37,18 +37,26 @@ class Broken(Exception):
     """A rule was broken; says which."""
 
 
+class Turn(NamedTuple):
+    """What it changed durably. `lsn`: behind it; `keys`: of what came."""
+
+    lsn: int
+    changes: list[Change]
+    keys: set[bytes]
+
+
 class Ledger:
     """`present`: queue -> message id -> key, as it is now. `durable`: as it was behind the last durable turn."""
 
     takes_mixed = False
 
     def __init__(self) -> None:
-        self.kinds: Counter[EventKind] = Counter()
+        self.kinds: Counter[str] = Counter()  # names of event kinds
         self.present: dict[QueueName, dict[int, bytes]] = {}
         self.durable: dict[QueueName, dict[int, bytes]] = {}
         self.expirable: set[int] = set()
         self.features: dict[str, dict[str, Any]] = {}  # of queues, as the plan has them
-        self.waiting: deque[tuple[int, list[Change]]] = deque()  # LSN behind a turn, what it changed durably
+        self.waiting: deque[Turn] = deque()  # not durable yet
         self.unstated: list[Change] = []  # what came while the journal took nothing, until a checkpoint has it
         self._turn: list[Change] = []
         self.committed_lsn: Callable[[], int] = lambda: 0  # answers may speak of what is below, now
@@ -61,7 +69,7 @@ class Ledger:
     # -- events -------------------------------------------------------------------------------------------------------
 
     def __call__(self, event: Event) -> None:
-        self.kinds[event.kind] += 1
+        self.kinds[event.kind._name_] += 1
         if isinstance(event, PublishedEvent):
             self._published(event)
         elif isinstance(event, EnqueuedEvent):
@@ -136,7 +144,7 @@ class Ledger:
         assert self._broker is not None
         self._keys.clear()
         if self._turn:
-            self.waiting.append((lsn, self._turn))
+            self.waiting.append(Turn(lsn, self._turn, {key for _, _, key in self._turn if key is not None}))
             self._turn = []
         self._survives(durable_lsn)
         if self.unstated and not cast(Any, self._broker.durability).is_behind:
@@ -145,7 +153,7 @@ class Ledger:
 
     def _stated(self) -> list[Change]:
         """What came while the journal took nothing and left since, durably so before that was stated, stays away."""
-        leaving = {(name, id_) for _, changes in self.waiting for name, id_, key in changes if key is None}
+        leaving = {(name, id_) for turn in self.waiting for name, id_, key in turn.changes if key is None}
         return [
             (name, id_, key)
             for name, id_, key in self.unstated
@@ -154,8 +162,8 @@ class Ledger:
 
     def _survives(self, lsn: int) -> None:
         waiting = self.waiting
-        while waiting and waiting[0][0] <= lsn:
-            self._make_durable(waiting.popleft()[1])
+        while waiting and waiting[0].lsn <= lsn:
+            self._make_durable(waiting.popleft().changes)
 
     def _make_durable(self, changes: list[Change]) -> None:
         places = self.places
@@ -173,10 +181,10 @@ class Ledger:
     def is_safe(self, key: bytes) -> bool:
         """Whether a message is as durable as the mode promises wherever it is to be, or was settled there."""
         committed_lsn = self.committed_lsn()
-        for lsn, changes in reversed(self.waiting):
-            if lsn <= committed_lsn:
+        for turn in reversed(self.waiting):
+            if turn.lsn <= committed_lsn:
                 break
-            if self._is_among(key, changes):
+            if key in turn.keys and self._is_among(key, turn.changes):
                 return False
         return not self._is_among(key, self.unstated)
 
@@ -185,17 +193,17 @@ class Ledger:
             key == one and id_ in self.present.get(name, ()) and id_ not in self._copies for name, id_, one in changes
         )
 
-    def is_gone(self, name: QueueName, id_: int) -> bool:
-        """Whether a message that left a queue stays away wherever the broker may start again."""
-        is_there = id_ in self.durable.get(name, ())
+    def first_left(self, places: Iterable[tuple[QueueName, int]]) -> tuple[QueueName, int] | None:
+        """Of messages that left their queues, one that does not stay away wherever the broker may start again."""
+        there = {place: place[1] in self.durable.get(place[0], ()) for place in places}
         committed_lsn = self.committed_lsn()
-        for lsn, changes in [*self.waiting, (committed_lsn + 1, self.unstated)]:
-            if is_there and lsn > committed_lsn:  # a power cut may leave it as it was before this turn
-                return False
-            for where, one, key in changes:
-                if one == id_ and where == name:
-                    is_there = key is not None
-        return not is_there
+        for lsn, changes, _ in [*self.waiting, Turn(committed_lsn + 1, self.unstated, set())]:
+            if lsn > committed_lsn and any(there.values()):  # a power cut may leave it as it was before this turn
+                break
+            for name, id_, key in changes:
+                if (name, id_) in there:
+                    there[name, id_] = key is not None
+        return next((place for place, is_there in there.items() if is_there), None)
 
     # -- lives --------------------------------------------------------------------------------------------------------
 
@@ -233,7 +241,7 @@ class Ledger:
         wrong -= (either := {(name, id_) for name, id_, _ in self.unstated})
         best = set(wrong)
         changed: dict[tuple[QueueName, int], bool] = {}
-        for _, changes in [(0, []), *self.waiting, (0, self._turn)]:
+        for changes in [[], *(turn.changes for turn in self.waiting), self._turn]:
             for name, id_, key in changes:
                 place = name, id_
                 if place in either:
@@ -271,7 +279,7 @@ class Ledger:
 
         What nobody has heard to be safe is there, or not.
         """
-        changes = chain(self.unstated, *(changes for _, changes in self.waiting))
+        changes = chain(self.unstated, *(turn.changes for turn in self.waiting))
         either = {(name, id_) for name, id_, _ in changes}
         for name in found.keys() | self.durable.keys():
             here, there = self.durable.get(name, {}).keys(), found.get(name, set())

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import trio
 
-from .schedule import SECOND, Schedule
+from .schedule import SECOND, Schedule, has_calls
+
+#: Of the garbage collector: what lasts is looked through when there are ten million more objects.
+THRESHOLDS = 100_000, 10, 10
 
 _schedules: list[Schedule] = []
 
@@ -35,14 +40,44 @@ def _everything_from(chance: random.Random) -> Iterator[None]:
         core._ALLOW_DETERMINISTIC_SCHEDULING, core._r, os.urandom, secrets.token_bytes = before
 
 
+@contextmanager
+def _without_system(schedule: Schedule) -> Iterator[None]:
+    """The system has no events: it is asked only when somebody calls from outside of trio, as a signal does.
+
+    Trio asks it in each turn of its loop, and has no public way to be told that a turn is over.
+    """
+    manager: Any = trio._core._run.TheIOManager  # type: ignore[attr-defined]
+    ask = manager.get_events
+
+    def get_events(self: Any, timeout: float) -> Any:
+        schedule.tasks_had_their_turn()
+        return ask(self, 0) if has_calls() else ()
+
+    with patch.object(manager, "get_events", get_events):
+        yield
+
+
+@contextmanager
+def _little_collected() -> Iterator[None]:
+    """The garbage collector looks through what is new seldom, as in `leveret serve`."""
+    before = gc.get_threshold()
+    gc.set_threshold(*THRESHOLDS)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
+
+
 def run(main: Callable[[], Awaitable[None]], seed: int) -> None:
     """Run `main` to its end in virtual time."""
-    with _everything_from(random.Random(f"loop {seed}")):
-        _schedules.append(Schedule())
-        try:
-            trio.run(main, clock=schedule().clock)
-        finally:
-            _schedules.pop()
+    schedule = Schedule()
+    with ExitStack() as stack:
+        stack.enter_context(_everything_from(random.Random(f"loop {seed}")))
+        stack.enter_context(_without_system(schedule))
+        stack.enter_context(_little_collected())
+        _schedules.append(schedule)
+        stack.callback(_schedules.pop)
+        trio.run(main, clock=schedule.clock)
 
 
 def schedule() -> Schedule:

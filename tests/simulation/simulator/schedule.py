@@ -15,7 +15,12 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
+from .ledger import Broken
+
 SECOND = 1_000_000_000
+
+#: So many turns of tasks, and actions, at one time: the world would never end. A long turn has some hundreds.
+STEPS_MAX = 200_000
 
 Action = Callable[[], object]
 
@@ -36,7 +41,7 @@ class Schedule:
         self._numbers = count()
         self._seconds = 0.0
         self.now_ns = 0
-        self.done = 0  # actions
+        self._steps = 0  # since time passed
         self.failed: Callable[[Exception], object] = lambda error: None
 
     def at(self, time_ns: int, action: Action) -> None:
@@ -52,7 +57,7 @@ class Schedule:
         heap, end_ns = self._heap, self.now_ns + duration_ns
         while heap and heap[0][0] <= end_ns:
             self._go_to(heap[0][0])
-            self.done += 1
+            self._step()
             heappop(heap)[2]()
         self._go_to(end_ns)
 
@@ -71,28 +76,60 @@ class Schedule:
         self.after(duration_ns, due)
         await trio.lowlevel.wait_task_rescheduled(abort)
 
+    def tasks_had_their_turn(self) -> None:
+        """To be called for each turn of trio's loop."""
+        try:
+            self._step()
+        except Broken as error:
+            self.failed(error)
+
+    def _step(self) -> None:
+        """Raises: Broken, in a world that loops."""
+        self._steps += 1
+        if self._steps >= STEPS_MAX:
+            self._steps = 0
+            raise Broken(f"{STEPS_MAX:,} steps at {self._seconds} s, and no time passes")
+
     def _go_on(self) -> None:
-        """To what comes next: every task waits."""
-        runner: Any = trio._core._run.GLOBAL_RUN_CONTEXT.runner  # type: ignore[attr-defined]
-        deadline: float = runner.deadlines.next_deadline()
-        heap = self._heap
-        if heap and heap[0][0] <= deadline * SECOND:
-            self._go_to(heap[0][0])
-            self._do_due()
-        elif self._seconds < deadline < inf:
-            self._seconds = deadline
-            self.now_ns = max(self.now_ns, round(deadline * SECOND))
+        """To what comes next, until a task has something to do: every task waits."""
+        runner = _runner()
+        heap, tasks, next_deadline = self._heap, runner.runq, runner.deadlines.next_deadline
+        while not tasks and not has_calls():
+            deadline: float = next_deadline()
+            if deadline <= self._seconds:
+                return
+            if heap and heap[0][0] <= deadline * SECOND:
+                self._go_to(heap[0][0])
+                self._do_due()
+            elif deadline < inf:
+                self._go_to(round(deadline * SECOND))
+                self._seconds = deadline
+                return
+            else:
+                return
 
     def _go_to(self, time_ns: int) -> None:
         if time_ns > self.now_ns:
             self.now_ns = time_ns
             self._seconds = max(self._seconds, time_ns / SECOND)
+            self._steps = 0
 
     def _do_due(self) -> None:
         heap = self._heap
         try:
             while heap and heap[0][0] <= self.now_ns:
-                self.done += 1
+                self._step()
                 heappop(heap)[2]()
         except Exception as error:
             self.failed(error)
+
+
+def has_calls() -> bool:
+    """Whether somebody calls from outside of trio's tasks: a signal, or trio itself at its end."""
+    queue = _runner().entry_queue
+    return bool(queue.queue or queue.idempotent_queue)
+
+
+def _runner() -> Any:
+    """There is no public way to trio's loop."""
+    return trio._core._run.GLOBAL_RUN_CONTEXT.runner  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from time import perf_counter, process_time
 
 import trio
 
-from leveret.engine import Unreadable
+from leveret.engine import EventKind, Unreadable
 from leveret.settings import load_configuration
 
 from .books import Books
@@ -154,7 +154,7 @@ class World:
         report.confirms = self.knowledge.happened["confirm"]
         report.virtual_s = trio.current_time()
         report.happened.update(self.knowledge.happened)
-        report.happened.update({f"event: {kind.value}": count for kind, count in self.ledger.kinds.items()})
+        report.happened.update({f"event: {EventKind[name].value}": count for name, count in self.ledger.kinds.items()})
         report.happened.update(f"client: {client.kind}" for client in self.plan.clients)
         self.note("the end")
 

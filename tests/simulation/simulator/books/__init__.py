@@ -9,6 +9,7 @@ from leveret.engine import Broker, Event
 
 from ..loop import SimulatedClock
 from ..plan import Plan
+from .book import Book
 from .deaths import Deaths
 from .deliveries import Deliveries
 from .expiries import Expiries
@@ -38,6 +39,7 @@ class Books:
             *(Priorities(where), Expiries(where, clock), where),  # it comes last: the others see what was before
         )
         self._books = list(books)
+        self._at_ends = [book for book in self._books if type(book).turn_ended is not Book.turn_ended]
         self._handlers: dict[type[Event], list[Callable[[Any], object]]] = {}
         for book in self._books:
             for kind, handler in book.handlers().items():
@@ -56,7 +58,7 @@ class Books:
 
     def turn_ended(self) -> None:
         """The engine has nothing left to do for now. Raises: Broken."""
-        for book in self._books:
+        for book in self._at_ends:
             book.turn_ended()
 
     def check(self) -> None:

@@ -150,9 +150,8 @@ class Worker(Channel):
         self.world.knowledge.happened["commit of acknowledgements"] += 1
         if self.queue.features.get("keeps"):
             return
-        for name, id_ in settled.values():
-            if not self.world.ledger.is_gone(name, id_):
-                raise Broken(f"{name}: the acknowledgement of {id_} was committed before it was durable")
+        if (left := self.world.ledger.first_left(settled.values())) is not None:
+            raise Broken(f"{left[0]}: the acknowledgement of {left[1]} was committed before it was durable")
 
     def act(self) -> None:
         if self._consumer is None:
