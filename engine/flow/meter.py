@@ -21,7 +21,9 @@ class Charge:
 
 
 class Meter:
-    """Messages and octets of blobs: `at_hand` in memory (ready, waiting for their time, or out), `paged` elsewhere.
+    """Messages and octets of blobs: `paged` those that were paged out when counting began, `at_hand` all others.
+
+    `paged_now`: how many messages of the queue are paged out.
 
     `stored`, `paged_stored`: octets of those that a restart brings back. `holds_stored`, `holds_transient`: the nodes
     in which a publish of such a message has to find room. `forbids_paging`: all of it has to stay in memory, or has to
@@ -39,6 +41,7 @@ class Meter:
         "holds_transient",
         "minimum_size",
         "paged",
+        "paged_now",
         "paged_octets",
         "paged_stored",
         "stored",
@@ -55,6 +58,7 @@ class Meter:
         self.holds_stored: tuple[Usage, ...] = ()
         self.holds_transient: tuple[Usage, ...] = ()
         self._charges: list[Charge] = []
+        self.paged_now: Callable[[], int] = _none
         self.at_hand = self.at_hand_octets = self.stored = 0
         self.paged = self.paged_octets = self.paged_stored = 0
 
@@ -97,17 +101,18 @@ class Meter:
         """Messages that were in memory are gone."""
         self.came(-count, -octets, -stored)
 
-    def paged_out(self, count: int, octets: int, stored: int) -> None:
-        """Messages left memory for the journal or the temp store."""
-        self.paged += count
-        self.paged_octets += octets
-        self.paged_stored += stored
-        self.came(-count, -octets, -stored)
-
     def loaded(self, count: int, octets: int, stored: int) -> None:
-        """Messages are back in memory. Of messages in the journal after a restart only bodies were counted."""
-        self.left_paged(count, octets, stored)
-        self.came(count, octets, stored)
+        """Messages are back in memory; of those that were paged out when counting began, only bodies were counted.
+
+        These come first. Others were counted when they came.
+        """
+        known = min(count, self.paged)
+        if known > 0:
+            share = known / self.paged
+            self.left_paged(known, round(self.paged_octets * share), round(self.paged_stored * share))
+            self.came(known, octets * known // count, stored * known // count)
+        elif self._charges:
+            self.settle()
 
     def left_paged(self, count: int, octets: int, stored: int) -> None:
         """Messages that were paged out are gone."""
@@ -132,15 +137,29 @@ class Meter:
             if not charge.node.users:
                 unused.append(charge.node)
         self._charges = []
+        self.paged_now = _none
         return unused
+
+
+def _none() -> int:
+    """Nothing is paged out."""
+    return 0
 
 
 # -- measures ---------------------------------------------------------------------------------------------------------
 
 
 def memory(meter: Meter) -> int:
-    """What is in memory; each message counts as `minimum_size` at least, on average."""
-    return max(meter.at_hand_octets, meter.at_hand * meter.minimum_size)
+    """What is in memory; each message counts as `minimum_size` at least, on average.
+
+    Of what came in since counting began and is paged out by now, only the number is known: it is of average size.
+    """
+    count, octets = meter.at_hand, meter.at_hand_octets
+    hidden = min(count, meter.paged_now() - meter.paged)
+    if hidden > 0:
+        octets -= octets * hidden // count
+        count -= hidden
+    return max(octets, count * meter.minimum_size)
 
 
 def octets_at_hand(meter: Meter) -> int:

@@ -76,9 +76,6 @@ class Ledger:
     def loaded(self, messages: Sequence[Message]) -> None:
         """Messages that were paged out are in memory again."""
 
-    def paged_out(self, count: int, octets: int, *, is_stored: bool) -> None:
-        """Messages of so many octets left memory. `is_stored`: a restart brings them back."""
-
     def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """New messages of one envelope."""
 

@@ -67,10 +67,6 @@ class MeteredLedger(Ledger):
         """See `Ledger`."""
         self._meter.loaded(len(messages), sum(map(octets_of, messages)), self._stored_of(messages))
 
-    def paged_out(self, count: int, octets: int, *, is_stored: bool) -> None:
-        """See `Ledger`."""
-        self._meter.paged_out(count, octets, octets if is_stored and self._stores is not None else 0)
-
     def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """See `Ledger`."""
         self._came(envelope, blobs)

@@ -184,6 +184,7 @@ class QueueParts(ABC):
             self.ledger = plain
         else:
             meter = flow.make_meter(self, self.surroundings.vhost, terms)
+            meter.paged_now = self._paged_count
             self.ledger = MeteredLedger(self.ledger, meter, self.stores)
         if before is not None:
             if self.ledger.meter is not None:
@@ -191,6 +192,9 @@ class QueueParts(ABC):
             flow.forget(before)
         self.store.allow_paging(allowed=self.ledger.meter is None or not self.ledger.meter.forbids_paging)
         return True
+
+    def _paged_count(self) -> int:
+        return len(self.store) - self.store.at_hand if self.store.is_deep else 0
 
     def end_metering(self) -> None:
         """The queue is gone: whoever waited for room in it goes on."""
