@@ -31,9 +31,13 @@ class Waiting:
         return self.session.offer(route, Envelope("", "q"), [BLOB], mandatory=False)
 
     def resume(self, octets: int, messages: int) -> int:
-        """See `Waiter`."""
-        assert self._offer().taken == 1
-        return len(BLOB)
+        """See `Waiter`: there is room, or it is to look again whether it is still held."""
+        offer = self._offer()
+        if offer.taken:
+            return len(BLOB)
+        assert offer.full is not None
+        self.bench.broker.flow.wait(offer.full, self.client, self)
+        return 0
 
 
 def bench_with(interval_ms: int | None, system: SystemUsage | None = None) -> tuple[Bench, list[BlockedWarning]]:
