@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: serve test machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers fuzz soak crash crash-objects simulate simulate-planted census changelog clean
+.PHONY: dashboards serve test browser machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted census changelog dist clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -33,12 +33,19 @@ $(VENV)/.spark: pyproject.toml | $(VENV)/.dev
 	else echo "No Java: the tests that need Spark will skip (Debian: apt install openjdk-17-jre-headless)." >&2; fi
 	@touch $(VENV)/.dev $@
 
+# What drives a browser, where there is one.
+$(VENV)/.browser: pyproject.toml | $(VENV)/.dev
+	@if command -v chromium >/dev/null 2>&1; then \
+		$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[dev,dev-browser]'; \
+	else echo "No Chromium: the tests of the page will skip (Debian: apt install chromium)." >&2; fi
+	@touch $@
+
 serve: $(VENV)/.serve
 	@exec $(BIN)/leveret serve $(ARGS)
 
 # Files are shared out among the cores; `make test JOBS=0` runs one after another.
 JOBS ?= auto
-test: $(VENV)/.spark lint types
+test: $(VENV)/.spark $(VENV)/.browser lint types
 	@$(BIN)/pytest -n $(JOBS) --dist loadfile --no-loadscope-reorder $(ARGS)
 
 # The state machines and properties on new random examples, ten times as many; EFFORT=100 for a night.
@@ -46,6 +53,10 @@ EFFORT ?= 10
 machines: $(VENV)/.dev
 	@LEVERET_EFFORT=$(EFFORT) $(BIN)/pytest -n $(JOBS) --dist loadfile --timeout=0 --hypothesis-profile=random \
 		tests/engine tests/journal tests/amqp_frontend tests/settings tests/expressions $(ARGS)
+
+# The console's page in the distribution's Chromium: all that can be done on it.
+browser: $(VENV)/.browser
+	@LEVERET_BROWSER=1 $(BIN)/pytest tests/console/test_page.py tests/console/test_page_actions.py $(ARGS)
 
 # The data pipeline's tests alone; and the one that starts a cluster of a master and two workers.
 spark: $(VENV)/.spark
@@ -71,6 +82,10 @@ types: $(VENV)/.dev
 # Beside RabbitMQ in the same run; `make bench ARGS="--only S1-16,S2"`.
 bench: $(VENV)/.dev
 	@$(BIN)/python benchmarks/compare.py $(ARGS)
+
+# What dashboards ask for, at a real Prometheus (Debian: prometheus); `make dashboards ARGS=FILE.json`: somebody else's.
+dashboards: $(VENV)/.dev
+	@$(BIN)/python tests/console/prometheus_check.py $(ARGS)
 
 bench-quick: $(VENV)/.dev
 	@$(BIN)/python benchmarks/compare.py --quick $(ARGS)
@@ -127,14 +142,28 @@ clients: $(VENV)/.dev
 workers: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.workers $(ARGS)
 
+# The helpers and pages for frameworks that applications are written in, with all of these in an environment of its own.
+FRAMEWORKS := .peers/frameworks
+$(FRAMEWORKS)/.made: tests/testing/frameworks.txt pyproject.toml | $(VENV)/.dev
+	@$(PYTHON) -m venv $(FRAMEWORKS)
+	@$(FRAMEWORKS)/bin/python -m pip install --quiet --disable-pip-version-check -r tests/testing/frameworks.txt -e .
+	@touch $@
+
+frameworks: $(FRAMEWORKS)/.made
+	@$(FRAMEWORKS)/bin/python -m pytest -p no:cacheprovider tests/testing/test_frameworks.py $(ARGS)
+
 # Scenarios by thirteen real clients of eight languages, those that this machine has toolchains for, against the brokers
 # that it has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.
+# Without ARGS they then use leased queues (alone: `python -m leveret.interop --leases`), and five of them see a broker
+# that is full, row by row (alone: `python -m leveret.interop.flow`).
 $(VENV)/.interop: pyproject.toml | $(VENV)/.dev
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[interop]'
 	@touch $@
 
 interop: $(VENV)/.interop
 	@$(BIN)/python -m leveret.interop $(if $(ARGS),$(ARGS),--quiet --broker leveret,rabbitmq,garagemq,qpid --scorecard docs/scorecard)
+	@$(if $(ARGS),,$(BIN)/python -m leveret.interop --quiet --broker leveret --leases --scorecard docs/lease-clients)
+	@$(if $(ARGS),,$(BIN)/python -m leveret.interop.flow --write docs/flow-clients.md)
 
 # Ring and redelivery scenarios against a real Artemis (from Maven Central, once) and Leveret; writes docs/artemis.md.
 $(VENV)/.artemis: pyproject.toml | $(VENV)/.dev
@@ -167,6 +196,12 @@ census: $(VENV)/.serve
 # CHANGELOG.md from the fragments in changelog.d/.
 changelog: $(VENV)/.serve
 	@$(BIN)/python docs/draw_changelog.py > CHANGELOG.md
+
+# A release: `python docs/release.py VERSION`, commit, tag vVERSION, then `make dist`: the wheel and the source, checked.
+DIST := dist
+dist: $(VENV)/.dev
+	@rm -rf $(DIST) && $(BIN)/python -m build --outdir $(DIST) . >/dev/null
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check 'twine>=6,<7' && $(BIN)/twine check --strict $(DIST)/*
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -6,7 +6,8 @@ from .hold_area import HoldArea
 
 
 class Backlog:
-    """`unfinished`: the rest of an event that is too much for one turn; nothing behind it is read.
+    """`unfinished`: the rest of an event that is too much for one turn; nothing behind it is read. `since_ns`: when it
+    came (monotonic), if it was held before; else None.
 
     `area`: what is held.
 
@@ -14,11 +15,12 @@ class Backlog:
     reached its maximum.
     """
 
-    __slots__ = ("area", "is_cut", "unfinished")
+    __slots__ = ("area", "is_cut", "since_ns", "unfinished")
 
     def __init__(self, area: HoldArea) -> None:
         self.area = area
         self.unfinished: Work | None = None
+        self.since_ns: int | None = None
         self.is_cut = False
 
     def clear(self) -> None:
@@ -42,11 +44,19 @@ class Backlog:
         """Whether what was read is not all done: `turn.handle_bytes` is to be called again once others had turns."""
         if self.unfinished is not None:
             return not self.is_committing
-        return self.is_cut or self.area.has_unread or self.area.next_ready() is not None
+        area = self.area
+        return self.is_cut or area.has_unread or area.next_ready() is not None or self.is_goodbye_due
+
+    @property
+    def is_goodbye_due(self) -> bool:
+        """Whether the peer's connection.close waited, and may be answered now."""
+        area = self.area
+        return area.says_goodbye and self.unfinished is None and not area.has_last_words
 
     def take_unfinished(self) -> Work | None:
-        """The unfinished event, if it can be handled now."""
+        """The unfinished event, if it can be handled now; `area.since_ns` is as when it was begun."""
         if self.is_committing:
             return None
         event, self.unfinished = self.unfinished, None
+        self.area.since_ns = self.since_ns
         return event

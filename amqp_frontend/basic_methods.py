@@ -32,11 +32,12 @@ def _consume(session: AmqpSession, channel: Channel, method: commands.Basic.Cons
     if method.queue == REPLY_TO:
         _consume_replies(session, channel, method)
         return
-    channel.session.subscriptions.check_tag(method.consumer_tag or "")
+    channel.session.subscriptions.check_tag(method.consumer_tag or "", method.arguments)  # type: ignore[arg-type]
     queue = vhost.queue_for_consumer(session.queue_name(channel, method.queue), session.login.client)
     arguments: FieldTable = method.arguments  # type: ignore[assignment]
     consumers_max = session.options.consumers_per_channel_max
-    if consumers_max and len(channel.session.consumers) >= consumers_max:
+    known = channel.session.consumers.get(method.consumer_tag or "")  # it is to be replaced
+    if consumers_max and len(channel.session.consumers) >= consumers_max and known is None:
         raise errors.LimitReached(what="consumers per channel", limit=consumers_max)
     channel.session.subscriptions.check_access(queue)
     check_consumer_arguments(arguments, name=queue.name, vhost=vhost.name, queue_type=queue_type_of(queue.arguments))

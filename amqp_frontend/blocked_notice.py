@@ -49,26 +49,17 @@ class BlockedNotice:
         self._taken_back_ns = -CALM_MS * 1_000_000
         self.is_given = False
 
-    def give(self, reason: str, *, at_once: bool = False) -> None:
-        """The peer has to know that it is blocked. Said before: nothing. `at_once`: even if it was just unblocked."""
+    def give(self, reason: str) -> None:
+        """The peer has to know that it is blocked. Said before: nothing."""
         if self.is_given:
             self._cancel()
         elif "connection.blocked" in self._login.capabilities:
             self._reason = reason
             due_ns = self._taken_back_ns + CALM_MS * 1_000_000
-            if at_once or self._clock.monotonic_ns() >= due_ns:
+            if self._clock.monotonic_ns() >= due_ns:
                 self._send_blocked()
             elif self._deadline is None:
                 self._deadline = self._deadlines.set(due_ns, self._due)
-
-    def take_back(self) -> None:
-        """The peer is not blocked any more: it hears so now."""
-        self._cancel()
-        if self.is_given:
-            self.is_given = False
-            self._taken_back_ns = self._clock.monotonic_ns()
-            self._output.send(0, commands.Connection.Unblocked)
-            self._on_change(False)
 
     def ease(self) -> None:
         """Nothing is held any more: the peer hears so when that has lasted."""
@@ -88,10 +79,16 @@ class BlockedNotice:
             if is_calm is None:
                 self._send_blocked()
         elif is_calm:
-            self.take_back()
+            self._take_back()
         elif is_calm is not None:
-            self.ease()  # an alarm goes on, which nobody tells the end of
+            self.ease()  # the broker is still full, or an alarm up: nobody tells the end of that
         self._output.wake()
+
+    def _take_back(self) -> None:
+        self.is_given = False
+        self._taken_back_ns = self._clock.monotonic_ns()
+        self._output.send(0, commands.Connection.Unblocked)
+        self._on_change(False)
 
     def _send_blocked(self) -> None:
         self._cancel()

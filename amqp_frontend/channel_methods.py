@@ -26,7 +26,7 @@ def _flow(session: AmqpSession, channel: Channel, method: commands.Channel.Flow)
 
 
 def _flow_ok(session: AmqpSession, channel: Channel, method: commands.Channel.FlowOk) -> None:
-    """We never ask a peer to stop, so this answers nothing; it is harmless."""
+    """It answers our channel.flow (`ChannelFlow`), and changes nothing; unasked, it is harmless."""
 
 
 def _close(session: AmqpSession, channel: Channel, method: Method) -> None:

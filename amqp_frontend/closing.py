@@ -129,9 +129,12 @@ class Closing:
         self._confirming.send_due()  # what stood before the error was done
         channel.step(ChannelStep.CLOSE_SENT)
         self._connection.drop_content(channel)
-        self._area.drop(channel)
+        is_crossed = self._area.drop(channel)
         channel.session.close(failed=True)
         self._output.send(channel.number, commands.Channel.Close, code, text, class_id, method_id)
+        if is_crossed:
+            self._output.send(channel.number, commands.Channel.CloseOk)
+            channel.step(ChannelStep.CLOSE)
 
     def close_connection(
         self, code: int, text: str, class_id: int = 0, method_id: int = 0, *, log_text: str | None = None
@@ -145,10 +148,14 @@ class Closing:
         self._confirming.channels.clear()
         self._end_client(failed=True)
         self._output.send(0, commands.Connection.Close, code, text, class_id, method_id)
+        if self._area.says_goodbye:  # their close crossed ours
+            self._area.says_goodbye = False
+            self._output.send(0, commands.Connection.CloseOk)
         self._set_timer(self._goodbye_ms(), self._hang_up)
 
     def say_goodbye(self) -> None:
         """The peer closed: everything is requeued before it is answered; then it should hang up."""
+        self._area.says_goodbye = False
         if self._confirming.channels:
             self._confirming.send_due()
         self._output.render()

@@ -1,8 +1,9 @@
 """Methods as octets: decoding that is safe on hostile input, and encoding that accepts every name.
 
 pamqp is the catalogue (which methods there are, which arguments of which types) and the oracle in tests. It is not
-asked to decode: it recurses in tables, slices quadratically in arrays, ignores what follows the arguments; nor to
-encode: its methods refuse names that brokers accept. Source: AMQP 0-9-1 4.2.5; behaviour page 0.6, 1.11.
+asked to decode: it recurses in tables, slices quadratically in arrays, ignores what follows the arguments, and 3.x
+hangs on some octets; nor to encode: its methods refuse names that brokers accept. The catalogue of 3.3 is that of 4.
+Source: AMQP 0-9-1 4.2.5; behaviour page 0.6, 1.11.
 """
 
 import re

@@ -118,7 +118,13 @@ def _open(session: AmqpSession, method: commands.Connection.Open) -> None:
         flush=session.output.wake,
         properties=login.client_properties,
     )
+    if session.heartbeat.interval_s:
+        login.client.liveness = session.heartbeat.is_alive
+    link = login.client.link = login.link
+    link.mechanism, link.heartbeat_s = login.mechanism, session.heartbeat.interval_s
+    link.channel_max, link.frame_max = session.channel_max, session.connection.frame_max
     login.client.on_expelled = session.closing.expel
+    login.client.on_withheld = session.journal.withhold_until
     login.vhost = session.broker.virtual_hosts[method.virtual_host]
     session.connection.step(ConnectionStep.OPEN)
     session.closing.logged_in()
@@ -129,7 +135,12 @@ def _close(session: AmqpSession, method: commands.Connection.Close) -> None:
     if session.connection.state is ConnectionState.CLOSING:
         session.output.send(0, commands.Connection.CloseOk)  # our close crossed theirs, which is answered all the same
         return
-    session.closing.say_goodbye()
+    area = session.backlog.area
+    if area.has_last_words:
+        area.says_goodbye = True
+        session.connection.skip_everything()
+    else:
+        session.closing.say_goodbye()
 
 
 def _close_ok(session: AmqpSession, method: commands.Connection.CloseOk) -> None:

@@ -24,7 +24,8 @@ from .wire import (
     plain_content_frames,
 )
 
-_TAG = Struct(">Q").pack
+#: A delivery tag.
+TAG = Struct(">Q").pack
 _DELIVER_HEAD = Struct(">BHL").pack
 _DELIVER_IDS = b"\x00\x3c\x00\x3c"
 #: Kinds of messages for which a consumer's prefixes and suffixes are remembered.
@@ -128,21 +129,21 @@ def render_delivered(effect: Delivered, frame_max: int) -> Iterable[Octets]:
         if known is not None:
             prefix = wire.prefixes[envelope]
             if count == 1:
-                return (prefix, _TAG(tag), known, effect.blobs[0])
+                return (prefix, TAG(tag), known, effect.blobs[0])
             return chain.from_iterable(
-                zip(repeat(prefix), map(_TAG, range(tag, tag + count)), repeat(known), effect.blobs)
+                zip(repeat(prefix), map(TAG, range(tag, tag + count)), repeat(known), effect.blobs)
             )
         wire.note((envelope,), frame_max)
     address = address_of(envelope)
     prefix = wire.prefix(len(address))
     suffix = (b"\x01" if effect.redelivered else b"\x00") + address + FRAME_END_OCTET
-    tags = map(_TAG, range(tag, tag + count))
+    tags = map(TAG, range(tag, tag + count))
     framing = envelope.framing
     if type(framing) is CommonHeader and len(effect.blobs[0]) + FRAME_OVERHEAD <= frame_max:
         before, behind = around_body(wire.number, framing.header, len(effect.blobs[0]))
         return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix + before), effect.blobs, repeat(behind)))
     if count == 1:
-        return (prefix, _TAG(tag), suffix, *content_parts(envelope, effect.blobs[0], wire.number, frame_max))
+        return (prefix, TAG(tag), suffix, *content_parts(envelope, effect.blobs[0], wire.number, frame_max))
     contents = contents_for(envelope, effect.blobs, wire.number, frame_max)
     return chain.from_iterable(zip(repeat(prefix), tags, repeat(suffix), contents))
 
@@ -151,7 +152,7 @@ def _render_mixed(
     effect: Delivered, envelopes: Sequence[Envelope], wire: ConsumerWire, frame_max: int
 ) -> Iterable[bytes]:
     blobs = effect.blobs
-    tags = map(_TAG, range(effect.first_tag, effect.first_tag + len(blobs)))
+    tags = map(TAG, range(effect.first_tag, effect.first_tag + len(blobs)))
     if not effect.redelivered:
         try:
             known = list(map(wire.prefixes.__getitem__, envelopes))

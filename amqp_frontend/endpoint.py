@@ -159,10 +159,15 @@ class Endpoint:
                     data = b"".join(out)
             rest: bytes | memoryview | Gathered | None = None
             try:
+                link = self.session.login.link
+                link.writes += 1
                 if isinstance(data, Gathered):
+                    before = data.sent
                     rest = None if data.send(self.socket) else data  # what is left of it
+                    link.octets_out += data.sent - before
                 else:
                     sent = self.transport.send(data)
+                    link.octets_out += sent
                     rest = memoryview(data)[sent:] if sent < len(data) else None
             except BlockingIOError:
                 rest = data
@@ -233,7 +238,7 @@ class Endpoint:
         fd = self.socket.fileno()
         recv, wait_readable, end_turn = self.transport.recv, self.wait_readable, self._server.runtime.end_turn
         handle, pressure = self.handle, session.broker.pressure
-        incomplete, area = session.connection.incomplete, backlog.area
+        incomplete, area, link = session.connection.incomplete, backlog.area, session.login.link
         data = await self._first_octets()
         while not closing.finished:
             if not data:
@@ -250,6 +255,8 @@ class Endpoint:
                 except BlockingIOError:
                     continue
             pressure.queue = None
+            link.octets_in += len(data)
+            link.reads += 1
             handle(session, data)
             data = b""  # freed while waiting
             crowded = pressure.queue
@@ -281,6 +288,7 @@ class Endpoint:
             return self.transport.recv(READ_SIZE) or None
         count = self.socket.recv_into(room)
         large.filled += count
+        self.session.login.link.octets_in += count
         if count < len(room):
             return b"" if count else None
         try:
@@ -327,7 +335,7 @@ class Endpoint:
         session = self.session
         backlog = session.backlog
         while not session.closing.finished:
-            if self._has_ended and backlog.area.channels and backlog.area.waits_for_room:
+            if self._has_ended and backlog.area.channels and not backlog.area.waits_for_alarm:
                 return  # nobody is there any more whose publishes should have room
             data = b""
             if stalled and self._writing:
@@ -395,7 +403,7 @@ class Endpoint:
         while True:
             with trio.move_on_after(LOOK_S):
                 await trio.sleep_forever()
-            if self.session.backlog.area.waits_for_room and self._has_hung_up():
+            if not self.session.backlog.area.waits_for_alarm and self._has_hung_up():
                 self._has_ended = self.session.closing.finished = True
                 return
 

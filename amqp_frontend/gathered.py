@@ -28,12 +28,13 @@ class Vectored(Protocol):
 
 
 class Gathered:
-    """Parts on their way to a socket; what was sent is freed at once."""
+    """Parts on their way to a socket; what was sent is freed at once. `sent`: octets that were."""
 
-    __slots__ = ("_entries",)
+    __slots__ = ("_entries", "sent")
 
     def __init__(self, parts: Sequence[Octets]) -> None:
         self._entries = joined(parts)
+        self.sent = 0
         self._entries.reverse()  # the next one is last: taking it away costs nothing
 
     def send(self, sock: Vectored) -> bool:
@@ -41,6 +42,7 @@ class Gathered:
         entries = self._entries
         while entries:
             sent = sock.sendmsg(entries[: -ENTRIES_MAX - 1 : -1])
+            self.sent += sent
             while entries and sent >= len(entries[-1]):
                 sent -= len(entries.pop())
             if sent:

@@ -11,6 +11,8 @@ logger = logging.getLogger("leveret.amqp")
 
 #: Half intervals of silence after which a peer is given up: two to three intervals.
 IDLE_TICKS_MAX = 5
+#: The same of one that may be gone: it has missed a heartbeat.
+MISSED_TICKS = 3
 
 
 class Heartbeat:
@@ -55,6 +57,10 @@ class Heartbeat:
             self._deadlines.cancel(self._deadline)
             self._deadline = None
         self._on_lost, self._is_unread = _ignore, _never
+
+    def is_alive(self) -> bool:
+        """Whether the peer was heard from within one interval and a half, or is not read now."""
+        return self.interval_s > 0 and (self.has_received or self._idle_ticks < MISSED_TICKS)
 
     def _schedule(self) -> None:
         due_ns = self._clock.monotonic_ns() + self.interval_s * 500_000_000

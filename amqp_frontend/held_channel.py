@@ -24,7 +24,6 @@ _ALWAYS_PASSING = frozenset(
         commands.Basic.CancelOk,
         commands.Channel.Flow,
         commands.Channel.FlowOk,
-        commands.Channel.Close,
         commands.Channel.CloseOk,
     }
 )
@@ -92,7 +91,7 @@ class HeldChannel:
     """`work`: what waits, first to last; `octets`: of the publishes among it.
 
     `is_waiting`: the first of it was tried and could not be done; otherwise it goes on with the next turn. `full`: what
-    it waits for; None: for the end of an alarm, or for the journal. `deadline`: when it is refused.
+    it waits for then. `deadline`: when it is refused.
     """
 
     __slots__ = (
@@ -119,12 +118,12 @@ class HeldChannel:
         self._has_consume = False
         self._is_transactional = channel.session.transaction is not None
 
-    def resume(self, octets: int, messages: int) -> int:
+    def resume(self, octets: int, messages: int) -> tuple[int, int]:
         """A `Waiter` of the engine: there is room."""
         assert self.full is not None
         allowance = Allowance(self.full, octets, messages)
         self._resume(self, allowance)
-        return allowance.used
+        return allowance.used, messages - allowance.messages
 
     def lets_pass(self, event: ProtocolEvent) -> bool:
         """Whether an event of this channel is handled at once: it settles deliveries, or ends something."""
@@ -137,7 +136,23 @@ class HeldChannel:
             return not self._is_transactional
         if kind is commands.Basic.Cancel:
             return not self._has_consume  # its consumer may be the one that is still to come
+        if kind is commands.Channel.Close:
+            return not self.has_last_words
         return kind in _ALWAYS_PASSING
+
+    @property
+    def has_last_words(self) -> bool:
+        """Whether a close waits for what is held: an alarm holds it, and the client would not hear that it is lost.
+
+        What waits for a limit does not hold up a close (queues page E.5).
+        """
+        return not self.is_answered and (self.full is None or self.full.is_alarm)
+
+    @property
+    def is_answered(self) -> bool:
+        """Whether the client hears which of its publishes were accepted."""
+        session = self.channel.session
+        return session.confirms is not None or session.transaction is not None
 
     def append(self, work: HeldWork) -> None:
         """Behind all that waits."""
@@ -160,6 +175,12 @@ class HeldChannel:
         """Behind the first."""
         self.work.insert(1, work)
         self.octets += work.octets
+
+    @property
+    def closes(self) -> bool:
+        """Whether the client closes the channel behind what waits. O(work)."""
+        events = (work.event for work in self.work)
+        return any(type(event) is ChannelMethod and type(event.method) is commands.Channel.Close for event in events)
 
     def take(self) -> HeldWork:
         """The first of it."""

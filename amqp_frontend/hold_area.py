@@ -5,13 +5,13 @@ Settling deliveries, ending something, and other channels pass. Source: ruling 1
 
 import logging
 from collections.abc import Callable
-from itertools import takewhile
 
 from ..engine import Broker, Deadline, Full, due_after
 from .blocked_notice import BlockedNotice
 from .channel import Channel
+from .channel_flow import ChannelFlow
 from .held_channel import Allowance, HeldChannel, HeldWork, Work, blobs_of
-from .journal_wait import JournalWait
+from .held_contents import HELD_MAX, HeldContents
 from .login import Login
 from .output import Output
 from .peer_errors import HoldExhausted
@@ -23,20 +23,14 @@ logger = logging.getLogger("leveret.amqp")
 OPEN, HOLDING, NOTIFIED, STALLED, NOTIFIED_STALLED = HoldState
 MS = 1_000_000
 
-#: What a connection may hold in memory, in events; for octets see [flow] hold-bytes. More goes to the temp store, ...
-HELD_MAX = 512
-#: ... up to so many events.
-SPOOLED_MAX = 65_536
 #: A connection that would make room itself, if it were read, is ended when it cannot be for so long.
 OWN_STALL_MS = 60_000
-#: The share of that, in percent, above which the peer is told that it is blocked.
-NOTICE_PERCENT = 75
 
 
 class HoldArea:
-    """`channels`: those on which something is held. `count`, `octets`: of all that is held in memory.
+    """`channels`: those on which something is held. `contents`: how much that is, and where.
 
-    `spooled_count`, `spooled`: the same of what is in the temp store.
+    `says_goodbye`: the peer closes the connection, but that waits for what is held (`HeldChannel.has_last_words`).
 
     `has_unread`: it was full, and is not any more: what the peer sent meanwhile is to be looked at. `since_ns`: when
     what is handled now came, if it was held; None: it is new. `allowance`: how much of it may be published now.
@@ -45,41 +39,35 @@ class HoldArea:
 
     __slots__ = (
         "_broker",
-        "_journal",
+        "_channel_flow",
         "_login",
         "_notice",
         "_stall",
         "_stalled_at",
-        "_waits_for_alarm",
         "allowance",
         "channels",
-        "count",
+        "contents",
         "go_on",
         "has_unread",
-        "octets",
         "on_stuck",
+        "says_goodbye",
         "since_ns",
-        "spooled",
-        "spooled_count",
         "state",
     )
 
-    def __init__(self, broker: Broker, login: Login, journal: JournalWait, output: Output) -> None:
+    def __init__(self, broker: Broker, login: Login, output: Output) -> None:
         self._broker = broker
         self._login = login
-        self._journal = journal
         self._notice = BlockedNotice(
             login, output, broker.clock, broker.deadlines, is_calm=self._is_calm, on_change=self._notice_changed
         )
-        self._waits_for_alarm = False  # a publish was held by the alarm, or by the journal, that is not over
+        self._channel_flow = ChannelFlow(broker, login, output)
         self.channels: dict[Channel, HeldChannel] = {}
-        self.count = 0
-        self.octets = 0
-        self.spooled_count = 0
-        self.spooled = 0
+        self.contents = HeldContents(broker)
         self._stalled_at = 0
         self.state = OPEN
         self.has_unread = False
+        self.says_goodbye = False
         self.since_ns: int | None = None
         self.allowance: Allowance | None = None
         self.go_on: Callable[[Channel], None] = _nothing
@@ -90,30 +78,27 @@ class HoldArea:
         """The connection is over. Forgets the callables, so that no cycle of references stays behind."""
         self.drop_all()
         self._notice.end()
+        self._channel_flow.end()
         self.go_on = self.on_stuck = _nothing
 
     # -- what is held -----------------------------------------------------------------------------------------------
 
-    def hold(self, channel: Channel, event: Work) -> None:
-        """A publish or commit has to wait for the end of an alarm, or for the journal, and what comes behind it."""
-        self._put_first(channel, event)
-        if not self._waits_for_alarm:
-            self._waits_for_alarm = True
-            self._block(self._broker.alarm or "low on disk", is_alarm=True)
-        self._journal.notify()
-
     def hold_for(self, full: Full, channel: Channel, event: Work) -> None:
-        """A publish or commit has to wait for room, and what comes behind it on its channel."""
+        """A publish or commit has to wait for room, or an alarm to end, and what comes behind it on its channel."""
         held = self._put_first(channel, event)
         client = self._login.client
         assert client is not None
+        client.holding = self.contents
         held.full = full
         self._broker.flow.wait(full, client, held)
+        if self.is_full and self._stall is None:
+            self._limit_stall()  # for this limit the peer may make room itself
         if full.fails_after_ms:
             due_ns = held.work[0].since_ns + full.fails_after_ms * MS
             held.deadline = self._broker.deadlines.set(due_ns, lambda: self._let_go(held))
-        if full.is_alarm or self._is_much:
-            self._block(_reason(full), is_alarm=False)
+        if full.concerns_all or self.contents.is_much:
+            self._block(full)
+        self._channel_flow.stop(channel)
         client.is_blocked = True
 
     def put_back(self, channel: Channel, event: Work) -> None:
@@ -143,7 +128,7 @@ class HoldArea:
         held = None if channel is None else self.channels.get(channel)
         if held is None or held.lets_pass(event):
             return False
-        work = self._spooled_if_much(self._work(event))
+        work = self.contents.placed(self._work(event), self._makes_room)
         held.append(work)
         self._added(work)
         return True
@@ -153,12 +138,7 @@ class HoldArea:
         work = held.take()
         self.since_ns = work.since_ns
         self._removed(work)
-        if work.place is not None:
-            temp = self._broker.storage.temp
-            octets = temp.unspool(work.place, work.octets)
-            temp.release(work.place, work.octets)
-            return work.brought(octets).event
-        return work.event
+        return self.contents.brought(work)
 
     def taken(self, held: HeldChannel) -> None:
         """What was taken is handled."""
@@ -166,22 +146,27 @@ class HoldArea:
         if not held.work:
             self._forget(held)
 
-    def drop(self, channel: Channel) -> None:
-        """A channel is over: what is held on it was never accepted, and is not confirmed."""
+    def drop(self, channel: Channel) -> bool:
+        """A channel is over: what is held on it was never accepted, and is not confirmed.
+
+        Returns whether the peer's own channel.close was among it, which is to be answered all the same.
+        """
         held = self.channels.get(channel)
         if held is None:
-            return
+            return False
         if count := held.messages():
+            level = logging.INFO if held.is_answered else logging.WARNING
             name = self._login.peer.name
-            logger.info("%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
+            logger.log(level, "%s: channel %d is over, %d held publishes are dropped", name, channel.number, count)
             channel.session.pass_over(count, refused=True)
+        is_closed = held.closes
         self._stop_waiting(held)
         while held.work:
             work = held.take()
             self._removed(work)
-            if work.place is not None:
-                self._broker.storage.temp.release(work.place, work.octets)
+            self.contents.released(work)
         self._forget(held)
+        return is_closed
 
     def drop_all(self) -> None:
         """The connection is over."""
@@ -203,9 +188,19 @@ class HoldArea:
         return None
 
     @property
-    def waits_for_room(self) -> bool:
-        """Whether all that is held waits for room somewhere."""
+    def has_last_words(self) -> bool:
+        """Whether the peer's connection.close waits for what is held."""
+        return any(held.has_last_words for held in self.channels.values())
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether nothing of what is held can go on before room is made, or an alarm ends."""
         return all(held.full is not None for held in self.channels.values())
+
+    @property
+    def waits_for_alarm(self) -> bool:
+        """Whether an alarm holds something."""
+        return any(held.full is not None and held.full.is_alarm for held in self.channels.values())
 
     def _held(self, channel: Channel) -> HeldChannel:
         held = self.channels.get(channel)
@@ -221,20 +216,22 @@ class HoldArea:
     def _put_first(self, channel: Channel, event: Work) -> HeldChannel:
         held, work = self._held(channel), self._work(event)
         if self.since_ns is None:  # what was held before was counted before
-            work = self._spooled_if_much(work)
+            work = self.contents.placed(work, self._makes_room)
         held.put_first(work)
         held.is_waiting = True
         self._added(work)
         return held
 
     def _forget(self, held: HeldChannel) -> None:
-        if self.channels.pop(held.channel, None) is not None and not self.channels:
+        if self.channels.pop(held.channel, None) is None:
+            return
+        self._channel_flow.ease(held.channel)
+        if not self.channels:
             if self.state is HOLDING:
                 self._step(HoldStep.EMPTY)
-            if not self._waits_for_alarm:
-                if self._login.client is not None:
-                    self._login.client.is_blocked = False
-                self._notice.ease()
+            if self._login.client is not None:
+                self._login.client.is_blocked = False
+            self._notice.ease()
 
     # -- going on ---------------------------------------------------------------------------------------------------
 
@@ -267,25 +264,6 @@ class HoldArea:
         """Whether so much is held that the peer is not read any more."""
         return self.state is STALLED or self.state is NOTIFIED_STALLED
 
-    @property
-    def _is_much(self) -> bool:
-        """Whether so much is held that the peer should know."""
-        octets_max = self._broker.options.flow.hold_size
-        return self.octets * 100 > octets_max * NOTICE_PERCENT or self.count * 100 > HELD_MAX * NOTICE_PERCENT
-
-    def _spooled_if_much(self, work: HeldWork) -> HeldWork:
-        """New work: its contents go to the temp store if more is held in memory than may be."""
-        flow = self._broker.options.flow
-        if not work.octets or not (
-            self.octets + work.octets > flow.hold_size or (self.count >= HELD_MAX and self.octets)
-        ):
-            return work
-        if self.spooled_count >= SPOOLED_MAX or (self.spooled >= flow.hold_spool_size and not self._makes_room):
-            return work
-        place = self._broker.storage.temp.spool(blobs_of(work.event))
-        return work if place is None else work.spooled(place)
-
-    @property
     def _makes_room(self) -> bool:
         """Whether the peer, if it is read, may acknowledge what makes room for what it publishes."""
         client = self._login.client
@@ -294,37 +272,24 @@ class HoldArea:
         return any(client.makes_room_in(node) for node in nodes)
 
     def _added(self, work: HeldWork) -> None:
-        if work.place is not None:
-            self.spooled_count += 1
-            self.spooled += work.octets
-        else:
-            self.count += 1
-            self.octets += work.octets
+        contents = self.contents
+        contents.added(work)
         if self.state is OPEN:
             self._step(HoldStep.HOLD)
-        if not self._notice.is_given and self._is_much:
+        if not self._notice.is_given and contents.is_much:
             self._notice_much()
-        if work.place is None and not self.is_full and self._has_no_room:
-            self._stalled_at = self.octets + self.spooled
+        # What is tried again and waits again was there before.
+        if self.since_ns is None and not self.is_full and contents.has_no_room_behind(work):
+            self._stalled_at = contents.octets + contents.spooled
             self._step(HoldStep.STALL)
             self._limit_stall()
 
-    @property
-    def _has_no_room(self) -> bool:
-        """Whether what came last is one too much in memory. What is tried again and waits again was there before."""
-        is_over = self.octets > self._broker.options.flow.hold_size or self.count > HELD_MAX
-        return is_over and self.since_ns is None
-
     def _removed(self, work: HeldWork) -> None:
-        if work.place is not None:
-            self.spooled_count -= 1
-            self.spooled -= work.octets
-        else:
-            self.count -= 1
-            self.octets -= work.octets
+        contents = self.contents
+        contents.removed(work)
         if self.is_full:
-            is_half = self.octets + self.spooled <= self._stalled_at // 2 and self.count < HELD_MAX // 2
-            if is_half or not (self.count or self.spooled_count):
+            is_half = contents.octets + contents.spooled <= self._stalled_at // 2 and contents.count < HELD_MAX // 2
+            if is_half or not (contents.count or contents.spooled_count):
                 self._step(HoldStep.EASE)
                 self.has_unread = True
             self._limit_stall()
@@ -341,58 +306,36 @@ class HoldArea:
     def _stuck(self) -> None:
         self._stall = None
         full = self._any_full()
-        if full is not None:  # else an alarm holds it, which may last
+        if full is not None and not full.is_alarm:  # that may last
             limit_ms = self._stall_max_ms
             self.on_stuck(HoldExhausted(destination=full.destination, limit=full.limit, waited_ms=limit_ms))
 
     @property
     def _stall_max_ms(self) -> int:
         """0: for ever. Nobody else may make room for a peer that would make it itself."""
-        return self._broker.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room else 0)
+        return self._broker.options.flow.max_stall_ms or (OWN_STALL_MS if self._makes_room() else 0)
 
     def _any_full(self) -> Full | None:
         return next((held.full for held in self.channels.values() if held.full is not None), None)
 
     def _step(self, step: HoldStep) -> None:
         self.state = HOLD_NEXT[self.state][step]
+        self.contents.is_unread = self.is_full
 
     # -- connection.blocked -----------------------------------------------------------------------------------------
 
-    @property
-    def waits_for_alarm(self) -> bool:
-        """Whether the alarm, or the journal, holds something."""
-        return self._waits_for_alarm
-
-    def look_again(self) -> None:
-        """If the alarm is over and the journal accepts publishes again, what waited for that goes on."""
-        if not self._waits_for_alarm or self._broker.alarm is not None or self._journal.is_refusing:
-            return
-        self._waits_for_alarm = False
-        client = self._login.client
-        assert client is not None
-        held_elsewhere = False
-        for held in self.channels.values():
-            if held.full is None:
-                held.is_waiting = False
-            else:
-                held_elsewhere = True
-        client.is_blocked = held_elsewhere
-        if not held_elsewhere:
-            self._notice.take_back()
-
-    def _block(self, reason: str, *, is_alarm: bool) -> None:
+    def _block(self, full: Full) -> None:
         client = self._login.client
         assert client is not None
         if not client.is_blocked:
-            level = logging.WARNING if is_alarm else logging.INFO
-            logger.log(level, "%s: blocked: %r", self._login.peer.name, reason)
-        client.is_blocked = True
-        self._notice.give(reason, at_once=is_alarm)
+            level = logging.WARNING if full.is_alarm else logging.INFO
+            logger.log(level, "%s: blocked: %r", self._login.peer.name, full.reason)
+        self._notice.give(full.reason)
 
     def _notice_much(self) -> None:
         full = self._any_full()
         if full is not None:
-            self._notice.give(_reason(full))
+            self._notice.give(full.reason)
 
     def _notice_changed(self, is_given: bool) -> None:
         if is_given:
@@ -402,15 +345,7 @@ class HoldArea:
 
     def _is_calm(self) -> bool | None:
         """See `BlockedNotice`."""
-        if self.channels or self._waits_for_alarm:
-            return None
-        roots = takewhile(lambda node: node.is_root, self._broker.flow.nodes())
-        return not any(node.is_full for node in roots)
-
-
-def _reason(full: Full) -> str:
-    """What connection.blocked says."""
-    return f"{full.destination}: {full.limit} limit"
+        return None if self.channels else self._broker.flow.is_calm
 
 
 def _nothing(_: object) -> None:

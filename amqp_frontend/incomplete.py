@@ -54,10 +54,12 @@ class IncompleteBodies:
         assembly = channel.assembly
         assert assembly is not None
         before, large = assembly.octets, assembly.large
-        whole = channel.add_content(kind, payload)
-        self.octets += (assembly.octets if whole is None else 0) - before
-        if large is not None and (whole is not None or assembly.large is None):
-            self.reserved -= large.capacity
+        try:
+            whole = channel.add_content(kind, payload)
+        finally:  # also of a content that is whole and wrong: nobody has it any more
+            self.octets += (assembly.octets if channel.assembly is assembly else 0) - before
+            if large is not None and (channel.assembly is not assembly or assembly.large is None):
+                self.reserved -= large.capacity
         if whole is None:
             if self.octets > self.octets_max:
                 raise IncompleteTooLarge(limit=self.octets_max)

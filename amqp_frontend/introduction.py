@@ -93,6 +93,7 @@ class Introduction:
             certificate, options.ssl_cert_login_from, options.ssl_cert_login_san_type, options.ssl_cert_login_san_index
         )
         login.peer = replace(login.peer, is_secured=True, certified_name=name or None)
+        login.link.tls_protocol, _, login.link.tls_cipher = tls.description.partition(", ")
         logger.debug("%s: %s, certificate of %r", login.peer.name, tls.description, name)
         return tls.early_data()
 

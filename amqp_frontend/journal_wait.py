@@ -37,6 +37,10 @@ class JournalWait:
         """Send nothing before the journal is safe up to `barrier` (LSN): an answer says that something is durable."""
         self.barrier = barrier
 
+    def withhold_until(self, barrier: int) -> None:
+        """Send nothing before the journal is safe up to there, nor before what is waited for already."""
+        self.barrier = max(self.barrier, barrier)
+
     def collect_barrier(self) -> None:
         """A request to a service in this turn is answered when what the service did is safe."""
         if self.asked is not None:

@@ -2,19 +2,20 @@
 
 from typing import Any
 
-from ..engine import Client, User, VirtualHost
+from ..engine import Client, Link, User, VirtualHost
 from .sasl import Peer
 
 
 class Login:
     """`peer` is known from the start, `user` when it has logged in, `client` and `vhost` when it has opened one."""
 
-    __slots__ = ("capabilities", "client", "client_properties", "mechanism", "peer", "user", "vhost")
+    __slots__ = ("capabilities", "client", "client_properties", "link", "mechanism", "peer", "user", "vhost")
 
     def __init__(self, peer: Peer) -> None:
         self.peer = peer
         self.client_properties: dict[str, Any] = {}
         self.capabilities: frozenset[str] = frozenset()
+        self.link = Link("AMQP 0-9-1")
         self.mechanism = ""
         self.user: User | None = None
         self.client: Client | None = None

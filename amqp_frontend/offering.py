@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from ..engine import Full, errors
 from .channel import Channel, KnownRoute, part_max_of
 from .deliveries import render_returns
+from .held_channel import Work
 from .protocol_events import ChannelMethod, PublishReceived
 from .session import AmqpSession
 
@@ -25,9 +26,6 @@ def offer_run(session: AmqpSession, event: PublishReceived, channel: Channel, kn
     part_max = part_max_of(route)
     if engine_session.confirms is not None:
         session.confirming.channels[channel] = None
-    if _has_expired(session, known):
-        engine_session.pass_over(len(blobs), refused=False)
-        return
     start = 0
     while start < len(blobs):
         if start and effort.spent >= session.effort_max:
@@ -56,7 +54,7 @@ def offer_run(session: AmqpSession, event: PublishReceived, channel: Channel, kn
                 return
         elif is_refused(session, full):
             count = 1 if route.queues is None else len(blobs) - start  # as full for one as for the next
-            _refuse(session, channel, known, full, blobs[start : start + count], behind=len(blobs) - start - count)
+            refuse(session, channel, known, full, blobs[start : start + count], behind=len(blobs) - start - count)
             start += count
         else:
             area.hold_for(full, channel, _rest(event, start))
@@ -70,7 +68,7 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     """
     area = session.backlog.area
     if session.journal.is_refusing:
-        area.hold(channel, event)
+        hold_for_disk(session, event, channel)
         return True
     full = channel.session.full_for_commit()
     if full is not None:
@@ -87,6 +85,13 @@ def must_wait_to_commit(session: AmqpSession, event: ChannelMethod, channel: Cha
     return False
 
 
+def hold_for_disk(session: AmqpSession, event: Work, channel: Channel) -> None:
+    """The journal takes nothing now (`[address-setting] disk-full-policy`)."""
+    disk = session.broker.flow.disk
+    disk.switch("low on disk")
+    session.backlog.area.hold_for(disk.full_for(), channel, event)
+
+
 def is_refused(session: AmqpSession, full: Full) -> bool:
     """Whether what is handled now is refused instead of held, because of the policy, or because it has waited."""
     if full.fails or not full.fails_after_ms:
@@ -95,26 +100,22 @@ def is_refused(session: AmqpSession, full: Full) -> bool:
     return since_ns is not None and session.broker.clock.monotonic_ns() >= since_ns + full.fails_after_ms * MS
 
 
-def _has_expired(session: AmqpSession, known: KnownRoute) -> bool:
-    """Whether messages that were held outlived their expiration meanwhile (E.4 row 15)."""
-    since_ns, expiration_ms = session.backlog.area.since_ns, known.envelope.expiration_ms
-    if since_ns is None or expiration_ms is None:
-        return False
-    return session.broker.clock.monotonic_ns() >= since_ns + expiration_ms * MS
-
-
 def _rest(event: PublishReceived, start: int) -> PublishReceived:
     return PublishReceived(event.channel, event.kind, event.blobs[start:]) if start else event
 
 
-def _refuse(
-    session: AmqpSession, channel: Channel, known: KnownRoute, full: Full, blobs: Sequence[bytes], *, behind: int
+def refuse(
+    session: AmqpSession, channel: Channel, known: KnownRoute, full: Full, blobs: Sequence[bytes], *, behind: int = 0
 ) -> None:
-    """Rows 5 to 7: nack; or return; or the channel's end, and with it that of so many `behind` in the same run."""
+    """Rows 5 to 7: nack; or return; or the channel's end, and with it that of so many `behind` in the same run.
+
+    Raises: DestinationFull, for the last.
+    """
     engine_session = channel.session
     is_last = engine_session.confirms is None and not known.mandatory
     engine_session.pass_over(len(blobs) + (behind if is_last else 0), refused=True)
     if engine_session.confirms is not None:
+        session.confirming.channels[channel] = None
         return
     if is_last:
         raise errors.DestinationFull(destination=full.destination, limit=full.limit)

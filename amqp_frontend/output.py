@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ..engine import ConsumerCancelled, Delivered, SessionFailed
+from ..engine import ConsumerCancelled, Delivered, DeliveredLeases, SessionFailed
 from .codec import Method, answer_frame
 from .connection import Connection
 from .deliveries import render_cancel, render_delivered
@@ -57,6 +57,10 @@ class Output:
         for effect in effects:
             if type(effect) is Delivered:
                 parts += render_delivered(effect, frame_max)
+            elif type(effect) is DeliveredLeases:
+                from .lease_deliveries import render_leases  # what a broker without leased queues need not have
+
+                parts += render_leases(effect, frame_max)
             elif type(effect) is SessionFailed:
                 self.on_session_failed(effect)
             elif type(effect) is ConsumerCancelled and "consumer_cancel_notify" in self._login.capabilities:

@@ -3,13 +3,14 @@
 Source: performance page 4, rules 4 and 6; behaviour page 2.7.
 """
 
+from collections.abc import Callable
 from itertools import groupby
 from operator import attrgetter
 
 from ..engine import Envelope, ServiceExchange, Session, check_expiration, errors
 from .channel import Channel, KnownRoute, part_max_of
-from .offering import offer_run
-from .peer_errors import ImmediateNotImplemented, UserIdMismatch
+from .offering import MS, hold_for_disk, is_refused, offer_run, refuse
+from .peer_errors import ImmediateNotImplemented, PeerError, UserIdMismatch
 from .protocol_events import MixedReceived, PublishReceived
 from .session import AmqpSession
 
@@ -25,8 +26,7 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
     assert isinstance(channel, Channel)
     known: KnownRoute | None = event.kind.known
     if known is None or known.route.is_stale or event.oversized:
-        if session.broker.alarm is not None and not _is_request(session, event):
-            session.backlog.area.hold(channel, event)
+        if _meets_alarm(session, event, channel):
             return
         known = _find_route(session, event, channel)
         firehose = channel.session.client.vhost.firehose
@@ -36,7 +36,7 @@ def published(session: AmqpSession, event: PublishReceived) -> None:
     durability = session.broker.storage.durability
     if durability is not None:
         if durability.has_failed and _must_wait(engine_session, known):
-            session.backlog.area.hold(channel, event)
+            hold_for_disk(session, event, channel)
             return
         session.journal.publishes(durability, is_stored=known.may_be_stored)
     if event.kind.facts.is_marked or len(event.blobs) > known.run_max:
@@ -76,7 +76,9 @@ def _is_together(known: KnownRoute | None) -> bool:
     return known is not None and known.queue is not None and not known.route.is_stale
 
 
-def _publish_stretches(session: AmqpSession, event: MixedReceived) -> None:
+def _publish_stretches(
+    session: AmqpSession, event: MixedReceived, publish: Callable[[AmqpSession, PublishReceived], None] = published
+) -> None:
     """One kind after the other. What comes behind one that is blocked, or when the turn has become long, waits."""
     backlog, channel = session.backlog, event.channel
     assert isinstance(channel, Channel)
@@ -88,8 +90,60 @@ def _publish_stretches(session: AmqpSession, event: MixedReceived) -> None:
             backlog.area.put_rest(channel, rest)
             return
         stop = start + sum(1 for _ in run)
-        published(session, PublishReceived(channel, kind, event.blobs[start:stop]))
+        publish(session, PublishReceived(channel, kind, event.blobs[start:stop]))
         start = stop
+
+
+def published_late(session: AmqpSession, event: PublishReceived) -> None:
+    """The same for what was held: it may have expired meanwhile (queues page E.4, row 15)."""
+    if _has_expired(session, event):
+        channel = event.channel
+        assert isinstance(channel, Channel)
+        _find_route(session, event, channel)  # what is wrong with it counts all the same
+        channel.session.pass_over(len(event.blobs), refused=False)
+        if channel.session.confirms is not None:
+            session.confirming.channels[channel] = None
+    else:
+        published(session, event)
+
+
+def published_mixed_late(session: AmqpSession, event: MixedReceived) -> None:
+    """The same for a mixed run: kind by kind, where one may have expired."""
+    if any(kind.facts.expiration is not None for kind in set(event.kinds)):
+        _publish_stretches(session, event, published_late)
+    else:
+        published_mixed(session, event)
+
+
+def _has_expired(session: AmqpSession, event: PublishReceived) -> bool:
+    since_ns, expiration = session.backlog.area.since_ns, event.kind.facts.expiration
+    if since_ns is None or expiration is None or not expiration.isdigit():
+        return False  # what is no number is refused when it is published
+    assert isinstance(event.channel, Channel)
+    if event.channel.session.transaction is not None:
+        return False
+    return session.broker.clock.monotonic_ns() >= since_ns + int(expiration) * MS
+
+
+def _meets_alarm(session: AmqpSession, event: PublishReceived, channel: Channel) -> bool:
+    """Whether an operator's alarm holds a publish, or refuses it; what is wrong with one is said when it goes on.
+
+    A transaction meets it with its commit (queues page E.4, rows 3 to 8, 13).
+    """
+    alarm = session.broker.flow.alarm
+    if not alarm.is_full or channel.session.transaction is not None or _is_request(session, event):
+        return False
+    try:
+        known = _find_route(session, event, channel)
+    except (errors.EngineError, PeerError):
+        full = alarm.full_for()
+    else:
+        full = alarm.full_for(known.route.queues or (), channel.session.client)
+        if is_refused(session, full):
+            refuse(session, channel, known, full, event.blobs)
+            return True
+    session.backlog.area.hold_for(full, channel, event)
+    return True
 
 
 def _is_request(session: AmqpSession, event: PublishReceived) -> bool:
@@ -164,7 +218,8 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
     if type(route.exchange) is ServiceExchange:  # not remembered, so that each request is noted
         session.journal.asked = route.exchange
         return KnownRoute(route, envelope, arguments.mandatory)
-    if client.vhost.firehose is not None:  # nor here: each publish is traced with its session
+    if client.vhost.firehose is not None or session.broker.alarm is not None:
+        # Nor here: each publish is traced with its session, or is to meet the alarm.
         return KnownRoute(route, envelope, arguments.mandatory)
     fresh = event.kind.known = KnownRoute(route, envelope, arguments.mandatory)
     return fresh

@@ -69,7 +69,7 @@ class AmqpSession:
         self.output = Output(self.login, self.connection, on_output)
         self.journal = JournalWait(broker, self.login)
         self.confirming = self.confirming_type(broker, self.journal, self.output)
-        self.backlog = Backlog(HoldArea(broker, self.login, self.journal, self.output))
+        self.backlog = Backlog(HoldArea(broker, self.login, self.output))
         self.heartbeat = Heartbeat(clock, deadlines, self.output, self._is_unread)
         self.closing = self.closing_type(
             options,
@@ -96,10 +96,7 @@ class AmqpSession:
             journal.notify()
             return []
         backlog = self.backlog
-        if backlog.area.waits_for_alarm:
-            backlog.area.look_again()
-            journal.notify()
-        if backlog.unfinished is not None or not backlog.area.waits_for_room:
+        if backlog.unfinished is not None or not backlog.area.waits_for_others:
             journal.notify()
         if self.confirming.channels:
             self.confirming.send_due()
@@ -133,7 +130,7 @@ class AmqpSession:
         if client is not None:
             client.close(failed=True)  # unless it was closed before, by its own wish
             client.flush = _nothing
-            client.on_expelled = None
+            client.on_expelled = client.on_withheld = None
         # No cycles are left behind: memory is free at once, without waiting for the collector.
         self.output.end()
         self.backlog.clear()
@@ -144,7 +141,7 @@ class AmqpSession:
         """Whether the peer is not read now: a heartbeat of its own would not be seen."""
         backlog = self.backlog
         area = backlog.area
-        is_left = backlog.unfinished is not None or area.is_full or area.waits_for_alarm
+        is_left = backlog.unfinished is not None or area.is_full or area.waits_for_alarm or area.says_goodbye
         return is_left or self.journal.has_published
 
     # -- what handlers share ----------------------------------------------------------------------------------------

@@ -31,13 +31,15 @@ from .protocol_events import (
     MixedReceived,
     PublishReceived,
 )
-from .publishing import published, published_mixed
+from .publishing import published, published_late, published_mixed, published_mixed_late
 from .session import AmqpSession, Handler
 from .states import ChannelState, ConnectionState
 from .topology_methods import TOPOLOGY_HANDLERS
 from .wire import PROTOCOL_HEADER
 
 logger = logging.getLogger("leveret.amqp")
+
+EventHandler = Callable[[AmqpSession, Any], None]
 
 #: The least cost of a method, and of a run of acknowledgements, by the measure of `Effort`.
 METHOD_COST, TOPOLOGY_COST, ACKS_COST = 16, 48, 4
@@ -62,15 +64,17 @@ def handle_bytes(session: AmqpSession, data: bytes) -> None:
         unfinished = backlog.take_unfinished()
         if unfinished is None:
             return
-    if area.waits_for_alarm:
-        area.look_again()
     while True:
         try:
             if unfinished is not None:
                 event, unfinished = unfinished, None
                 _handle_late(session, event)
+                area.since_ns = None
             if area.channels:
                 _handle_held(session)
+            if area.says_goodbye and backlog.is_goodbye_due:
+                session.closing.say_goodbye()
+                break
             if not (area.channels or backlog.unfinished is not None or backlog.is_cut):
                 _handle_new(session)
             if area.channels and not (backlog.unfinished is not None or backlog.is_cut):
@@ -91,8 +95,10 @@ def _handle_late(session: AmqpSession, event: Work) -> None:
     channel = getattr(event, "channel", None)
     is_running = session.connection.state is ConnectionState.RUNNING
     if is_running and (channel is None or channel.state is ChannelState.OPEN):
-        _handle(session, event)
-    session.backlog.is_cut = session.broker.effort.spent >= session.effort_max
+        _handle(session, event, LATE_HANDLERS.get(type(event)))
+    backlog = session.backlog
+    backlog.since_ns = None if backlog.unfinished is None else backlog.area.since_ns
+    backlog.is_cut = session.broker.effort.spent >= session.effort_max
 
 
 def _handle_held(session: AmqpSession) -> None:
@@ -152,7 +158,7 @@ def _handle_beside_held(session: AmqpSession) -> None:
     for event in session.connection.events():
         if not area.queues(event):
             _handle(session, event)
-        if closing.finished or output.is_stalled or area.is_full or backlog.unfinished is not None:
+        if closing.finished or output.is_stalled or area.is_full or area.says_goodbye or backlog.unfinished is not None:
             break
         if broker.effort.spent >= effort_max:
             backlog.is_cut = True
@@ -165,9 +171,9 @@ def _fail(session: AmqpSession) -> None:
     session.closing.refuse(InternalError(), None)
 
 
-def _handle(session: AmqpSession, event: Work) -> None:
+def _handle(session: AmqpSession, event: Work, handler: EventHandler | None = None) -> None:
     try:
-        EVENT_HANDLERS[type(event)](session, event)
+        (handler or EVENT_HANDLERS[type(event)])(session, event)
     except (errors.EngineError, PeerError) as error:
         session.closing.refuse(error, getattr(event, "channel", None), event.ids)
 
@@ -246,7 +252,7 @@ def _connection_method(session: AmqpSession, event: ConnectionMethod) -> None:
     CONNECTION_HANDLERS[type(event.method)](session, event.method)
 
 
-EVENT_HANDLERS: dict[type, Callable[[AmqpSession, Any], None]] = {
+EVENT_HANDLERS: dict[type, EventHandler] = {
     PublishReceived: published,
     MixedReceived: published_mixed,
     AcksReceived: _acked,
@@ -256,3 +262,5 @@ EVENT_HANDLERS: dict[type, Callable[[AmqpSession, Any], None]] = {
     HeaderReceived: header_received,
     HeaderRejected: _header_rejected,
 }
+#: Those of what was held, where they are others.
+LATE_HANDLERS: dict[type, EventHandler] = {PublishReceived: published_late, MixedReceived: published_mixed_late}

@@ -29,7 +29,7 @@ from brokers import LOOPBACK, Running, machine, rss_kb, started
 from pamqp import commands
 from raw_client import RawClient, publish_octets
 
-SERVE = f"{shlex.quote(sys.executable)} -m leveret serve --memory --listen {LOOPBACK}:{{port}}"
+SERVE = f"{shlex.quote(sys.executable)} -m leveret serve --management off --memory --listen {LOOPBACK}:{{port}}"
 KIB, MIB = 1024, 1024**2
 LIMITED = """
 [[address-setting]]

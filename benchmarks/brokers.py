@@ -23,7 +23,7 @@ from typing import IO, Any
 from pamqp import commands, frame
 
 LOOPBACK = "127.0.0.1"
-LEVERET = f"{shlex.quote(sys.executable)} -m leveret serve --memory --listen {LOOPBACK}:{{port}}"
+LEVERET = f"{shlex.quote(sys.executable)} -m leveret serve --management off --memory --listen {LOOPBACK}:{{port}}"
 PROTOCOL_HEADER = b"AMQP\0\0\x09\x01"
 START_SECONDS_MAX = 30.0
 STOP_SECONDS_MAX = 10.0

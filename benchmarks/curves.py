@@ -99,8 +99,8 @@ def journaled() -> Iterator[Running]:
     with tempfile.NamedTemporaryFile("w", suffix=".toml") as config:
         config.write(f'[limits]\nmemory = "{MEMORY}"\n')
         config.flush()
-        python = shlex.quote(sys.executable)
-        serve = f"{python} -m leveret serve --data {{data}} --config {config.name} --listen 127.0.0.1:{{port}}"
+        serve = f"{shlex.quote(sys.executable)} -m leveret serve --management off"
+        serve += f" --data {{data}} --config {config.name} --listen 127.0.0.1:{{port}}"
         with started(serve) as broker:
             yield broker
 

@@ -28,6 +28,8 @@ from pathlib import Path
 from typing import Any
 
 from leveret.interop.brokers.peers import Peer, durable_leveret, rabbitmq
+from leveret.pipeline.patience import patiently
+from leveret.pipeline.progress import Progress
 
 CONFIGURATION = '[journal]\nscope = "all"\nsegment-size = "16MiB"\nretain = "1h"\n'
 #: Counter of a queue -> kind of row.
@@ -89,12 +91,12 @@ def in_the_journal(journal: Path) -> dict[str, int]:
     return dict(sorted(found.items()))
 
 
-def query(source: str, where: str, out: Path, *, to_the_end: bool) -> None:
-    """The query's process."""
+def query(source: str, where: str, out: Path, *, to_the_end: bool, quick: bool) -> None:
+    """The query's process. `quick`: Java starts faster and computes more slowly."""
     from leveret.pipeline.session import SessionOptions, open_session
 
-    spark = open_session(SessionOptions("local[2]", driver_memory="1g"), scratch=out / "scratch")
-    start(spark, source, where, out, to_the_end=to_the_end).awaitTermination()
+    spark = open_session(SessionOptions("local[2]", driver_memory="1g", is_test=quick), scratch=out / "scratch")
+    patiently(lambda: start(spark, source, where, out, to_the_end=to_the_end).awaitTermination(), Progress("live"))
     if to_the_end:
         print(json.dumps(summary(spark, source, out)))
     spark.stop()
@@ -112,7 +114,9 @@ def kill_all(process: subprocess.Popen[Any]) -> None:
     process.wait()
 
 
-def disturb(peer: Peer, command: list[str], out: Path, kills: int, broker_kills: int) -> list[int]:
+def disturb(
+    peer: Peer, command: list[str], out: Path, kills: int, broker_kills: int, pause_max_seconds: float
+) -> list[int]:
     """Start the query and kill it again and again, sometimes also the broker. Returns the batches of each run."""
     batches = []
     for number in range(kills):
@@ -131,7 +135,7 @@ def disturb(peer: Peer, command: list[str], out: Path, kills: int, broker_kills:
                     if running.poll() is not None:
                         raise SystemExit(f"the query ended with the broker: see {out}/query.log")
                     time.sleep(0.05)
-            time.sleep(random.uniform(0, 3))
+            time.sleep(random.uniform(0, pause_max_seconds))
         finally:
             kill_all(running)
         batches.append(commits(out) - before)
@@ -176,8 +180,18 @@ def faults(source: str, found: dict[str, Any], sent: dict[str, Any], expected: d
     return wrong
 
 
-def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, peer_name: str, spark: Any) -> int:
-    """Prints the result; returns 1 if there is a difference."""
+def run(
+    out: Path,
+    *,
+    rate: int,
+    kills: int,
+    broker_kills: int,
+    source: str,
+    peer_name: str,
+    spark: Any = None,
+    quick: bool = False,
+) -> int:
+    """Prints the result; returns 1 if there is a difference. `quick`: for a test, which has a Spark session already."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     (out / "leveret.toml").write_text(CONFIGURATION)
@@ -186,12 +200,12 @@ def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, pee
     started = rabbitmq() if peer_name == "rabbitmq" else durable_leveret("--config", str(out / "leveret.toml"))
     with started as peer:
         where = peer.url if source == "amqp" else str(peer.directory / "data")
-        me = [sys.executable, __file__, str(out), "--source", source, "--where", where, "--query"]
+        me = [sys.executable, __file__, str(out), "--source", source, "--where", where, *["--quick"] * quick, "--query"]
         arguments = [str(peer.port), "--rate", str(rate), "--until", str(end), "--queue", QUEUE]
         arguments += ["--stream"] if source == "amqp" else []
         load = subprocess.Popen([sys.executable, str(TRAFFIC), *arguments], stdout=-1, text=True)
         try:
-            batches = disturb(peer, [*me, "forever"], out, kills, broker_kills)
+            batches = disturb(peer, [*me, "forever"], out, kills, broker_kills, 0.5 if quick else 3.0)
             end.touch()
             output, _ = load.communicate()
         finally:
@@ -210,7 +224,7 @@ def run(out: Path, *, rate: int, kills: int, broker_kills: int, source: str, pee
             last = subprocess.run([*me, "to-the-end"], check=True, capture_output=True, text=True)
             found = json.loads(last.stdout.splitlines()[-1])
         else:
-            start(spark, source, where, out, to_the_end=True).awaitTermination()
+            patiently(lambda: start(spark, source, where, out, to_the_end=True).awaitTermination(), Progress("live"))
             found = summary(spark, source, out)
     wrong = faults(source, found, sent, expected)
     result = {"source": source, "broker": peer_name, "batches_before_each_kill": batches, "broker_kills": broker_kills}
@@ -230,15 +244,22 @@ def main() -> None:
     parser.add_argument("--source", choices=("journal", "amqp"), default="journal")
     parser.add_argument("--peer", choices=("leveret", "rabbitmq"), default="leveret")
     parser.add_argument("--where", help=argparse.SUPPRESS)
+    parser.add_argument("--quick", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--query", choices=("forever", "to-the-end"), help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.query:
-        query(options.source, options.where, options.directory, to_the_end=options.query == "to-the-end")
+        query(
+            options.source,
+            options.where,
+            options.directory,
+            to_the_end=options.query == "to-the-end",
+            quick=options.quick,
+        )
         return
     if options.peer == "rabbitmq" and options.source != "amqp" or options.source == "amqp" and options.broker_kills:
         parser.error("a journal is Leveret's; a stream of Leveret does not outlive its broker")
     counts = {"rate": options.rate, "kills": options.kills, "broker_kills": options.broker_kills}
-    sys.exit(run(options.directory, **counts, source=options.source, peer_name=options.peer, spark=None))
+    sys.exit(run(options.directory, **counts, source=options.source, peer_name=options.peer))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from brokers import LOOPBACK, machine, rss_kb, started
 from probe_client import Latency, latency_between, probing
 from probe_jobs import JOBS, Stage
 
-SERVE = f"{shlex.quote(sys.executable)} -m leveret serve --listen {LOOPBACK}:{{port}}"
+SERVE = f"{shlex.quote(sys.executable)} -m leveret serve --management off --listen {LOOPBACK}:{{port}}"
 #: What the p99 during a job may be more than when idle.
 GOAL_MS = 20.0
 #: Before and after the job; what a job leaves to do belongs to it.
@@ -123,7 +123,7 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
     given = parser.parse_args()
-    scale, idle_seconds = (QUICK, 0.3) if given.quick else (1.0, IDLE_SECONDS)
+    scale, idle_seconds = (QUICK, 0.1) if given.quick else (1.0, IDLE_SECONDS)
     heads = ("idle: p50, p99, max", "during", "work during", "confirms idle", "confirms during")
     print(f"{'(milliseconds)':32} {'seconds':>8}" + "".join(f"{head:>27}" for head in heads))
     taken = []

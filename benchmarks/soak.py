@@ -49,7 +49,7 @@ SETTLE_POLL_SECONDS = 0.2
 STATUS_SECONDS_MAX = 30.0
 FAILURES_SHOWN = 5
 #: With --long.
-LONG = f"-m leveret serve --data {{data}} --listen {LOOPBACK}:{{port}}"
+LONG = f"-m leveret serve --management off --data {{data}} --listen {LOOPBACK}:{{port}}"
 PROBE_INTERVAL_NS = 20_000_000
 TEN_MINUTES_NS = 600_000_000_000
 CONFIGURATIONS = tuple(

@@ -41,9 +41,6 @@ REASONS: Mapping[str, str] = {
     "engine/stores/tailed_store.py: TailedStore": (
         "what three kinds of store share of the protocol: messages at hand and a tail"
     ),
-    "engine/stores/tailed_store.py": (
-        "one class, see there; paging, scanning, the tail and the budget are in files of their own"
-    ),
     "journal/recording/full_recorder.py: FullRecorder": 'a method for each event that only `scope = "all"` records',
     "journal/recovery/recovered.py: RecoveredQueue": "columns with a method for each record that changes them",
     "src/leveret/testing/server.py": "what a test broker may do instead of a real server, fault by fault",

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 FRAGMENTS = Path(__file__).resolve().parents[1] / "changelog.d"
+#: A file for each release, VERSION.md, made by release.py.
+RELEASED = FRAGMENTS / "released"
 KINDS = ("added", "changed", "fixed", "removed")
 
 
@@ -19,14 +21,25 @@ def page() -> str:
         "# Changes",
         "",
         "Drawn from the fragments in `changelog.d/` by `make changelog`; do not edit it by hand.",
-        "",
-        "## Unreleased",
+        "\n",
     ]
+    sections = [section("## Unreleased"), *(path.read_text().rstrip("\n") for path in released())]
+    return "\n".join(lines) + "\n\n".join(sections)
+
+
+def section(heading: str) -> str:
+    """What the fragments say, under a heading."""
+    lines = [heading]
     for kind in KINDS:
         if found := fragments(kind):
             lines += ["", f"### {kind.capitalize()}", ""]
             lines += [f"- {line.replace('](../', '](')}" for line in found]
     return "\n".join(lines)
+
+
+def released() -> list[Path]:
+    """The releases, newest first."""
+    return sorted(RELEASED.glob("*.md"), key=lambda path: [int(part) for part in path.stem.split(".")], reverse=True)
 
 
 if __name__ == "__main__":

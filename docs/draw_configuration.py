@@ -1,35 +1,46 @@
 """Draw docs/configuration.md from the key tables: `python docs/draw_configuration.py > docs/configuration.md`."""
 
 import json
+from dataclasses import fields
 
 from leveret.settings.addresses.fields import (
-    BYTES,
-    BYTES_NOT_ZERO,
-    BYTES_OR_OFF,
     DELAY,
-    DELAY_OR_OFF,
     FIELDS,
-    PAGE_SIZE,
-    PERIOD,
     Field,
 )
 from leveret.settings.addresses.queue_arguments import LIVE_ARGUMENTS
 from leveret.settings.declared.access_declarations import USER_TAGS
 from leveret.settings.declared.configuration import BY_PROFILE, KEYS, Key
-from leveret.settings.declared.declarations import QUEUE_ATTRIBUTES
+from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
+from leveret.settings.declared.logged_topics import ACTS as LOGGED_ACTS
 from leveret.settings.files.toml_users import ALGORITHMS
-from leveret.settings.flow_control import size_or_percent
-from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP
-from leveret.settings.lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, RESTART
-from leveret.settings.values import size_bytes
+from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP, LEASED_HELP, LOGGED_HELP
+from leveret.settings.leased.elements import BY_ARGUMENT
+from leveret.settings.leased.lifetimes import ACTS
+from leveret.settings.leased.model import LeasedSettings
+from leveret.settings.lifetime import (
+    ARRIVAL,
+    AT_BINDING,
+    AT_CONNECTION,
+    AT_CONSUMER,
+    AT_CREATION,
+    LIVE,
+    NEVER,
+    NOT_YET,
+    RESTART,
+    Lifetime,
+)
+from leveret.settings.written import written
 
 MEANINGS = {
     LIVE: "for existing queues, messages and connections too.",
     ARRIVAL: "messages that are already in a queue stay as they are.",
     AT_CREATION: "existing queues keep the value they were created with.",
     AT_BINDING: "existing bindings stay.",
+    AT_CONSUMER: "existing consumers keep the value they started with.",
     AT_CONNECTION: "open connections keep the value they started with.",
     RESTART: "a reload does not change it.",
+    NEVER: "the queue keeps what it was declared with.",
 }
 
 DERIVED = {
@@ -60,27 +71,6 @@ NOTES = {
     "flow": ("How publishes are held while there is no space.", ""),
 }
 
-DURATIONS = {DELAY.read, DELAY_OR_OFF.read, PERIOD.read}
-SIZES = {
-    size_bytes,
-    size_or_percent,
-    BYTES.read,
-    BYTES_OR_OFF.read,
-    BYTES_NOT_ZERO.read,
-    PAGE_SIZE.read,
-    KEYS["broker"]["global-max-size"].read,
-}
-SIZE_UNITS = {"GiB": 1024**3, "MiB": 1024**2, "KiB": 1024}
-DURATION_UNITS = {"h": 3_600_000, "m": 60_000, "s": 1_000, "ms": 1}
-
-
-def written(value: object, read: object) -> object:
-    """A value as people write it: 1800000 -> "30m", 268435456 -> "256MiB". 0 and -1 stay as they are."""
-    units = DURATION_UNITS if read in DURATIONS else SIZE_UNITS if read in SIZES else {}
-    if isinstance(value, int) and value > 0:
-        return next((f"{value // octets}{unit}" for unit, octets in units.items() if value % octets == 0), value)
-    return value
-
 
 def shown(value: object, read: object = None) -> str:
     """A value as a table has it: as TOML writes it."""
@@ -88,7 +78,9 @@ def shown(value: object, read: object = None) -> str:
 
 
 def _acts(row: Key | Field) -> str:
-    """When a changed value takes effect; *later* for keys without an effect yet."""
+    """When a changed value takes effect; *later*: without an effect yet; *nothing*: without meaning."""
+    if row.reason:
+        return "*nothing*"
     return row.acts.value if row.is_supported else "*later*"
 
 
@@ -105,6 +97,8 @@ def page() -> str:
         _wildcards(),
         _address_settings(),
         _addresses(),
+        _queues(),
+        _logged_topics(),
         _diverts(),
         _vhosts(),
         _policies(),
@@ -125,22 +119,25 @@ def _introduction() -> list[str]:
         "Keys marked *later* are accepted with a warning: this version does nothing with them yet.",
         "",
         "- `leveret check FILE...` lists what is wrong. It also warns of a name that is declared nowhere but resembles",
-        "  one that is (a dead-letter address `faild` beside a queue `failed`).",
+        "  one that is (a dead-letter address `faild` beside a queue `failed`). With `--strict` a warning is a fault.",
         "- `leveret explain FILE NAME` shows every setting of a queue or address, and which rule gave it.",
         "  `leveret ctl explain NAME` does the same for a running broker.",
-        "- `leveret diff OLD NEW` shows what another configuration would change, and when.",
+        "- `leveret diff OLD NEW` shows what another configuration would change, and when. With `--live` it asks",
+        "  a running broker in place of `OLD`, and says it of each queue that is there, whoever declared it.",
         "",
         "Files are read again when they change (`configuration-file-refresh-period`), on SIGHUP and by",
         "`leveret ctl reload`. If there is a single fault, nothing changes.",
         "",
-        "Artemis' `broker.xml` and broker-properties, HornetQ's XML and ActiveMQ 5's are read as well, whole or in",
-        "fragments (any known element may be the root): see [from-artemis.md](from-artemis.md) and",
-        "[from-activemq.md](from-activemq.md). A file's format is recognised by its content. Document types and",
-        "entities are refused; a `jms.queue.` or `jms.topic.` prefix is removed from names of Artemis and HornetQ.",
+        "Artemis' `broker.xml` and broker-properties, HornetQ's XML, ActiveMQ 5's and AMPS' are read as well, whole or",
+        "in fragments (any known element may be the root): see [from-artemis.md](from-artemis.md),",
+        "[from-activemq.md](from-activemq.md) and [from-amps.md](from-amps.md). A file's format is recognised by its",
+        "content. Document types and entities are refused; a `jms.queue.` or `jms.topic.` prefix is removed from names",
+        "of Artemis and HornetQ.",
         "",
         "The column *acts* says when a changed value takes effect after a reload:",
         "",
         *(f"- *{one.value}*: {MEANINGS[one]}" for one in MEANINGS),
+        "- *nothing*: accepted, with a warning, and nothing follows from it; the sentence says why.",
     ]
 
 
@@ -158,7 +155,8 @@ def _broker_tables() -> list[str]:
         ]
         for name, key in keys.items():
             default = "by [profile](profiles.md)" if (table, name) in BY_PROFILE else shown(key.default, key.read)
-            lines.append(f"| `{name}` | {default} | {_acts(key)} | {KEY_HELP[table][name]} |")
+            sentence = f"{KEY_HELP[table][name]} {key.reason}".rstrip()
+            lines.append(f"| `{name}` | {default} | {_acts(key)} | {sentence} |")
     return lines
 
 
@@ -264,10 +262,78 @@ def _addresses() -> list[str]:
         ", ".join(f"`{name}`" for name, argument in QUEUE_ATTRIBUTES.items() if argument in LIVE_ARGUMENTS) + ",",
         "`enabled` and `routing-type`. The others change when the queue is created again. An attribute that is",
         "removed from the file returns to the address-setting's value. A queue that a client declared with other",
-        "arguments is not changed, with a warning.",
+        "arguments is not changed, with a warning; but at the start a durable queue that is there, and differs only in",
+        "what changes at once, follows the file.",
         "",
         "Clients use these queues like any others. A client that declares one must pass the same arguments,",
         "`x-address` included (its address, if that is not its name), or declare it passively.",
+    ]
+
+
+#: Defaults of a leased queue that depend on others.
+LEASED_DEFAULTS = {
+    "underlying-topic": "the name",
+    "default-publish-target": "`underlying-topic`",
+    "fairness": '`"proportional"`; `"round-robin"` where at most once',
+    "dead-letter-address": "of the address",
+    "expiry-address": "of the address",
+}
+
+
+def _queues() -> list[str]:
+    """`[[queue]]`, and what leased queues have."""
+    return [
+        "",
+        "## [[queue]]",
+        "",
+        "The short form of an address with one queue of the same name: `name`, `vhost`, `durable`, `enabled`,",
+        "`arguments`, and the attributes above. `type` is `classic`, `quorum`, `stream` or `amps`; a queue of an",
+        "`[[address]]` may have it, too.",
+        "",
+        "### Leased queues",
+        "",
+        'Queues with `type = "amps"` lend messages to consumers, which get them back when the lease ends: see',
+        "[leases.md](leases.md). They have these attributes, and of the others only those of the last rows;",
+        "what is not set has its default. *AMPS* is the element of the same meaning in AMPS' files.",
+        "",
+        "| key | AMPS | default | acts | what it does |",
+        "|---|---|---|---|---|",
+        *(_leased(name, argument) for name, argument in LEASED_ATTRIBUTES.items()),
+    ]
+
+
+def _leased(name: str, argument: str) -> str:
+    element = BY_ARGUMENT.get(argument)
+    acts = LIVE if element is None else ACTS[argument]
+    default = LEASED_DEFAULTS.get(name)
+    if default is None and element is not None:
+        value = next(one.default for one in fields(LeasedSettings) if one.name == element.attribute)
+        default = shown(value, DELAY.read if element.attribute.endswith("_ms") else None)
+    tag = f"`{element.tag}`" if element is not None and element.tag else ""
+    return f"| `{name}` | {tag} | {default} | {_when(acts)} | {LEASED_HELP[name]} |"
+
+
+def _when(acts: Lifetime) -> str:
+    return "*later*" if acts is NOT_YET else acts.value
+
+
+def _logged_topics() -> list[str]:
+    """`[[logged-topic]]`."""
+    defaults = {"vhost": '`"/"`', "retain": '`"24h"`'}
+    return [
+        "",
+        "## [[logged-topic]]",
+        "",
+        "Topics whose messages are logged, whether a queue captures them or not. In a virtual host in which some are",
+        "listed, the topics of every leased queue must be among them: its `underlying-topic`, its",
+        "`default-publish-target` and its name. Without a list a topic is logged from the first queue on that selects",
+        f"it, with the warning W-TXLOG. When a list takes effect: {_when(LOGGED_ACTS)}.",
+        "",
+        "A client that declares a leased queue of other topics gets a 406 with the code E-TXLOG. What a pattern",
+        "selects and nothing logs is not captured; one line in the log says so. With `--memory` the",
+        "last 2 MiB are kept, whatever `retain` says; else whole segments of the journal, with all that is in them.",
+        "",
+        *_tables([(name, defaults.get(name, "unset"), sentence) for name, sentence in LOGGED_HELP.items()]),
     ]
 
 

@@ -12,13 +12,15 @@ from .delivery.consumer import UNLIMITED, Consumer, Holder, Recipient, holder_of
 from .durability import UNTIL_STATED, Durability
 from .effort import part_of
 from .emptying import Emptying, is_large
-from .errors import ConnectionForced, EngineError, VirtualHostNotFound
+from .errors import BadRequest, ConnectionForced, EngineError, VirtualHostNotFound
 from .events import TERMINAL, EventKind
 from .exchanges.exchange import EXCHANGE_TYPES, PREDECLARED, Binding, DirectExchange, Exchange
-from .flow.control import Blocked, FlowControl, Full
+from .flow.control import Blocked, FlowControl
+from .flow.full import Full
 from .flow.ring import Waiter
 from .flow.usage import Usage
 from .flow.warnings import BlockedWarning
+from .lease_requests import discarding, leases_of, renew_leases
 from .messages.content import (
     PLAIN,
     REPLY_TO_ME,
@@ -46,8 +48,10 @@ from .messages.field_table import (
     integer_of,
     number_of,
 )
+from .messages.json_tables import json_of_table, table_of_json
 from .messages.message import Envelope, Message
 from .messages.shapes import Shape, Shapes
+from .messages.sizes import BOUNDS, Sizes
 from .object_events import (
     BindingEvent,
     BlockedEvent,
@@ -63,11 +67,14 @@ from .object_events import (
 from .options import NO_LIMITS, BrokerOptions, MessageAddress, VirtualHostLimits
 from .peers.client import Client
 from .peers.commit import Commit
-from .peers.effects import ConsumerCancelled, Delivered, Effect, SessionFailed
+from .peers.effects import ConsumerCancelled, Delivered, DeliveredLeases, Effect, SessionFailed
+from .peers.link import Link
 from .peers.offer import Offer
 from .peers.session import Session
+from .peers.session_counts import PastSessions
 from .peers.slow_consumers import SlowConsumer
 from .pressure import Pressure
+from .publishing.answering import answer_request
 from .publishing.arrival import publish_by_name
 from .publishing.publish_events import DuplicateEvent, MixedPublishedEvent, PublishedEvent
 from .publishing.route import Route
@@ -79,8 +86,10 @@ from .queues.queue_events import (
     DeliveredEvent,
     DueEvent,
     EnqueuedEvent,
+    LeaseEndedEvent,
     LeftEvent,
     MixedEnqueuedEvent,
+    NotesEvent,
     RequeuedEvent,
     ScheduledEvent,
 )
@@ -89,17 +98,21 @@ from .rules.arguments import ARGUMENTS, QUEUE_TYPES, Reason, check_consumer_argu
 from .rules.queue_rules import own_settings
 from .statistics import BrokerStatistics
 from .stores.paged_run import Place, messages_of
+from .stores.paging import runs_of
+from .stores.store import Scanned
 from .stores.tail import Unreadable
 from .stores.temp_store import TempStore
-from .users.access import TAGS, User, Users
+from .users.access import HTTP, TAGS, User, Users
 from .users.passwords import NO_PASSWORD, SALT_SIZE, SHA256, PasswordHash, hash_password, read_password_hash
 from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
 
 __all__ = [
     "AHEAD_MS_MAX",
+    "BOUNDS",
     "ARGUMENTS",
     "AckedEvent",
+    "BadRequest",
     "Binding",
     "BindingEvent",
     "Blocked",
@@ -123,6 +136,7 @@ __all__ = [
     "Deadline",
     "Deadlines",
     "Delivered",
+    "DeliveredLeases",
     "DeliveredEvent",
     "DirectExchange",
     "DueEvent",
@@ -144,9 +158,12 @@ __all__ = [
     "FlowControl",
     "Framing",
     "Full",
+    "HTTP",
     "Grant",
     "Holder",
+    "LeaseEndedEvent",
     "LeftEvent",
+    "Link",
     "Listener",
     "MS",
     "ManualClock",
@@ -154,6 +171,7 @@ __all__ = [
     "MixedEnqueuedEvent",
     "MixedEvent",
     "MixedPublishedEvent",
+    "NotesEvent",
     "MessageAddress",
     "NO_LIMITS",
     "NO_PASSWORD",
@@ -161,6 +179,7 @@ __all__ = [
     "PLAIN",
     "PREDECLARED",
     "PasswordHash",
+    "PastSessions",
     "Permissions",
     "Place",
     "PolicyEvent",
@@ -182,6 +201,7 @@ __all__ = [
     "Route",
     "SALT_SIZE",
     "SHA256",
+    "Scanned",
     "ScheduledEvent",
     "ServiceExchange",
     "Session",
@@ -190,6 +210,7 @@ __all__ = [
     "SettingsEvent",
     "Shape",
     "Shapes",
+    "Sizes",
     "TAGS",
     "TERMINAL",
     "TempStore",
@@ -211,6 +232,11 @@ __all__ = [
     "bounded_ms",
     "check_consumer_arguments",
     "check_expiration",
+    "answer_request",
+    "publish_by_name",
+    "discarding",
+    "leases_of",
+    "renew_leases",
     "decode_bare_table",
     "decode_properties",
     "decode_table",
@@ -222,13 +248,15 @@ __all__ = [
     "holder_of",
     "integer_of",
     "is_large",
+    "json_of_table",
     "messages_of",
     "number_of",
     "own_settings",
     "part_of",
-    "publish_by_name",
     "queue_of",
     "queue_type_of",
     "read_password_hash",
+    "runs_of",
     "scan_properties",
+    "table_of_json",
 ]

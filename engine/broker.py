@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from types import MappingProxyType
 
-from ..settings import NO_POLICIES, NO_SETTINGS, SettingsRepository
+from ..settings import NO_POLICIES, NO_SETTINGS, LoggedTopic, SettingsRepository
 from .agenda import Agenda
 from .announcer import Announcer
 from .chores import Commits, Errands, Feeding, Freeing, Reviewing, Trimming
@@ -23,14 +23,16 @@ from .durability import Durability
 from .effort import Effort
 from .emptying import Emptying
 from .errors import VirtualHostNotFound
-from .events import Counters, EventKind
+from .events import Activity, Counters, EventKind
 from .flow.control import Blocked, FlowControl
 from .flow.warnings import BlockedWarnings
 from .messages.message import Envelope
+from .messages.sizes import Sizes
 from .object_events import BlockedEvent, VirtualHostEvent
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .peers.client import Client
+from .peers.session_counts import PastSessions
 from .peers.slow_consumers import SlowConsumers
 from .pressure import Pressure
 from .publishing.arrival import publish_by_name
@@ -76,6 +78,9 @@ class Broker:
         self.services = services or {}
         self.settings = settings
         self.policies = NO_POLICIES
+        self.logged_topics: Sequence[LoggedTopic] = ()
+        #: Called when a leased queue selects a topic that is not logged, where logged topics are listed.
+        self.on_unlogged: Callable[[Queue, str], object] = lambda queue, topic: None
         self.options = options
         self.chance = chance
         self.unsent_max = unsent_max
@@ -85,10 +90,12 @@ class Broker:
         self.pressure = Pressure(options.busy_queue_ready_max)
         self.awaiting: dict[Client, None] = {}  # hear more when more is safe
         self.counters = Counters()
+        self.activity = Activity()
+        self.past_sessions = PastSessions()
+        self.sizes: Sizes | None = None  # see `count_sizes`
         self.next_id = 1
         self.clients: dict[Client, None] = {}
         self.touched: dict[Client, None] = {}  # have effects in their outbox
-        self.alarm: str | None = None  # why clients may not publish, while an operator says so
         self.virtual_hosts: dict[str, VirtualHost] = {}
         self.emptyings: set[Emptying] = set()  # those that are under way
 
@@ -127,6 +134,7 @@ class Broker:
         self.replace_settings = reloading.replace_settings
         self.replace_policies = reloading.replace_policies
         self.replace_diverts = reloading.replace_diverts
+        self.replace_logged_topics = reloading.replace_logged_topics
         connections = Connections(self)
         self.connect = connections.connect
         self.forget = connections.forget
@@ -194,6 +202,18 @@ class Broker:
         """Those of all virtual hosts."""
         return (queue for vhost in self.virtual_hosts.values() for queue in vhost.queues.values())
 
+    def review_queues(self, *, all_of_them: bool = False) -> None:
+        """After a start: leased queues that were not built from the recovery point that they have, or all of them, are.
+
+        Source: queues page C.5.
+        """
+        for queue in list(self.queues()):
+            leased = queue.rules.leased
+            if leased is None or queue.is_reviewed:
+                continue
+            if all_of_them or queue.recovery != leased.settings.recovery_point:
+                self.virtual_hosts[queue.vhost_name].review_queue(queue)
+
     def queues_count(self) -> int:
         """In all virtual hosts. O(those)."""
         return sum(len(vhost.queues) for vhost in self.virtual_hosts.values())
@@ -202,19 +222,28 @@ class Broker:
         """In all virtual hosts. O(those)."""
         return sum(vhost.bindings.count for vhost in self.virtual_hosts.values())
 
+    @property
+    def alarm(self) -> str | None:
+        """Why clients may not publish, while an operator says so."""
+        alarm = self.flow.alarm
+        return alarm.reason if alarm.is_full else None
+
     def raise_alarm(self, reason: str) -> None:
         """Nobody may publish until `end_alarm`; frontends notice when they look up a route."""
-        self.alarm = reason
+        self.flow.alarm.switch(reason)
         for vhost in self.virtual_hosts.values():
             vhost.routes_changed()
 
     def end_alarm(self) -> None:
         """Who waited goes on with the end of the turn."""
-        self.alarm = None
-        self.touched.update(self.awaiting)
+        self.flow.alarm.switch(None)
 
     def more_is_safe(self) -> None:
-        """The journal got on, or failed: the clients that wait for it are flushed."""
+        """The journal got on, or failed: the clients that wait for it are flushed; who waits for the disk may go on."""
+        durability, disk = self.storage.durability, self.flow.disk
+        if disk.is_full and (durability is None or not durability.has_failed):
+            disk.switch(None)
+            self.deadlines.set(self.clock.monotonic_ns(), _nothing)  # a turn ends soon, whoever is flushed now
         for client in list(self.awaiting):
             del self.awaiting[client]
             client.flush()  # also one that is closed: its last words may be among what waits
@@ -353,8 +382,18 @@ class Broker:
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
+    def count_sizes(self) -> Sizes:
+        """Sizes of what clients publish, since this was called first."""
+        if self.sizes is None:
+            self.sizes = Sizes()
+        return self.sizes
+
     def statistics(self) -> BrokerStatistics:
         """A snapshot. O(queues)."""
         return statistics_of(
             self.virtual_hosts.values(), clients=len(self.clients), deadlines=len(self.deadlines), past=self.counters
         )
+
+
+def _nothing() -> None:
+    """Only for the turn that ends behind it."""

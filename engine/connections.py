@@ -6,7 +6,7 @@ from typing import Protocol
 
 from .departures import Departures
 from .errors import ConnectionsMaxReached, UserConnectionsMaxReached, UserDeleted, VirtualHostNotFound
-from .events import EventKind
+from .events import Activity, EventKind
 from .messages.event import Event, Listener
 from .messages.field_table import FieldTable
 from .object_events import ConnectionEvent, UserDeclaredEvent, UserUndeclaredEvent
@@ -20,6 +20,7 @@ class ConnectedBroker(Protocol):
     """The broker that clients are connected to."""
 
     acknowledgements: AcknowledgementWatch
+    activity: Activity
     awaiting: dict[Client, None]
     clients: dict[Client, None]
     departures: Departures
@@ -59,6 +60,7 @@ class Connections:
         user.check_vhost(vhost)
         client = Client(found, user, name, flush, broker.unsent_max, properties or {})
         broker.clients[client] = None
+        broker.activity.connections_opened += 1
         if broker.listeners:
             broker.announce(ConnectionEvent(EventKind.CONNECTION_OPENED, vhost, name, user.name))
         return client
@@ -76,7 +78,13 @@ class Connections:
     def forget(self, client: Client) -> None:
         """Part of `Client.close`."""
         broker = self._broker
-        broker.clients.pop(client, None)
+        if broker.clients.pop(client, client) is None:  # the first time
+            activity, link = broker.activity, client.link
+            activity.connections_closed += 1
+            activity.octets_in += link.octets_in
+            activity.octets_out += link.octets_out
+            activity.reads += link.reads
+            activity.writes += link.writes
         broker.awaiting.pop(client, None)
         broker.touched.pop(client, None)
         if not broker.clients:

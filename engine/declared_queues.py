@@ -3,6 +3,9 @@
 from itertools import islice
 
 from ..settings import NO_LAYER, NO_POLICY, ArgumentFault
+from ..settings.leased.faults import LeasedFault
+from ..settings.leased.model import leased_settings
+from ..settings.values import shown
 from .bindings import Bindings
 from .declaring import DeclaringHost, check_same_fields
 from .emptying import Emptying
@@ -25,6 +28,7 @@ from .peers.client import Client
 from .peers.permission_checks import may, require, require_for_arguments
 from .publishing.publish import replay_retained
 from .publishing.router import Router
+from .publishing.service import PersonalService
 from .publishing.topology import Topology
 from .queues.non_destructive import NonDestructiveQueue
 from .queues.queue import Queue
@@ -32,15 +36,18 @@ from .queues.queue_types import check_delete, check_purge
 from .queues.stream_queue import StreamQueue
 from .queues.surroundings import Surroundings
 from .rules.arguments import (
+    AMPS,
     CLASSIC,
     STREAM,
     Reason,
     check_queue_arguments,
     check_same_arguments,
+    plain_arguments,
     queue_type_of,
     with_default_type,
 )
-from .rules.queue_rules import NO_RULES, effective_arguments, own_settings, plain_arguments, rules_of
+from .rules.leased_rules import leased_rules
+from .rules.queue_rules import NO_RULES, effective_arguments, own_settings, rules_of, rules_of_leased
 from .users.permissions import CONFIGURE, QUEUE, READ
 
 
@@ -89,6 +96,7 @@ class DeclaredQueues:
         if passive:
             found = self._bindings.accessible(name, client)
             found.touch()
+            self._vhost.broker.activity.queues_declared += 1
             return found
         vhost = self._vhost
         arguments = arguments or {}
@@ -108,6 +116,7 @@ class DeclaredQueues:
         if current is not None:
             self._check_same(current, client, durable, exclusive, auto_delete, arguments)
             current.touch()
+            vhost.broker.activity.queues_declared += 1
             return current
         if client is not None and not (durable or exclusive or vhost.broker.options.has_transient_queues):
             raise TransientQueueRefused
@@ -116,6 +125,8 @@ class DeclaredQueues:
             raise ServerNamedRefused(queue_type=queue_type)
         if arguments:
             self._check_arguments(name, client, arguments)
+        if queue_type == AMPS and client is not None:
+            self._check_logged(name, arguments)
         if queue_type != CLASSIC:
             for unwanted, word in (
                 (auto_delete, "auto-delete"),
@@ -127,8 +138,11 @@ class DeclaredQueues:
         if client is not None:
             self._check_max(name)
         queue = self._make(name, durable, client if exclusive else None, auto_delete, arguments)
+        if vhost.broker.settings.deletes_declared_queues:
+            vhost.broker.reaper.watch()
         if queue.owner is not None:
             queue.owner.exclusive_queues[queue] = None
+        vhost.broker.activity.queues_declared += 1
         return queue
 
     def create(
@@ -146,10 +160,21 @@ class DeclaredQueues:
         self, name: str, *, auto_delete: bool, arguments: FieldTable, address: str | None, is_auto_created: bool
     ) -> Queue:
         """A durable queue that was there before a restart."""
-        queue = self._make(name, True, None, auto_delete, arguments, address, is_auto_created)
-        if is_auto_created:
+        queue = self._make(name, True, None, auto_delete, arguments, address, is_auto_created, is_restored=True)
+        if is_auto_created or self._vhost.broker.settings.deletes_declared_queues:
             self._vhost.broker.reaper.watch()
         return queue
+
+    def review(self, queue: Queue) -> None:
+        """A leased queue that was there before a restart is built from its recovery point."""
+        queue.begin_review(self._router.captures.logged_since(queue), self._vhost.broker.next_id, was_there=True)
+
+    def knows_point(self, point: str) -> bool:
+        """Whether the log has the recovery point of a leased queue (queues page C.5, E-RP-UNKNOWN)."""
+        from .rules.recovery_point import is_known
+
+        log = self._vhost.broker.storage.log
+        return "|" not in point or is_known(point, log.first_id(), log.next_id())
 
     def for_consumer(self, name: str, client: Client | None = None) -> Queue:
         """The queue to consume or get from, made now where its settings ask for that (address-settings page 3.5).
@@ -173,6 +198,19 @@ class DeclaredQueues:
             own_settings(arguments)
         except ArgumentFault as fault:
             raise InvalidArgument(key=fault.key, name=name, vhost=vhost, reason=Reason("text", fault.problem)) from None
+
+    def _check_logged(self, name: str, arguments: FieldTable) -> None:
+        """Whether the topics of a leased queue are among those that are listed as logged, and the log has its recovery
+        point. Raises: InvalidArgument.
+        """
+        try:
+            settings = leased_settings(name, plain_arguments(arguments))
+            self._router.captures.check_logged(settings)
+            if not self.knows_point(settings.recovery_point):
+                raise LeasedFault("E-RP-UNKNOWN", "x-recovery-point", shown(settings.recovery_point))
+        except LeasedFault as fault:
+            reason = Reason("text", str(fault))
+            raise InvalidArgument(key=fault.argument, name=name, vhost=self._vhost.name, reason=reason) from None
 
     def _check_max(self, name: str) -> None:
         """Raises: QueuesMaxReached, AllQueuesMaxReached."""
@@ -208,6 +246,8 @@ class DeclaredQueues:
         arguments: FieldTable,
         address: str | None = None,
         is_auto_created: bool = False,
+        *,
+        is_restored: bool = False,
     ) -> Queue:
         vhost, broker = self._vhost, self._vhost.broker
         if address is None:
@@ -221,6 +261,17 @@ class DeclaredQueues:
         kind: type[Queue] = NonDestructiveQueue if rules.non_destructive else Queue
         if queue_type == STREAM:
             kind, rules = StreamQueue, NO_RULES
+        elif queue_type == AMPS:
+            # A broker without leased queues need not have what they load: 30 ms, 2 MiB.
+            from .lease_control import EXCHANGE, LeaseControl
+            from .queues.leased_queue import LeasedQueue
+
+            kind = LeasedQueue
+            if EXCHANGE not in self._topology.exchanges:
+                self._topology.exchanges[EXCHANGE] = PersonalService(EXCHANGE, LeaseControl(vhost).handle)
+            rules = rules_of_leased(
+                leased_rules(name, arguments, layer.arguments), effective_arguments(arguments, layer), resolved
+            )
         queue = kind(
             self._surroundings,
             name,
@@ -236,6 +287,9 @@ class DeclaredQueues:
         )
         self._queues[name] = queue
         self._router.add_queue(queue)
+        broker.activity.queues_created += 1
+        if queue_type == AMPS and not is_restored:
+            queue.begin_review(self._router.captures.logged_since(queue), broker.next_id, was_there=False)
         queue.touch()
         if broker.listeners:
             broker.announce(QueueEvent(EventKind.DECLARED, vhost.name, name, queue))
@@ -316,6 +370,7 @@ class DeclaredQueues:
         self._bindings.unbind_all(queue)
         count = queue.end()
         broker.counters.add(queue.counters)
+        broker.activity.queue_deleted(queue.type, queue.counters)
         if broker.listeners:
             broker.announce(QueueEvent(EventKind.UNDECLARED, self._vhost.name, queue.name, queue))
         return count

@@ -30,6 +30,15 @@ class Durability(Protocol):
     def barrier_behind_all(self) -> int:
         """The LSN behind all that was recorded for any client; 0: it is safe already, or it can't be now (no room)."""
 
+    def recall(self, id_: int, place: int, size: int) -> None:
+        """A message that was published long ago comes into a queue next.
+
+        `place`: where its content is, which has a body of so many octets.
+        """
+
+    def retain(self, ms: int) -> None:
+        """What was recorded is kept for so long at least, whoever needs it; 0: as long as a queue needs it."""
+
     @property
     def has_failed(self) -> bool:
         """Whether nothing more is taken now: confirms that wait are refused."""

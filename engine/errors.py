@@ -12,6 +12,10 @@ class EngineError(Exception):
         self.__dict__.update(facts)
 
 
+class BadRequest(ValueError):
+    """A request about a leased queue that makes no sense; its text says why. It becomes an answer, not a reply."""
+
+
 class NotFound(EngineError):
     """Something that was named does not exist."""
 

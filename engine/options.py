@@ -38,6 +38,7 @@ class BrokerOptions:
     `system_usage`: what the broker may use; None: no such limits. `whole_limits`: what all addresses together may hold.
     `flow`: how publishes are held (queues page E).
     `classic_tells_attempts`: x-delivery-count also on classic queues, where a rule limits or delays attempts.
+    `has_consumer_filters`: x-filter and x-selector of consumers mean something.
     """
 
     nack_counts: bool = True
@@ -61,6 +62,7 @@ class BrokerOptions:
     tells_last_death: bool = False
     has_transient_queues: bool = True
     classic_tells_attempts: bool = True
+    has_consumer_filters: bool = True
     system_usage: SystemUsage | None = None
     whole_limits: WholeLimits = NO_WHOLE_LIMITS
     flow: Flow = Flow()

@@ -1,9 +1,9 @@
 """Other settings, options, policies or diverts for a broker that runs: they hold at once, for what is there, too."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from ..settings import Divert, Policies, SettingsRepository
+from ..settings import Divert, LoggedTopic, Policies, SettingsRepository
 from .chores import Reviewing
 from .events import EventKind
 from .messages.event import Event, Listener
@@ -14,6 +14,7 @@ from .pressure import Pressure
 from .publishing.auto_created import Reaper
 from .queues.queue import Queue
 from .rules.diverts import Diverts
+from .stores.surroundings import Storage
 from .virtual_host import VirtualHost
 
 
@@ -22,11 +23,13 @@ class ReloadedBroker(Protocol):
 
     acknowledgements: AcknowledgementWatch
     listeners: list[Listener]
+    logged_topics: Sequence[LoggedTopic]
     options: BrokerOptions
     policies: Policies
     pressure: Pressure
     reaper: Reaper
     settings: SettingsRepository
+    storage: Storage
     virtual_hosts: dict[str, VirtualHost]
 
     def announce(self, event: Event) -> None:
@@ -61,6 +64,8 @@ class Reloading:
                 broker.reaper.period_changed()
             if options.consumer_timeout_ms != before.consumer_timeout_ms:
                 broker.acknowledgements.default_changed(options.consumer_timeout_ms)
+        if settings.deletes_declared_queues:
+            broker.reaper.watch()
         for vhost in broker.virtual_hosts.values():
             vhost.routes_changed()  # they know what the address of a message does with it
             if broker.listeners:
@@ -101,3 +106,14 @@ class Reloading:
             by_vhost.setdefault(divert.vhost, []).append(divert)
         for name, vhost in self._broker.virtual_hosts.items():
             vhost.set_diverts(Diverts(by_vhost.get(name, ())))
+
+    def replace_logged_topics(self, topics: Sequence[LoggedTopic]) -> None:
+        """These are listed as logged from now on. Where none is, a topic is logged as a leased queue captures it."""
+        broker = self._broker
+        if list(topics) == list(broker.logged_topics):
+            return
+        broker.logged_topics = topics
+        for vhost in broker.virtual_hosts.values():
+            vhost.set_logged_topics(topics)
+        if broker.storage.durability is not None:
+            broker.storage.durability.retain(max((topic.kept_ms for topic in topics), default=0))

@@ -5,17 +5,24 @@ Only names of other files; nothing outside the engine but the journal imports th
 
 from .queues.non_destructive import NonDestructiveQueue
 from .queues.stream_queue import StreamQueue
+from .stores.memory_budget import OVERHEAD
 from .stores.paged_message import body_size
 from .stores.paged_places import stretches
-from .stores.paged_run import Part, Run
-from .stores.stream_store import HEADER_OCTETS
+from .stores.paged_run import HEADER_OCTETS, Part, Run
+from .stores.topic_log import Entered, LoggedMessage, Page, TopicLog, Wanted
 
 __all__ = [
     "HEADER_OCTETS",
+    "OVERHEAD",
+    "Entered",
+    "LoggedMessage",
     "NonDestructiveQueue",
+    "Page",
     "Part",
     "Run",
     "StreamQueue",
+    "TopicLog",
+    "Wanted",
     "body_size",
     "stretches",
 ]

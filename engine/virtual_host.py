@@ -5,10 +5,11 @@ What it does is done by its parts: `Topology` (names), `Router` (routes), `Bindi
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from ..settings import LoggedTopic
 from .bindings import Bindings
 from .declared_exchanges import DeclaredExchanges
 from .declared_queues import DeclaredQueues
@@ -22,6 +23,7 @@ from .object_events import VirtualHostEvent
 from .options import NO_LIMITS
 from .peers.client import Client
 from .peers.host import PeerBroker
+from .peers.session_counts import PastSessions
 from .publishing.firehose import Firehose
 from .publishing.route import Route
 from .publishing.router import Router
@@ -40,6 +42,7 @@ class HostingBroker(DeclaringBroker, PeerBroker, Lender, Protocol):
     """The broker of a virtual host. `services`: name -> what listens behind an exchange of that name."""
 
     services: dict[str, Service]
+    logged_topics: Sequence[LoggedTopic]
 
     @property
     def turns(self) -> Turns:
@@ -73,8 +76,11 @@ class VirtualHost:
         "id_caches",
         "is_condemned",
         "is_delaying",
+        "is_leased",
+        "knows_point",
         "limits",
         "name",
+        "past_sessions",
         "purge_queue",
         "queue",
         "queue_for_consumer",
@@ -87,6 +93,7 @@ class VirtualHost:
         "reply_queues",
         "resolve_address",
         "restore_queue",
+        "review_queue",
         "route_of",
         "routes_changed",
         "unbind_exchange",
@@ -97,13 +104,14 @@ class VirtualHost:
         self.broker = broker
         self.name = name
         self.limits = NO_LIMITS
+        self.past_sessions = PastSessions()
         self.is_condemned = False  # deleted: nobody can find it any more
         self.firehose: Firehose | None = None  # while it is traced
         self.id_caches: dict[str, IdCache] = {}  # by address
         self.remembered: dict[str, deque[tuple[Envelope, bytes]]] = {}  # for queues to come, by address
 
         topology = Topology(name)
-        router = self._router = Router(topology, broker, self)
+        router = self._router = Router(topology, broker, self, self._make_log)
         bindings = self.bindings = Bindings(self, topology, router)
         exchanges = self._declared_exchanges = DeclaredExchanges(self, topology, bindings)
         self._surroundings = surroundings_of(broker, self, topology, router, self._remove_queue)
@@ -121,6 +129,7 @@ class VirtualHost:
         self.route_of = router.route_of
         self.arrival_rules = router.arrival_rules
         self.reach = router.reach
+        self.is_leased = router.captures.is_leased
         self.queues_at = router.queues_at
         self.routes_changed = router.routes_changed
         self.forget_routes_to = router.forget_routes_to
@@ -136,6 +145,8 @@ class VirtualHost:
         self.declare_queue = queues.declare
         self.create_queue = queues.create
         self.restore_queue = queues.restore
+        self.review_queue = queues.review
+        self.knows_point = queues.knows_point
         self.queue_for_consumer = queues.for_consumer
         self.purge_queue = queues.purge
         self.delete_queue = queues.delete
@@ -144,10 +155,27 @@ class VirtualHost:
         self.remove_queue = queues.remove
 
         exchanges.add_predeclared({name: partial(service, self) for name, service in broker.services.items()})
+        if broker.logged_topics:
+            self.set_logged_topics(broker.logged_topics)
 
     def set_diverts(self, diverts: Diverts) -> None:
         """The operator's diverts are these from now on."""
         self._router.diverts = diverts
+        self.routes_changed()
+
+    def _make_log(self) -> Queue:
+        from .queues.log_sink import LogSink  # few have logged topics
+
+        return LogSink(self._surroundings)
+
+    @property
+    def log(self) -> Queue | None:
+        """Where messages of logged topics go, beside the queues that they go to; None: no topics are listed."""
+        return self._router.captures.log
+
+    def set_logged_topics(self, topics: Sequence[LoggedTopic]) -> None:
+        """Of these, which the operator listed, the ones of this virtual host are logged from now on."""
+        self._router.captures.set_logged([topic for topic in topics if topic.vhost == self.name])
         self.routes_changed()
 
     def policies_changed(self) -> None:

@@ -1,7 +1,7 @@
 """From a tree to closures: each node becomes a function of the subject that calls those of its parts.
 
 What does not depend on the message is computed once. The common comparisons, of something with a constant, have
-closures of their own. Source: queues page B.2, B.5; docs/decisions/0010-one-parser-of-our-own.md (measured).
+closures of their own. Source: queues page B.2, B.5; docs/decisions/0015-one-parser-of-our-own.md (measured).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -2,7 +2,7 @@
 
 Everything that can be wrong with an expression is found here, with its place: also functions that do not exist, numbers
 of arguments, and patterns. Depth counts brackets, calls, signs and NOTs in each other, and comparisons of comparisons.
-Source: queues page B.2 (choices 10 to 14), B.3; docs/decisions/0010-one-parser-of-our-own.md.
+Source: queues page B.2 (choices 10 to 14), B.3; docs/decisions/0015-one-parser-of-our-own.md.
 """
 
 from dataclasses import dataclass

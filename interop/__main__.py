@@ -2,6 +2,7 @@
 
     python -m leveret.interop --url amqp://guest:guest@localhost:5672/ [--client pika,amqplib] [--only 'queue-*']
     python -m leveret.interop --broker leveret,rabbitmq,garagemq --scorecard docs/scorecard
+    python -m leveret.interop --broker leveret --leases --scorecard docs/lease-clients
 
 With --url the broker is one that is already running; with --broker a fresh one is started here. Clients whose toolchain
 is not on this machine are skipped, and the summary says which and why. Exit code 1: a scenario failed (with
@@ -22,12 +23,13 @@ from pathlib import Path
 from .brokers.broker import Broker, external
 from .brokers.own import OWN, own
 from .brokers.processes import PeerFailed
-from .running.driver import DriverFailed
+from .running import scorecard
+from .running.driven_clients import driven_clients
 from .running.run import FAILED, LACKS, NOT_RUN, PASSED, Result
-from .running.scenario import Feature, Scenario, ScenarioError, read_features
+from .running.scenario import FOLDER, LEASES, Feature, Scenario, ScenarioError, read_features
 from .running.scorecard import Column, expected_to_pass, write
 from .running.suite import Driven, Suite
-from .running.toolchains import CLIENTS, NotHere
+from .running.toolchains import CLIENTS
 from .wire.handshake import NoBroker
 
 FRAIL_AT_ONCE = 6  # brokers that run at the same time, when each client has its own
@@ -37,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: brokers and drivers end too
     try:
-        features = read_features()
+        features = read_features(LEASES if options.leases else FOLDER)
         scenarios = _chosen(features, options.only)
         if options.list:
             for scenario in scenarios:
@@ -45,7 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         given, names = _given(options), _names(options)  # before drivers are built, which takes time
         with ExitStack() as stack:
-            clients, skipped = _clients(options.client, options.work, stack)
+            wanted = options.client.split(",") if options.client else list(CLIENTS)
+            clients, skipped = driven_clients(wanted, options.work, stack)
             columns = []
             absent: dict[str, str] = {}
             for name in names:
@@ -60,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"leveret.interop: {error}", file=sys.stderr)
         return 2
     if options.scorecard:
-        write(options.scorecard, features, columns)
+        write(options.scorecard, features, columns, scorecard.LEASES if options.leases else scorecard.SCENARIOS)
     _summary(columns, absent | skipped)
     return 1 if any(expected_to_pass(column, bool(options.scorecard)) for column in columns) else 0
 
@@ -77,6 +80,7 @@ def _parser() -> argparse.ArgumentParser:
     target.add_argument("--list", action="store_true", help="list the scenarios")
     parser.add_argument("--client", help=f"by comma: {', '.join(CLIENTS)} (default: all)")
     parser.add_argument("--only", action="append", default=[], metavar="GLOB", help="names of scenarios; repeatable")
+    parser.add_argument("--leases", action="store_true", help="scenarios of leased queues instead, for Leveret alone")
     parser.add_argument("--work", type=Path, default=Path(".peers/drivers"), help="where drivers are built")
     parser.add_argument("--seconds", type=float, default=15.0, help="time limit of an answer (default: 15)")
     parser.add_argument("--scorecard", type=Path, metavar="STEM", help="write STEM.md and STEM.json")
@@ -122,29 +126,6 @@ def _given(options: argparse.Namespace) -> Broker | None:
     alarm, disk = (options.alarm_on, options.alarm_off), (options.disk_full, options.disk_free)
     tls = {"tls_port": options.tls_port, "ca": options.ca}
     return external(options.url, **tls, restart=options.restart, alarm=alarm, disk=disk)
-
-
-def _clients(named: str | None, work: Path, stack: ExitStack) -> tuple[dict[str, Driven], dict[str, str]]:
-    """The available drivers, and for the others the reason why not.
-
-    Raises: ValueError: no such client, or none of those asked for can be driven here.
-    """
-    names = named.split(",") if named else list(CLIENTS)
-    unknown = [name for name in names if name not in CLIENTS]
-    if unknown:
-        raise ValueError(f"no such client: {', '.join(unknown)} (there are {', '.join(CLIENTS)})")
-    clients, skipped = {}, {}
-    work.mkdir(parents=True, exist_ok=True)
-    for name in names:
-        try:
-            command = CLIENTS[name].prepare(work, lambda text: print(text, flush=True))
-            clients[name] = Driven(command, work / f"{name}.log")
-            stack.callback(clients[name].end)
-        except (NotHere, DriverFailed) as error:
-            skipped[name] = str(error)
-    if not clients:
-        raise ValueError("; ".join(f"{name}: {why}" for name, why in skipped.items()))
-    return clients, skipped
 
 
 def _column(

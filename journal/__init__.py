@@ -8,6 +8,7 @@ alone knows the engine's queues.
 from .appending.options import JournalOptions
 from .disk.directory import forget_journal, forget_reader, reader_offsets, register_reader
 from .disk.files import REAL, Files, RealFiles
+from .disk.sync_times import SYNC_SECONDS
 from .disk.writer import WriterState
 from .format.errors import (
     BadRecord,
@@ -33,6 +34,7 @@ from .recovery.replay import Recovered
 
 __all__ = [
     "REAL",
+    "SYNC_SECONDS",
     "BadRecord",
     "Bound",
     "Content",

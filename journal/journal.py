@@ -49,6 +49,8 @@ class JournalStatistics:
     live: int  # (message, queue) pairs
     names: int
     checkpoint_lsn: int
+    sync_seconds: float
+    sync_counts: tuple[int, ...]  # of syncs, by `SYNC_SECONDS`; the last one: longer
 
 
 class Journal:
@@ -259,4 +261,6 @@ class Journal:
             live=sum(row.live for row in self.ledger.rows),
             names=len(self.names),
             checkpoint_lsn=self.turns.checkpoint[0],
+            sync_seconds=writer.file.sync_times.seconds,
+            sync_counts=tuple(writer.file.sync_times.counts),
         )

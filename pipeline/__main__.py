@@ -152,9 +152,9 @@ def _check(options: argparse.Namespace) -> None:
     if options.job == "replay" and options.go and not options.url:
         raise ValueError("--go needs --url")
     if options.job == "whatif":
-        from .jobs.simulation import simulate
+        from .jobs.simulation import read_settings
 
-        simulate("q", (), (), Path(options.settings).read_text())
+        read_settings(Path(options.settings).read_text())
 
 
 def add_spark_options(one: argparse.ArgumentParser) -> None:

@@ -49,13 +49,15 @@ EVENTS: Columns = (
     Column("consumer", "string", True),
     #: 0: unknown.
     Column("conn_id", "int"),
-    #: Of delivered, requeued and scheduled: counted deliveries so far, including this one; so a first attempt is 1.
+    #: Of delivered, requeued, scheduled, lease_ended: counted deliveries so far, this one included: the first is 1.
     Column("attempt", "smallint"),
     #: 1 durable, 2 kept (acked, but the queue keeps it), 4 range, 32 redelivered.
     Column("flags", "tinyint"),
     Column("priority", "tinyint"),
-    #: rejected, expired, maxlen, delivery_limit; of `requeued` nacked, rejected, recovered, lost, closed, ...; the name
-    #: of a connection, the tag of a consumer, settings as JSON; what a publisher waits for as JSON.
+    #: rejected, expired, maxlen, delivery_limit; of `requeued` nacked, rejected, recovered, lost, closed, ...; of
+    #: `lease_ended` also deadline, unsubscribed, taken_over, lifetime; the name
+    #: of a connection, the tag of a consumer, settings as JSON; what a publisher waits for as JSON; of `declared` the
+    #: arguments of a queue as JSON.
     #: A `settings_changed` with reason and without vhost is the start of a broker with scope "all": earlier transient
     #: messages (flag durable not set) ended there.
     Column("reason", "string", True),

@@ -1,8 +1,8 @@
 """What an operator may choose: configuration and, for each address, settings. Pure: text in, frozen objects out.
 
-Rooms, each of which imports only those before it: `addresses` < `policies` < `declared` < `files`. Beside them:
-`explain` and `difference`, which need no files; `faults`, `lifetime`, `values`, `flow_control`, `printable` and `help`,
-which import no room.
+Rooms, each of which imports only those before it: `addresses` < `policies` < `declared` < `leased` < `files`. Beside
+them: `explain`, `difference` and `written`, which need no files; `faults`, `lifetime`, `values`, `flow_control`,
+`printable` and `help`, which import no room.
 """
 
 from .addresses.destinations import NO_DESTINATIONS, DestinationPolicies, parse_destination
@@ -16,6 +16,7 @@ from .addresses.topics import strictest
 from .declared.access_declarations import LimitsDeclaration, PermissionDeclaration, UserDeclaration
 from .declared.configuration import Configuration
 from .declared.declarations import Divert, ExchangeDeclaration, QueueDeclaration
+from .declared.logged_topics import LoggedTopic
 from .faults import Fault, Origin
 from .files.loading import load_configuration
 from .flow_control import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
@@ -51,6 +52,7 @@ __all__ = [
     "Fault",
     "Flow",
     "LimitsDeclaration",
+    "LoggedTopic",
     "MatchFault",
     "Origin",
     "PermissionDeclaration",

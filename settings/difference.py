@@ -9,10 +9,15 @@ from typing import Any, TypeVar
 
 from .addresses.entries import Entry
 from .addresses.fields import FIELDS
-from .addresses.queue_arguments import LIVE_ARGUMENTS, OwnSettings, settings_of_arguments
+from .addresses.queue_arguments import LIVE_ARGUMENTS, OwnSettings, is_leased, settings_of_arguments
 from .declared.access_declarations import NO_LIMITS_DECLARED, TopicPermissionDeclaration, UserDeclaration
 from .declared.configuration import KEYS, Configuration
 from .declared.declarations import Divert, QueueDeclaration
+from .declared.logged_topics import ACTS as LOGGED_ACTS
+from .declared.logged_topics import LoggedTopic
+from .leased.elements import BY_ARGUMENT, ELEMENTS
+from .leased.lifetimes import ACTS
+from .leased.model import read_leased
 from .lifetime import ARRIVAL, AT_CONNECTION, AT_CREATION, LIVE, NEVER, Lifetime
 from .policies.policies import Policy
 from .values import value_text
@@ -46,6 +51,7 @@ def differences(old: Configuration, new: Configuration) -> list[Change]:
         *_of_wildcards(old, new),
         *_of_matches(old, new),
         *_of_queues(old, new),
+        *_of_logged_topics(old, new),
         *_of_exchanges(old, new),
         *_of_diverts(old, new),
         *_of_vhosts(old, new),
@@ -144,10 +150,37 @@ def _of_queue(
             if given_by:
                 acts = LIVE if given_by <= LIVE_ARGUMENTS else NEVER
             yield f"{field.name}: {_text(one)} -> {_text(other)}", acts
+    compared = _settled(own_before, own_after)
+    if is_leased(before.arguments) and is_leased(after.arguments):
+        compared |= BY_ARGUMENT.keys()
+        yield from _of_leased(before, after)
     for key in sorted(before.arguments.keys() | after.arguments.keys()):
         one, other = before.arguments.get(key), after.arguments.get(key)
-        if key not in _settled(own_before, own_after) and key != "x-address" and one != other:
+        if key not in compared and key != "x-address" and one != other:
             yield f"{key}: {_text(one)} -> {_text(other)}", NEVER
+
+
+def _of_leased(before: QueueDeclaration, after: QueueDeclaration) -> Iterator[tuple[str, Lifetime]]:
+    """The settings of a leased queue, those included that follow from others."""
+    one, other = (read_leased(queue.name, queue.arguments)[0] for queue in (before, after))
+    for element in ELEMENTS:
+        was, will = getattr(one, element.attribute), getattr(other, element.attribute)
+        if was != will:
+            yield f"{element.argument.removeprefix('x-')}: {_text(was)} -> {_text(will)}", ACTS[element.argument]
+
+
+def _of_logged_topics(old: Configuration, new: Configuration) -> Iterator[Change]:
+    for what, before, after in _pairs(old.logged_topics, new.logged_topics, lambda one: f"{one.title}{_in(one.vhost)}"):
+        if before is None:
+            yield Change(what, "declared", LOGGED_ACTS)
+        elif after is None:
+            yield Change(what, "no longer declared: not logged, but for queues that select it", LOGGED_ACTS)
+        elif before != after:
+            yield Change(what, f"{_logged(before)} -> {_logged(after)}", LOGGED_ACTS)
+
+
+def _logged(topic: LoggedTopic) -> str:
+    return f"{topic.message_type or 'messages of any type'}, kept {topic.kept_ms} ms"
 
 
 def _settled(*owns: OwnSettings) -> set[str]:

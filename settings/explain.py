@@ -1,16 +1,26 @@
 """Why an address or queue has its settings: each value with the rule that gave it."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 
 from .addresses.entries import MATCH, Entry
 from .addresses.fields import BY_ATTRIBUTE, FIELDS
 from .addresses.model import merge
-from .addresses.queue_arguments import NO_OWN_SETTINGS, QUEUE_ARGUMENTS, OwnSettings, plain_value, settings_of_arguments
+from .addresses.queue_arguments import (
+    NO_OWN_SETTINGS,
+    QUEUE_ARGUMENTS,
+    OwnSettings,
+    is_leased,
+    plain_values,
+    settings_of_arguments,
+)
 from .addresses.repository import SettingsRepository, sources_of
 from .addresses.resolved import ResolvedSettings, sets_redelivery, why_flow_controlled
 from .declared.configuration import Configuration
 from .declared.declarations import QueueDeclaration
+from .leased.elements import BY_ARGUMENT, ELEMENTS
+from .leased.model import read_leased
+from .leased.topics import selects
 from .policies.policies import NO_LAYER, NO_POLICIES, NO_POLICY, EffectivePolicy, Policies, PolicyLayer, policy_layer
 from .policies.policy_keys import CLASSIC
 from .values import shown, value_text
@@ -21,10 +31,19 @@ _DERIVED = {
     "prefetch_page_messages": "default: max-read-page-messages",
     "prefetch_page_bytes": "default: max-read-page-bytes",
 }
+_BY, _USAGE = "by ", "[system-usage]"
+_BY_USAGE = _BY + _USAGE
 _NO_FLOW = (
     "none: neither [system-usage] nor an entry with memory-limit, producer-flow-control, cursor, "
     "send-fail-if-no-space or BLOCK"
 )
+#: Settings of addresses that no leased queue looks at: its own arguments say how it delivers and when messages expire.
+_NOT_OF_LEASED = ("default-", "redelivery-", "max-redelivery-", "max-delivery-", "pending-", "message-eviction")
+_LEASED_DEFAULTS = {
+    "underlying_topic": "default: the queue's name",
+    "default_publish_target": "default: underlying-topic",
+    "fairness": "default of the semantics",
+}
 _OF_USAGE = ("send_fail_if_no_space", "send_fail_if_no_space_after_ms")
 
 
@@ -54,6 +73,29 @@ class Explanation:
     policies: tuple[str, ...] = ()
     flow: str = ""
 
+    @property
+    def paging(self) -> str:
+        """Which of its messages leave memory, for the journal or the temp store, and by which limit."""
+        said = {row.name: row.value for row in self.rows}
+        policy, octets = said.get("address-full-policy", "PAGE"), _limit(said, "max-size-bytes")
+        if said.get("cursor") == "vm":
+            return "nothing: cursor is vm"
+        refuses = policy == "BLOCK" and _limit(said, "max-size-bytes-reject-threshold") is not None
+        if refuses or (policy != "PAGE" and octets is not None):
+            return f"nothing: the size of an address that does {policy} counts what is in memory"
+        beyond: list[str] = []
+        memory, holds = _limit(said, "memory-limit"), said.get("producer-flow-control", True)
+        share = f"{said.get('cursor-memory-high-water-mark', 70)} % of "
+        if memory:
+            beyond.append(f"{share}memory-limit {memory}" + (", or its low mark" if holds else ""))
+        elif self.flow.startswith(_BY_USAGE) and (not holds or said.get("cursor") == "file"):
+            beyond.append(f"{share}[system-usage] memory" + (", or its low mark" if holds else ""))
+        for key in ("max-size-bytes", "max-size-messages"):
+            if policy == "PAGE" and (limit := _limit(said, key)) is not None:
+                beyond.append(f"{key} {limit}")
+        own = "beyond " + "; beyond ".join(beyond) + "; " if beyond else ""
+        return own + "beyond its part of [limits] memory"
+
 
 def explain(configuration: Configuration, name: str, vhost: str | None = None) -> list[Explanation]:
     """Every declared queue called `name`, else the address of that name, in one virtual host or in all that differ.
@@ -68,7 +110,22 @@ def explain(configuration: Configuration, name: str, vhost: str | None = None) -
         return found + explain_topic(repository, name, queues[0].vhost)
     places = vhosts_to_explain(repository, policies, name, configuration.vhosts) if vhost is None else [vhost]
     found = [explain_address(repository, name, place, policies) for place in places]
+    found = [replace(one, rows=(*one.rows, *_capturing(configuration, name, one.vhost))) for one in found]
     return found + explain_topic(repository, name, places[0])
+
+
+def _capturing(configuration: Configuration, topic: str, vhost: str) -> Iterator[Row]:
+    """The leased queues that select a topic of that name, as far as names go, and what has it logged."""
+    for queue in configuration.queues:
+        if queue.vhost == vhost and is_leased(queue.arguments):
+            settings = read_leased(queue.name, queue.arguments)[0]
+            if selects(settings.underlying_topic)(topic):
+                beside = "" if settings.filter is None else f", if {settings.filter}"
+                rule = f"{queue.origin_of('x-underlying-topic')}: underlying-topic {shown(settings.underlying_topic)}"
+                yield Row("captured-by", queue.name, rule + beside)
+    for logged in configuration.logged_topics:
+        if logged.vhost == vhost and logged.records()(topic):
+            yield Row("logged-by", logged.name, f"{logged.origin}: {logged.title}")
 
 
 def vhosts_to_explain(
@@ -93,12 +150,12 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
     """A declared queue: its own arguments over its policy over the settings of its address."""
     own_rules = rules_of_declaration(queue)
     policy = policies.of_queue(queue.name, str(queue.arguments.get("x-queue-type", CLASSIC)), queue.vhost)
-    plain = {key: plain_value(key, value) for key, value in queue.arguments.items()}
-    layer = policy_layer(policy, plain)
+    layer = policy_layer(policy, plain_values(queue.arguments))
     own = settings_of_arguments(queue.arguments)
     rows = explain_rows(repository, queue.address, queue.vhost, own, own_rules, layer, queue.name)
     flags = {"durable": queue.durable, "enabled": queue.is_enabled, "routing-type": queue.routing_type}
     rows += [Row(key, value, f"{queue.origin}: queue {shown(queue.name)}") for key, value in flags.items()]
+    rows = with_leased_rows(rows, queue.name, queue.arguments, own_rules, layer)
     rows += argument_rows(queue.arguments, own_rules, layer)
     matches = matches_of(repository, queue.address, queue.vhost)
     entries = repository.queue_entries(queue.address, queue.vhost, queue.name)
@@ -108,27 +165,54 @@ def explain_queue(repository: SettingsRepository, policies: Policies, queue: Que
     )
 
 
+def with_leased_rows(
+    rows: list[Row], name: str, declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer
+) -> list[Row]:
+    """Of a leased queue: its own settings, then those of its address that concern it. Of another queue: as they are."""
+    if not is_leased(declared):
+        return rows
+    arguments = {**declared, **layer.arguments}
+    settings, faults = read_leased(name, arguments)
+    for fault in faults:
+        arguments.pop(fault.argument, None)
+    own: list[Row] = []
+    for element in ELEMENTS:
+        rule = _LEASED_DEFAULTS.get(element.attribute, "default")
+        if element.argument in layer.arguments and element.argument in arguments:
+            rule = layer.given_by[element.argument].title
+        elif element.argument in arguments:
+            rule = f"{own_rules.get(element.argument, 'queue argument')} ({element.argument})"
+        own.append(Row(element.argument.removeprefix("x-"), getattr(settings, element.attribute), rule))
+    return [*own, *(row for row in rows if not row.name.startswith(_NOT_OF_LEASED))]
+
+
 def titles_of(policy: EffectivePolicy, entries: Iterable[Entry] = ()) -> tuple[str, ...]:
     """The policy and operator policy that apply, and the destination policy among the entries, as text."""
     own = [f"{one.kind} {shown(one.match.text)}" for one in entries if one.kind != MATCH]
     return (*(one.title for one in policy.policies), *own)
 
 
+def _limit(said: Mapping[str, object], key: str) -> int | None:
+    value = said.get(key, -1)
+    return value if isinstance(value, int) and value >= 0 else None
+
+
 def flow_of(repository: SettingsRepository, entries: Iterable[Entry]) -> str:
     """Whether flow control applies, and by what. Args: entries: those that apply, most specific first."""
     entries = tuple(entries)
     sources = sources_of(entries)
-    why = ["[system-usage]"] if repository.usage is not None else []
+    why = [_USAGE] if repository.usage is not None else []
     for attribute in why_flow_controlled(merge(one.settings for one in entries)):
         why.append(f"{BY_ATTRIBUTE[attribute].name} ({rule_of(sources[attribute], attribute)})")
-    return "by " + ", ".join(why) if why else _NO_FLOW
+    return _BY + ", ".join(why) if why else _NO_FLOW
 
 
 def argument_rows(declared: Mapping[str, object], own_rules: Mapping[str, str], layer: PolicyLayer) -> list[Row]:
     """The effective arguments that are not settings of ours: RabbitMQ's and unknown ones."""
     rows: list[Row] = []
+    shown_already = BY_ARGUMENT.keys() | QUEUE_ARGUMENTS.keys() if is_leased(declared) else QUEUE_ARGUMENTS.keys()
     for key in dict.fromkeys([*declared, *layer.arguments]):
-        if key in QUEUE_ARGUMENTS:
+        if key in shown_already:
             continue
         own_rule = own_rules.get(key, "queue argument")
         if key in layer.arguments:

@@ -33,7 +33,7 @@ KEY_HELP: dict[str, dict[str, str]] = {
         "persist-delivery-count-before-delivery": "Whether attempts are recorded before delivery, to survive a crash.",
         "max-redelivery-records": "Delivery count above which returns are no longer recorded; -1 records all.",
         "persist-id-cache": "Whether the ids that duplicate detection remembers outlive a restart.",
-        "message-expiry-scan-period": "How often queues are searched for expired messages; ours expire at their time.",
+        "message-expiry-scan-period": "How often Artemis searches queues for expired messages.",
         "consumer-timeout": "How long a delivery may stay unacknowledged before its channel is closed; -1 for ever.",
         "address-queue-scan-period": "How often unused auto-created queues are looked for; -1 never.",
         "global-max-size": "Octets of messages in all addresses together from which on each is full; -1 is no limit.",
@@ -69,8 +69,8 @@ KEY_HELP: dict[str, dict[str, str]] = {
         "incomplete-per-connection": "Octets of messages whose bodies have not fully arrived, on one connection.",
         "transaction-size": "Octets published in one transaction.",
         "log-lines-per-second": "Log lines per second that peers may cause; more are counted instead of written.",
-        "table-depth": "How deep field tables may be nested; always 64 in this version.",
-        "history-events": "Events that a test broker's history keeps.",
+        "table-depth": "How deep field tables may be nested.",
+        "history-events": "Events that a test broker's history keeps; a server has none.",
     },
     "system-usage": {
         "memory": "Memory for messages of all addresses together: octets, or a share (`70%`) of what the process may "
@@ -83,9 +83,22 @@ KEY_HELP: dict[str, dict[str, str]] = {
     "flow": {
         "low-mark": "Percentage of a limit at which held publishes go on; unset: 64 KiB below it, within 50 to 95 %.",
         "max-stall": "How long a connection may be unread without progress before it is closed; 0 is for ever.",
-        "hold-bytes": "Memory for held publishes of one connection.",
+        "hold-bytes": "Memory for held publishes of one connection; of all: 5 % of `memory` of [system-usage], if set.",
         "hold-spool": "Held publishes of one connection in the temporary store, beyond `hold-bytes`.",
         "use-channel-flow": "`false`, or the client products that get `channel.flow` while their publishes are held.",
+    },
+    "management": {
+        "enabled": "Whether the console is served, where the extra `leveret[console]` is installed.",
+        "listen": "Addresses of the HTTP API, as HOST:PORT.",
+        "metrics": "Address where metrics and health are served without a login, as HOST:PORT, or `off`.",
+        "metrics-open": "Whether names of objects are shown outside loopback to anybody, not to monitors only.",
+        "plain-outside": "Whether it may be served outside loopback, where passwords can be read without TLS.",
+        "node": "Name of the node for tools; they find it by any name that begins with `rabbit@`.",
+        "path-prefix": "Stands before all paths, behind a proxy.",
+        "hosts": "Names under which the console may be asked for, beside addresses and localhost.",
+        "cors-origins": "Origins of pages elsewhere that may change something here.",
+        "max-body": "Largest body of a request.",
+        "max-connections": "Connections at once.",
     },
     "tls": {
         "certificate": "PEM file with the server's certificate, then those of intermediate authorities.",
@@ -140,12 +153,13 @@ FIELD_HELP: dict[str, str] = {
     "prefetch-page-bytes": "Octets read back from disk in advance.",
     "page-max-cache-size": "Number of page files in memory.",
     # flow control
-    "memory-limit": "Memory for messages of each address, or queue, beyond which publishers wait; -1 is no limit.",
+    "memory-limit": "Memory for messages of each queue: beyond it they leave memory, or (`cursor`) publishers wait; -1 "
+    "is no limit.",
     "producer-flow-control": "Whether publishers wait for memory; if not, the temporary store takes what is too much.",
     "send-fail-if-no-space": "Whether a publish for which there is no space is refused at once instead of held.",
     "send-fail-if-no-space-after": "How long such a publish is held before it is refused; 0 is for ever.",
-    "cursor": "What `memory-limit` counts: `vm` all messages, `store` those in memory; `file` leaves the rest to the "
-    "temporary store.",
+    "cursor": "Whether messages beyond a limit of memory leave it for the journal or the temporary store: `vm` none; "
+    "`store` and `file` all.",
     "cursor-memory-high-water-mark": "Percentage of the memory limit above which `store` and `file` keep no further "
     "messages in memory.",
     "minimum-message-size": "Octets that a message counts at least.",
@@ -242,4 +256,45 @@ ATTRIBUTE_HELP: dict[str, str] = {
     "group-first-key": "Header that marks the first message of a group for its consumer.",
     "single-active-consumer": "Whether one consumer at a time gets messages while the others stand by.",
     "exclusive": "Artemis' name of `single-active-consumer`; not AMQP's exclusive.",
+}
+
+#: Attribute of a leased queue -> sentence.
+LEASED_HELP: dict[str, str] = {
+    "replication": "For a cluster: `local`, `distributed` or `group`; without one every queue is local.",
+    "message-type": "Type of the bodies; expressions look only into those of type `json`.",
+    "underlying-topic": "Topic whose messages are captured, or a regular expression that is searched in topics.",
+    "default-publish-target": "Topic of messages that are published to the queue's name; a pattern needs it.",
+    "lease-period": "How long a consumer has a message before others may get it.",
+    "semantics": "`at-least-once`, or `at-most-once`: messages are removed as they are sent.",
+    "max-backlog-total": "Messages that all consumers together may have unacknowledged.",
+    "max-backlog-per-consumer": "Messages that one consumer may have unacknowledged, if it asks for as many.",
+    "message-ttl": "How long a message may be in the queue, leased or not.",
+    "expiration-model": "Whose expiration counts, its own or the message's: `queue`, `latest`, `earliest`, `default`.",
+    "expire-leased": "Whether the lifetime ends a lease (`immediate`), or waits for it (`at-lease-end`).",
+    "dead-letter-reasons": "Dead letters only for some of `time_limit,forced_expire,max_cancels,max_deliveries`.",
+    "dead-letter-data": "Body of a dead letter: a text with `{{AMPS_DATA}}` or `{{AMPS_REASON}}` in it, and the like.",
+    "queue-filter": "Expression: only messages that it is true of are captured.",
+    "recovery-point": "From where on a new queue is built from the log: `epoch`, `now`, `creation`, bookmark or time.",
+    "fairness": "Who gets the next message: `fast`, `round-robin` or `proportional`.",
+    "leasing": "Whether anybody may acknowledge a leased message (`sublet`), or its holder alone (`strict`).",
+    "max-deliveries": "Deliveries after which a message expires when its lease ends; 0 is no limit.",
+    "cancel-limit": "Returns by consumers (nack, reject with requeue) with which a message expires; 0 is no limit.",
+    "priority-expr": "Expression, or a field, that ranks messages; higher numbers are delivered first.",
+    "barrier-expr": "Expression: what it is true of is held until all before it is gone, and goes to every consumer.",
+    "file-backed": "Accepted for the files of AMPS: the state of each queue is in the journal.",
+    "target-depth": "Messages that are active, at least 1000; the others wait in the journal.",
+    "deferred-ack-ttl": "How long an acknowledgement waits for a message that is not there yet.",
+    "initial-owner": "Instance that owns new messages of a `group` queue, which needs one.",
+    "queue-domain": "Name that joins queues of several groups of instances.",
+    "dead-letter-address": "Exchange or queue that gets messages that expired for another reason than time.",
+    "expiry-address": "Exchange or queue that gets messages whose time was over.",
+}
+
+#: Key of `[[logged-topic]]` -> sentence.
+LOGGED_HELP: dict[str, str] = {
+    "name": "A topic, by its name.",
+    "pattern": "In place of a name: a regular expression, for all topics that it is found in.",
+    "vhost": "Its virtual host.",
+    "message-type": "Type of all its messages; a leased queue of another type may not select it.",
+    "retain": "How long messages are kept for replay at least; the segments of the journal that they are in are kept.",
 }

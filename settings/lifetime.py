@@ -11,6 +11,8 @@ class Lifetime(Enum):
     ARRIVAL = "messages that come from now on"
     AT_CREATION = "new queues only"
     AT_BINDING = "new bindings only"
+    #: Of leased queues: what one consumer may have.
+    AT_CONSUMER = "new consumers only"
     #: Sent to a client, or fixed for it, when it connects.
     AT_CONNECTION = "new connections only"
     #: Of the profile: some of it is fixed when a client connects.
@@ -24,4 +26,16 @@ class Lifetime(Enum):
     WITHOUT_MEANING = "never: it means nothing here"
 
 
-LIVE, ARRIVAL, AT_CREATION, AT_BINDING, AT_CONNECTION, MIXED, RESTART, NEVER, NOT_YET, WITHOUT_MEANING = Lifetime
+(
+    LIVE,
+    ARRIVAL,
+    AT_CREATION,
+    AT_BINDING,
+    AT_CONSUMER,
+    AT_CONNECTION,
+    MIXED,
+    RESTART,
+    NEVER,
+    NOT_YET,
+    WITHOUT_MEANING,
+) = Lifetime

@@ -1,5 +1,7 @@
 """For all tests: Hypothesis does not judge by time and tries the same each time, and the longest files begin."""
 
+from typing import Any
+
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -9,14 +11,13 @@ settings.register_profile("leveret", COMMON, derandomize=True)
 settings.register_profile("random", COMMON)
 settings.load_profile("leveret")
 
+#: The tests that share a Spark session: one worker runs them all, so that only one Java is started and warmed up.
+SPARK = "tests/pipeline/"
 #: Files that take longest, first (`make test ARGS=--durations=80`): where files are shared out among cores, each of
-#: these would leave the other cores idle at the end. Then the pipeline's, which share a Spark session in each core.
+#: these would leave the other cores idle at the end.
 LONGEST = (
-    "tests/pipeline/test_crash_audit.py",
-    "tests/pipeline/test_live.py",
+    SPARK,
     "tests/journal/test_crash_rounds.py",
-    "tests/pipeline/test_spark.py",
-    "tests/pipeline/",
     "tests/journal/test_kept_memory.py",
     "tests/benchmarks/",
     "tests/testing/test_clean_venv.py",
@@ -36,3 +37,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((at for at, name in enumerate(LONGEST) if item.nodeid.startswith(name)), len(LONGEST))
 
     items.sort(key=place)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """`--dist loadfile`, but all of `SPARK` counts as one file. Any other `--dist`: as xdist has it."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class ByFile(LoadFileScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            return SPARK if nodeid.startswith(SPARK) else str(super()._split_scope(nodeid))
+
+    return ByFile(config, log)

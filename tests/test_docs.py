@@ -9,8 +9,9 @@ import pytest
 
 from leveret.settings.addresses.fields import FIELDS
 from leveret.settings.declared.configuration import KEYS
-from leveret.settings.declared.declarations import QUEUE_ATTRIBUTES
-from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP
+from leveret.settings.declared.declarations import LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES
+from leveret.settings.files.toml_queues import LOGGED_KEYS
+from leveret.settings.help import ATTRIBUTE_HELP, FIELD_HELP, KEY_HELP, LEASED_HELP, LOGGED_HELP
 from leveret.settings.lifetime import WITHOUT_MEANING
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
@@ -52,15 +53,17 @@ def test_every_key_has_one_plain_sentence() -> None:
     }
     assert [field.name for field in FIELDS] == list(FIELD_HELP)
     assert set(QUEUE_ATTRIBUTES) == set(ATTRIBUTE_HELP)
-    for sentences in (*KEY_HELP.values(), FIELD_HELP, ATTRIBUTE_HELP):
+    assert list(LEASED_ATTRIBUTES) == list(LEASED_HELP)
+    assert list(LOGGED_KEYS) == list(LOGGED_HELP)
+    for sentences in (*KEY_HELP.values(), FIELD_HELP, ATTRIBUTE_HELP, LEASED_HELP, LOGGED_HELP):
         for name, sentence in sentences.items():
             assert re.fullmatch(r"[A-Z`][^\n|]{10,130}\.", sentence), (name, sentence)
 
 
-def test_no_key_about_sizes_or_pages_waits_for_a_later_version() -> None:
+def test_no_key_about_sizes_pages_or_slow_consumers_waits_for_a_later_version() -> None:
     """Each has an effect, or stands in the table of those without meaning, with its reason (address-settings 3.3)."""
     rows = (DOCS / "configuration.md").read_text().splitlines()
-    for name in ("size", "page", "disk", "global-max"):
+    for name in ("size", "page", "disk", "global-max", "slow", "prefetch", "max-read"):
         waiting = [row for row in rows if row.startswith("|") and name in row.split("|")[1] and "*later*" in row]
         assert [row for row in waiting if "management" not in row] == []
     for field in FIELDS:

@@ -41,7 +41,7 @@ def test_pages_that_are_linked_exist() -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["README.md", "docs/from-rabbitmq.md", "docs/from-artemis.md", "docs/from-activemq.md"]
+    "page", ["README.md", "docs/from-rabbitmq.md", "docs/from-artemis.md", "docs/from-activemq.md", "docs/from-amps.md"]
 )
 def test_configurations_on_the_pages_load(page: str) -> None:
     """Every block of TOML or XML is one that `leveret check` calls right."""

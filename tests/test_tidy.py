@@ -19,12 +19,22 @@ MAY_IMPORT = {
     "journal": {"settings", "engine"},
     "amqp_frontend": {"settings", "engine"},
     "pipeline": {"settings", "engine", "journal"},
-    "console": {"settings", "engine", "journal"},
+    "console": {"settings", "engine", "expressions"},
     "interop": set(),
 }
 
 #: Rooms without a circle of imports, wherever these stand and also where they are for annotations alone.
-WITHOUT_CIRCLES = ("expressions", "settings", "engine", "journal", "amqp_frontend", "pipeline", "interop", FRONT_DOOR)
+WITHOUT_CIRCLES = (
+    "expressions",
+    "settings",
+    "engine",
+    "journal",
+    "amqp_frontend",
+    "pipeline",
+    "console",
+    "interop",
+    FRONT_DOOR,
+)
 
 #: The words of `engine/`: names, ids, small values. They know nothing above them.
 WORDS = {"errors", "events", "options", "pressure", "clock", "deadlines", "durability", "effort", "agenda"}
@@ -36,12 +46,13 @@ ARROWS = {
     "settings/lifetime": set(),
     "settings/values": set(),
     "settings/flow_control": {"values"},
-    "settings/addresses": {"faults", "lifetime", "values", "flow_control"},
-    "settings/policies": {"faults", "values", "addresses"},
-    "settings/declared": {"faults", "lifetime", "values", "flow_control", "addresses", "policies"},
-    "settings/files": {"faults", "values", "flow_control", "addresses", "policies", "declared"},
-    "settings/explain": {"values", "addresses", "policies", "declared"},
-    "settings/difference": {"lifetime", "values", "addresses", "policies", "declared"},
+    "settings/addresses": {"faults", "lifetime", "values", "flow_control", "leased"},
+    "settings/policies": {"faults", "values", "addresses", "leased"},
+    "settings/declared": {"faults", "lifetime", "values", "flow_control", "addresses", "policies", "leased"},
+    "settings/leased": {"values", "lifetime"},
+    "settings/files": {"faults", "lifetime", "values", "flow_control", "addresses", "policies", "declared", "leased"},
+    "settings/explain": {"values", "addresses", "policies", "declared", "leased"},
+    "settings/difference": {"lifetime", "values", "addresses", "policies", "declared", "leased"},
     **{f"engine/{word}": set() for word in WORDS},
     "engine/messages": WORDS,
     "engine/rules": WORDS | {"messages"},
@@ -64,14 +75,15 @@ ARROWS = {
     "src/leveret/__init__": set(),
     "src/leveret/configured": set(),
     "src/leveret/control": {"__init__", "configured"},
-    "src/leveret/serving": {"configured", "control"},
-    "src/leveret/cli": {"control"},
-    "src/leveret/testing": {"configured", "control", "serving"},
+    "src/leveret/serving": {"__init__", "configured", "control"},
+    "src/leveret/cli": {"__init__", "configured", "control", "serving"},
+    "src/leveret/testing": {"__init__", "configured", "control", "serving"},
     "src/leveret/pytest_plugin": {"testing"},
     "interop/wire": set(),
     "interop/brokers": {"wire"},
     "interop/running": {"wire", "brokers"},
     "interop/suites": {"wire", "brokers", "running"},
+    "interop/flow": {"wire", "brokers", "running"},
     "interop/workers": {"wire", "brokers", "running"},
     "interop/artemis": {"wire", "brokers"},
     "interop/differential": {"wire", "brokers"},
@@ -79,14 +91,15 @@ ARROWS = {
     "pipeline/json_values": set(),
     "pipeline/progress": set(),
     "pipeline/last_words": set(),
+    "pipeline/patience": {"progress"},
     "pipeline/reading": {"schemas", "json_values"},
     "pipeline/amqp": {"json_values"},
-    "pipeline/lake": {"schemas", "progress", "reading"},
-    "pipeline/jobs": {"schemas", "progress", "last_words", "amqp", "lake"},
+    "pipeline/lake": {"schemas", "progress", "patience", "reading"},
+    "pipeline/jobs": {"schemas", "progress", "patience", "last_words", "amqp", "lake"},
 }
 
 #: By which doors a room enters the engine: its façade, and the journal also by what recovery has to put back.
-DOORS = {"journal": {"engine", "engine.state"}, "pipeline": {"engine"}, FRONT_DOOR: {"engine"}}
+DOORS = {"console": {"engine"}, "journal": {"engine", "engine.state"}, "pipeline": {"engine"}, FRONT_DOOR: {"engine"}}
 
 #: Nothing in a pure room may know these.
 IMPURE = {"trio", "socket", "time", "os", "random", "threading", "asyncio", "select", "secrets", "subprocess", "io"}
@@ -164,6 +177,15 @@ def test_only_the_edge_waits() -> None:
             assert not any(isinstance(node, ast.AsyncFunctionDef) for node in ast.walk(tree)), path.name
 
 
+def test_only_server_and_connection_of_the_console_wait() -> None:
+    """Everything else that the console has is called by it, and is as easily tested as any function."""
+    for path in sources("console"):
+        if path.name not in {"server.py", "connection.py"}:
+            assert not {module for _, module in imports(path)} & {"trio", "socket", "h11"}, path.name
+            tree = ast.parse(path.read_text())
+            assert not any(isinstance(node, ast.AsyncFunctionDef) for node in ast.walk(tree)), path.name
+
+
 def test_the_frontend_uses_the_facade_of_the_engine() -> None:
     """What `engine/__init__.py` names, and no room inside the engine."""
     for path in sources("amqp_frontend"):
@@ -195,9 +217,34 @@ def test_the_engine_knows_no_protocol() -> None:
         assert "reply_code" not in path.read_text()
 
 
+def test_pamqp_is_a_catalogue_and_nothing_else() -> None:
+    """What decodes in 3.x hangs on octets that a peer may send: nothing of it is imported (docs/decisions/0002)."""
+    for room in ("engine", "settings", "journal", "amqp_frontend", "src/leveret", "pipeline", "expressions"):
+        for path in sources(room):
+            tree = ast.parse(path.read_text())
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Import):
+                    assert all(alias.name.partition(".")[0] != "pamqp" for alias in node.names), path
+                elif isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "pamqp":
+                    names = {alias.name for alias in node.names}
+                    assert node.module == "pamqp.commands" or names <= {"commands", "base"}, path
+                elif isinstance(node, ast.Attribute):
+                    assert node.attr not in ("marshal", "unmarshal") or "amqp" not in path.as_posix(), path
+
+
 def test_no_two_modules_of_ours_import_each_other_at_import_time() -> None:
     """A room's modules form layers: top-level imports have no cycles."""
-    for room in ("expressions", "settings", "engine", "journal", "amqp_frontend", "pipeline", "interop", FRONT_DOOR):
+    for room in (
+        "expressions",
+        "settings",
+        "engine",
+        "journal",
+        "amqp_frontend",
+        "pipeline",
+        "console",
+        "interop",
+        FRONT_DOOR,
+    ):
         assert circles(import_graph(room, lambda tree: tree.body)) == [], room
 
 
@@ -281,7 +328,11 @@ def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
             for path in (clone / folder).glob("*")
             if path.suffix in (".py", ".json", ".toml") or path.name == "py.typed"
         }
-    data = [*(clone / "interop/scenarios").glob("*.toml"), *(clone / "interop/drivers").rglob("*")]
+    clients = (clone / FRONT_DOOR / "testing/remote/clients").glob("*")
+    expected |= {f"leveret/testing/remote/clients/{path.name}" for path in clients}
+    data = [*(clone / "interop/drivers").rglob("*")]
+    data += [one for name in ("scenarios", "leases") for one in (clone / "interop" / name).glob("*.toml")]
+    data += [*(clone / "console/page").rglob("*"), *(clone / "console/dashboards").glob("*.json")]
     expected |= {f"leveret/{path.relative_to(clone)}" for path in data if path.is_file()}
     assert packed == expected
 
@@ -321,5 +372,8 @@ def test_nothing_unfinished_is_left() -> None:
 def test_entry_point_names_the_frontend() -> None:
     """The AMQP frontend is a plug-in like any other."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["leveret.frontends"] == {"amqp": "leveret.amqp_frontend.server:serve"}
+    assert project["entry-points"]["leveret.frontends"] == {
+        "amqp": "leveret.amqp_frontend.server:serve",
+        "console": "leveret.console.server:serve",
+    }
     assert "scripts" in project

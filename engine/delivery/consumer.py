@@ -4,13 +4,17 @@ Queues stand above this room and sessions above them, so a holder knows both onl
 Code that needs more of the queue asks `queue_of` (queues).
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ..messages.field_table import FieldTable, integer_of
-from ..messages.message import Message
+from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
+
+if TYPE_CHECKING:
+    from ...expressions.language import Expression  # 20 ms, and 2 MiB, that a broker without filters need not have
+    from ..messages.lease_headers import RunHeaders  # nor one without leased queues
 
 UNLIMITED = 1 << 62
 #: Who has a message that is out. To the message itself it is opaque.
@@ -24,15 +28,22 @@ class Origin(Protocol):
 
 
 class Recipient(Protocol):
-    """The client that deliveries go to. `unsent`, `unsent_max`: octets on their way to it, and how many may be."""
+    """The client that deliveries go to. `unsent`, `unsent_max`: octets on their way to it, and how many may be.
+
+    `liveness()`: whether it was heard from lately; None: it is not bound to let anybody hear (no heartbeats).
+    """
 
     name: str
     paused: bool
     unsent: int
     unsent_max: int
+    liveness: Callable[[], bool] | None
 
     def room(self) -> int:
         """Octets that may still be sent before the client is paused."""
+
+    def withhold(self, barrier: int) -> None:
+        """What is on its way must not be sent before the journal is safe up to there (LSN)."""
 
     def affordable(self, blobs: Sequence[bytes]) -> int:
         """How many of these to send until the room is used up; at least one."""
@@ -41,8 +52,10 @@ class Recipient(Protocol):
 class Receiver(Protocol):
     """The session that numbers deliveries and counts what is unacknowledged. Hashable."""
 
+    acked: int
     flowing: bool
     prefetch_total: int
+    prefetch_wanted: int | None
     unacked_by_consumers: int
 
     @property
@@ -71,6 +84,17 @@ class Receiver(Protocol):
     def deliver_ready(self, consumer: "Consumer", messages: Sequence[Message]) -> None:
         """Hand over messages that were ready."""
 
+    def deliver_leases(self, consumer: "Consumer", messages: Sequence[Message], headers: "RunHeaders") -> None:
+        """Hand over leases of messages with one envelope; where nothing is acknowledged, the queue settles them."""
+
+    def deliver_leases_alone(
+        self, consumer: "Consumer", messages: Sequence[Message], envelopes: Sequence[Envelope], blobs: Sequence[bytes]
+    ) -> None:
+        """The same of any messages. `envelopes`, `blobs`: what goes out for each."""
+
+    def deliver_beside(self, consumer: "Consumer", messages: Sequence[Message], past: "Holder") -> None:
+        """Hand over messages that count nowhere: an acknowledgement of them does nothing. `past` has them."""
+
     def release(self, holder: "Holder", queue: Any, count: int) -> None:
         """So many deliveries of a holder are no longer out: credit is free, queues may go on."""
 
@@ -90,6 +114,9 @@ class Receiver(Protocol):
 class Holder:
     """What a message that is out remembers: the queue it came from and the session that has it."""
 
+    #: Whether what it had counts nowhere any more: only tags of it are left with the session.
+    is_past: ClassVar[bool] = False
+
     __slots__ = ("counts_against_prefetch", "queue", "session", "unacked")
 
     def __init__(self, queue: Origin, session: Receiver, *, counts_against_prefetch: bool) -> None:
@@ -98,15 +125,19 @@ class Holder:
         self.unacked = 0
         self.counts_against_prefetch = counts_against_prefetch
 
+    def settled(self, count: int) -> None:
+        """So many deliveries of one that `is_past` are no longer out."""
+
 
 class Consumer(Holder):
     """A subscription of one session to one queue.
 
     `prefetch` limits this consumer's unacknowledged deliveries, 0 = unlimited; without acknowledgements (`no_ack`)
     no limit applies. `priority`: of those that have room the highest goes first. `opaque` belongs to the frontend.
+    `filter`: it gets the messages that this takes; None: all.
     """
 
-    __slots__ = ("arguments", "client", "exclusive", "no_ack", "opaque", "prefetch", "priority", "tag")
+    __slots__ = ("arguments", "client", "exclusive", "filter", "no_ack", "opaque", "prefetch", "priority", "tag")
 
     def __init__(
         self,
@@ -118,6 +149,7 @@ class Consumer(Holder):
         exclusive: bool,
         prefetch: int,
         arguments: FieldTable,
+        filter_: "Expression | None" = None,
     ) -> None:
         super().__init__(queue, session, counts_against_prefetch=True)
         self.client = session.client
@@ -127,7 +159,14 @@ class Consumer(Holder):
         self.prefetch = prefetch
         self.arguments = arguments
         self.priority = integer_of(arguments, "x-priority") or 0
+        self.filter = filter_
         self.opaque: object = None
+
+    def change(self, arguments: FieldTable, filter_: "Expression | None") -> None:
+        """It subscribed again, under its tag."""
+        self.arguments = arguments
+        self.priority = integer_of(arguments, "x-priority") or 0
+        self.filter = filter_
 
     def credit(self) -> int:
         """How many messages it may be handed now; 0 or less means none."""
@@ -160,6 +199,23 @@ def by_holder(messages: list[Message]) -> Sequence[tuple[Holder, list[Message]]]
             runs.append((holder_of(message), []))
         runs[-1][1].append(message)
     return runs
+
+
+def runs_by_holder(messages: list[Message]) -> Iterable[tuple[Holder, list[Message]]]:
+    """The same, each run when it is asked for: what happens to one may give the next another holder (`PastHolder`)."""
+    if len(messages) == 1 or len(set(map(holder_of, messages))) == 1:
+        return ((holder_of(messages[0]), messages),)
+    return _each_run(messages)
+
+
+def _each_run(messages: list[Message]) -> Iterator[tuple[Holder, list[Message]]]:
+    start, count = 0, len(messages)
+    while start < count:
+        holder, stop = messages[start].holder, start + 1
+        while stop < count and messages[stop].holder is holder:
+            stop += 1
+        yield holder_of(messages[start]), messages[start:stop]
+        start = stop
 
 
 def by_consumer(messages: list[Message]) -> list[list[Message]]:

@@ -12,9 +12,9 @@ from ..messages.message import Message
 
 
 class MessageSubject(Subject):
-    """A message of a queue."""
+    """A message of a queue. `is_read`: its body was asked for."""
 
-    __slots__ = ("_headers", "_message", "_properties")
+    __slots__ = ("_headers", "_message", "_properties", "is_read")
 
     def __init__(self, message: Message) -> None:
         envelope = message.envelope
@@ -22,9 +22,11 @@ class MessageSubject(Subject):
         self._message = message
         self._properties: dict[str, PropertyValue] | None = None
         self._headers: dict[str, Value] | None = None
+        self.is_read = False
 
     def body(self) -> bytes:
         """See `Subject`."""
+        self.is_read = True
         return self._message.body
 
     def headers(self) -> dict[str, Value]:

@@ -39,6 +39,10 @@ class Groups:
         self._is_paused = False
         return True
 
+    def consumer_of(self, group: str) -> Consumer | None:
+        """Whose a group is; None: the next one's that may have its next message."""
+        return self._consumers.get(group)
+
     def taker(self, message: GroupedMessage, eligible: Callable[[int], list[Consumer]]) -> tuple[Consumer | None, bool]:
         """Who may have a message now, and whether it is the first of its group for that consumer.
 

@@ -123,6 +123,11 @@ class Rota:
         return self.consumers[:1] if self._rules.single_active_consumer else self.consumers
 
     @property
+    def in_turn(self) -> list[Consumer]:
+        """All consumers, the one first whose turn it is."""
+        return self.consumers[self._next :] + self.consumers[: self._next]
+
+    @property
     def is_simple(self) -> bool:
         """Whether there is one consumer, which gets what it has credit for."""
         consumers = self.consumers

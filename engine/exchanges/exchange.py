@@ -71,6 +71,8 @@ class Exchange(ABC):
         "internal",
         "name",
         "policy",
+        "published_in",
+        "published_out",
         "routes",
     )
 
@@ -95,6 +97,8 @@ class Exchange(ABC):
         self.incoming: dict[Binding, None] = {}  # where this is the destination
         self.destinations: dict[Destination, int] = {}  # with how many bindings lead there
         self.routes = RouteMemory()
+        #: Messages that were published here, and messages that it put into queues: of one that went to two, two.
+        self.published_in = self.published_out = 0
 
     def set_policy(self, policy: EffectivePolicy) -> None:
         """This holds from now on; an alternate exchange of the declaration wins."""

@@ -1,14 +1,11 @@
 """What exchanges may look at when they choose where a message goes."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ..messages.content import ContentError, PropertyValue, decode_properties
 from ..messages.field_table import FieldTable
+from ..messages.message import Envelope, Message
 from .headers import Comparables
-
-if TYPE_CHECKING:
-    from ..messages.message import Envelope
 
 
 def _never() -> float:
@@ -54,6 +51,10 @@ class Routed:
         if self._comparables is None:
             self._comparables = Comparables(self.headers)
         return self._comparables
+
+    def as_message(self) -> "Message | None":
+        """The message, as filters look at it; None: there is none yet."""
+        return None if self._envelope is None else Message(0, self._blob, self._envelope)
 
     @property
     def properties(self) -> dict[str, PropertyValue]:

@@ -4,14 +4,16 @@ Without anything configured there is no meter and no node, and nobody asks.
 Source: queues page E; rulings 15, 16.
 """
 
+import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..agenda import Agenda
 from ..clock import Clock
 from ..effort import Effort
 from ..messages.message import Envelope
+from .alarm import Alarm
+from .full import Full
 from .meter import Meter
 from .ring import Waiter, Waiting
 from .tree import Metered, UsageTree
@@ -21,33 +23,6 @@ from .usage import Usage
 RELEASE_SPREAD = 2_000
 #: A turn of a held publisher, without its messages.
 TURN_COST = 16
-
-
-@dataclass(slots=True, frozen=True)
-class Full:
-    """One full node, as a publisher meets it. `fails`: it is refused; `fails_after_ms`: when it has waited so long.
-
-    `node`: what to wait for (`FlowControl.wait`).
-    """
-
-    node: Usage
-    fails: bool
-    fails_after_ms: int
-
-    @property
-    def destination(self) -> str:
-        """Whose limit it is."""
-        return self.node.destination
-
-    @property
-    def limit(self) -> str:
-        """Which one: memory, store, temp, or the key that sets it, as max-size-bytes."""
-        return self.node.limit_name
-
-    @property
-    def is_alarm(self) -> bool:
-        """Whether it is a limit of the whole broker."""
-        return self.node.is_root
 
 
 class Blocked(NamedTuple):
@@ -62,6 +37,8 @@ class Blocked(NamedTuple):
 class FlowControl(UsageTree):
     """`over_limit`: messages that came in over a full limit because nobody waits for room with them: dead letters,
     diverts, and what else the broker itself publishes.
+
+    `alarm`: an operator's. `disk`: the journal takes nothing.
     """
 
     __slots__ = (
@@ -74,6 +51,8 @@ class FlowControl(UsageTree):
         "_resuming",
         "_waits",
         "_warn",
+        "alarm",
+        "disk",
         "over_limit",
         "pending",
     )
@@ -98,6 +77,8 @@ class FlowControl(UsageTree):
         self._eased: dict[Usage, None] = {}
         self._reconsidered: dict[Usage, None] = {}
         self._resuming: Waiting | None = None
+        self.alarm = Alarm("alarm", self._note_eased)
+        self.disk = Alarm("disk", self._note_eased)
         self.over_limit = 0
         self.pending = False
 
@@ -111,21 +92,29 @@ class FlowControl(UsageTree):
 
         All or nothing for each message: the strictest of its queues decides. A new publish never passes held ones.
         """
+        if self._changed:
+            self._settle()
         nodes: dict[Usage, int] = {}  # and how many of the queues charge it
+        full: Full | None = None
         for queue in queues:
             meter = queue.meter
             if meter is None:
                 continue
             for node in meter.holds_stored if queue.stores(envelope) else meter.holds_transient:
                 if node.is_full or (node.ring and self._resuming is not client):
-                    return 0, self._full(node, meter)
+                    full = _stricter(full, self._full(node, meter, client))
+                    break
                 nodes[node] = nodes.get(node, 0) + 1
+        if full is not None:
+            return 0, full
         count = len(blobs)
         for node, width in nodes.items():
             count = min(count, _fitting(node.room, width, blobs[:count], in_messages=node.in_messages))
         return count, None
 
-    def _full(self, node: Usage, meter: Meter) -> Full:
+    def _full(self, node: Usage, meter: Meter, client: Waiting) -> Full:
+        if client.is_internal_link:
+            return Full(node, node.refuses, 0)
         return Full(node, meter.fails or node.refuses, meter.fails_after_ms)
 
     # -- waiting ------------------------------------------------------------------------------------------------------
@@ -153,7 +142,7 @@ class FlowControl(UsageTree):
 
     def reconsider(self, meter: Meter) -> None:
         """What is held because of a queue is to be looked at again: it may be refused from now on."""
-        for node in {*meter.holds_stored, *meter.holds_transient}:
+        for node in dict.fromkeys((*meter.holds_stored, *meter.holds_transient, self.alarm)):
             if node.ring:
                 self._reconsidered[node] = None
                 self.pending = self._agenda.pending = True
@@ -169,6 +158,10 @@ class FlowControl(UsageTree):
             finally:
                 self._resuming = None
 
+    def _note_changed(self, meter: Meter) -> None:
+        self._changed[meter] = None
+        self.pending = self._agenda.pending = True
+
     def _note_eased(self, node: Usage) -> None:
         self._eased[node] = None
         self.pending = self._agenda.pending = True
@@ -176,6 +169,7 @@ class FlowControl(UsageTree):
     def work(self) -> None:
         """At the end of a turn: one client after the other publishes a quantum, while there is room."""
         effort = self._effort
+        self._settle()
         while self._reconsidered:
             self._look_again(self._reconsidered.popitem()[0])
         until = effort.spent + RELEASE_SPREAD
@@ -186,6 +180,7 @@ class FlowControl(UsageTree):
                 continue
             self._serve(node)
             effort.spent += TURN_COST
+        self._settle()
         self.pending = bool(self._eased)
 
     def _serve(self, node: Usage) -> None:
@@ -193,11 +188,16 @@ class FlowControl(UsageTree):
         del self._waits[waiter]
         self._resuming = client
         try:
-            served = node.ring.serve_next()
+            served = node.ring.serve_next(node)
         finally:
             self._resuming = None
         if served is not None:
             self._announce(Blocked(served[0], node.destination, node.limit_name, served[1]), False)
+
+    @property
+    def is_calm(self) -> bool:
+        """Whether no alarm is up, nor a limit of the whole broker reached."""
+        return not (self.alarm.is_full or self.disk.is_full or any(node.is_full for node in self._roots.values()))
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -205,10 +205,26 @@ class FlowControl(UsageTree):
         """Who waits for what, the longest first."""
         found = [
             Blocked(client, node.destination, node.limit_name, turn.since_ns)
-            for node in {node for node, _ in self._waits.values()}
+            for node in dict.fromkeys(node for node, _ in self._waits.values())
             for client, turn in node.ring
         ]
         return sorted(found, key=lambda one: one.since_ns)
+
+
+def _stricter(one: Full | None, other: Full) -> Full:
+    """Of what is full in two queues: what refuses, before what refuses after a time, before what holds for ever.
+
+    The first of those that are equal. An alarm decides in the same way (`Alarm.full_for`). Source: queues page E.2.
+    """
+    if one is None or _patience_ms(other) < _patience_ms(one):
+        return other
+    return one
+
+
+def _patience_ms(full: Full) -> float:
+    if full.fails:
+        return 0
+    return full.fails_after_ms or math.inf
 
 
 def _fitting(room: int, width: int, blobs: Sequence[bytes], *, in_messages: bool) -> int:

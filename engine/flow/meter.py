@@ -20,28 +20,59 @@ class Charge:
         self.amount = 0
 
 
-class Meter:
-    """Messages and octets of blobs: `paged` those that were paged out when counting began, `at_hand` all others.
+class Bound:
+    """How much of a node may be used by what is in memory, before messages of a queue are paged out.
 
-    `paged_now`: how many messages of the queue are paged out.
+    See `stores.memory_cap.Bound`. What the node does not know yet of the queue's own messages counts.
+    """
+
+    __slots__ = ("_charge", "_limit", "_meter", "each", "in_messages")
+
+    def __init__(self, meter: "Meter", charge: Charge, limit: Callable[[], int], each: int) -> None:
+        self._meter = meter
+        self._charge = charge
+        self._limit = limit
+        self.in_messages = charge.node.in_messages
+        self.each = each
+
+    @property
+    def limit(self) -> int:
+        """See `stores.memory_cap.Bound`."""
+        return self._limit()
+
+    @property
+    def room(self) -> int:
+        """See `stores.memory_cap.Bound`."""
+        charge = self._charge
+        return self._limit() - charge.node.used + charge.amount - charge.measure(self._meter)
+
+
+class Meter:
+    """Messages and octets: `at_hand` those in memory, ready or out, with the octets of their blobs; `paged` the others,
+    with the octets that their store knows (`paged_run.octets_paged`).
 
     `stored`, `paged_stored`: octets of those that a restart brings back. `holds_stored`, `holds_transient`: the nodes
     in which a publish of such a message has to find room. `forbids_paging`: all of it has to stay in memory, or has to
-    be counted exactly.
+    be counted exactly. `bounds`: what of it may be in memory; with any of them the nodes hear of new messages when
+    these are where they belong, by `on_change`.
+
+    Of queues whose messages stay when they are acknowledged, only the sums of both are right.
     """
 
     __slots__ = (
         "_charges",
         "at_hand",
         "at_hand_octets",
+        "bounds",
+        "counts_stored",
         "fails",
         "fails_after_ms",
         "forbids_paging",
         "holds_stored",
         "holds_transient",
         "minimum_size",
+        "on_change",
         "paged",
-        "paged_now",
         "paged_octets",
         "paged_stored",
         "stored",
@@ -58,23 +89,28 @@ class Meter:
         self.holds_stored: tuple[Usage, ...] = ()
         self.holds_transient: tuple[Usage, ...] = ()
         self._charges: list[Charge] = []
-        self.paged_now: Callable[[], int] = _none
+        self.bounds: tuple[Bound, ...] = ()
+        self.on_change: Callable[[Meter], None] | None = None
+        self.counts_stored = False  # whether anybody asks for `stored`
         self.at_hand = self.at_hand_octets = self.stored = 0
         self.paged = self.paged_octets = self.paged_stored = 0
 
-    def charge(self, node: Usage, measure: "Callable[[Meter], int]") -> None:
+    def charge(self, node: Usage, measure: "Callable[[Meter], int]") -> Charge:
         """From now on what is measured so is used of this node."""
         node.users += 1
-        self._charges.append(Charge(node, measure))
+        charge = Charge(node, measure)
+        self._charges.append(charge)
+        self.counts_stored = self.counts_stored or measure is stored_octets
+        return charge
+
+    def bound(self, charge: Charge, limit: Callable[[], int]) -> None:
+        """What is in memory stays within so much of this charge's node, as far as it can be paged out."""
+        each = self.minimum_size if charge.measure is memory else 0
+        self.bounds += (Bound(self, charge, limit, each),)
 
     def feeds(self, node: Usage) -> bool:
         """Whether what is in the queue counts there."""
         return any(charge.node is node for charge in self._charges)
-
-    @property
-    def counts_stored(self) -> bool:
-        """Whether anybody asks for `stored`."""
-        return any(charge.measure is stored_octets for charge in self._charges)
 
     @property
     def octets(self) -> int:
@@ -94,33 +130,42 @@ class Meter:
         self.at_hand += count
         self.at_hand_octets += octets
         self.stored += stored
-        if self._charges:
+        if self.on_change is not None:
+            self.on_change(self)
+        elif self._charges:
             self.settle()
 
     def left(self, count: int, octets: int, stored: int) -> None:
         """Messages that were in memory are gone."""
-        self.came(-count, -octets, -stored)
+        self.at_hand -= count
+        self.at_hand_octets -= octets
+        self.stored -= stored
+        if self._charges:
+            self.settle()
 
-    def loaded(self, count: int, octets: int, stored: int) -> None:
-        """Messages are back in memory; of those that were paged out when counting began, only bodies were counted.
-
-        These come first. Others were counted when they came.
-        """
-        known = min(count, self.paged)
-        if known > 0:
-            share = known / self.paged
-            self.left_paged(known, round(self.paged_octets * share), round(self.paged_stored * share))
-            self.came(known, octets * known // count, stored * known // count)
-        elif self._charges:
+    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+        """Messages left memory, where they took so many octets; paged out they count for so many."""
+        self.at_hand -= count
+        self.at_hand_octets -= octets
+        self.paged += count
+        self.paged_octets += octets_paged
+        if are_stored and self.counts_stored:
+            self.stored -= octets
+            self.paged_stored += octets_paged
+        if self._charges:
             self.settle()
 
     def left_paged(self, count: int, octets: int, stored: int) -> None:
         """Messages that were paged out are gone."""
         self.paged -= count
-        self.paged_octets = self.paged_octets - octets if self.paged else 0
-        self.paged_stored = self.paged_stored - stored if self.paged else 0
+        self.paged_octets -= octets
+        self.paged_stored -= stored
         if self._charges:
             self.settle()
+
+    def left_all_paged(self) -> None:
+        """All that was paged out is gone."""
+        self.left_paged(self.paged, self.paged_octets, self.paged_stored)
 
     def reset(self) -> None:
         """Count again from nothing; `settle` follows."""
@@ -137,29 +182,17 @@ class Meter:
             if not charge.node.users:
                 unused.append(charge.node)
         self._charges = []
-        self.paged_now = _none
+        self.bounds = ()
+        self.on_change = None
         return unused
-
-
-def _none() -> int:
-    """Nothing is paged out."""
-    return 0
 
 
 # -- measures ---------------------------------------------------------------------------------------------------------
 
 
 def memory(meter: Meter) -> int:
-    """What is in memory; each message counts as `minimum_size` at least, on average.
-
-    Of what came in since counting began and is paged out by now, only the number is known: it is of average size.
-    """
-    count, octets = meter.at_hand, meter.at_hand_octets
-    hidden = min(count, meter.paged_now() - meter.paged)
-    if hidden > 0:
-        octets -= octets * hidden // count
-        count -= hidden
-    return max(octets, count * meter.minimum_size)
+    """What is in memory; each message counts as `minimum_size` at least, on average."""
+    return max(meter.at_hand_octets, meter.at_hand * meter.minimum_size)
 
 
 def octets_at_hand(meter: Meter) -> int:

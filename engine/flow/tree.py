@@ -4,15 +4,17 @@ Source: queues page E.1, E.2; address-settings page 3.3; docs/decisions/0010-flo
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from ...settings import NO_WHOLE_LIMITS, Flow, SystemUsage, WholeLimits
 from ..messages.message import Envelope
 from ..rules.flow_rules import VM, FlowRules
 from ..rules.size_rules import BLOCK, PAGE, SizeRules
+from .holdings import Holdings
 from .meter import Meter, all_messages, all_octets, memory, messages_at_hand, octets_at_hand, stored_octets
-from .usage import Usage
+from .usage import UNLIMITED, Usage
 
 #: Limits on what all addresses hold together.
 WHOLE_OCTETS, WHOLE_MESSAGES = "global-max-size", "global-max-messages"
@@ -48,25 +50,40 @@ class MeterTerms(NamedTuple):
 
 
 class UsageTree(ABC):
-    """`generation`: changes when limits of the broker are switched on or off, so that queues get other meters."""
+    """`generation`: changes when limits of the broker are switched on or off, so that queues get other meters.
 
-    __slots__ = ("_flow", "_nodes", "_roots", "_whole", "generation", "system")
+    `holdings`: what frontends hold of publishers that wait.
+    """
+
+    __slots__ = ("_changed", "_flow", "_nodes", "_roots", "_whole", "generation", "holdings", "system")
 
     def __init__(self) -> None:
-        self._nodes: dict[tuple[str, str, str], Usage] = {}  # (limit, virtual host, name)
+        self._nodes: dict[tuple[str, str, Hashable], Usage] = {}  # (limit, virtual host, name)
         self._roots: dict[str, Usage] = {}
+        self._changed: dict[Meter, None] = {}  # of which the nodes have not heard yet
         self._whole: list[Usage] = []  # those of the roots that all addresses share, whatever their policy
         self._flow = Flow()
         self.system: SystemUsage | None = None
         self.generation = 0
+        self.holdings = Holdings()
 
     @abstractmethod
     def _note_eased(self, node: Usage) -> None:
         """It is no longer full: who waits for it may go on."""
 
+    @abstractmethod
+    def _note_changed(self, meter: Meter) -> None:
+        """It has new messages, which may still be paged out: the nodes hear of it soon (`_settle`)."""
+
+    def _settle(self) -> None:
+        """Have the nodes know all."""
+        while self._changed:
+            self._changed.popitem()[0].settle()
+
     def configure(self, system: SystemUsage | None, flow: Flow, whole: WholeLimits = NO_WHOLE_LIMITS) -> None:
         """The broker's own limits, and how full nodes ease; all may change while it runs. Queues follow by reviews."""
         self._flow, self.system = flow, system
+        self.holdings.share(0 if system is None else system.memory)
         limits = {} if system is None else {"memory": system.memory, "store": system.store, "temp": system.temp}
         if whole.octets_max is not None:
             limits[WHOLE_OCTETS] = max(1, whole.octets_max)
@@ -90,10 +107,10 @@ class UsageTree(ABC):
         self._whole = [self._roots[name] for name in (WHOLE_OCTETS, WHOLE_MESSAGES) if name in limits]
 
     def temp_changed(self, used: int) -> None:
-        """So much is in the temp store."""
+        """So much is in the temp store. What is held there makes nobody wait: it would wait for itself."""
         node = self._roots.get("temp")
         if node is not None:
-            node.change(used - node.used)
+            node.change(used - self.holdings.spooled - node.used)
 
     @property
     def is_on(self) -> bool:
@@ -108,6 +125,7 @@ class UsageTree(ABC):
     @property
     def is_at_whole_limit(self) -> bool:
         """Whether all addresses count as full, each with its own policy; without a low mark (`SizeRules.drops`)."""
+        self._settle()
         return any(root.used >= root.limit for root in self._whole)
 
     def terms_of(self, rules: FlowRules | None, size: SizeRules, *, keeps: bool, evicts: bool) -> MeterTerms | None:
@@ -121,11 +139,11 @@ class UsageTree(ABC):
             rules = FlowRules(
                 fails=self.system.send_fail_if_no_space, fails_after_ms=self.system.send_fail_if_no_space_after_ms
             )
-        if rules is None and not (size.holds or size.counts_octets or self._whole):
+        if rules is None and not (size.holds or size.counts_octets or self._whole or (size.pages and not keeps)):
             return None
         return MeterTerms(rules, size, keeps, evicts, self.generation)
 
-    def make_meter(self, queue: Metered, vhost: str, terms: MeterTerms) -> Meter:
+    def make_meter(self, queue: Metered, vhost: str, terms: MeterTerms, *, has_journal: bool) -> Meter:
         """The meter of a queue."""
         rules, size = terms.rules or FlowRules(), terms.size
         meter = Meter(terms, forbids_paging=rules.cursor == VM or size.counts_exactly, minimum_size=rules.minimum_size)
@@ -133,17 +151,22 @@ class UsageTree(ABC):
         held: list[Usage] = []  # by publishes of either kind
         if terms.rules is not None:
             for node in self._memory_nodes(queue, vhost, rules):
-                meter.charge(node, memory)
+                charge = meter.charge(node, memory)
                 if rules.holds:
                     held.append(node)
+                if rules.pages(is_own_limit=not node.is_root):
+                    meter.bound(charge, partial(_memory_for, node, rules))
         for node in self._size_nodes(queue, vhost, size) if size.holds else ():
             meter.charge(node, all_messages if node.in_messages else all_octets)
             held.append(node)
+        if size.pages and not terms.keeps:
+            self._page_beyond(meter, queue, vhost, size)
         for node in self._whole:
             if size.policy != PAGE:
                 meter.charge(node, all_messages if node.in_messages else all_octets)
             elif not terms.keeps:
-                meter.charge(node, messages_at_hand if node.in_messages else octets_at_hand)
+                charge = meter.charge(node, messages_at_hand if node.in_messages else octets_at_hand)
+                meter.bound(charge, partial(_limit_of, node))
             if size.policy == BLOCK:
                 held.append(node)
         for node in held:
@@ -155,6 +178,12 @@ class UsageTree(ABC):
             stored.append(self._roots["store"])
             if rules.may_spool:
                 transient.append(self._roots["temp"])
+                if not has_journal:
+                    stored.append(self._roots["temp"])
+        if meter.forbids_paging:
+            meter.bounds = ()
+        elif meter.bounds:
+            meter.on_change = self._note_changed
         if not terms.evicts:
             meter.holds_stored, meter.holds_transient = tuple(stored), tuple(transient)
         return meter
@@ -178,8 +207,19 @@ class UsageTree(ABC):
         if size.messages_max is not None:
             yield self._node("max-size-messages", vhost, queue.address, where, size.messages_max, in_messages=True)
 
+    def _page_beyond(self, meter: Meter, queue: Metered, vhost: str, size: SizeRules) -> None:
+        """Of an address that pages: what is in memory stays within its size."""
+        where = f"address '{queue.address}' in vhost '{vhost}'"
+        key = ("in memory", queue.address)  # an address with several queues may have both: some page, and some block
+        if size.octets_max is not None:
+            node = self._node("max-size-bytes", vhost, key, where, size.octets_max)
+            meter.bound(meter.charge(node, octets_at_hand), partial(int, size.octets_max))
+        if size.messages_max is not None:
+            node = self._node("max-size-messages", vhost, key, where, size.messages_max, in_messages=True)
+            meter.bound(meter.charge(node, messages_at_hand), partial(int, size.messages_max))
+
     def _node(
-        self, limit_name: str, vhost: str, name: str, where: str, limit: int, *, in_messages: bool = False
+        self, limit_name: str, vhost: str, name: Hashable, where: str, limit: int, *, in_messages: bool = False
     ) -> Usage:
         key = (limit_name, vhost, name)
         node = self._nodes.get(key)
@@ -190,6 +230,7 @@ class UsageTree(ABC):
 
     def forget(self, meter: Meter) -> None:
         """The queue is gone, or gets another meter: what nobody feeds any more holds nobody."""
+        self._changed.pop(meter, None)
         for node in meter.end():
             if not node.is_root:
                 self._end(node)
@@ -206,4 +247,17 @@ class UsageTree(ABC):
 
     def nodes(self) -> list[Usage]:
         """All of them, the broker's first."""
+        self._settle()
         return [*self._roots.values(), *self._nodes.values()]
+
+
+def _memory_for(node: Usage, rules: FlowRules) -> int:
+    """What of a limit messages may use before they are paged out: no more than lets publishers that wait go on."""
+    if not node.limit:
+        return UNLIMITED
+    share = node.limit * rules.cursor_high_water_percent // 100
+    return min(share, node.low) if rules.holds else share
+
+
+def _limit_of(node: Usage) -> int:
+    return node.limit

@@ -56,6 +56,14 @@ class Usage:
         self.users = 0  # meters that feed it
         self.warning_interval_ms = DEFAULT_INTERVAL_MS  # between two warnings that somebody waits; 0: none
 
+    #: Whether it is full when something is used up.
+    is_fed = True
+
+    @property
+    def reason(self) -> str:
+        """What clients are told that wait for it."""
+        return f"{self.destination}: {self.limit_name} limit"
+
     def set_limit(self, limit: int, flow: Flow) -> None:
         """Another limit from now on; 0: none. `flow` has the low mark."""
         self.limit = limit

@@ -170,6 +170,8 @@ class AcknowledgementWatch:
 
 def timeout_ms(holder: Holder, default_ms: int | None) -> int | None:
     """How long a holder may keep a delivery: by the consumer's argument, the queue's, or as for all. None: for ever."""
+    if holder.is_past:
+        return None
     own = integer_of(holder.arguments, ARGUMENT) if isinstance(holder, Consumer) else None
     if own is None:
         own = integer_of(queue_of(holder).terms.effective, ARGUMENT)

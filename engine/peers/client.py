@@ -7,12 +7,14 @@ client is paused and gets nothing more until its frontend says that everything w
 from collections.abc import Callable, Sequence
 
 from ..errors import EngineError, UserChannelsMaxReached
+from ..flow.holdings import Holding
 from ..flow.usage import Usage
 from ..messages.field_table import FieldTable
 from ..queues.queue import Queue, queue_of
 from ..users.access import User
 from .effects import Effect
 from .host import PeerHost
+from .link import Link
 from .session import Session
 
 
@@ -24,9 +26,13 @@ class Client:
         "closed",
         "exclusive_queues",
         "flush",
+        "holding",
         "is_blocked",
+        "link",
+        "liveness",
         "name",
         "on_expelled",
+        "on_withheld",
         "outbox",
         "paused",
         "properties",
@@ -54,9 +60,13 @@ class Client:
         self.flush = flush
         self.unsent_max = unsent_max
         self.properties = properties  # what it says of itself
+        self.link = Link()
         self.since_ms = self.broker.clock.wall_ms()
         self.is_blocked = False  # its frontend takes no publishes of it now
+        self.holding: Holding | None = None  # what its frontend holds of it, if it ever did
+        self.liveness: Callable[[], bool] | None = None
         self.on_expelled: Callable[[EngineError], None] | None = None
+        self.on_withheld: Callable[[int], None] | None = None
         self.outbox: list[Effect] = []
         self.unsent = 0
         self.paused = False
@@ -73,6 +83,7 @@ class Client:
         if limit is not None and self.broker.sessions_of(self.user.name) >= limit:
             raise UserChannelsMaxReached(user=self.user.name, limit=limit)
         session = Session(self, number)
+        self.broker.activity.channels_opened += 1
         self.sessions[session] = None
         return session
 
@@ -98,6 +109,16 @@ class Client:
             self.close(failed=True)
         else:
             self.on_expelled(error)
+
+    @property
+    def is_internal_link(self) -> bool:
+        """Whether its user is one (`User.is_internal_link`)."""
+        return self.user.is_internal_link
+
+    def withhold(self, barrier: int) -> None:
+        """What is in the outbox must not be sent before the journal is safe up to there (LSN)."""
+        if self.on_withheld is not None:
+            self.on_withheld(barrier)
 
     def makes_room_in(self, node: Usage) -> bool:
         """Whether acknowledgements of it make room in a full node: of deliveries that are out, or that may come.

@@ -26,6 +26,10 @@ Returned = tuple[Envelope, Sequence[bytes]]
 class Committing(Protocol):
     """The session that commits."""
 
+    dropped: int
+    published: int
+    returned: int
+
     @property
     def client(self) -> SessionClient:
         """Whose session it is."""
@@ -121,11 +125,20 @@ class Commit:
             self._next, self._offset = self._next + 1, 0
         vhost = self.session.client.vhost
         if not vhost.is_condemned:
+            session = self.session
+            session.published += len(blobs)
+            if vhost.broker.sizes is not None:
+                vhost.broker.sizes.add(envelope, blobs)
             unroutable, refused = arrival.publish(vhost, chosen_route(route, names, vhost), envelope, blobs)
             if refused and self._error is None:
                 self._error = PartialCommit()
+            activity = vhost.broker.activity
             if mandatory and unroutable:
+                activity.returned += len(unroutable)
+                session.returned += len(unroutable)
                 self._returned.append((envelope, unroutable))
             elif unroutable:
+                activity.dropped += len(unroutable)
+                session.dropped += len(unroutable)
                 publish_unroutable(vhost, envelope, unroutable)
         return RUN_COST + len(blobs) * width

@@ -11,13 +11,19 @@ class Confirms:
     `waiting`: what waits for the journal.
     """
 
-    __slots__ = ("confirmed", "published", "refused", "waiting")
+    __slots__ = ("confirmed", "published", "refused", "refused_count", "waiting")
 
     def __init__(self) -> None:
         self.published = 0
         self.confirmed = 0
+        self.refused_count = 0  # of those that are answered
         self.refused: list[int] = []  # sequence numbers, rising
         self.waiting: deque[tuple[int, int]] = deque()  # (first sequence number, barrier), both rising
+
+    @property
+    def acknowledged(self) -> int:
+        """Publishes that the peer was told are taken care of."""
+        return self.confirmed - self.refused_count
 
     def add(self, count: int, refused: Sequence[int], barrier: int = 0) -> None:
         """`count` more were published; those at the offsets `refused` were not taken.
@@ -58,6 +64,7 @@ class Confirms:
                 self._take_up_to(tag - 1, taken)
                 taken.append((tag, False, False))
                 self.confirmed = tag
+                self.refused_count += 1
             self.refused = [tag for tag in self.refused if tag > last]
         self._take_up_to(last, taken)
         return taken

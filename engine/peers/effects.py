@@ -1,11 +1,15 @@
 """Effects: what a client's frontend is to tell its peer, as values in the client's outbox."""
 
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from ..delivery.consumer import Consumer, Receiver
 from ..errors import EngineError
 from ..messages.message import Envelope
 from ..messages.mixed import Envelopes, stretches_alike
+
+if TYPE_CHECKING:
+    from ..messages.lease_headers import RunHeaders  # what a broker without leased queues need not have
 
 
 class Delivered:
@@ -37,6 +41,32 @@ class Delivered:
             return
         for start, stop, envelope in stretches_alike(self.envelopes):
             yield self.first_tag + start, envelope, self.blobs[start:stop]
+
+
+class DeliveredLeases(Delivered):
+    """An effect: a run of leases of messages with one envelope, each with headers of its own.
+
+    `blobs`: as published; `headers`: what each delivery says beside that.
+    """
+
+    __slots__ = ("headers",)
+
+    def __init__(
+        self, consumer: Consumer, first_tag: int, envelope: Envelope, blobs: Sequence[bytes], headers: "RunHeaders"
+    ) -> None:
+        self.consumer, self.first_tag, self.envelopes, self.blobs = consumer, first_tag, envelope, blobs
+        self.redelivered = headers.deliveries > 1
+        self.headers = headers
+
+    def plain(self) -> Delivered:
+        """The same with contents that say all of it."""
+        assert isinstance(self.envelopes, Envelope)
+        dressed = self.headers.dressed(self.envelopes, self.blobs)
+        return Delivered(self.consumer, self.first_tag, self.envelopes.plain(), self.redelivered, dressed)
+
+    def runs(self) -> Iterator[tuple[int, Envelope, Sequence[bytes]]]:
+        """See `Delivered`."""
+        return self.plain().runs()
 
 
 class ConsumerCancelled:

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any, Protocol
 
 from ..delivery.consumer import Recipient
+from ..messages.sizes import Sizes
 from ..publishing.firehose import Firehose
 from ..publishing.host import Host, HostBroker
 from ..publishing.route import Route
@@ -12,6 +13,7 @@ from ..queues.reply_queue import ReplyQueue
 from ..users.access import User
 from .acknowledgement_timeout import AcknowledgementWatch
 from .effects import Effect
+from .session_counts import PastSessions
 
 
 class Rounds(Protocol):
@@ -22,9 +24,14 @@ class Rounds(Protocol):
 
 
 class PeerBroker(HostBroker, Protocol):
-    """The broker that a client is connected to. `touched`: clients with something in their outboxes."""
+    """The broker that a client is connected to. `touched`: clients with something in their outboxes.
+
+    `sizes`: of what clients publish, once somebody has asked for them.
+    """
 
     acknowledgements: AcknowledgementWatch
+    past_sessions: PastSessions
+    sizes: Sizes | None
     touched: dict[Any, None]
 
     @property
@@ -52,6 +59,7 @@ class PeerHost(Host, Protocol):
 
     firehose: Firehose | None
     is_condemned: bool
+    past_sessions: PastSessions
 
     @property
     def broker(self) -> PeerBroker:
@@ -77,6 +85,10 @@ class SessionClient(Recipient, Protocol):
     closed: bool
     sessions: dict[Any, None]
     exclusive_queues: dict[Queue, None]
+
+    @property
+    def is_internal_link(self) -> bool:
+        """Whether it is held where others are refused for want of room."""
 
     @property
     def vhost(self) -> PeerHost:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..exchanges.routed import Routed
-from ..flow.control import Full
+from ..flow.full import Full
 from ..flow.usage import UNLIMITED
 from ..messages.message import Envelope
 from ..publishing.route import ChosenRoute, Route
@@ -59,10 +59,12 @@ def affordable(blobs: Sequence[bytes], octets_max: int, messages_max: int) -> Se
 def full_for_commit(transaction: Transaction, client: SessionClient) -> Full | None:
     """What holds a commit: it is published as one, or not at all (queues page E.4, row 13)."""
     vhost, flow = client.vhost, client.broker.flow
+    reached: list[Queue] = []
     for _, names, envelope, blobs, _mandatory in transaction.publishes:
-        found = (vhost.queue_named(name) for name in names)
+        found = (vhost.queue_named(name) for name in names if name)
         queues: list[Queue] = [queue for queue in found if queue is not None and queue.is_open]
         full = flow.room_for(queues, envelope, blobs[:1], client)[1]
-        if full is not None:
+        if full is not None and not flow.alarm.is_full:
             return full
-    return None
+        reached += queues
+    return flow.alarm.full_for(reached, client) if flow.alarm.is_full and transaction.publishes else None

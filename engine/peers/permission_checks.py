@@ -5,8 +5,11 @@ The rules themselves are in `users/access.py`. Source: behaviour page 3.14, 3.15
 
 from typing import Protocol
 
+from ...settings.leased.elements import AMPS
+from ...settings.leased.topics import is_regex
 from ..exchanges.exchange import Exchange, TopicExchange
 from ..messages.field_table import FieldTable
+from ..rules.arguments import queue_type_of
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, READ, WRITE
 
@@ -52,7 +55,7 @@ def require_for_arguments(client: Asker | None, name: str, arguments: FieldTable
 
     Dead letters need read on the queue and write on the target (behaviour page 3.14); so do our addresses, which may
     stand for an exchange or for a queue behind the default one. A queue with another's address takes its messages:
-    that needs what a queue of that name would. Raises: PermissionRefused.
+    that needs what a queue of that name would. Raises: PermissionRefused, TopicRefused.
     """
     if client is None:
         return
@@ -70,6 +73,28 @@ def require_for_arguments(client: Asker | None, name: str, arguments: FieldTable
     if address is not None and address.tag == "S" and address.value and address.text != name:
         require(client, CONFIGURE, QUEUE, address.text)
         require(client, READ, QUEUE, address.text)
+    if queue_type_of(arguments) == AMPS:
+        _require_for_topics(client, name, arguments)
+
+
+def _require_for_topics(client: Asker, name: str, arguments: FieldTable) -> None:
+    """What a leased queue captures needs what a binding to that would: read. Where a publish to its name is recorded
+    needs write. A pattern selects what comes, too, so it needs read on everything. Raises: PermissionRefused,
+    TopicRefused."""
+    for key, action in (("x-underlying-topic", READ), ("x-default-publish-target", WRITE)):
+        field = arguments.get(key)
+        if field is None or field.tag != "S" or field.text == name:
+            continue
+        topic = field.text
+        if action == READ and is_regex(topic):
+            client.user.require_all(READ, EXCHANGE, topic, client.vhost.name)
+            continue
+        require(client, action, EXCHANGE, topic)
+        client.user.require_topic(action, topic, "#", client.vhost.name)
+        for at, letter in enumerate(topic):
+            if letter == "/" and at:  # EXCHANGE/KEY, at whichever slash
+                require(client, action, EXCHANGE, topic[:at])
+                client.user.require_topic(action, topic[:at], topic[at + 1 :], client.vhost.name)
 
 
 def _exchanges_of(address: str) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ All in runs: messages of one holder, one after the other. Source: behaviour page
 
 from typing import Protocol
 
-from ..delivery.consumer import by_consumer, by_holder, holder_of
+from ..delivery.consumer import by_consumer, by_holder, holder_of, runs_by_holder
 from ..messages.deaths import REJECTED
 from ..messages.message import Message
 from ..options import BrokerOptions
@@ -26,9 +26,11 @@ class Dispatcher(Protocol):
 
 def settle(messages: list[Message]) -> None:
     """Acknowledged: gone for good."""
-    for holder, run in by_holder(messages):
+    for holder, run in runs_by_holder(messages):
         queue = queue_of(holder)
-        holder.session.release(holder, queue, len(run))
+        session, count = holder.session, len(run)
+        session.release(holder, queue, count)
+        session.acked += count
         if not queue.deleted:
             queue.acknowledged(run)
 

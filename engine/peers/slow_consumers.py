@@ -170,6 +170,8 @@ class RateCheck(Check):
             return None
         if _is_below(came // len(queue.consumers), elapsed_ns, rules):
             return None  # the queue itself does not get enough
+        if consumer.filter is not None and consumer.credit() > 0:
+            return None  # nothing is there that it takes
         rate = f"{count} messages in {elapsed_ns // MS} ms"
         return f"acknowledges {rate}, less than {rules.count} in {rules.seconds} s", (
             CLOSED if rules.kills else REPORTED

@@ -5,7 +5,7 @@ Source: behaviour page 2.7, 2.12, 3.10.
 
 from collections import Counter
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..delivery import rota
 from ..delivery.consumer import Consumer, Holder, Receiver
@@ -20,7 +20,11 @@ from ..messages.content import REPLY_TO_ME, Framing, decode_properties
 from ..messages.field_table import FieldTable
 from ..queues.queue import Queue, queue_of
 from ..queues.queue_types import check_consume
+from ..rules.arguments import CONSUMER_FILTERS, REPLACE
 from .host import SessionClient
+
+if TYPE_CHECKING:
+    from ...expressions.language import Expression
 
 
 class Subscriber(Receiver, Protocol):
@@ -45,13 +49,17 @@ class Subscriptions:
         """Where direct replies to the session go; None: it has no consumer for them."""
         return None if self.replies is None else self.replies.queue.name
 
-    def check_tag(self, tag: str) -> None:
+    def check_tag(self, tag: str, arguments: FieldTable | None = None) -> None:
         """Refuse a consumer tag that is in use here; RabbitMQ does it before it looks at anything else.
 
+        `arguments`: of the consumer to come; it may take the place of one of a leased queue (queues page A.2, replace).
         Raises: ConsumerTagInUse.
         """
-        if tag in self.by_tag:
+        if tag in self.by_tag and not (arguments and REPLACE in arguments and self._is_leased(tag)):
             raise ConsumerTagInUse(tag=tag)
+
+    def _is_leased(self, tag: str) -> bool:
+        return queue_of(self.by_tag[tag]).rules.leased is not None
 
     def check_access(self, queue: Queue) -> None:
         """Raises: ResourceLocked when the queue is exclusive to another client."""
@@ -71,17 +79,40 @@ class Subscriptions:
     ) -> Consumer:
         """Subscribe. Raises: as `Session.consume`."""
         self.check_access(queue)
-        self.check_tag(tag)
+        self.check_tag(tag, arguments)
+        if (known := self.by_tag.get(tag)) is not None:
+            if queue_of(known) is not queue:
+                raise ConsumerTagInUse(tag=tag)
+            queue.replace_consumer(
+                known, arguments, self._filter_of(queue, arguments), no_ack=no_ack, exclusive=exclusive
+            )
+            return known
         prefetch = session.prefetch
         check_consume(queue, no_ack=no_ack, prefetch=prefetch, prefetch_total=session.prefetch_total)
         consumer = Consumer(
-            queue, session, tag, no_ack=no_ack, exclusive=exclusive, prefetch=prefetch, arguments=arguments
+            queue,
+            session,
+            tag,
+            no_ack=no_ack,
+            exclusive=exclusive,
+            prefetch=prefetch,
+            arguments=arguments,
+            filter_=self._filter_of(queue, arguments),
         )
         queue.add_consumer(consumer)
         self.by_tag[tag] = consumer
         if not no_ack:
             self.note_holder(consumer)
         return consumer
+
+    def _filter_of(self, queue: Queue, arguments: FieldTable) -> "Expression | None":
+        client = self._client
+        if not client.broker.options.has_consumer_filters or not any(key in arguments for key in CONSUMER_FILTERS):
+            return None
+        from ..rules.consumer_filter import filter_of  # see `Consumer`
+
+        facts = {"CLIENT_NAME": client.name, "USER": client.user.name}
+        return filter_of(arguments, facts, name=queue.name, vhost=queue.vhost_name)
 
     def add_replies(self, session: Subscriber, tag: str, address: str, *, no_ack: bool) -> Consumer:
         """Subscribe to direct replies. Raises: as `Session.consume_replies`."""

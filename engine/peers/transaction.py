@@ -37,6 +37,11 @@ class Transaction:
         self.rejected: deque[tuple[list[Message], bool, str]] = deque()  # (messages, requeue, why)
         self.tags: dict[int, Message] = {}
 
+    @property
+    def count(self) -> int:
+        """Messages that wait for the commit."""
+        return sum(len(publication.blobs) for publication in self.publishes)
+
     def add(self, publication: "Publication", *, limit: int) -> None:
         """Keep a run of publishes till the commit. Raises: TransactionTooLarge; `limit` is in octets."""
         blobs = publication.blobs

@@ -142,4 +142,5 @@ def _divert(vhost: Host, divert: Divert, address: str, envelope: Envelope, blob:
         forwarded.expiration_ms, forwarded.expiry_is_settled = envelope.expiration_ms, envelope.expiry_is_settled
         route = vhost.route_of(exchange, key)
         rules = route.arrival or vhost.arrival_rules(name, key)
+        vhost.broker.activity.own += 1
         arrive(vhost, route, rules, forwarded, (copy,), hops + 1)

@@ -51,7 +51,10 @@ class ReapedBroker(Protocol):
 
 
 class Reaper:
-    """Looks for unused auto-created queues now and then; one that is found twice in a row goes."""
+    """Looks for unused queues now and then; one that is found twice in a row goes.
+
+    Looked at are auto-created ones, and those that clients declared where `auto-delete-created-queues` says so.
+    """
 
     __slots__ = ("_broker", "_deadline", "_found")
 
@@ -61,7 +64,7 @@ class Reaper:
         self._deadline: Deadline | None = None
 
     def watch(self) -> None:
-        """There is an auto-created queue: scan from now on."""
+        """There is a queue that may become unused: scan from now on."""
         period_ms = self._broker.options.address_queue_scan_period_ms
         if period_ms is not None and self._deadline is None:
             due_ns = due_after(self._broker.clock, period_ms)
@@ -75,7 +78,8 @@ class Reaper:
 
     def _scan(self) -> None:
         self._deadline = None
-        watched = [queue for queue in self._broker.queues() if queue.is_auto_created]
+        declared_too = self._broker.settings.deletes_declared_queues
+        watched = [queue for queue in self._broker.queues() if queue.is_auto_created or declared_too and _may_go(queue)]
         unused = {queue for queue in watched if self._is_unused(queue)}
         for queue in unused & self._found:
             queue.surroundings.remove(queue)
@@ -85,7 +89,8 @@ class Reaper:
 
     def _is_unused(self, queue: Queue) -> bool:
         settings = self._broker.settings.resolve(queue.address, queue.vhost_name)
-        if not settings.auto_delete_queues or queue.consumers:
+        deleted = settings.auto_delete_queues if queue.is_auto_created else settings.auto_delete_created_queues
+        if not deleted or queue.consumers:
             return False
         held = queue.ready_count + len(queue.scheduled) + queue.unacked
         limit = settings.auto_delete_queues_message_count
@@ -95,3 +100,8 @@ class Reaper:
             return False
         idle_ns = self._broker.clock.monotonic_ns() - queue.last_used_ns
         return idle_ns >= settings.auto_delete_queues_delay_ms * MS
+
+
+def _may_go(queue: Queue) -> bool:
+    """Whether a client declared it, for longer than its connection lasts."""
+    return not queue.is_configured and not queue.exclusive

@@ -16,7 +16,7 @@ def choose(
 ) -> Iterator[tuple[list[str], Sequence[bytes]]]:
     """The names of the queues that a run goes to, with its messages: those of the default exchange also before they
     are there."""
-    named = () if route.exchange.name else envelope.keys
+    named = () if route.exchange.name else [key for key in envelope.keys if key and not vhost.is_leased(key)]
     if route.queues is not None and not envelope.copies:
         yield list(dict.fromkeys((*named, *(queue.name for queue in route.queues)))), blobs
         return
@@ -27,5 +27,5 @@ def choose(
 
 def chosen_route(route: Route, names: Sequence[str], vhost: Host) -> ChosenRoute:
     """The route again, to those of the queues that `choose` named that are there now."""
-    found = (vhost.queue_named(name) for name in names)
+    found = (vhost.queue_named(name) if name else vhost.log for name in names)
     return ChosenRoute(route, [queue for queue in found if queue is not None and queue.is_open])

@@ -155,7 +155,7 @@ class Firehose:
         self._expected = (exchange, routing_key, left - len(event.messages))
         if left <= len(event.messages):
             self._publisher = None
-        names = [queue.name for queue in event.queues]
+        names = [queue.name for queue in event.reached]
         for blob in event.blobs:
             self._published(session, envelope, blob, names)
 

@@ -1,12 +1,16 @@
 """Mixed runs into the queues that they are routed to."""
 
+from collections import Counter
 from collections.abc import Sequence
+from operator import attrgetter
 
 from ..messages.event import announce_mixed
 from ..messages.message import Envelope
 from ..queues.queue import Queue
 from .host import Host
 from .publish_events import MixedPublishedEvent
+
+_EXCHANGE = attrgetter("exchange")
 
 
 def publish_mixed(vhost: Host, queue: Queue, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
@@ -25,6 +29,17 @@ def publish_mixed(vhost: Host, queue: Queue, envelopes: Sequence[Envelope], blob
         ids = range(first_id, first_id + count)
         announce_mixed(broker.listeners, MixedPublishedEvent(vhost.name, "", ids, envelopes, blobs, queue))
     return queue.enqueue_mixed(first_id, envelopes, blobs)
+
+
+def count_by_exchange(vhost: Host, envelopes: Sequence[Envelope]) -> None:
+    """A mixed run was published, each message to one queue: its exchanges count them. Once for all its queues."""
+    names = set(map(_EXCHANGE, envelopes))
+    counts = {names.pop(): len(envelopes)} if len(names) == 1 else Counter(map(_EXCHANGE, envelopes))
+    for name, count in counts.items():
+        exchange = vhost.exchanges.get(name)
+        if exchange is not None:
+            exchange.published_in += count
+            exchange.published_out += count
 
 
 def publish_among(

@@ -35,7 +35,8 @@ def publish_run(
     broker.next_id = first_id + count
     counters = broker.counters
     counters.published += count
-    queues = route.queues
+    queues, exchange = route.queues, route.exchange
+    exchange.published_in += count
     if queues is None:
         return _publish_each(vhost, route, envelope, blobs, first_id, due_ns)
     if broker.listeners:
@@ -43,6 +44,7 @@ def publish_run(
         broker.announce(PublishedEvent(vhost.name, envelope.exchange, ids, envelope, blobs, queues))
     if queues:
         counters.routed += count
+        exchange.published_out += count * len(queues)
         durability = broker.storage.durability
         if durability is not None and durability.has_failed:
             return _publish_unsafely(vhost, envelope, blobs, first_id, queues, due_ns)
@@ -94,6 +96,7 @@ def _publish_each(
         vhost.broker.effort.spent += 1 + len(queues)
         if queues:
             counters.routed += 1
+            route.exchange.published_out += len(queues)
             durability = vhost.broker.storage.durability
             if durability is not None and durability.has_failed:
                 outcome = _publish_unsafely(vhost, envelope, (blob,), first_id + offset, queues, due_ns)
@@ -131,6 +134,7 @@ def _move(vhost: Host, envelope: Envelope, blobs: Sequence[bytes], address: str,
             added |= told_by_hornetq_names(added)
         moved = Envelope(route.exchange.name, route.routing_key, envelope.plain().facts)
         moved.expiration_ms, moved.expiry_is_settled = envelope.expiration_ms, True
+        vhost.broker.activity.own += 1
         publish_run(vhost, route, moved, (envelope.spliced(blob, added),))
 
 
@@ -151,12 +155,15 @@ def publish_dead(vhost: Host, letter: DeadLetter) -> int:
     id_ = broker.next_id
     broker.next_id = id_ + 1
     broker.counters.published += 1
+    broker.activity.own += 1
+    exchange.published_in += 1
     queues = [queue for queue in reached if not letter.would_cycle(queue.name)]
     if broker.listeners:
         event = PublishedEvent(vhost.name, exchange.name, (id_,), envelope, (letter.blob,), queues, letter.reason)
         broker.announce(event)
     if queues:
         broker.counters.routed += 1
+        exchange.published_out += len(queues)
         for queue in queues:
             queue.enqueue(id_, envelope, (letter.blob,))
     else:
@@ -183,6 +190,7 @@ def replay_retained(vhost: Host, queue: Queue, address: str) -> None:
         id_ = broker.next_id
         broker.next_id = id_ + 1
         broker.counters.published += 1
+        broker.activity.own += 1
         if broker.listeners:
             event = PublishedEvent(vhost.name, exchange.name, (id_,), envelope, (blob,), (queue,), "retroactive")
             broker.announce(event)

@@ -13,8 +13,8 @@ from ..queues.queue import Queue
 class PublishedEvent(Event):
     """A run of new messages with one envelope. `subject` is the exchange.
 
-    `queues`: where they go. `cause`: why the broker itself published them (the reason of a dead letter, retroactive);
-    None: a client did.
+    `queues`: where they go, the log among them. `cause`: why the broker itself published them (the reason of a dead
+    letter, retroactive); None: a client did.
     """
 
     kind: EventKind = field(default=EventKind.PUBLISHED, init=False)
@@ -24,8 +24,13 @@ class PublishedEvent(Event):
     cause: str | None = None
 
     @property
+    def reached(self) -> Sequence[Queue]:
+        """The queues alone: without the log, which has no name."""
+        return [queue for queue in self.queues if queue.name]
+
+    @property
     def detail(self) -> dict[str, object]:
-        detail: dict[str, object] = {"envelope": self.of, "blobs": self.blobs, "queues": self.queues}
+        detail: dict[str, object] = {"envelope": self.of, "blobs": self.blobs, "queues": self.reached}
         if self.cause is not None:
             detail["cause"] = self.cause
         return detail

@@ -3,7 +3,7 @@
 Source: behaviour page 2.3, 2.10; address-settings page 1.3.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from ...settings import Divert, ResolvedSettings
 from ...settings.addresses.model import NOTHING_SET
@@ -16,10 +16,11 @@ from ..rules.diverts import Diverts
 from ..users.access import User
 from ..users.permissions import CONFIGURE, EXCHANGE, QUEUE, WRITE
 from .arrival_rules import ArrivalRules, arrival_rules, rules_for_all
+from .captures import Captures
 from .host import Declares, HostBroker
 from .route import Route
 from .routing import FOUND_A_STEP, reach, reach_all
-from .service import ServiceExchange
+from .service import PersonalService, ServiceExchange
 from .topology import Topology
 
 
@@ -29,14 +30,18 @@ class Router:
     Each route says itself when it is stale (`Route.is_stale`). `declares`: makes the queues that settings ask for.
     """
 
-    __slots__ = ("_broker", "_declares", "_sharing", "_topology", "diverts")
+    __slots__ = ("_broker", "_declares", "_sharing", "_topology", "captures", "diverts")
 
-    def __init__(self, topology: Topology, broker: HostBroker, declares: Declares) -> None:
+    def __init__(
+        self, topology: Topology, broker: HostBroker, declares: Declares, make_log: Callable[[], Queue]
+    ) -> None:
         self._topology = topology
         self._broker = broker
         self._declares = declares
         self._sharing: dict[str, dict[Queue, None]] = {}  # queues whose address is not their name, by address
         self.diverts = Diverts()
+        #: Leased queues, by the topics that they select; logged topics.
+        self.captures = Captures(make_log, lambda queue, topic: broker.on_unlogged(queue, topic))
 
     # -- routes -------------------------------------------------------------------------------------------------------
 
@@ -57,6 +62,10 @@ class Router:
                 raise InternalExchangeRefused(name=exchange_name, vhost=vhost)
             if exchange.type == TopicExchange.type:
                 user.require_topic(WRITE, exchange_name, routing_key, vhost)
+            if type(exchange) is PersonalService:
+                route = Route(exchange.for_user(user), routing_key, [])
+                route.is_stale = True  # to be looked up for each request
+                return route
         # Asked only where it matters: names that were never seen before cost a search each.
         may_create = (
             bool(exchange_name) or routing_key in topology.queues or user.may(CONFIGURE, QUEUE, routing_key, vhost)
@@ -84,13 +93,17 @@ class Router:
         way: Iterable[Exchange] = (exchange,)
         if is_reply_address(exchange, routing_key) or self._takes_turns(exchange, routing_key):
             pass  # it depends on each message
-        elif not exchange.name and not self._sharing:  # 2 us less for a queue that is new, as most reply queues are
+        elif (
+            not exchange.name and not self._sharing and not self.captures
+        ):  # 2 us less for a queue that is new, as most reply queues are
             named = self._topology.queue_named(routing_key)
             queues = [named] if named is not None and named.is_open else []
         else:
             message = Routed((routing_key,))
             queues, way = reach_all(exchange, message, self._topology)
             self._broker.effort.spent += message.cost
+            if queues is not None and self.captures:
+                queues = self._captured(queues, exchange, message, is_whole=True)
             if queues is not None:
                 queues = self._taking(queues, exchange, (routing_key,))
                 if self._broker.settings.concerns_topics:
@@ -117,6 +130,8 @@ class Router:
         What that cost goes from the message to `Effort`.
         """
         reached = reach(exchange, message, self._topology)
+        if self.captures:
+            reached = self._captured(reached, exchange, message, is_whole=False) or []
         self._broker.effort.spent += message.cost
         message.cost = 0
         queues = self._taking(reached, exchange, message.keys)
@@ -124,6 +139,26 @@ class Router:
             for key in message.keys:
                 self._follow_topic(queues, exchange, key)
         return queues
+
+    def _captured(
+        self, reached: list[Queue], exchange: Exchange, message: Routed, *, is_whole: bool
+    ) -> list[Queue] | None:
+        """Queues that are reached, leased ones only as far as they capture the message, and the log if it is logged.
+
+        `is_whole`: all messages with these keys are meant; None then: it depends on each.
+        """
+        captures = self.captures
+        topics = list(dict.fromkeys(captures.topics_of(exchange.name, message.keys) + captures.among(reached)))
+        found = captures.capturing(topics)
+        if is_whole and captures.decides_each(found):
+            return None
+        message.cost += len(found)
+        taking = [queue for queue in reached if queue.rules.leased is None]
+        if found:
+            taking += captures.taking(found, message.as_message())
+        if captures.log is not None and captures.is_logged(topics):
+            taking.append(captures.log)
+        return taking
 
     def _follow_topic(self, queues: Iterable[Queue], exchange: Exchange, routing_key: str) -> None:
         """Queues of transient subscribers have settings of the topics that they get messages of.
@@ -181,16 +216,27 @@ class Router:
         """A new queue, reached by its name and by its address."""
         if queue.address != queue.name:
             self._sharing.setdefault(queue.address, {})[queue] = None
+        if queue.rules.leased is not None:
+            self.captures.add(queue, self._broker.next_id)
+            self.routes_changed()
         self._forget_named(queue)
 
     def remove_queue(self, queue: Queue) -> None:
         """The default exchange leads there no more; bindings are the caller's."""
+        if queue.rules.leased is not None:
+            self.captures.remove(queue)
+            self.routes_changed()
         if queue.address != queue.name:
             sharing = self._sharing[queue.address]
             del sharing[queue]
             if not sharing:
                 del self._sharing[queue.address]
         self._forget_named(queue)
+
+    def recapture(self, queue: Queue) -> None:
+        """A leased queue selects other messages from now on."""
+        self.captures.changed(queue)
+        self.routes_changed()
 
     def routes_changed(self) -> None:
         """All routes are to be looked up again. O(exchanges, and routes)."""

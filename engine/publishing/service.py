@@ -1,11 +1,13 @@
 """Services: exchanges behind which the broker itself listens, such as its control table."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from ..durability import Durability
 from ..exchanges.exchange import Binding, Destination, Exchange
 from ..exchanges.routed import Routed
 from ..messages.message import Envelope
+from ..users.access import User
 
 #: Called with the envelope and one blob of a request; answers by publishing.
 Handler = Callable[[Envelope, bytes], None]
@@ -41,3 +43,23 @@ class ServiceExchange(Exchange):
 
     def _unindex(self, binding: Binding) -> None:
         """Bindings to a service lead nowhere."""
+
+
+class PersonalService(ServiceExchange):
+    """A service whose handler asks who sent a request. To clients it is a direct exchange that they may publish to."""
+
+    type = "direct"
+    __slots__ = ("_serve",)
+
+    def __init__(self, name: str, serve: Callable[[User, Envelope, bytes], None]) -> None:
+        super().__init__(name, _serve_nobody)
+        self.internal = False
+        self._serve = serve
+
+    def for_user(self, user: User) -> ServiceExchange:
+        """The service, for requests of one user."""
+        return ServiceExchange(self.name, partial(self._serve, user))
+
+
+def _serve_nobody(envelope: Envelope, blob: bytes) -> None:
+    """What the broker itself publishes is no request."""

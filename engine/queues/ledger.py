@@ -22,8 +22,10 @@ from .queue_events import (
     DeliveredEvent,
     DueEvent,
     EnqueuedEvent,
+    LeaseEndedEvent,
     LeftEvent,
     MixedEnqueuedEvent,
+    NotesEvent,
     RequeuedEvent,
     ScheduledEvent,
 )
@@ -67,14 +69,17 @@ class Ledger:
         """Of all messages, ready, waiting or out; None: nobody asks."""
         return None
 
-    def octets_changed(self, difference: int) -> None:
-        """Messages of the queue take so many octets more, or less."""
+    def octets_changed(self, difference: int, envelope: Envelope | None = None) -> None:
+        """Messages of the queue take so many octets more, or less; `envelope`: of the one that it is."""
 
-    def recount(self, at_hand: Iterable[Message], paged: Iterable[tuple[int, int]]) -> None:
-        """Count from nothing what is in the queue: messages in memory; parts that are paged out (count, octets)."""
+    def recount(self, at_hand: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
+        """Count from nothing what is in the queue: messages in memory; parts that are paged out.
 
-    def loaded(self, messages: Sequence[Message]) -> None:
-        """Messages that were paged out are in memory again."""
+        Of each part: count, octets, whether a restart brings it back.
+        """
+
+    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+        """Messages left memory, or (below 0) came back. See `stores.surroundings.Owner`."""
 
     def _came(self, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """New messages of one envelope."""
@@ -85,8 +90,8 @@ class Ledger:
     def _left(self, messages: Collection[Message] | Ready) -> None:
         """Messages left that were in memory."""
 
-    def _left_paged(self, count: int, octets: int) -> None:
-        """Messages left that were paged out."""
+    def _left_paged(self, count: int, octets: int | None) -> None:
+        """Messages left that were paged out; None: all that were."""
 
     # -- in ----------------------------------------------------------------------------------------------------------
 
@@ -121,6 +126,8 @@ class Ledger:
         self, messages: Sequence[Message], due_ns: Sequence[int], *, why: str, counted: bool | None = None
     ) -> None:
         """Messages wait until they are due. `counted`: of returned ones, whether the delivery was a failed attempt."""
+        if counted is not None:
+            self.counters.delayed += len(messages)
         if self._listeners:
             ids = _ids(messages)
             self._announce(ScheduledEvent(self._vhost, self._name, ids, messages, why, due_ns, counted))
@@ -135,6 +142,17 @@ class Ledger:
         self.counters.requeued += len(messages)
         if self._listeners:
             self._announce(RequeuedEvent(self._vhost, self._name, _ids(messages), messages, why, counted))
+
+    def lease_ended(self, messages: Sequence[Message], why: str) -> None:
+        """Leases ended otherwise than by their holders' acknowledgements. What became of the messages is told next."""
+        self.counters.lease_ended += len(messages)
+        if self._listeners:
+            self._announce(LeaseEndedEvent(self._vhost, self._name, _ids(messages), messages, why))
+
+    def notes_changed(self) -> None:
+        """What the journal keeps of the queue beside its declaration is other than before."""
+        if self._listeners:
+            self._announce(NotesEvent(self._vhost, self._name))
 
     def refused_unsafe(self, count: int) -> None:
         """So many messages were refused because the journal takes nothing now. That is not announced."""
@@ -165,6 +183,7 @@ class Ledger:
         counters.delivered += count
         if consumer.no_ack:
             counters.acknowledged += count
+            counters.no_ack += count
         else:
             self.unacked += count
         if self._listeners:
@@ -177,9 +196,16 @@ class Ledger:
         self, messages: Sequence[Message], session: Receiver, *, consumer: Consumer | None, no_ack: bool
     ) -> None:
         """Messages that were ready went to a consumer, or to a get (None). Without acknowledgements see `acked`."""
-        self.counters.delivered += len(messages)
+        count, counters = len(messages), self.counters
+        counters.delivered += count
         if not no_ack:
-            self.unacked += len(messages)
+            self.unacked += count
+        else:
+            counters.no_ack += count
+        if consumer is None:
+            counters.got += count
+            if no_ack:
+                counters.got_no_ack += count
         if self._listeners:
             tag = None if consumer is None else consumer.tag
             self._announce(DeliveredEvent(self._vhost, self._name, _ids(messages), messages, session, tag))
@@ -231,6 +257,7 @@ class Ledger:
         count, counters = len(messages), self.counters
         if came_in:
             self._left(messages)
+        counters.died(reason, count, goes_on=target is not None)
         if reason == EXPIRED:
             kind = EventKind.EXPIRED
             counters.expired += count
@@ -245,6 +272,7 @@ class Ledger:
 
     def lost_unread(self, unread: Sequence[Left], reason: str) -> None:
         """The same with messages whose content is only in the journal, and is not wanted: no dead letters."""
+        self.counters.died(reason, len(unread), goes_on=False)
         if reason == EXPIRED:
             self.counters.expired += len(unread)
             self._left_unread(EventKind.EXPIRED, unread, reason)

@@ -42,7 +42,7 @@ class MeteredLedger(Ledger):
         """See `Ledger`; the meter counts as a listener."""
         return True
 
-    def recount(self, at_hand: Iterable[Message], paged: Iterable[tuple[int, int]]) -> None:
+    def recount(self, at_hand: Iterable[Message], paged: Iterable[tuple[int, int, bool]]) -> None:
         """See `Ledger`."""
         meter = self._meter
         meter.reset()
@@ -50,22 +50,24 @@ class MeteredLedger(Ledger):
         meter.at_hand = len(messages)
         meter.at_hand_octets = sum(map(octets_of, messages))
         meter.stored = self._stored_of(messages)
-        for count, octets in paged:
+        for count, octets, are_stored in paged:
             meter.paged += count
             meter.paged_octets += octets
-            meter.paged_stored += octets if self._stores is not None else 0
+            meter.paged_stored += octets if are_stored and self._stores is not None else 0
         meter.settle()
 
     # -- what changes -------------------------------------------------------------------------------------------------
 
-    def octets_changed(self, difference: int) -> None:
+    def octets_changed(self, difference: int, envelope: Envelope | None = None) -> None:
         """See `Ledger`."""
         if difference:
-            self._meter.came(0, difference, 0)
+            stores = self._stores
+            is_stored = stores is not None and envelope is not None and stores(envelope)
+            self._meter.came(0, difference, difference if is_stored else 0)
 
-    def loaded(self, messages: Sequence[Message]) -> None:
+    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
         """See `Ledger`."""
-        self._meter.loaded(len(messages), sum(map(octets_of, messages)), self._stored_of(messages))
+        self._meter.paged_out(count, octets, octets_paged, are_stored=are_stored)
 
     def enqueued_run(self, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
         """See `Ledger`."""
@@ -112,8 +114,11 @@ class MeteredLedger(Ledger):
         if len(messages):
             self._meter.left(len(messages), sum(map(octets_of, messages)), self._stored_of(messages))
 
-    def _left_paged(self, count: int, octets: int) -> None:
-        self._meter.left_paged(count, octets, octets if self._stores is not None else 0)
+    def _left_paged(self, count: int, octets: int | None) -> None:
+        if octets is None:
+            self._meter.left_all_paged()
+        else:
+            self._meter.left_paged(count, octets, octets if self._stores is not None else 0)
 
     def _stored_of(self, messages: Collection[Message] | Ready) -> int:
         stores = self._stores

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from itertools import chain
-from typing import Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ...settings import NO_LAYER, NO_POLICY, EffectivePolicy, PolicyLayer
 from ..delivery.consumer import Consumer, Receiver
@@ -18,6 +18,7 @@ from ..pressure import Gate
 from ..rules.arguments import CLASSIC
 from ..rules.queue_rules import QueueRules
 from ..stores.kinds import make_store
+from ..stores.memory_cap import MemoryCap
 from ..stores.scheduled import Scheduled
 from ..stores.store import Store
 from ..stores.surroundings import Storage
@@ -27,6 +28,9 @@ from .pending import Pending
 from .surroundings import Surroundings
 from .terms import Terms
 from .timers import Timers
+
+if TYPE_CHECKING:
+    from .selection import Selection
 
 
 class ExclusiveOwner(Protocol):
@@ -64,6 +68,7 @@ class QueueParts(ABC):
         "holds",
         "incoming",
         "is_auto_created",
+        "is_configured",
         "last_used_ns",
         "ledger",
         "may_drop",
@@ -73,6 +78,7 @@ class QueueParts(ABC):
         "rota",
         "rules",
         "scheduled",
+        "selection",
         "sessions",
         "store",
         "stores_all",
@@ -106,15 +112,17 @@ class QueueParts(ABC):
         self.exclusive = owner is not None
         self.auto_delete = auto_delete
         self.is_auto_created = is_auto_created
+        self.is_configured = False  # by the operator's files: never deleted as unused
         self.terms = Terms(name, address, arguments, rules, policy, layer)
         self.rules = rules
         self.type = self.terms.type
         self.stores_all = durable and self.type != CLASSIC  # whatever the delivery mode (behaviour page 3.6, 3.7)
         self.store: Store = self._make_store()
-        self.rota = Rota(rules, surroundings.effort, surroundings.waiting_count)
+        self.rota = self._make_rota()
         self.timers = Timers(surroundings.deadlines)
         self.ledger = Ledger(surroundings.vhost, name, surroundings.listeners)
         self.scheduled = Scheduled()  # waiting for their time, neither ready nor out
+        self.selection: Selection | None = None  # while a consumer has a filter
         self.pending: Pending | None = None  # how many messages wait for a transient subscriber
         if rules.pending is not None and self.is_transient_subscriber:
             self.pending = Pending(rules.pending)
@@ -128,6 +136,10 @@ class QueueParts(ABC):
         self.sessions: dict[Receiver, None] = {}  # where deliveries of it may be out
         self.incoming: dict[Binding, None] = {}
         self._meter_anew()
+
+    def _make_rota(self) -> Rota:
+        """Nobody in it yet, of the kind that its rules ask for."""
+        return Rota(self.rules, self.surroundings.effort, self.surroundings.waiting_count)
 
     def _make_store(self) -> Store:
         """An empty store of the kind that its rules ask for."""
@@ -170,7 +182,11 @@ class QueueParts(ABC):
     def _takes_plainly(self) -> bool:
         """Whether arrivals meet no rule."""
         return not (
-            self.rules.concerns_arrival or self.may_drop or self.pending is not None or self.rota.groups is not None
+            self.rules.concerns_arrival
+            or self.may_drop
+            or self.pending is not None
+            or self.selection is not None
+            or self.rota.groups is not None
         )
 
     def _meter_anew(self) -> bool:
@@ -183,18 +199,24 @@ class QueueParts(ABC):
             self.ledger.hand_over(plain)
             self.ledger = plain
         else:
-            meter = flow.make_meter(self, self.surroundings.vhost, terms)
-            meter.paged_now = self._paged_count
+            has_journal = self.storage.pager is not None
+            meter = flow.make_meter(self, self.surroundings.vhost, terms, has_journal=has_journal)
             self.ledger = MeteredLedger(self.ledger, meter, self.stores)
         if before is not None:
             if self.ledger.meter is not None:
                 flow.reconsider(self.ledger.meter)
             flow.forget(before)
-        self.store.allow_paging(allowed=self.ledger.meter is None or not self.ledger.meter.forbids_paging)
+        now = self.ledger.meter
+        self.store.allow_paging(allowed=now is None or not now.forbids_paging)
+        self.cap_memory()
         return True
 
-    def _paged_count(self) -> int:
-        return len(self.store) - self.store.at_hand if self.store.is_deep else 0
+    def cap_memory(self) -> None:
+        """What its meter says that it may have in memory. Messages of groups stay there: no others are kept from it."""
+        meter, cap = self.ledger.meter, None
+        if meter is not None and meter.bounds and self.rota.groups is None:
+            cap = MemoryCap(meter.bounds)
+        self.store.limit_memory(cap, is_metered=meter is not None)
 
     def end_metering(self) -> None:
         """The queue is gone: whoever waited for room in it goes on."""
@@ -219,6 +241,10 @@ class QueueParts(ABC):
     @abstractmethod
     def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
         """A message of this queue: of its group, where the queue heeds groups."""
+
+    @abstractmethod
+    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+        """So many messages left memory, or (below 0) came back."""
 
     @abstractmethod
     def loaded(self, messages: list[Message], attempts: int) -> None:

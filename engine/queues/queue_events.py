@@ -114,6 +114,30 @@ class RequeuedEvent(Event):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class LeaseEndedEvent(Event):
+    """Leases of messages ended. Unless another event follows, the messages are ready again.
+
+    `why`: deadline, unsubscribed, taken_over (by another client, or an operator), lifetime, or, as of deliveries that
+    come back, nacked, rejected, recovered, closed, lost.
+    """
+
+    kind: EventKind = field(default=EventKind.LEASE_ENDED, init=False)
+    of: Sequence[Message]
+    why: str
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"why": self.why}
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class NotesEvent(ObjectEvent):
+    """What the journal keeps of a queue beside its declaration is other than before (`Queue.notes`)."""
+
+    kind: EventKind = field(default=EventKind.SETTINGS_CHANGED, init=False)
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class ScheduledEvent(Event):
     """Messages wait until they are due.
 

@@ -4,11 +4,18 @@ Source: behaviour page 2.12, 3.2; address-settings page 3.4 (consumers-before-di
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ..clock import due_after
 from ..delivery.consumer import Consumer, Receiver
+from ..errors import ConsumerTagInUse
+from ..messages.field_table import FieldTable
 from ..rules.arguments import QUORUM
 from .core import QueueCore
+
+if TYPE_CHECKING:
+    from ...expressions.language import Expression
+    from .selection import Selection
 
 
 class ServedQueue(QueueCore):
@@ -23,6 +30,7 @@ class ServedQueue(QueueCore):
             consumer.exclusive = False  # accepted and passed over, as in RabbitMQ
         rota.check_join(consumer, queue=self.name, vhost=self.surroundings.vhost)
         rota.join(consumer)
+        self._select(consumer)
         self.touch()
         self.ledger.consumer_added(consumer)
         if rules.consumers_before_dispatch > 0:
@@ -37,13 +45,21 @@ class ServedQueue(QueueCore):
         if self.pending is not None:
             self.surroundings.trim_later(self)
 
+    def replace_consumer(
+        self, consumer: Consumer, arguments: FieldTable, filter_: "Expression | None", *, no_ack: bool, exclusive: bool
+    ) -> None:
+        """A consumer subscribed again under its tag: what it has stays its. Raises: ConsumerTagInUse."""
+        raise ConsumerTagInUse(tag=consumer.tag)
+
     def remove_consumers(self, leaving: Sequence[Consumer]) -> None:
         """They leave the rota; what they have unacked stays theirs. An auto-delete queue goes with the last one."""
         is_another = self.rota.leave(leaving)
+        if self.selection is not None:
+            self._select_less(self.selection, leaving)
         self.ledger.consumers_removed(leaving)
         if self.rota.consumers:
-            if is_another and self.has_ready:
-                self.mark()
+            if (is_another or self.rota.groups is not None) and self.has_ready:
+                self.mark()  # what waited for them is for others
         elif not self.deleted:
             if self.auto_delete:
                 self.surroundings.remove(self)
@@ -53,6 +69,25 @@ class ServedQueue(QueueCore):
                     self.purge()
                     self.surroundings.forget_routes_to(self)
         self.touch()
+
+    def _select(self, consumer: Consumer) -> None:
+        """A consumer joined: while any has a filter, messages are selected for each."""
+        if self.selection is not None:
+            self.selection.join(consumer, is_empty=not self.has_ready)
+        elif consumer.filter is not None and not self.keeps:
+            from .selection import Selection  # see `Consumer`
+
+            self.selection = Selection(self.surroundings.effort)
+            for one in self.rota.in_turn:
+                self.selection.join(one, is_empty=not self.has_ready)
+            self.takes_plainly = False
+
+    def _select_less(self, selection: "Selection", leaving: Sequence[Consumer]) -> None:
+        selection.leave(leaving)
+        if not selection.groups.has_filters:
+            self.selection = None
+            self.takes_plainly = self._takes_plainly()
+            self.mark()
 
     def may_be_out_at(self, session: Receiver) -> None:
         """Deliveries of it may be out at this session from now on."""

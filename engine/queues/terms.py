@@ -18,7 +18,8 @@ from ...settings import (
     strictest,
 )
 from ..messages.field_table import FieldTable
-from ..rules.arguments import queue_type_of
+from ..rules.arguments import plain_arguments, queue_type_of
+from ..rules.leased_rules import leased_rules
 from ..rules.queue_rules import (
     NO_RULES,
     RING,
@@ -26,7 +27,6 @@ from ..rules.queue_rules import (
     changed_rules,
     effective_arguments,
     own_settings,
-    plain_arguments,
 )
 from .surroundings import Surroundings
 
@@ -126,6 +126,9 @@ class Terms:
         if layer == before and not always:
             return None
         rules, resolved = self.rules, self.resolved(surroundings)
+        if rules.leased is not None:
+            leased = leased_rules(self.name, self.arguments, layer.arguments, rules.leased)
+            rules = replace(rules, leased=leased)
         if RING in layer.arguments or RING in before.arguments:
             size = resolved.default_ring_size
             rules = replace(rules, ring_size=size if size > 0 else None)

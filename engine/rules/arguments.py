@@ -7,9 +7,13 @@ Source: behaviour page 2.4.1, 3.1.
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
 
+from ...settings.leased.elements import AMPS as LEASED
+from ...settings.leased.elements import BY_ARGUMENT
+from ...settings.leased.faults import LeasedFault
+from ...settings.leased.model import leased_settings
 from ..errors import (
     InequivalentArgument,
     InvalidArgument,
@@ -22,8 +26,12 @@ from ..messages.field_table import INTEGER_TAGS, NUMBER_TAGS, Field, FieldTable,
 from .stream_offset import start_of
 
 TEN_YEARS_MS = 315_360_000_000
-CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
-QUEUE_TYPES = frozenset({CLASSIC, QUORUM, STREAM})
+CLASSIC, QUORUM, STREAM, AMPS = "classic", "quorum", "stream", LEASED
+#: Of a consumer: which messages it gets (see consumer_filter.py).
+CONSUMER_FILTERS = ("x-filter", "x-selector")
+#: Argument of a consumer that takes the place of one with its tag, on a leased queue.
+REPLACE = "x-replace"
+QUEUE_TYPES = frozenset({CLASSIC, QUORUM, STREAM, AMPS})
 
 
 @dataclass(slots=True, frozen=True)
@@ -134,18 +142,18 @@ class Argument:
     compared: bool = True
 
 
-_C, _Q, _S = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM})
+_C, _Q, _S, _L = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM}), frozenset({AMPS})
 
 ARGUMENTS: dict[str, Argument] = {
-    "x-expires": Argument(_C | _Q, _integer(1, TEN_YEARS_MS)),
+    "x-expires": Argument(_C | _Q | _L, _integer(1, TEN_YEARS_MS)),
     "x-message-ttl": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
-    "x-dead-letter-exchange": Argument(_C | _Q, _anything),
-    "x-dead-letter-routing-key": Argument(_C | _Q, _string),
+    "x-dead-letter-exchange": Argument(_C | _Q | _L, _anything),
+    "x-dead-letter-routing-key": Argument(_C | _Q | _L, _string),
     "x-dead-letter-strategy": Argument(
         _Q, _one_of((b"at-most-once", b"at-least-once"), lambda _: Reason("atom", "invalid_dlx_strategy"))
     ),
     "x-max-length": Argument(_C | _Q, _integer()),
-    "x-max-length-bytes": Argument(QUEUE_TYPES, _integer()),
+    "x-max-length-bytes": Argument(_C | _Q | _S, _integer()),
     "x-max-priority": Argument(_C, _integer(0, 255, "max_value_exceeded")),
     "x-overflow": Argument(
         _C | _Q,
@@ -158,7 +166,9 @@ ARGUMENTS: dict[str, Argument] = {
     "x-single-active-consumer": Argument(_C | _Q, _boolean),
     "x-queue-type": Argument(
         QUEUE_TYPES,
-        _one_of((b"classic", b"quorum", b"stream"), lambda text: Reason("text", f"unsupported queue type '{text}'")),
+        _one_of(
+            (b"classic", b"quorum", b"stream", b"amps"), lambda text: Reason("text", f"unsupported queue type '{text}'")
+        ),
     ),
     "x-queue-master-locator": Argument(
         _C,
@@ -187,9 +197,9 @@ ARGUMENTS: dict[str, Argument] = {
     "x-max-redelivery-delay": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-max-delivery-attempts": Argument(_C | _Q, _limit),
     "x-max-deliveries": Argument(_C | _Q, _limit),
-    "x-dead-letter-address": Argument(_C | _Q, _string),
-    "x-expiry-address": Argument(_C | _Q, _string),
-    "x-address": Argument(_C | _Q, _string, compared=False),  # consumers of a configured queue need not know it
+    "x-dead-letter-address": Argument(_C | _Q | _L, _string),
+    "x-expiry-address": Argument(_C | _Q | _L, _string),
+    "x-address": Argument(_C | _Q | _L, _string, compared=False),  # consumers of a configured queue need not know it
     "x-last-value": Argument(_C | _Q, _boolean),
     "x-last-value-key": Argument(_C | _Q, _string),
     "x-non-destructive": Argument(_C | _Q, _boolean),
@@ -210,10 +220,15 @@ ARGUMENTS: dict[str, Argument] = {
     "x-delayed-retry-max": Argument(_C | _Q, _integer(0, TEN_YEARS_MS)),
     "x-delayed-retry-multiplier": Argument(_C | _Q, _number(0, 1e308, above=True)),
 }
+# Those of leased queues, two of which others have, too, are read by `settings.leased` (queues page A.3).
+for _name in BY_ARGUMENT:
+    _shared = ARGUMENTS.get(_name)
+    ARGUMENTS[_name] = Argument(_L, _anything) if _shared is None else replace(_shared, types=_shared.types | _L)
 
 #: In which order a redeclaration is compared where it isn't that above; what is not named here comes behind.
 _COMPARED_FIRST: dict[str, tuple[str, ...]] = {
     CLASSIC: (),
+    AMPS: (),
     QUORUM: (
         *("x-dead-letter-exchange", "x-dead-letter-routing-key", "x-dead-letter-strategy", "x-expires"),
         *("x-max-length", "x-max-length-bytes", "x-max-in-memory-length", "x-max-in-memory-bytes", "x-overflow"),
@@ -236,7 +251,7 @@ _COMPARED: dict[str, tuple[str, ...]] = {
 
 
 def queue_type_of(arguments: FieldTable) -> str:
-    """classic, quorum or stream; classic when unsaid or unreadable."""
+    """classic, quorum, stream or amps; classic when unsaid or unreadable."""
     field = arguments.get("x-queue-type")
     if field is None or field.tag != "S" or field.text not in QUEUE_TYPES:
         return CLASSIC
@@ -273,7 +288,7 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
     # The type, then the values of what it knows, then what only other types know, in the order in which it was sent.
     for key, argument in (("x-queue-type", ARGUMENTS["x-queue-type"]), *ARGUMENTS.items()):
         field = arguments.get(key)
-        if field is None or queue_type not in argument.types:
+        if field is None or queue_type not in argument.types or (queue_type == AMPS and key in BY_ARGUMENT):
             continue
         reason = argument.check(field)
         if reason is None and key == "x-dead-letter-routing-key" and exchange is None:
@@ -283,6 +298,21 @@ def check_queue_arguments(arguments: FieldTable, *, name: str, vhost: str) -> No
     for key in arguments:
         if key in ARGUMENTS and queue_type not in ARGUMENTS[key].types:
             raise UnsupportedArgument(key=key, name=name, vhost=vhost, queue_type=queue_type)
+    if queue_type == AMPS:
+        try:
+            leased_settings(name, plain_arguments(arguments))
+        except LeasedFault as fault:
+            reason = Reason("text", str(fault))
+            raise InvalidArgument(key=fault.argument, name=name, vhost=vhost, reason=reason) from None
+
+
+def plain_arguments(arguments: FieldTable) -> dict[str, object]:
+    """A queue's arguments as settings read them: int, bool, float, str; tables and arrays as they are."""
+    return {key: _plain(field) for key, field in arguments.items()}
+
+
+def _plain(field: Field) -> object:
+    return field.text if isinstance(field.value, bytes) else number_of(field) if field.tag in "fdD" else field.value
 
 
 def check_same_arguments(current: FieldTable, received: FieldTable, *, name: str, vhost: str) -> None:
@@ -347,7 +377,7 @@ def check_consumer_arguments(arguments: FieldTable, *, name: str, vhost: str, qu
     if reason is not None:
         raise InvalidArgument(key="x-consumer-timeout", name=name, vhost=vhost, reason=reason)
     offset = arguments.get(OFFSET)
-    if offset is None:
+    if offset is None or queue_type == AMPS:  # there it replays, beside other arguments
         return
     if queue_type != STREAM:
         raise UnsupportedArgument(key=OFFSET, name=name, vhost=vhost, queue_type=queue_type)

@@ -30,15 +30,15 @@ class FlowRules:
 
     @property
     def may_spool(self) -> bool:
-        """Whether transient messages go to the temp store."""
-        return self.cursor == FILE or not self.holds
+        """Whether transient messages may go to the temp store."""
+        return self.cursor != VM
 
-    @property
-    def memory_max(self) -> int | None:
-        """Octets of ready messages that are in memory at most, the rest being paged out; None: no such maximum."""
-        if not self.memory_limit or self.cursor == VM:
-            return None
-        return self.memory_limit * self.cursor_high_water_percent // 100
+    def pages(self, *, is_own_limit: bool) -> bool:
+        """Whether messages are paged out beyond a share of a limit of memory: its own, or that of the broker.
+
+        Within the broker's own, publishers are held first, unless the queue says otherwise.
+        """
+        return self.cursor != VM and (is_own_limit or self.cursor == FILE or not self.holds)
 
 
 def flow_rules(settings: ResolvedSettings) -> FlowRules | None:

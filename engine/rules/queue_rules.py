@@ -8,11 +8,13 @@ from dataclasses import dataclass, replace
 
 from ...settings import AddressSettings, PolicyLayer, ResolvedSettings, settings_of_arguments
 from ...settings.addresses.model import NOTHING_SET
+from ...settings.leased.elements import BY_ARGUMENT
 from ..messages.deaths import EXPIRED, MAXLEN
 from ..messages.field_table import Field, FieldTable, number_of
-from .arguments import QUORUM, queue_type_of
+from .arguments import AMPS, QUORUM, plain_arguments, queue_type_of
 from .expiry import NO_EXPIRY_POLICY, ExpiryPolicy, expiry_policy
 from .flow_rules import FlowRules, flow_rules
+from .leased_rules import LeasedRules
 from .pending_rules import PendingRules, pending_rules
 from .size_rules import NO_SIZE_RULES, SizeRules, size_rules
 from .slow_rules import SlowRules, slow_rules
@@ -84,6 +86,7 @@ class QueueRules:
     group_first_key: str | None = None
     is_quorum: bool = False
     default_delivery_attempts: int | None = None  # where neither settings nor the queue say anything
+    leased: LeasedRules | None = None  # of a leased queue: most of the others do not concern it
 
     @property
     def counts_deliveries(self) -> bool:
@@ -139,12 +142,10 @@ def own_settings(arguments: FieldTable) -> AddressSettings:
     """What a queue's arguments say of the settings of its address. Raises: ArgumentFault (contradictions)."""
     if not arguments:
         return NOTHING_SET
-    return settings_of_arguments(plain_arguments(arguments)).settings
-
-
-def plain_arguments(arguments: FieldTable) -> dict[str, object]:
-    """A queue's arguments as settings read them: int, bool, float, str; tables and arrays as they are."""
-    return {key: _plain(field) for key, field in arguments.items()}
+    plain = plain_arguments(arguments)
+    if queue_type_of(arguments) == AMPS:  # two of its arguments mean something else there
+        plain = {key: value for key, value in plain.items() if key not in BY_ARGUMENT}
+    return settings_of_arguments(plain).settings
 
 
 def effective_arguments(declared: FieldTable, layer: PolicyLayer) -> FieldTable:
@@ -216,7 +217,26 @@ def changed_rules(
     rules: QueueRules, arguments: FieldTable, settings: ResolvedSettings, quorum_delivery_limit: int | None
 ) -> QueueRules:
     """The rules of a queue that exists, when its effective arguments or its settings changed."""
+    if rules.leased is not None:
+        return rules_of_leased(rules.leased, arguments, settings)
     return with_live(_with_arguments(rules, arguments, quorum_delivery_limit), settings)
+
+
+def rules_of_leased(leased: LeasedRules, arguments: FieldTable, settings: ResolvedSettings) -> QueueRules:
+    """The rules of a leased queue: its own, where its dead go, when it goes unused, how much it may hold."""
+    live = with_live(_with_arguments(NO_RULES, arguments, None), settings)
+    return QueueRules(
+        leased=leased,
+        expires_ms=live.expires_ms,
+        dead_letter_exchange=live.dead_letter_exchange,
+        dead_letter_routing_key=live.dead_letter_routing_key,
+        dead_letter_address=live.dead_letter_address,
+        dead_letter_resources=live.dead_letter_resources,
+        expiry_address=live.expiry_address,
+        expiry_resources=live.expiry_resources,
+        size=live.size,
+        flow=live.flow,
+    )
 
 
 def _with_arguments(rules: QueueRules, arguments: FieldTable, quorum_delivery_limit: int | None) -> QueueRules:
@@ -303,11 +323,6 @@ def _delayed_retry(arguments: FieldTable) -> DelayedRetry | None:
         _integer(arguments.get("x-delayed-retry-max")),
         None if multiplier is None else number_of(multiplier),
     )
-
-
-def _plain(field: Field) -> object:
-    """A field as settings read it."""
-    return field.text if isinstance(field.value, bytes) else number_of(field) if field.tag in "fdD" else field.value
 
 
 def _text(field: Field | None) -> str | None:

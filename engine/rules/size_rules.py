@@ -36,6 +36,11 @@ class SizeRules:
         return self.policy in (DROP, FAIL)
 
     @property
+    def pages(self) -> bool:
+        """Whether it leaves messages beyond a size of its own to the disk."""
+        return self.policy == PAGE and (self.messages_max is not None or self.octets_max is not None)
+
+    @property
     def may_drop(self) -> bool:
         """Whether it may become so by a limit of its own."""
         if self.drops:

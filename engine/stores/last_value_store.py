@@ -9,6 +9,7 @@ from collections.abc import Callable
 from ..messages.message import Envelope, Message
 from .last_value import Key, LastValueReady
 from .leveled_store import LeveledStore
+from .memory_cap import MemoryCap
 from .paged_message import PagedMessage
 from .surroundings import Owner
 
@@ -46,6 +47,9 @@ class LastValueStore(LeveledStore):
     def allow_paging(self, allowed: bool) -> None:
         """See `Store`. There is never a tail."""
 
+    def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
+        """See `Store`."""
+
     def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
         """See `Store`."""
         if self._storage.pager is None:
@@ -75,5 +79,6 @@ class LastValueStore(LeveledStore):
                 fresh.append(message)
             else:
                 gone.append(older)
+        self._scanner.put_back(fresh)
         self.ready.merge(fresh)
         return gone, 0

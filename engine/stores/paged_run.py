@@ -17,6 +17,8 @@ from ..messages.message import Envelope, Message
 RUN_MAX = 250_000
 #: So many messages are worth a run of their own: fewer join one of another kind, at 8 octets a message and column.
 APART_MIN = 64
+#: What a message of which the journal alone has the header counts for beside its body.
+HEADER_OCTETS = 48
 #: What events say of messages that are paged out: they are in the journal.
 IN_JOURNAL = Envelope("", "", PropertyFacts(persistent=True))
 
@@ -39,6 +41,11 @@ class Place(NamedTuple):
 
     chunk: object
     offset: int
+
+
+def octets_paged(sizes: "array[int] | Sequence[int]", place: Place | None) -> int:
+    """What paged-out messages count for: blobs in the temp store; in the journal bodies, and about their headers."""
+    return sum(sizes) + (HEADER_OCTETS * len(sizes) if place is None else 0)
 
 
 class Taken(NamedTuple):
@@ -162,6 +169,20 @@ class PagedRun:
         self.sizes.extend(sizes)
         if self.place is not None:
             self.end += sum(sizes)
+
+    def join(self, part: Taken) -> bool:
+        """Have a small part of another run at the end, if it may stand there. Returns whether it does."""
+        ids, count = part.ids, len(part.sizes)
+        if count >= APART_MIN or not self.goes_on(
+            ids[0], count, part.expires is not None, part.place, part.envelope, part.deliveries, part.uncounted
+        ):
+            return False
+        if isinstance(ids, range):
+            self.extend(ids.start, part.sizes, part.expires)
+            return True
+        for at, id_ in enumerate(ids):
+            self.extend(id_, part.sizes[at : at + 1], None if part.expires is None else part.expires[at : at + 1])
+        return True
 
     def count_within(self, count: int, octets: int) -> tuple[int, int]:
         """How many of its next `count` messages fit into so many octets (at least one), and their octets."""

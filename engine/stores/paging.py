@@ -8,32 +8,50 @@ from itertools import accumulate, groupby, pairwise
 
 from ..messages.message import Envelope, Message
 from .memory_budget import OVERHEAD
-from .paged_run import IN_JOURNAL, PagedRun, Place, Run, Taken, messages_of
+from .paged_run import IN_JOURNAL, PagedRun, Part, Place, Run, Taken, messages_of, octets_paged
 from .surroundings import Owner, Storage
-from .tail import Pager, Tail
+from .tail import Tail
 from .temp_store import TempStore
 
 
 def is_in_journal(owner: Owner, envelope: Envelope) -> bool:
     """Whether new messages of this kind are: while the disk is full, what dies into a queue is only in memory."""
-    durability = owner.storage.durability
-    return owner.stores(envelope) and (durability is None or not durability.has_failed)
+    storage = owner.storage
+    if storage.pager is None or not owner.stores(envelope):
+        return False
+    return storage.durability is None or not storage.durability.has_failed
+
+
+def may_spool(owner: Owner, envelope: Envelope) -> bool:
+    """Whether messages of this kind may go to the temp store: where a journal has them, they are read from there."""
+    return owner.storage.pager is None or not owner.stores(envelope)
 
 
 # -- out of memory ----------------------------------------------------------------------------------------------------
 
 
-def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message]) -> int:
-    """Messages (in order of delivery) go to the head of their level of the tail.
+def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message], *, is_metered: bool) -> int:
+    """Messages (in order of delivery) go to the head of their level of the tail. See `paged`.
 
     Returns: how many octets that gave free.
     """
-    pager = owner.storage.pager
-    assert pager is not None
+    items, freed = paged(owner, tail, messages, is_metered=is_metered)
+    tail.put_back(level, items)
+    return freed
+
+
+def paged(
+    owner: Owner, tail: Tail, messages: Sequence[Message], *, is_metered: bool
+) -> tuple[list[PagedRun | Message], int]:
+    """What stands in a tail for messages that were in memory, and how many octets that gives free.
+
+    `is_metered`: the owner is told.
+    """
     items: list[PagedRun | Message] = []
     freed = 0
-    for (where, deliveries, uncounted), group in groupby(messages, lambda one: _where(owner, pager, tail, one)):
+    for (where, deliveries, uncounted), group in groupby(messages, lambda one: _where(owner, tail, one)):
         run = list(group)
+        came = len(items)
         if where is None:
             items += run
             continue
@@ -45,16 +63,20 @@ def sink(owner: Owner, tail: Tail, level: int, messages: Sequence[Message]) -> i
                 items += run
                 continue
             items += spooled
-        freed += sum(len(message.blob) + OVERHEAD for message in run)
-    tail.put_back(level, items)
-    return freed
+        octets = sum([len(message.blob) for message in run])
+        freed += octets + OVERHEAD * len(run)
+        if is_metered:
+            counted = sum(octets_paged(one.sizes, one.place) for one in items[came:] if isinstance(one, PagedRun))
+            owner.paged_out(len(run), octets, counted, are_stored=where is IN_JOURNAL or owner.stores(where))
+    return items, freed
 
 
-def _where(owner: Owner, pager: Pager, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
+def _where(owner: Owner, tail: Tail, message: Message) -> tuple[Envelope | None, int, int]:
     """Where it could be: the journal, the temp store (its own envelope), only memory (None); how often it was out."""
     where: Envelope | None = None
     if not message.stays_in_memory:
-        if owner.stores(message.envelope):
+        pager = owner.storage.pager
+        if pager is not None and owner.stores(message.envelope):
             where = IN_JOURNAL if pager.has(message.id) else None
         elif tail.octets is None:
             where = message.envelope
@@ -97,12 +119,12 @@ def _spooled(
 # -- back -------------------------------------------------------------------------------------------------------------
 
 
-def runs_of(storage: Storage, part: Taken, *, release: bool = True) -> Sequence[Run]:
+def runs_of(storage: Storage, part: Taken | Part, *, release: bool = True) -> Sequence[Run]:
     """The contents of a part. `release`: nobody asks the temp store for them again. Raises: Unreadable."""
     if part.place is None:
         assert storage.pager is not None
         return storage.pager.load(part.ids)
-    size = sum(part.sizes)
+    size = sum(part.sizes[:])
     octets = storage.temp.unspool(part.place, size)
     if release:
         storage.temp.release(part.place, size)

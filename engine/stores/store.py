@@ -13,6 +13,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
+from .memory_cap import MemoryCap
 from .paged_places import Left
 from .paged_run import Part
 
@@ -50,7 +51,7 @@ class Dropped(NamedTuple):
     ready: Ready  # what was in memory
     runs: list[tuple[Sequence[int], Envelope]]  # ids that were paged out, with the envelope that events name
     paged: list[Message]  # messages that stood in the tail as they are
-    paged_octets: int  # of the blobs of `runs`, as a kept queue counted them; 0 for other kinds
+    paged_octets: int | None  # of the blobs of `runs`, as a kept queue counted them; None: all that was paged out
 
     @property
     def paged_count(self) -> int:
@@ -74,6 +75,8 @@ class Store(Protocol):
     expiring: bool
     #: Octets that may become ready before the store asks for more; below 0: more came back than was granted.
     allowance: int
+    #: See `limit_memory`.
+    cap: MemoryCap | None
 
     # -- what is there ------------------------------------------------------------------------------------------------
 
@@ -208,8 +211,17 @@ class Store(Protocol):
     def page_out(self, octets: int) -> int:
         """Page so many octets out, of the messages that come last at hand. Returns how many octets that freed."""
 
-    def settle_allowance(self) -> None:
-        """If more is ready than was granted, since messages came back: page the last ones out if there is no room."""
+    def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
+        """What the queue may have in memory beside what all may; None: no such limit. Stores without a tail have none.
+
+        `is_metered`: the owner hears what is paged out, and what comes back. `settle_allowance` follows.
+        """
+
+    def settle_allowance(self) -> bool:
+        """If more is ready than was granted, since messages came back: page the last ones out if there is no room.
+
+        Also when there is a new cap. Returns whether that was a slice, and more is to follow.
+        """
 
     def is_low(self) -> bool:
         """Whether messages are paged out and so few are at hand that `wants_more` should be asked."""
@@ -217,11 +229,15 @@ class Store(Protocol):
     def wants_more(self, straight: bool, waiting: bool) -> bool:
         """Whether more should be loaded: less is at hand than consumers may take soon, within the memory's share.
 
-        `straight`: what consumers want goes straight to them (`load_straight`). `waiting`: somebody waits now.
+        `straight`: what consumers want goes straight to them (`load_straight`). `waiting`: somebody waits now, which
+        matters while nothing is at hand.
         """
 
-    def load(self) -> None:
-        """Bring a slice of what is paged out into memory. Reads files. Raises: Unreadable."""
+    def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
+        """Bring a slice of what is paged out into memory. Reads files. Raises: Unreadable.
+
+        `wanted`: so many messages and octets, at least one, leave memory at once, so that no cap concerns them.
+        """
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
         """Read up to so many messages and octets, at least one, a slice at most; `hand_over` is offered them as new.

@@ -17,7 +17,7 @@ from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes, each_of
 from .kept_windows import Reader
 from .memory_budget import OVERHEAD
-from .paged_run import IN_JOURNAL, Numbers, Part, messages_of
+from .paged_run import HEADER_OCTETS, IN_JOURNAL, Numbers, Part, messages_of
 from .store import Dropped, Removed, Scanned
 from .surroundings import Owner
 from .untailed_store import SCANNING, UntailedStore
@@ -25,8 +25,6 @@ from .untailed_store import SCANNING, UntailedStore
 #: RabbitMQ's default; a segment also ends after so many messages.
 SEGMENT_OCTETS_DEFAULT = 500_000_000
 SEGMENT_MESSAGES_MAX = 256_000
-#: What a message that comes back after a restart counts for beside its body: header and offset.
-HEADER_OCTETS = 48
 #: Octets of new messages after which memory is looked at, ...
 LOOK_OCTETS = 1024 * 1024
 #: ... and what a window takes from the journal at once.

@@ -1,13 +1,16 @@
 """What a store is lent by the broker, and what it asks of the queue whose messages it holds."""
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..durability import Durability
 from ..messages.message import Envelope, Message
 from .memory_budget import MemoryBudget
 from .tail import Pager, Unreadable
 from .temp_store import NoTempStore, TempStore
+
+if TYPE_CHECKING:
+    from .topic_log import MemoryLog, TopicLog
 
 
 class Storage:
@@ -18,12 +21,15 @@ class Storage:
     """
 
     __slots__ = (
+        "_log",
+        "_memory_log",
         "_on_temp_change",
         "_temp",
         "_temp_limit",
         "durability",
         "memory",
         "on_unreadable",
+        "open_log",
         "open_temp",
         "pager",
     )
@@ -34,9 +40,28 @@ class Storage:
         self.memory = MemoryBudget()
         self.on_unreadable: Callable[[Unreadable], object] = lambda error: None
         self.open_temp: Callable[[], TempStore] = NoTempStore
+        self.open_log: Callable[[], TopicLog] | None = None  # of a journal
+        self._log: TopicLog | None = None
+        self._memory_log: MemoryLog | None = None
         self._temp: TempStore | None = None
         self._temp_limit = 0
         self._on_temp_change: Callable[[int], object] = lambda used: None
+
+    @property
+    def log(self) -> "TopicLog":
+        """What leased queues are views of: the journal, or what is in memory."""
+        if self._log is None:
+            self._log = self.memory_log if self.open_log is None else self.open_log()
+        return self._log
+
+    @property
+    def memory_log(self) -> "MemoryLog":
+        """Where there is no journal; made when it is first asked for."""
+        if self._memory_log is None:
+            from .topic_log import MemoryLog  # a broker without leased queues need not have it
+
+            self._memory_log = MemoryLog()
+        return self._memory_log
 
     @property
     def temp(self) -> TempStore:
@@ -74,8 +99,14 @@ class Owner(Protocol):
     def message_for(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
         """What the queue makes of an arrival: a message of a group, if it heeds groups. See `Store.new_message`."""
 
+    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+        """So many messages left memory, where their blobs took so many octets; all below 0: they came back.
+
+        `octets_paged`: see `paged_run.octets_paged`. Only a store that is metered says so (`Store.limit_memory`).
+        """
+
     def loaded(self, messages: list[Message], attempts: int) -> None:
-        """These came back from the tail: a queue that counts octets counts theirs.
+        """These came back from the tail.
 
         `attempts`: how often each of them was tried; if it is more than 0, deliveries say so from now on
         (x-delivery-count). It is 0 for messages whose blob was kept as it was.
@@ -94,6 +125,10 @@ class _Nobody:
     @staticmethod
     def message_for(id_: int, blob: bytes, envelope: Envelope) -> Message:
         return Message(id_, blob, envelope)
+
+    @staticmethod
+    def paged_out(count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+        return
 
     @staticmethod
     def loaded(messages: list[Message], attempts: int) -> None:

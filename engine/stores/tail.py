@@ -94,31 +94,27 @@ class Tail:
 
     def append(self, message: Message) -> None:
         """A message that only memory has."""
-        level = self.level_of(message.envelope)
-        self._levels[level].append(message)
-        self._came(level, 1, _octets_of(message))
+        self.put_last(self.level_of(message.envelope), message)
 
-    def appendleft(self, message: Message) -> None:
-        """The same, at the head of its level."""
-        level = self.level_of(message.envelope)
-        self._levels[level].appendleft(message)
-        self._came(level, 1, _octets_of(message))
+    def put_last(self, level: int, one: PagedRun | Message) -> None:
+        """One message, at the end of a level."""
+        self._levels[level].append(one)
+        self._came(level, 1, 0 if self.octets is None else _octets_of(one))
 
-    def insert(self, message: Message) -> None:
+    def insert(self, level: int, one: PagedRun | Message) -> None:
         """The same, where its id says. O(what stands before it)."""
-        level = self.level_of(message.envelope)
-        items = self._levels[level]
+        items, id_ = self._levels[level], _first_id(one)
         before: list[PagedRun | Message] = []
-        while items and _first_id(items[0]) < message.id:
+        while items and _first_id(items[0]) < id_:
             item = items.popleft()
-            if isinstance(item, PagedRun) and (count := item.count_before(message.id)) < len(item):
+            if isinstance(item, PagedRun) and (count := item.count_before(id_)) < len(item):
                 items.appendleft(item)
                 before.append(_cut(item, count))
                 break
             before.append(item)
-        items.appendleft(message)
+        items.appendleft(one)
         items.extendleft(reversed(before))
-        self._came(level, 1, _octets_of(message))
+        self._came(level, 1, 0 if self.octets is None else _octets_of(one))
 
     def put_back(self, level: int, items: Sequence[PagedRun | Message]) -> None:
         """What was ready before all others of its level stands there again."""
@@ -210,7 +206,7 @@ class Tail:
             left = 0
             for start, stop in _stretches_in(item, ids):
                 if start > left:
-                    items.append(PagedRun.of(item.between(left, start)))
+                    _keep(items, item.between(left, start))
                 part = item.between(start, stop)
                 taken.append(part)
                 count, octets = count + len(part.sizes), octets + sum(part.sizes)
@@ -218,7 +214,7 @@ class Tail:
             if not left:
                 items.append(item)
             elif left < len(item):
-                items.append(PagedRun.of(item.between(left, len(item))))
+                _keep(items, item.between(left, len(item)))
         self._levels[level] = items
         self._went(count, octets)
         return taken
@@ -283,6 +279,13 @@ def _octets_of(item: PagedRun | Message) -> int:
     if isinstance(item, PagedRun):
         return sum(item.sizes[item.start :])
     return item.envelope.framing.body_size(item.blob)
+
+
+def _keep(items: Items, part: Taken) -> None:
+    """A part of a run stays: with what stays before it, where that is little, too. So holes cost 8 octets a message."""
+    last = items[-1] if items else None
+    if not isinstance(last, PagedRun) or not last.join(part):
+        items.append(PagedRun.of(part))
 
 
 def _stretches_in(run: PagedRun, ids: Sequence[int]) -> Iterator[tuple[int, int]]:

@@ -6,6 +6,7 @@ They leave their oldest messages to the journal by themselves as they grow, and 
 from collections.abc import Sequence
 
 from ..messages.message import Envelope, Message
+from .memory_cap import MemoryCap
 from .store import HandOver
 from .surroundings import NOBODY, Owner
 
@@ -13,11 +14,12 @@ from .surroundings import NOBODY, Owner
 class UntailedStore:
     """The verbs of `Store` that have nothing to do here."""
 
-    __slots__ = ("_owner", "allowance", "expiring", "may_page")
+    __slots__ = ("_owner", "allowance", "cap", "expiring", "may_page")
 
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self.allowance = 0
+        self.cap: MemoryCap | None = None
         self.expiring = False
         self.may_page = False
 
@@ -52,8 +54,12 @@ class UntailedStore:
         """See `Store`."""
         return 0
 
-    def settle_allowance(self) -> None:
+    def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """See `Store`."""
+
+    def settle_allowance(self) -> bool:
+        """See `Store`."""
+        return False
 
     def is_low(self) -> bool:
         """See `Store`."""
@@ -63,7 +69,7 @@ class UntailedStore:
         """See `Store`. What consumers want is read into windows of theirs."""
         return False
 
-    def load(self) -> None:
+    def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
         """See `Store`."""
 
     def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:

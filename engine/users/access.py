@@ -11,8 +11,10 @@ from ..errors import LoginRefused, PermissionRefused, TopicRefused, VirtualHostR
 from .passwords import NO_PASSWORD, PasswordHash
 from .permissions import EXCHANGE, Permissions
 
-#: What a user can be beside an owner of permissions; only the first and the last mean anything to AMQP.
-TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
+#: The tag of users that are links between brokers (queues page E.5.2).
+INTERNAL_LINK = "x-internal-link"
+#: What a user can be beside an owner of permissions; only the first and the last two mean anything to AMQP.
+TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", INTERNAL_LINK)
 #: The name that the default exchange has in permissions.
 DEFAULT_EXCHANGE = "amq.default"
 
@@ -39,6 +41,11 @@ class User:
         """May rule the broker through its control table."""
         return "administrator" in self.tags
 
+    @property
+    def is_internal_link(self) -> bool:
+        """Publishes of a link are never refused for want of room, only held."""
+        return INTERNAL_LINK in self.tags
+
     def check_vhost(self, vhost: str) -> None:
         """Raises: VirtualHostRefused, when the user has no permissions there, not even empty ones."""
         if self.permissions is not None and vhost not in self.permissions:
@@ -56,6 +63,12 @@ class User:
         if not self.may(action, kind, name, vhost):
             raise PermissionRefused(action=action, kind=kind, name=_name(kind, name), vhost=vhost, user=self.name)
 
+    def require_all(self, action: str, kind: str, name: str, vhost: str) -> None:
+        """The permission on all names, which `name` may mean. Raises: PermissionRefused."""
+        permissions = None if self.permissions is None else self.permissions.get(vhost)
+        if self.permissions is not None and (permissions is None or not permissions.allows_all(action)):
+            raise PermissionRefused(action=action, kind=kind, name=name, vhost=vhost, user=self.name)
+
     def require_topic(self, action: str, exchange: str, routing_key: str, vhost: str) -> None:
         """The permission on a key of a topic exchange. Raises: TopicRefused."""
         if self.permissions is None:
@@ -69,14 +82,20 @@ def _name(kind: str, name: str) -> str:
     return DEFAULT_EXCHANGE if kind == EXCHANGE and not name else name
 
 
+#: By which mechanism the console logs in.
+HTTP = "HTTP"
+
+
 class Users:
     """All users by name. Change them through `Broker`, which tells those who are connected."""
 
-    __slots__ = ("_by_name", "_is_used")
+    __slots__ = ("_by_name", "_is_used", "attempts")
 
     def __init__(self, users: Iterable[User] = ()) -> None:
         self._by_name = {user.name: user for user in users}
         self._is_used = bool(self._by_name)
+        #: By the protocol: how many logins succeeded, and how many failed.
+        self.attempts: dict[str, list[int]] = {"http": [0, 0], "amqp091": [0, 0]}
 
     def __iter__(self) -> Iterator[User]:
         return iter(tuple(self._by_name.values()))
@@ -113,18 +132,25 @@ class Users:
         # Compared even for unknown users, so that the answer takes as long.
         right = (user.password if user is not None else NO_PASSWORD).is_right(password)
         if user is None or not right:
-            raise LoginRefused(mechanism=mechanism)
+            raise self._refused(mechanism)
         return self._checked(user, mechanism, is_loopback)
 
     def identify(self, name: str, *, mechanism: str, is_loopback: bool) -> User:
         """The user whose identity was proven in another way. Raises: LoginRefused."""
         user = self._by_name.get(name)
         if user is None:
-            raise LoginRefused(mechanism=mechanism)
+            raise self._refused(mechanism)
         return self._checked(user, mechanism, is_loopback)
 
-    @staticmethod
-    def _checked(user: User, mechanism: str, is_loopback: bool) -> User:
+    def _checked(self, user: User, mechanism: str, is_loopback: bool) -> User:
         if user.loopback_only and not is_loopback:
-            raise LoginRefused(mechanism=mechanism)
+            raise self._refused(mechanism)
+        self._count(mechanism)[0] += 1
         return user
+
+    def _refused(self, mechanism: str) -> LoginRefused:
+        self._count(mechanism)[1] += 1
+        return LoginRefused(mechanism=mechanism)
+
+    def _count(self, mechanism: str) -> list[int]:
+        return self.attempts["http" if mechanism == HTTP else "amqp091"]

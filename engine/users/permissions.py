@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 CONFIGURE, WRITE, READ = "configure", "write", "read"
 QUEUE, EXCHANGE = "queue", "exchange"
+#: Patterns that allow every name, as operators write them.
+ALL = frozenset((".*", "^.*", ".*$", "^.*$"))
 #: Answers that are remembered for each user and virtual host.
 MEMORY_MAX = 1000
 
@@ -66,6 +68,10 @@ class Permissions:
                 self._allowed.clear()
             allowed = self._allowed[key] = self._names[action].search(name)
         return allowed
+
+    def allows_all(self, action: str) -> bool:
+        """Whether this may be done with all queues and exchanges, also with those that come, and with all keys."""
+        return getattr(self.grant, action) in ALL and not self.grant.topics
 
     def allows_topic(self, action: str, exchange: str, routing_key: str) -> bool:
         """Whether this may be done with a routing or binding key of that topic exchange."""

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pika
 
+from ..brokers.asking import ask
 from ..brokers.peers import Peer
-from .side import ANSWER_SECONDS_MAX, Letter, Side, Taken, cut
+from .side import Letter, Side, Taken, cut
 
 POLL_SECONDS = 0.01
-CONTROL = "leveret.control"
-REPLY_TO = "amq.rabbitmq.reply-to"
 
 
 @dataclass(slots=True)
@@ -116,25 +114,7 @@ class Leveret(Side):
         return any(one["name"] == _queue(queue) for one in self._ask("queues", vhost="/"))
 
     def _ask(self, command: str, **arguments: Any) -> Any:
-        """The same request as `leveret ctl`, without the time for starting a process, during which delays would run."""
-        answers: list[bytes] = []
-        channel = self._publishing.channel()
-        channel.basic_consume(REPLY_TO, lambda _, method, properties, body: answers.append(body), auto_ack=True)
-        question = json.dumps({"command": command, "arguments": arguments}).encode()
-        channel.basic_publish(CONTROL, "", question, pika.BasicProperties(reply_to=REPLY_TO))
-        self._until(lambda: bool(answers))
-        channel.close()
-        answer = json.loads(answers[0])
-        if not answer["ok"]:
-            raise RuntimeError(f"{command}: {answer['error']}")
-        return answer["result"]
-
-    def _until(self, fact: Callable[[], bool]) -> None:
-        deadline = self.now() + ANSWER_SECONDS_MAX
-        while not fact():
-            if self.now() > deadline:
-                raise RuntimeError("no answer")
-            self._publishing.process_data_events(POLL_SECONDS)
+        return ask(self._publishing, command, **arguments)
 
     def restart(self, *, kill: bool) -> None:
         raise NotImplementedError("a broker in a process of its own can")

@@ -45,6 +45,8 @@ vhost: {{defaultPath: /}}
 security: {{passwordCheck: md5}}
 connection: {{channelsMax: 4096, frameMaxSize: 65536}}
 """
+#: For brokers of which several run at a time: only one could have the usual port.
+NO_CONSOLE = ("--management", "off")
 READY_LINE = re.compile(r"^leveret ready amqp://127\.0\.0\.1:(\d+)/", re.MULTILINE)
 
 
@@ -152,7 +154,7 @@ def durable_leveret(*options: str, data: Path | None = None, log_level: str = "w
         log = directory / "output"
         (port,) = free_ports(1)
         place = ("--data", str(data or directory / "data"), "--listen", f"{LOOPBACK}:{port}")
-        command = [sys.executable, "-m", "leveret", "serve", *place, "--log-level", log_level, *options]
+        command = [sys.executable, "-m", "leveret", "serve", *NO_CONSOLE, *place, "--log-level", log_level, *options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
         with Restarts(lambda: started(command, environment, log), lambda: answers_amqp(port), log) as processes:
             processes.start()
@@ -198,7 +200,7 @@ def leveret(
     merged = {**os.environ, "PYTHONUNBUFFERED": "1", **(environment or {})}
     with directory_for("leveret") as directory:
         log = directory / "output"
-        command = [python, "-m", "leveret", "serve", "--memory", "--listen", f"{LOOPBACK}:0", *options]
+        command = [python, "-m", "leveret", "serve", *NO_CONSOLE, "--memory", "--listen", f"{LOOPBACK}:0", *options]
         with started(command, merged, log) as process:
             wait_for(lambda: READY_LINE.search(text_of(log)) is not None, process, log)
             ready = READY_LINE.search(text_of(log))

@@ -30,6 +30,8 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
+#: Of leased queues, which no other broker has.
+LEASES = FOLDER.with_name("leases")
 
 OPERATIONS = frozenset(
     {

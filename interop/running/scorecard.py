@@ -15,10 +15,34 @@ from .scenario import Feature, Scenario
 
 MUST_PASS = ("leveret", "rabbitmq")
 FAILURES_A_SCENARIO_MAX = 4
-FOLDER = "../interop/scenarios"
 ARROW = " -> "
 REASON_MAX = 300
 _FOLDERS = re.compile(r"(?<![\w.:/])/(?:[\w.@+-]+/)+")
+
+
+@dataclass(frozen=True, slots=True)
+class Book:
+    """A folder of scenarios below `interop`, and the page that their results become. `lists`: it lists them, too."""
+
+    folder: str
+    title: str
+    command: str
+    lists: bool = False
+
+    @property
+    def link(self) -> str:
+        """From the page to the folder."""
+        return f"../interop/{self.folder}"
+
+    def link_to(self, scenario: Scenario) -> str:
+        """From the page to a scenario."""
+        return f"[{scenario.name}]({self.link}/{scenario.file}#L{scenario.line})"
+
+
+#: What every broker of AMQP 0-9-1 should do.
+SCENARIOS = Book("scenarios", "Scorecard", "make interop")
+#: What Leveret alone does: rows of the queues page, G.A, as far as a client sees them.
+LEASES = Book("leases", "Leased queues over sockets", "make interop", lists=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,14 +64,14 @@ def expected_to_pass(column: Column, scorecard: bool) -> bool:
     return counts and any(result.verdict == FAILED for result in column.results)
 
 
-def write(stem: Path, features: list[Feature], columns: list[Column]) -> None:
+def write(stem: Path, features: list[Feature], columns: list[Column], book: Book = SCENARIOS) -> None:
     """Write STEM.md and STEM.json; brokers in the file that were not run now keep their columns."""
     file, asked = stem.with_suffix(".json"), {column.broker for column in columns}
     kept = [_column(data) for data in json.loads(file.read_text())["brokers"]] if file.exists() else []
     columns = sorted([*columns, *(one for one in kept if one.broker not in asked)], key=_place)
     data = {"brokers": [_broker_data(column) for column in columns]}
     file.write_text(_as_lines(data, 4) + "\n")
-    stem.with_suffix(".md").write_text(page(features, columns))
+    stem.with_suffix(".md").write_text(page(features, columns, book, file.name))
 
 
 def _place(column: Column) -> tuple[bool, str]:
@@ -100,26 +124,26 @@ def _as_lines(data: Any, depth: int) -> str:
     return "[\n" + ",\n".join(_as_lines(value, depth - 1) for value in data) + "\n]"
 
 
-def page(features: list[Feature], columns: list[Column]) -> str:
+def page(features: list[Feature], columns: list[Column], book: Book, file: str) -> str:
     """The page: a table of features, then each failure with a link to its scenario."""
     scenarios = {scenario.name: scenario for feature in features for scenario in feature.scenarios}
     total = len(scenarios)
     hellos = {hello.client: hello for column in columns for hello in column.clients}
     heads = [f"{one.broker} {one.version}, {one.date}, {len(one.clients)} clients" for one in columns]
     lines = [
-        "# Scorecard",
+        f"# {book.title}",
         "",
-        f"Written by `make interop`: {total} scenarios, each by every client "
+        f"Written by `{book.command}`: {total} scenarios, each by every client "
         "(those of two roles by every pair). A cell says how many runs passed of those that the client has calls for; "
-        "what each scenario does: [interop/scenarios](../interop/scenarios). For machines: "
-        "[scorecard.json](scorecard.json).",
+        f"what each scenario does: [interop/{book.folder}]({book.link}). For machines: "
+        f"[{file}]({file}).",
         "",
         "| feature | scenarios | " + " | ".join(heads) + " |",
         "|---" * (2 + len(columns)) + "|",
     ]
     for feature in features:
         cells = [_cell(feature, column) for column in columns]
-        link = f"[{feature.title}]({FOLDER}/{feature.name}.toml)"
+        link = f"[{feature.title}]({book.link}/{feature.name}.toml)"
         lines.append(f"| {link} | {len(feature.scenarios)} | " + " | ".join(cells) + " |")
     lines += [line for column in columns if column.remark for line in ("", f"{column.broker}: {column.remark}.")]
     names = " | ".join(column.broker for column in columns)
@@ -131,8 +155,10 @@ def page(features: list[Feature], columns: list[Column]) -> str:
     for client, why in {client: why for column in columns for client, why in column.skipped.items()}.items():
         lines.append(f"| {client} | skipped |{' |' * (1 + len(columns))} {why.splitlines()[0]} |")
     for column in columns:
-        lines += _failures(column, scenarios)
-        lines += _not_run(column, scenarios)
+        lines += _failures(column, scenarios, book)
+        lines += _not_run(column, scenarios, book)
+    if book.lists:
+        lines += ["", "## Scenarios", "", *(f"- {book.link_to(one)}: {one.says}" for one in scenarios.values())]
     return "\n".join(lines) + "\n"
 
 
@@ -171,11 +197,7 @@ def _anchor(title: str) -> str:
     return "".join(one for one in title.lower().replace(" ", "-") if one.isalnum() or one in "-_")
 
 
-def _link(scenario: Scenario) -> str:
-    return f"[{scenario.name}]({FOLDER}/{scenario.file}#L{scenario.line})"
-
-
-def _failures(column: Column, scenarios: dict[str, Scenario]) -> list[str]:
+def _failures(column: Column, scenarios: dict[str, Scenario], book: Book) -> list[str]:
     failed: dict[str, list[Result]] = {}
     for result in column.results:
         if result.verdict == FAILED:
@@ -187,13 +209,13 @@ def _failures(column: Column, scenarios: dict[str, Scenario]) -> list[str]:
         who = ", ".join(ARROW.join(result.clients) for result in results[:FAILURES_A_SCENARIO_MAX])
         more = len(results) - FAILURES_A_SCENARIO_MAX
         reason = results[0].reason.splitlines()[0][:300].replace("|", "\\|")
-        lines.append(f"- {_link(scenarios[name])} ({who}{f' and {more} more' if more > 0 else ''}): {reason}")
+        lines.append(f"- {book.link_to(scenarios[name])} ({who}{f' and {more} more' if more > 0 else ''}): {reason}")
     return lines
 
 
-def _not_run(column: Column, scenarios: dict[str, Scenario]) -> list[str]:
+def _not_run(column: Column, scenarios: dict[str, Scenario], book: Book) -> list[str]:
     left_out = {result.scenario: result.reason for result in column.results if result.verdict == NOT_RUN}
     if not left_out:
         return []
     lines = ["", f"## {column.broker} {column.version}: not run", ""]
-    return lines + [f"- {_link(scenarios[name])}: {why}" for name, why in left_out.items()]
+    return lines + [f"- {book.link_to(scenarios[name])}: {why}" for name, why in left_out.items()]

@@ -46,7 +46,7 @@ class Toolchain:
         programs = [program for program in self.programs if shutil.which(program) is None]
         if programs:
             return f"no {', '.join(programs)} on the PATH"
-        modules = [module for module in self.modules if find_spec(module) is None]
+        modules = [module for module in self.modules if not _importable(module)]
         if modules:
             return f"no Python module {', '.join(modules)} (pip install 'leveret[interop]')"
         for command, remark in self.checks:
@@ -96,6 +96,11 @@ class Toolchain:
 
     def _started(self, folder: Path) -> list[str]:
         return [part.format(folder=folder, python=sys.executable) for part in self.command]
+
+
+def _importable(module: str) -> bool:
+    """A module that is imported already may have put an object without a spec in its place, as kombu does."""
+    return module in sys.modules or find_spec(module) is not None
 
 
 def _fingerprint(folder: Path, more: str) -> str:

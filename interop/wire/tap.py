@@ -20,6 +20,7 @@ from .loopback import LOOPBACK
 
 METHOD, HEADER, BODY, HEARTBEAT = 1, 2, 3, 8
 FRAME_HEAD = struct.Struct(">BHI")
+METHOD_IDS = struct.Struct(">HH")
 PROTOCOL_HEADER_SIZE = 8
 READ_SIZE = 1 << 18
 BROKER_SECONDS_MAX, RETRY_SECONDS = 30.0, 0.05
@@ -35,9 +36,11 @@ class Content:
 
 @dataclass(slots=True)
 class Direction:
-    """Frames in one direction: their count by type, and the contents, oldest first."""
+    """Frames in one direction: their count by type, when each method came (monotonic, in seconds), by class and number,
+    and the contents, oldest first."""
 
     counts: dict[int, int] = field(default_factory=dict)
+    methods: dict[tuple[int, int], list[float]] = field(default_factory=dict)
     contents: list[Content] = field(default_factory=list)
     _rest: bytearray = field(default_factory=bytearray)
     _open: dict[int, Content] = field(default_factory=dict)
@@ -65,7 +68,9 @@ class Direction:
 
     def _frame(self, kind: int, channel: int, payload: bytes) -> None:
         self.counts[kind] = self.counts.get(kind, 0) + 1
-        if kind == HEADER:
+        if kind == METHOD:
+            self.methods.setdefault(METHOD_IDS.unpack_from(payload), []).append(time.monotonic())
+        elif kind == HEADER:
             content = self._open[channel] = Content(payload)
             self.contents.append(content)
         elif kind == BODY and channel in self._open:

@@ -27,6 +27,7 @@ class OldSegments:
         self._clock = clock
         self._reserve = reserve
         self._contents = contents
+        self.log_ms = 0  # how long what was logged is kept at least
 
     def reclaim(self) -> list[int]:
         """Between turns: delete the segments that nobody needs (in the writer's thread). Returns their base LSNs.
@@ -93,5 +94,5 @@ class OldSegments:
     def _kept(self) -> tuple[int | None, int | None]:
         """From which LSN on a reader needs segments, and from which time on (wall us) they are retained; None: none."""
         keep = min(reader_offsets(self._path, self._files).values(), default=None)
-        retain_ms = self._turns.options.retain_ms
-        return keep, None if retain_ms is None else (self._clock.wall_ms() - retain_ms) * 1000
+        retain_ms = max(self._turns.options.retain_ms or 0, self.log_ms)
+        return keep, (self._clock.wall_ms() - retain_ms) * 1000 if retain_ms else None

@@ -13,6 +13,7 @@ from .files import LATER, Files, SyncError, write_all
 from .jobs import Hold, Job, Roll, Tick
 from .reserve import Reserve
 from .segment import Segment, path_of
+from .sync_times import SyncTimes
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT)
 #: What was a directory that can be written in is that no more.
@@ -46,6 +47,7 @@ class SegmentFile:
         self.written_lsn = next_lsn
         self.durable_lsn = next_lsn
         self.sync_count = 0
+        self.sync_times = SyncTimes()
         self.written_bytes = 0
         self._synced_at = 0.0
         self._files = files
@@ -122,12 +124,14 @@ class SegmentFile:
 
     def sync(self) -> None:
         """Raises: SyncError, DirectoryLost."""
+        began_s = self._now_s()
         _sync_file(self._files, self._handle)
         if self._counts_links and not self._files.is_linked(self._handle):
             # A file without a name is lost at a restart.
             raise DirectoryLost(f"{self._directory}: the open segment was deleted")
         self.sync_count += 1
         self._synced_at = self._now_s()
+        self.sync_times.add(self._synced_at - began_s)
         self.durable_lsn = self.written_lsn
 
     def roll(self, job: Roll) -> None:

@@ -180,6 +180,10 @@ REASONS = (
     "nacked",
     "recovered",
     "published",
+    "deadline",
+    "unsubscribed",
+    "taken_over",
+    "lifetime",
 )
 REASON_CODES = {word: code for code, word in enumerate(REASONS)}
 OTHER_REASON = 255

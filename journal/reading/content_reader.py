@@ -111,6 +111,10 @@ class ContentReader:
         except BadRecord as error:
             raise self._damaged(block, error) from error
 
+    def block_at(self, lsn: int) -> tuple[Block, int]:
+        """The block that a record is in, and which of the block's it is. Raises: as `read`."""
+        return self._find(lsn)
+
     def messages(self, queue: RecoveredQueue) -> Iterator[tuple[RecoveredMessage, Record, Content]]:
         """The messages of a recovered queue with their contents, ids rising, one at a time. Raises: as `read`."""
         for message in queue.messages():

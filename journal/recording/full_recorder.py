@@ -26,6 +26,7 @@ from ...engine import (
     Event,
     EventKind,
     Exchange,
+    LeaseEndedEvent,
     LeftEvent,
     Message,
     PublishedEvent,
@@ -55,6 +56,7 @@ class FullRecorder(Recorder):
         self._clients: dict[tuple[str, str], tuple[int, dict[str, int]]] = {}
         self._on(DeliveredEvent, self._delivered)
         self._on(DueEvent, self._due)
+        self._on(LeaseEndedEvent, self._lease_ended)
         self._on(ConnectionEvent, self._connection)
         self._on(ConsumerEvent, self._consumer)
         self._on(BlockedEvent, self._blocked)
@@ -201,6 +203,14 @@ class FullRecorder(Recorder):
 
     def _survives(self, message: Message) -> bool:
         return message.envelope.facts.persistent and self._is_counted_so_far(message)
+
+    def _lease_ended(self, event: LeaseEndedEvent) -> None:
+        """History alone: no lease survives a restart, nor does any count of deliveries (queues page C.2)."""
+        queue_id = self._id_of_queue(event)
+        for (deliveries,), ids in _runs((one.deliveries, one.id) for one in event.of):
+            self._journal.messages.happened(
+                event.kind, queue_id, ids, durable=False, deliveries=deliveries, reason=event.why
+            )
 
     def _due(self, event: DueEvent) -> None:
         self._journal.messages.happened(event.kind, self._id_of_queue(event), event.messages, durable=False)

@@ -13,6 +13,7 @@ from ...engine import (
     ExchangeEvent,
     Field,
     FieldTable,
+    NotesEvent,
     PolicyEvent,
     Queue,
     QueueEvent,
@@ -31,6 +32,8 @@ from .access_records import limits_octets, policy_octets, user_octets
 
 #: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
 AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address", "leveret first-offset"
+NOTES = "leveret notes"
+RECOVERY = "leveret recovery"
 
 
 class ObjectRecorder:
@@ -63,7 +66,10 @@ class ObjectRecorder:
         key = (queue.vhost_name, queue.name)
         found = self._queue_ids.get(key)
         if found is None:
-            found = self._queue_ids[key] = self._journal.objects.define(QUEUE, self._vhost_id(key[0]), queue.name)
+            found = 0  # the log's, which is no object of the journal
+            if queue.name:
+                found = self._journal.objects.define(QUEUE, self._vhost_id(key[0]), queue.name)
+            self._queue_ids[key] = found
         return found
 
     def _exchange_id(self, vhost: str, name: str) -> int:
@@ -80,6 +86,12 @@ class ObjectRecorder:
             self._declared(event.queue)
         else:
             self._undeclared(event.queue, self._queue_ids.pop((event.vhost, event.subject), None), QUEUE)
+
+    def _notes_changed(self, event: NotesEvent) -> None:
+        queue = self._broker.virtual_hosts[event.vhost].queues[event.subject]
+        if queue.durable:
+            self._write_object(queue, restated=True)
+            self._has_recorded = True
 
     def _exchange_changed(self, event: ExchangeEvent) -> None:
         if event.kind is EventKind.DECLARED:
@@ -119,6 +131,10 @@ class ObjectRecorder:
                 arguments[ADDRESS] = Field("S", subject.address.encode())
             if subject.first_offset:
                 arguments[FIRST_OFFSET] = Field("l", subject.first_offset)
+            if recovery := subject.recovery:
+                arguments[RECOVERY] = Field("S", recovery.encode())
+            if notes := subject.notes:
+                arguments[NOTES] = Field("x", notes)
             properties = durable | (IS_AUTO_DELETE if subject.auto_delete else 0)
             declared = Declared(QUEUE, properties, "", encode_table(arguments))
             self._journal.objects.declared(self._queue_id(subject), declared, restated=restated)
@@ -240,6 +256,8 @@ class ObjectRecorder:
 def is_durable(event: Event) -> bool:
     """Whether an event is a change of what there is that survives restarts."""
     match event:
+        case NotesEvent():
+            return True
         case QueueEvent():
             return event.queue.durable
         case ExchangeEvent():

@@ -21,6 +21,7 @@ from ...engine import (
     Message,
     MixedEnqueuedEvent,
     MixedPublishedEvent,
+    NotesEvent,
     PolicyEvent,
     PublishedEvent,
     Queue,
@@ -36,7 +37,7 @@ from ..format.errors import JournalFailed
 from ..format.record import EXCHANGE, VHOST
 from ..journal import Journal
 from ..recovery.recovered import MessageState, RecoveredMessage
-from .message_recorder import MessageRecorder
+from .message_recorder import MessageRecorder, PublishedRun
 from .object_recorder import is_durable
 
 Family = TypeVar("Family", bound=Event)
@@ -71,6 +72,7 @@ class Recorder(MessageRecorder):
         self._on(AckedEvent, self._settled)
         self._on(LeftEvent, self._settled)
         self._on(QueueEvent, self._queue_changed)
+        self._on(NotesEvent, self._notes_changed)
         self._on(ExchangeEvent, self._exchange_changed)
         self._on(BindingEvent, self._binding_changed)
         self._on(VirtualHostEvent, self._vhost_changed)
@@ -134,6 +136,19 @@ class Recorder(MessageRecorder):
         self._runs.clear()
         if event.cause is not None:
             self._published(event)
+
+    def recall(self, id_: int, place: int, size: int) -> None:
+        """See `Durability`."""
+        lsn = self.contents.lsn_of(id_)
+        if lsn is None:
+            lsn = place
+            self.contents.move(id_, lsn)
+        self._runs.clear()
+        self._runs.append(PublishedRun(id_, id_ + 1, lsn, (size,)))
+
+    def retain(self, ms: int) -> None:
+        """See `Durability`."""
+        self._journal.old_segments.log_ms = ms
 
     @property
     def has_failed(self) -> bool:

@@ -3,6 +3,7 @@
 import logging
 from array import array
 from bisect import bisect_left
+from functools import partial
 from heapq import merge
 
 from ...engine import (
@@ -18,7 +19,7 @@ from ...engine import (
     integer_of,
     scan_properties,
 )
-from ...engine.state import HEADER_OCTETS, NonDestructiveQueue, StreamQueue
+from ...engine.state import HEADER_OCTETS, NonDestructiveQueue, StreamQueue, TopicLog
 from ...settings import Policy
 from ..format.heap import IS_AUTO_DELETE, IS_INTERNAL
 from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
@@ -26,7 +27,7 @@ from ..journal import Journal
 from ..recovery.recovered import RecoveredMessage, RecoveredQueue
 from ..recovery.replay import Recovered
 from .access_records import limits_of, policy_of, user_of
-from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET
+from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, NOTES, RECOVERY
 from .recorder import Recorder
 
 logger = logging.getLogger("leveret.journal")
@@ -63,6 +64,7 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
             is_auto_created = arguments.pop(AUTO_CREATED, None) is not None
             first_offsets[id_] = integer_of(arguments, FIRST_OFFSET) or 0
             arguments.pop(FIRST_OFFSET, None)
+            notes, recovery = arguments.pop(NOTES, None), arguments.pop(RECOVERY, None)
             queue = vhost.restore_queue(
                 name,
                 auto_delete=bool(declared.properties & IS_AUTO_DELETE),
@@ -70,6 +72,10 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
                 address=None if address is None else address.text,
                 is_auto_created=is_auto_created,
             )
+            if recovery is not None:
+                queue.restore_recovery(recovery.text)
+            if notes is not None and isinstance(notes.value, bytes):
+                queue.restore_notes(notes.value)
             queues.append((id_, queue))
             recorder.remember(queue)
     for source_id, bound in found.bindings:
@@ -94,9 +100,16 @@ def restore(broker: Broker, journal: Journal, recorder: Recorder) -> int:
     recorder.begin(found.objects)
     broker.listeners.append(recorder)
     broker.durability = recorder
+    broker.storage.open_log = partial(_open_log, broker, journal, recorder)
     for _, queue in queues:
         queue.settle_in()
     return count
+
+
+def _open_log(broker: Broker, journal: Journal, recorder: Recorder) -> TopicLog:
+    from .topic_log import JournalLog  # few replay
+
+    return JournalLog(broker, journal, recorder)
 
 
 def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
@@ -155,6 +168,15 @@ class _Restoring:
             self._fill_each(queue, recovered)
         queue.ledger.restored(len(recovered))
         return len(recovered)
+
+    def forget_attempts(self) -> None:
+        """See `Restorer`."""
+        states = self._recovered.states
+        for id_, state in list(states.items()):
+            if state.due_ms:
+                states[id_] = state._replace(deliveries=0, uncounted=0)
+            else:
+                del states[id_]
 
     def restore_kept(self, queue: NonDestructiveQueue) -> int:
         """By place only, where they may stay in the journal."""

@@ -5,11 +5,13 @@ import json
 import os
 import secrets
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from ..lake.lake import absolute
 from ..last_words import last_words
+from ..patience import patiently
 from ..progress import Progress
 from .audit import audit, fates
 from .backlog import depth, loss
@@ -36,7 +38,8 @@ def run(spark: Any, options: argparse.Namespace) -> Outcome:
     missing = frames.missing()
     if missing:
         progress.say("missing", what=missing)
-    result, code = JOBS[options.job](spark, frames, options, progress)
+    work = partial(JOBS[options.job], spark, frames, options, progress)
+    result, code = work() if options.job == "replay" else patiently(work, progress)  # a replay tries its steps again
     return ({**result, "missing": missing} if missing else result), code
 
 
@@ -93,7 +96,8 @@ def _traced(frames: Frames, message: str) -> Any:
 def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Outcome:
     settings = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
     path = f"{absolute(options.lake).rstrip('/')}/replay_log"
-    rows = chosen(frames, settings, _log(spark, path)).localCheckpoint()  # the log grows; the chosen messages stay
+    # The log grows; the chosen messages stay.
+    rows = patiently(chosen(frames, settings, _log(spark, path)).localCheckpoint, progress)
     count = rows.count()
     result = {"job": "replay", "replay_id": settings.replay_id, "chosen": count, "sent": 0, "dry": not options.go}
     result["table"] = _rows(rows.select("msg_id", "source_lsn", "vhost", "exchange", "routing_key"), options.rows)
@@ -101,17 +105,17 @@ def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: P
         urls(rows, options.url)  # refused before anything is sent
         log_of(rows, settings, 0).write.mode("append").parquet(path)  # about to be sent, in case this is killed
         for batch in batches(rows, REPLAY_BATCH):
-            _send(batch, settings, options.url, f"{result['sent']} of {count} messages were sent")
+            _send(batch, settings, options.url, f"{result['sent']} of {count} messages were sent", progress)
             log_of(batch, settings, 1).write.mode("append").parquet(path)
             result["sent"] += batch.count()
             progress.say("sent", messages=result["sent"])
     return result, EXIT_OK
 
 
-def _send(rows: Any, settings: ReplayOptions, url: str, so_far: str) -> None:
+def _send(rows: Any, settings: ReplayOptions, url: str, so_far: str, progress: Progress) -> None:
     """Raises: ValueError (with the reason, and how to go on)."""
     try:
-        send(rows, settings, url)
+        send(rows, settings, url, progress)
     except Exception as error:
         if os.environ.get("LEVERET_TRACEBACK"):
             raise

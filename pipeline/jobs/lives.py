@@ -13,8 +13,12 @@ CODE = 64
 DURABLE, KEPT = 1, 2
 KEY = ("msg_id", "vhost", "queue")
 
-#: A delivery that came back, at once or after a delay. What was published with a delay is scheduled, too.
-RETURNED = "(kind = 'requeued' OR (kind = 'scheduled' AND reason <> 'published'))"
+#: A delivery that came back, at once or after a delay, or whose lease ended without its message being gone: taken over
+#: by another's acknowledgement, or expired. What is delayed is scheduled, too.
+RETURNED = (
+    "(kind = 'requeued' OR (kind = 'scheduled' AND reason <> 'published')"
+    " OR (kind = 'lease_ended' AND coalesce(reason, '') NOT IN ('taken_over', 'lifetime')))"
+)
 
 #: What is folded of the events of one (message, queue), in SQL.
 AGGREGATES = {
@@ -46,7 +50,7 @@ def lives(events: Any) -> Any:
     last_delivered_ts; between_min, between_max: LSNs of the first and last delivery, return or schedule; size_bytes;
     is_durable.
     """
-    relevant = ("enqueued", "delivered", "requeued", "scheduled", "due", *TERMINALS)
+    relevant = ("enqueued", "delivered", "requeued", "scheduled", "due", "lease_ended", *TERMINALS)
     codes = "CASE kind " + " ".join(f"WHEN '{word}' THEN {code}L" for code, word in enumerate(TERMINALS)) + " END"
     words = " ".join(f"WHEN {code}L THEN '{word}'" for code, word in enumerate(TERMINALS))
     rows = events.where(f"msg_id > 0 AND queue <> '' AND kind IN ({_words(relevant)})").where(
@@ -62,7 +66,7 @@ def lives(events: Any) -> Any:
                 is_enqueued="kind = 'enqueued'",
                 is_delivered="kind = 'delivered'",
                 is_requeued=RETURNED,
-                is_between="kind IN ('delivered', 'requeued', 'scheduled', 'due')",
+                is_between="kind IN ('delivered', 'requeued', 'scheduled', 'due', 'lease_ended')",
                 code=codes,
             ),
         )

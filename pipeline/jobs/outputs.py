@@ -26,20 +26,24 @@ DEPTH = columns(
     "vhost string, queue string, window_start timestamp, window_s int, depth_end bigint, depth_min bigint",
     "depth_max bigint, in_per_s double, out_per_s double, bytes_end bigint",
 )
-#: One row per message that was redelivered or died. `poison`: its attempts were used up, or reached the given number.
+#: One row per message that was redelivered or died. `leases_ended`: how many of its leases ended otherwise than by an
+#: acknowledgement (those that were returns count among `requeues`, too). `poison`: its attempts were used up, or
+#: reached the given number.
 REDELIVERY = columns(
-    "vhost string, queue string, msg_id bigint, attempts smallint, requeues bigint, dead boolean",
-    "poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?, last_ts timestamp",
+    "vhost string, queue string, msg_id bigint, attempts smallint, requeues bigint, leases_ended bigint",
+    "dead boolean, poison boolean, backoff_ms array<bigint>, last_consumer string?, last_reason string?",
+    "last_ts timestamp",
 )
 #: Messages removed unread. `cause`: evicted, replaced, expired, dropped, killed. `age_ms`: since it was enqueued.
 LOSS = columns(
     "vhost string, queue string, window_start timestamp, cause string, n bigint, bytes bigint",
     "age_ms_p50 double?, age_ms_p99 double?, age_ms_max double?",
 )
-#: `share`: of the queue's deliveries. `service_ms`: delivery to ack, with the wait in the client (see LATENCY).
+#: `share`: of the queue's deliveries. `leases_ended`: of this consumer's leases those that its acknowledgement did not
+#: end. `service_ms`: delivery to ack, with the wait in the client (see LATENCY).
 FAIRNESS = columns(
     "vhost string, queue string, consumer string, conn_id int, deliveries bigint, share double, acked bigint",
-    "service_ms_p50 double?, service_ms_p95 double?, service_ms_max double?",
+    "leases_ended bigint, service_ms_p50 double?, service_ms_p95 double?, service_ms_max double?",
 )
 #: `until`, `waited_ms`: null while the connection still waits.
 BLOCKED = columns(

@@ -20,6 +20,7 @@ def redelivery(frames: Frames, poison_attempts: int = POISON_ATTEMPTS) -> Any:
     folded = troubled.groupBy("vhost", "queue", "msg_id").agg(
         F.expr("max(attempt)").alias("attempts"),
         F.expr(f"count_if({RETURNED})").alias("requeues"),
+        F.expr("count_if(kind = 'lease_ended')").alias("leases_ended"),
         F.expr(f"max({DEAD})").alias("dead"),
         F.expr(f"max({DEAD} AND reason IN ('delivery_limit', 'rejected'))").alias("died"),
         F.expr(

@@ -12,6 +12,8 @@ from typing import Any
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
 from ..amqp.data_source import NAME
+from ..patience import patiently
+from ..progress import Progress
 from .frames import Frames
 from .outputs import REPLAY_LOG, conform
 
@@ -104,7 +106,7 @@ def urls(rows: Any, url: str) -> dict[str, str]:
     return {vhost: urlunsplit(parts._replace(path=f"/{quote(vhost, safe='')}")) for vhost in vhosts}
 
 
-def send(rows: Any, options: ReplayOptions, url: str) -> None:
+def send(rows: Any, options: ReplayOptions, url: str, progress: Progress) -> None:
     """Send through the sink, by one task for each virtual host, to keep order and rate. Raises: ValueError, and Spark's
     exceptions."""
     from pyspark.sql import functions as F
@@ -112,7 +114,8 @@ def send(rows: Any, options: ReplayOptions, url: str) -> None:
     for vhost, where in urls(rows, url).items():
         own = rows.where(F.col("vhost") == vhost)
         columns = own.select("body", "exchange", "routing_key", "headers_json", "properties_json").coalesce(1)
-        columns.write.format(NAME).option("url", where).option("rate", str(options.rate)).mode("append").save()
+        sink = columns.write.format(NAME).option("url", where).option("rate", str(options.rate)).mode("append")
+        patiently(sink.save, progress)  # the one worker that did not start has sent nothing
 
 
 def log_of(rows: Any, options: ReplayOptions, sent: int) -> Any:

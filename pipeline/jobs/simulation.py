@@ -1,125 +1,221 @@
 """A queue with other settings: the recorded arrivals and consumers, through the real engine in virtual time.
 
 The model of consumers: each recorded delivery was credit for one message; unused credit remains until a message
-arrives. A message takes as long as its last recorded delivery did, and fails as often. So consumers that were absent
-are absent again, and none are assumed to be faster than they were.
+arrives. A message is held as long, and ends as, it did at each of its recorded deliveries (attempts.py). So consumers
+that were absent are absent again, and none are assumed to be faster than they were.
 """
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ...engine import PLAIN, Broker, Envelope, ManualClock, PropertyFacts, User, Users, encode_header
-from ...settings import SettingsRepository, load_configuration
+from ...engine import (
+    PLAIN,
+    Broker,
+    Envelope,
+    Event,
+    EventKind,
+    ManualClock,
+    PropertyFacts,
+    Session,
+    User,
+    Users,
+    encode_header,
+    table_of_json,
+)
+from ...settings import Configuration, load_configuration
+from .attempts import ACK, CLOSE, HOLD, LATE, LOSE, REQUEUE, Attempt
 
 MS = 1_000_000
 #: Counters that are compared.
 WHAT = ("enqueued", "acknowledged", "requeued", "expired", "killed", "replaced", "dropped")
+#: What is no return: somebody else took the message, it expired, or it was delayed from the start.
+NO_RETURN = ("taken_over", "lifetime", "published")
+#: Arguments that look into contents, or at topics: what was recorded was captured.
+OF_CONTENTS = (
+    "x-queue-filter",
+    "x-priority-expr",
+    "x-barrier-expr",
+    "x-underlying-topic",
+    "x-default-publish-target",
+)
+ONCE = (Attempt(),)
 
 
 @dataclass(frozen=True, slots=True)
 class Arrival:
-    """A message: its time (milliseconds) and properties. `failures`: how often it was requeued."""
+    """A message: its time (milliseconds) and properties. `attempts`: what becomes of its deliveries, one after another;
+    of those beyond the last: an acknowledgement."""
 
     ms: int
     size_bytes: int = 0
     priority: int = 0
     expiration_ms: int | None = None
-    service_ms: int = 0
-    failures: int = 0
+    attempts: tuple[Attempt, ...] = ONCE
 
 
-def simulate(queue_name: str, arrivals: Iterable[Arrival], offers_ms: Iterable[int], settings: str) -> dict[str, int]:
-    """Counters of the queue, and `open`: the messages in it at the end.
+class _Step(NamedTuple):
+    """An arrival; else, of a delivery (`tag` at a session), how it ends; else credit for one."""
 
-    `settings`: TOML as `leveret serve --config` reads it. Raises: ValueError (faulty settings).
-    """
+    ms: int
+    order: int
+    arrival: Arrival | None = None
+    tag: int = 0
+    session: Session | None = None
+    act: str = ACK
+
+
+def read_settings(settings: str) -> Configuration:
+    """TOML as `leveret serve --config` reads it. Raises: ValueError (faulty settings)."""
     configuration, faults = load_configuration([("settings", settings)])
     if faults:
         raise ValueError("; ".join(map(str, faults)))
-    simulation = _Simulation(queue_name, configuration.repository)
+    return configuration
+
+
+def simulate(
+    queue_name: str,
+    arrivals: Iterable[Arrival],
+    offers_ms: Iterable[int],
+    settings: str,
+    *,
+    vhost: str = "/",
+    declared: Mapping[str, object] | None = None,
+    until_ms: int = 0,
+) -> dict[str, int]:
+    """Counters of the queue, and `open`: the messages in it at the end.
+
+    Args:   settings: see `read_settings`. declared: the arguments that the queue was declared with; those of its entry
+            in the settings replace them. until_ms: when the recording ends.
+    Raises: ValueError (faulty settings), EngineError (arguments that no queue can have).
+    """
+    configuration = read_settings(settings)
+    entry = next((one for one in configuration.queues if (one.vhost, one.name) == (vhost, queue_name)), None)
+    arguments = declared or {} if entry is None else entry.arguments
+    simulation = _Simulation(queue_name, vhost, arguments, configuration)
     simulation.plan(arrivals, offers_ms)
-    simulation.run()
+    simulation.run(until_ms)
     return simulation.counters()
 
 
 class _Simulation:
     """One queue in a broker on virtual time, and what is still to happen to it."""
 
-    def __init__(self, queue_name: str, repository: SettingsRepository) -> None:
+    def __init__(
+        self, queue_name: str, vhost_name: str, arguments: Mapping[str, object], configuration: Configuration
+    ) -> None:
         self.clock = ManualClock()
         guest = User("guest")
-        self.broker = Broker(self.clock, Users([guest]), settings=repository)
-        client = self.broker.connect("/", guest, name="what if", flush=lambda: None)
-        self.session = client.open_session()
-        vhost = self.broker.virtual_hosts["/"]
-        vhost.declare_queue(queue_name, client=client)
+        self.broker = Broker(self.clock, Users([guest]), settings=configuration.repository)
+        if vhost_name not in self.broker.virtual_hosts:
+            self.broker.create_virtual_host(vhost_name)
+        if configuration.policies:
+            self.broker.replace_policies(self.broker.policies.with_these(configuration.policies))
+        self.client = self.broker.connect(vhost_name, guest, name="what if", flush=lambda: None)
+        vhost = self.broker.virtual_hosts[vhost_name]
+        known = {key: value for key, value in arguments.items() if key not in OF_CONTENTS}
+        vhost.declare_queue(queue_name, client=self.client, durable=True, arguments=table_of_json(known))
         self.queue = vhost.queue(queue_name)
         self.route = vhost.route("", queue_name, guest)
+        self.publisher = self.client.open_session()
+        self.free: list[Session] = []  # for one delivery at a time: it may be closed alone
         self.known: dict[int, Arrival] = {}  # by message id
-        self.tries: dict[int, int] = {}  # settled deliveries, by message id
-        self.unacked: dict[int, int] = {}  # delivery tag -> message id
+        self.tries: dict[int, int] = {}  # deliveries, by message id
         self.credit = 0
-        #: A heap of (ms, order, delivery tag, arrival); tag -1: credit for one.
-        self.steps: list[tuple[int, int, int, Arrival | None]] = []
+        self.returned = 0
+        self.released: set[int] = set()  # leases that have ended here, though the engine does not know
+        self.broker.listeners.append(self._listen)
+        self.steps: list[_Step] = []  # a heap
         self.order = 0
 
     def plan(self, arrivals: Iterable[Arrival], offers_ms: Iterable[int]) -> None:
         """Arrivals first: at one instant they come before credit."""
-        for order, arrival in enumerate(arrivals):
-            self.steps.append((arrival.ms, order, 0, arrival))
-        base = len(self.steps)
-        self.steps += [(ms, base + order, -1, None) for order, ms in enumerate(offers_ms)]
-        heapq.heapify(self.steps)
-        self.order = len(self.steps)
+        for arrival in arrivals:
+            self._expect(arrival.ms, arrival=arrival)
+        for ms in offers_ms:
+            self._expect(ms)
 
-    def run(self) -> None:
-        """Step by step, until nothing is left."""
-        begin = self.steps[0][0] if self.steps else 0
+    def _expect(
+        self,
+        ms: int,
+        *,
+        arrival: Arrival | None = None,
+        tag: int = 0,
+        session: Session | None = None,
+        act: str = ACK,
+    ) -> None:
+        self.order += 1
+        heapq.heappush(self.steps, _Step(ms, self.order, arrival, tag, session, act))
+
+    def run(self, until_ms: int) -> None:
+        """Step by step, until nothing is left, and on to the end."""
+        begin = self.steps[0].ms if self.steps else 0
         while self.steps:
-            ms, _, tag, arrival = heapq.heappop(self.steps)
-            _advance(self.broker, self.clock, (ms - begin) * MS)
-            if arrival is not None:
-                self._publish(arrival)
-            elif tag < 0:
+            step = heapq.heappop(self.steps)
+            _advance(self.broker, self.clock, (step.ms - begin) * MS)
+            if step.arrival is not None:
+                self._publish(step.arrival)
+            elif step.session is None:
                 self.credit += 1
             else:
-                self._settle(tag)
+                self._settle(step.session, step.tag, step.act)
             self.broker.end_turn()
-            self._deliver(ms)
+            self._deliver(step.ms)
+        _advance(self.broker, self.clock, (until_ms - begin) * MS)
 
     def counters(self) -> dict[str, int]:
         """`WHAT`, and `open`."""
         counters = self.broker.statistics().counters
         found = {name: counters[name] for name in WHAT}
+        found["requeued"] = self.returned
         found["open"] = found["enqueued"] - sum(
             found[name] for name in ("acknowledged", "expired", "killed", "replaced")
         )
         return found
+
+    def _listen(self, event: Event) -> None:
+        """Count returns, as `lives.RETURNED` does."""
+        kinds = (EventKind.REQUEUED, EventKind.SCHEDULED, EventKind.LEASE_ENDED)
+        if event.kind in kinds and (event.detail or {}).get("why") not in NO_RETURN:
+            self.returned += len(set(event.messages) - self.released)
 
     def _publish(self, arrival: Arrival) -> None:
         self.known[self.broker.next_id] = arrival
         expiration = None if arrival.expiration_ms is None else b"%d" % max(arrival.expiration_ms, 0)
         facts = PropertyFacts(persistent=True, priority=arrival.priority or None, expiration=expiration)
         blob = PLAIN.join(encode_header(arrival.size_bytes), bytes(arrival.size_bytes))
-        self.session.publish(self.route, Envelope("", self.queue.name, facts), [blob], mandatory=False)
+        self.publisher.publish(self.route, Envelope("", self.queue.name, facts), [blob], mandatory=False)
 
-    def _settle(self, tag: int) -> None:
-        id_ = self.unacked.pop(tag)
-        self.tries[id_] = self.tries.get(id_, 0) + 1
-        if self.tries[id_] <= self.known[id_].failures:
-            self.session.reject(tag, requeue=True)
+    def _settle(self, session: Session, tag: int, act: str) -> None:
+        if act in (CLOSE, LOSE):
+            session.close(failed=act == LOSE)
+            return
+        if act == ACK:
+            session.ack(tag)
         else:
-            self.session.ack(tag)
+            session.reject(tag, requeue=act == REQUEUE)
+        self.free.append(session)
 
     def _deliver(self, now_ms: int) -> None:
-        """As many as there is credit for; each is settled after its service time."""
-        while self.credit and (got := self.session.get(self.queue, no_ack=False)) is not None:
+        """As many as there is credit for; each ends as it did."""
+        while self.credit:
+            session = self.free.pop() if self.free else self.client.open_session()
+            got = session.get(self.queue, no_ack=False)
+            if got is None:
+                self.free.append(session)
+                return
             tag, message, *_ = got
             self.credit -= 1
-            self.unacked[tag] = message.id
-            self.order += 1
-            heapq.heappush(self.steps, (now_ms + self.known[message.id].service_ms, self.order, tag, None))
+            attempts = self.known[message.id].attempts
+            count = self.tries[message.id] = self.tries.get(message.id, 0) + 1
+            attempt = attempts[count - 1] if count <= len(attempts) else Attempt(attempts[-1].ms if attempts else 0)
+            if attempt.act == LATE:
+                self.released.add(message.id)
+                self.returned += 1
+                self._expect(now_ms + attempt.late_ms, tag=tag, session=session)
+            elif attempt.act != HOLD:
+                self._expect(now_ms + attempt.ms, tag=tag, session=session, act=attempt.act)
 
 
 def _advance(broker: Broker, clock: ManualClock, until_ns: int) -> None:

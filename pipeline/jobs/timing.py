@@ -39,6 +39,27 @@ def latency(lives: Any, window_s: int = 60) -> Any:
     )
 
 
+def _with_leases(folded: Any, events: Any) -> Any:
+    """The column `leases_ended`. Who had a lease that ended is who had the message delivered last before that."""
+    from pyspark.sql import functions as F
+
+    key, holder = ["msg_id", "vhost", "queue"], ["vhost", "queue", "consumer", "conn_id"]
+    ended = events.where("kind = 'lease_ended'").selectExpr(*key, "lsn AS ended_lsn")
+    if ended.isEmpty():  # most lakes: no need to look at every delivery once more
+        return folded.withColumn("leases_ended", F.lit(0))
+    delivered = events.where("kind = 'delivered' AND msg_id > 0").selectExpr(
+        *key, "lsn", "coalesce(consumer, '') AS consumer", "conn_id"
+    )
+    last = (
+        ended.join(delivered, key)
+        .where("lsn < ended_lsn")
+        .groupBy(*key, "ended_lsn")
+        .agg(F.expr("max_by(struct(consumer, conn_id), lsn)").alias("holder"))
+    )
+    counts = last.select("vhost", "queue", "holder.*").groupBy(*holder).agg(F.count("*").alias("leases_ended"))
+    return folded.join(counts, holder, "left").withColumn("leases_ended", F.coalesce("leases_ended", F.lit(0)))
+
+
 def fairness(frames: Frames) -> Any:
     """`FAIRNESS`. Raises: NotRecorded."""
     from pyspark.sql import Window
@@ -71,6 +92,7 @@ def fairness(frames: Frames) -> Any:
         )
         .where("deliveries > 0")
     )
+    folded = _with_leases(folded, events)
     all_of = F.sum("deliveries").over(Window.partitionBy("vhost", "queue"))
     return conform(
         folded.withColumn("share", F.col("deliveries") / all_of).selectExpr(

@@ -4,29 +4,45 @@ A queue is simulated by one task and must fit into its memory (some 200 octets p
 deliveries show when there was a consumer.
 """
 
+import json
 from typing import Any
 
 from ..schemas import ddl
-from .frames import MS_BETWEEN, Frames
+from .attempts import RETURNS
+from .frames import Frames
 from .lives import lives
 from .outputs import WHATIF, conform
 
 
 def whatif(frames: Frames, settings: str) -> Any:
     """`WHATIF`. `settings`: TOML. Raises: NotRecorded, ValueError (faulty settings)."""
-    from .simulation import simulate
+    from pyspark.sql import functions as F
 
-    simulate("q", (), (), settings)  # faults are reported before any work
+    from .simulation import read_settings
+
+    read_settings(settings)  # faults are reported before any work
     events = frames.with_deliveries("whatif").events
-    service = MS_BETWEEN.format(begin="last_delivered_ts", end="finished_ts")
+    until_ms = int(events.selectExpr("unix_millis(max(ts))").first()[0] or 0)
+    kinds = ", ".join(f"'{kind}'" for kind in ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS))
     key = ["msg_id", "vhost", "queue"]
     expiry = (
         events.where("kind = 'enqueued'").groupBy("msg_id", "vhost", "queue").agg({"arg_ms": "max", "priority": "max"})
+    )
+    moments = (
+        events.where(f"msg_id > 0 AND kind IN ({kinds})")
+        .groupBy(*key)
+        .agg(
+            F.expr(
+                "to_json(transform(array_sort(collect_list(struct(lsn, unix_millis(ts) AS ms, kind, reason))),"
+                " one -> struct(one.ms, one.kind, one.reason)))"
+            ).alias("moments")
+        )
     )
     arrivals = (
         lives(events)
         .where("enqueued_ts IS NOT NULL")
         .join(expiry, key)
+        .join(moments, key, "left")
         .selectExpr(
             "vhost",
             "queue",
@@ -36,8 +52,8 @@ def whatif(frames: Frames, settings: str) -> Any:
             "size_bytes",
             "CAST(`max(priority)` AS int) AS priority",
             "coalesce(`max(arg_ms)`, -1) AS expiration_ms",
-            f"CAST(coalesce({service}, 0) AS bigint) AS service_ms",
-            "requeues AS failures",
+            "requeues AS returns",
+            "coalesce(moments, '[]') AS moments",
             "coalesce(kind, 'open') AS fate",
         )
     )
@@ -50,13 +66,20 @@ def whatif(frames: Frames, settings: str) -> Any:
         "0 AS size_bytes",
         "0 AS priority",
         "-1L AS expiration_ms",
-        "0L AS service_ms",
-        "0L AS failures",
+        "0L AS returns",
+        "'[]' AS moments",
         "'' AS fate",
     )
+    declared = {
+        (row.vhost, row.queue): json.loads(row.reason)
+        for row in events.where("kind = 'declared' AND queue <> '' AND reason IS NOT NULL")
+        .groupBy("vhost", "queue")
+        .agg(F.expr("max_by(reason, lsn) AS reason"))
+        .collect()
+    }
 
     def one(rows: Any) -> Any:
-        return _one_queue(rows, settings)
+        return _one_queue(rows, settings, declared, until_ms)
 
     return conform(
         arrivals.unionByName(offers).groupBy("vhost", "queue").applyInPandas(one, ddl(WHATIF).replace(" NOT NULL", "")),
@@ -64,10 +87,11 @@ def whatif(frames: Frames, settings: str) -> Any:
     )
 
 
-def _one_queue(rows: Any, settings: str) -> Any:
+def _one_queue(rows: Any, settings: str, declared: dict[tuple[str, str], dict[str, Any]], until_ms: int) -> Any:
     """Runs on an executor, with pandas."""
     import pandas
 
+    from .attempts import Moment, attempts_of
     from .simulation import Arrival, simulate
 
     rows = rows.sort_values(["ms", "msg_id"])
@@ -79,12 +103,19 @@ def _one_queue(rows: Any, settings: str) -> Any:
             int(row.size_bytes),
             int(row.priority),
             None if row.expiration_ms < 0 else int(row.expiration_ms),
-            int(row.service_ms),
-            int(row.failures),
+            attempts_of(Moment(one["ms"], one["kind"], one.get("reason")) for one in json.loads(row.moments)),
         )
         for row in came.itertuples()
     ]
-    would = simulate(queue, arrivals, [int(ms) for ms in rows[rows.is_offer].ms], settings)
+    would = simulate(
+        queue,
+        arrivals,
+        [int(ms) for ms in rows[rows.is_offer].ms],
+        settings,
+        vhost=vhost,
+        declared=declared.get((vhost, queue)),
+        until_ms=until_ms,
+    )
     fates = came.fate.value_counts()
 
     def was(*kinds: str) -> int:
@@ -93,7 +124,7 @@ def _one_queue(rows: Any, settings: str) -> Any:
     recorded = {
         "enqueued": len(came),
         "acknowledged": was("acked"),
-        "requeued": int(came.failures.sum()),
+        "requeued": int(came.returns.sum()),
         "expired": was("expired"),
         "killed": was("dead_lettered", "killed"),
         "replaced": was("evicted", "replaced"),

@@ -7,8 +7,10 @@ there. Work is by partition (a segment); nothing is shuffled or collected. Sourc
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from ..patience import patiently
 from ..progress import Progress
 from ..reading.positions import JournalPlan, Position
 from ..reading.source import NAME
@@ -19,9 +21,6 @@ from .lake import absolute, has_begun, locked, missing, reader_name, sweep
 ALWAYS = ("events", "snapshots", "checkpoints", "segments")
 #: Octets of journal per micro-batch: each costs planning and a commit, and a kill repeats one.
 MAX_BYTES = 4 * 1024**3
-#: Spark's message when a Python worker did not start within ten seconds.
-SLOW_WORKER = "Python worker failed to connect back"
-ATTEMPTS = 4
 
 
 @dataclass(slots=True, frozen=True)
@@ -60,7 +59,8 @@ def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, 
             swept = sweep(lake, table)
             if swept:
                 progress.say("swept", table=table, files=swept)
-            rows[table] = _run_patiently(spark, options, lake, table, target, progress)
+            run = partial(_run, spark, options, lake, table, target, progress)
+            rows[table] = patiently(run, progress, table=table)  # what was written stays, and counts once
             plan.files.register(plan.directory, reader_name(lake, table), target.lsn)
     result = {"lake": lake, "lsn": target.lsn, "rows": rows, "seconds": progress.seconds}
     return {**result, "missing": lost} if lost else result
@@ -73,21 +73,6 @@ def _register_new(plan: JournalPlan, lake: str, tables: tuple[str, ...]) -> None
         name = reader_name(lake, table)
         if name not in known:
             plan.files.register(plan.directory, name, 0)
-
-
-def _run_patiently(
-    spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress
-) -> int:
-    """Retries when a Python worker did not start in time, as on a busy machine. What was written stays, and counts
-    once."""
-    for attempt in range(1, ATTEMPTS):
-        try:
-            return _run(spark, options, lake, table, target, progress)
-        except Exception as error:
-            if SLOW_WORKER not in str(error):
-                raise
-            progress.say("retry", table=table, attempt=attempt, why=SLOW_WORKER)
-    return _run(spark, options, lake, table, target, progress)
 
 
 def _run(spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress) -> int:

@@ -4,16 +4,17 @@ A record for many messages (flag range) becomes one row for each. Names are look
 per row. Source: Spark page 2 and 3.
 """
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from ...engine import EventKind
+from ...engine import EventKind, FieldTableError, decode_table, json_of_table
 from ...journal.disk.segment import segment_name
 from ...journal.format.errors import BadRecord, Damaged
-from ...journal.format.heap import decode_runs, decode_text
+from ...journal.format.heap import decode_declared, decode_runs, decode_text
 from ...journal.format.record import (
     CODE_OF,
     DECLARED,
@@ -48,7 +49,7 @@ def _table(codes: Sequence[int]) -> Any:
 
 
 HAS_TIME = _table([PUBLISHED, ENQUEUED, REQUEUED, SCHEDULED, DUE])
-HAS_ATTEMPT = _table([DELIVERED, REQUEUED, SCHEDULED])
+HAS_ATTEMPT = _table([DELIVERED, REQUEUED, SCHEDULED, CODE_OF[EventKind.LEASE_ENDED]])
 HAS_SIZE = _table([PUBLISHED, ENQUEUED, MOVED])
 NAMES_BY_ARG = _table([DECLARED, UNDECLARED, SETTINGS_CHANGED])
 TEXT_KINDS = (
@@ -197,11 +198,12 @@ def _names(ids: Any, name: Callable[[int], str], none: str | None) -> Any:
 
 
 def _reason(rows: _Rows) -> Any:
-    """The reason by its code; some kinds have text instead."""
+    """The reason by its code; some kinds have text instead, and declared queues their arguments."""
     records = rows.records
     words = REASON_WORDS.take(pa.array(rows.field("reason")))
+    is_queue = (records["kind"] == DECLARED) & (records["queue_id"] != 0)
     with_text: Any = np.flatnonzero(
-        ((records["reason"] == OTHER_REASON) | IS_TEXT[records["kind"]]) & (records["heap_len"] > 0)
+        ((records["reason"] == OTHER_REASON) | IS_TEXT[records["kind"]] | is_queue) & (records["heap_len"] > 0)
     )
     if not len(with_text):
         return words
@@ -209,10 +211,17 @@ def _reason(rows: _Rows) -> Any:
     for at in with_text:
         index = int(rows.index[at])
         try:
-            patched[at] = utf8(decode_text(rows.chunk.heap(index))) or None
-        except BadRecord as error:
+            heap = rows.chunk.heap(index)
+            patched[at] = _arguments(heap) if is_queue[at] else utf8(decode_text(heap)) or None
+        except (BadRecord, FieldTableError) as error:
             raise Damaged(segment_name(rows.chunk.segment), 0, f"record {rows.chunk.lsns[index]}: {error}") from error
     return pa.array(patched, pa.string())
+
+
+def _arguments(heap: bytes) -> str | None:
+    """A queue's arguments as JSON. Raises: BadRecord, FieldTableError."""
+    table = decode_declared(heap).arguments
+    return json.dumps(json_of_table(decode_table(table, 0)[0])) if table else None
 
 
 def _arg_ms(rows: _Rows) -> Any:

@@ -11,19 +11,12 @@ from ...engine import ContentError, FieldTableError, decode_properties
 from ...journal.disk.segment import segment_name
 from ...journal.format.errors import BadRecord, Damaged
 from ...journal.format.heap import VERSION, decode_content, decode_head
-from ...journal.format.record import CHECKPOINT, HEAD, PUBLISHED, SNAPSHOT
 from ...journal.recovery.snapshot import PART_HEAD
 from ..json_values import json_of, utf8
 from ..schemas import Columns, arrow
 from .chunks import Chunk
+from .predicate import TABLE_CODES
 
-#: The kinds of records for the rows of a table.
-CODES = {
-    "payloads": frozenset({PUBLISHED}),
-    "snapshots": frozenset({SNAPSHOT}),
-    "checkpoints": frozenset({CHECKPOINT}),
-    "segments": frozenset({HEAD}),
-}
 BATCH_OCTETS = 8 * 1024 * 1024
 BATCH_ROWS = 16_384
 
@@ -33,7 +26,7 @@ class TableDecoder:
 
     def __init__(self, table: str, columns: Columns) -> None:
         self._schema = arrow(columns)
-        (self._code,) = CODES[table]
+        (self._code,) = TABLE_CODES[table]
         self._rows = {
             "payloads": _payloads,
             "snapshots": _snapshots,

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...journal.disk.segment import Segment
-from ...journal.format.record import CODE_OF, KIND_NAMES
+from ...journal.format.record import CHECKPOINT, CODE_OF, HEAD, KIND_NAMES, PUBLISHED, SNAPSHOT
 
 NUMBERS = ("lsn", "ts", "msg_id", "conn_id")
 WORDS = ("kind", "queue", "vhost", "address")
@@ -20,6 +20,13 @@ WORDS = ("kind", "queue", "vhost", "address")
 CLOCK_SLACK_US = 60_000_000
 CODES = {name: code for code, name in KIND_NAMES.items()}
 EVENT_CODES = frozenset(CODE_OF.values())
+#: The kinds of records for the rows of the other tables.
+TABLE_CODES = {
+    "payloads": frozenset({PUBLISHED}),
+    "snapshots": frozenset({SNAPSHOT}),
+    "checkpoints": frozenset({CHECKPOINT}),
+    "segments": frozenset({HEAD}),
+}
 LOW, HIGH = -(1 << 63), (1 << 63) - 1
 
 

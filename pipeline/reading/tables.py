@@ -10,11 +10,8 @@ from typing import Any
 
 from ..schemas import EVENTS, Columns, chosen
 from .arrow_files import locate
-from .chunks import read_chunks
-from .events import EventDecoder
-from .other_tables import CODES, TableDecoder
 from .positions import JournalPlan, Position, Slice
-from .predicate import EVENT_CODES, Predicate
+from .predicate import EVENT_CODES, TABLE_CODES, Predicate
 
 #: A batch of a stream is not much larger than this, unless the option is set.
 OPTIONS = ("path", "journal", "table", "columns", "pushdown", "reader", "from", "until", "maxbytespertrigger")
@@ -35,7 +32,7 @@ class TableReader:
 
     def slices(self, plan: JournalPlan, start: Position, end: Position) -> list[Slice]:
         """The slices that can contain a row. Raises: JournalGone, Damaged, OSError."""
-        codes = CODES.get(self.table, EVENT_CODES)
+        codes = TABLE_CODES.get(self.table, EVENT_CODES)
         found = plan.slices(start, end, lambda segment: self.predicate.may_be_in(segment, codes))
         if self.table == "segments":
             return [part for part in found if part.start == 0]
@@ -43,12 +40,16 @@ class TableReader:
 
     def batches(self, directory: str, part: Slice) -> Iterator[Any]:
         """The rows of a slice as Arrow batches. Raises: JournalGone, Damaged, OSError."""
+        # Not above: Spark starts a Python for each query that only plans, and these load pandas.
+        from .chunks import read_chunks
+        from .events import EventDecoder
+        from .other_tables import TableDecoder
+
         files, _ = locate(self.where)
-        decoder: EventDecoder | TableDecoder
-        if self.table == "events":
-            decoder = EventDecoder(self.columns, self.predicate)
-        else:
-            decoder = TableDecoder(self.table, self.columns)
+        is_events = self.table == "events"
+        decoder: EventDecoder | TableDecoder = (
+            EventDecoder(self.columns, self.predicate) if is_events else TableDecoder(self.table, self.columns)
+        )
         for chunk in read_chunks(files, directory, part):
             yield from decoder.batches(chunk)
 

@@ -89,8 +89,8 @@ def _accepted(name: str, kind: Kind, *beans: str, attribute: str = "", lifetime:
     return Field(name, attribute or name.replace("-", "_"), kind, False, lifetime, beans)
 
 
-def _without_meaning(name: str, kind: Kind, reason: str, *beans: str) -> Field:
-    return Field(name, name.replace("-", "_"), kind, False, WITHOUT_MEANING, beans, reason)
+def _without_meaning(name: str, kind: Kind, reason: str, *beans: str, attribute: str = "") -> Field:
+    return Field(name, attribute or name.replace("-", "_"), kind, False, WITHOUT_MEANING, beans, reason)
 
 
 def _live(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
@@ -107,6 +107,12 @@ def _creation(name: str, kind: Kind, *beans: str, attribute: str = "") -> Field:
 
 #: Why nobody sets how far ahead messages are read back.
 READ_AHEAD = "Read ahead is what the consumers' credit and the memory (`[limits] memory`) allow."
+
+#: Why nobody sets how what is auto-created routes.
+CLIENTS_ROUTE = "An AMQP client always names an exchange of a type, or a queue."
+
+#: Why addresses have no life of their own.
+NO_ADDRESSES = "An address is what its queues and exchanges make it; alone it is nothing that could be created."
 
 FIELDS: tuple[Field, ...] = (
     # 3.1 redelivery and dead letters
@@ -177,28 +183,28 @@ FIELDS: tuple[Field, ...] = (
     _creation("default-purge-on-no-consumers", BOOLEAN),
     _creation("default-consumers-before-dispatch", COUNT_INT),
     _creation("default-delay-before-dispatch", DELAY_OR_OFF, attribute="default_delay_before_dispatch_ms"),
-    _accepted("default-queue-routing-type", ROUTING_TYPE, lifetime=AT_CREATION),
-    _accepted("default-address-routing-type", ROUTING_TYPE, lifetime=AT_CREATION),
+    _without_meaning("default-queue-routing-type", ROUTING_TYPE, CLIENTS_ROUTE),
+    _without_meaning("default-address-routing-type", ROUTING_TYPE, CLIENTS_ROUTE),
     _without_meaning("default-consumer-window-size", LIMIT, "Clients say what they prefetch (`basic.qos`)."),
     _without_meaning("initial-queue-buffer-size", ANY_INT, "A queue grows as it needs to."),
     # 3.5 automatic creation and deletion
     _live("auto-create-queues", BOOLEAN),
-    _accepted("auto-create-addresses", BOOLEAN),
+    _without_meaning("auto-create-addresses", BOOLEAN, NO_ADDRESSES),
     _live("auto-delete-queues", BOOLEAN),
-    _accepted("auto-delete-created-queues", BOOLEAN),
+    _live("auto-delete-created-queues", BOOLEAN),
     _live("auto-delete-queues-delay", DELAY, attribute="auto_delete_queues_delay_ms"),
     _live("auto-delete-queues-message-count", LIMIT),
     _live("auto-delete-queues-skip-usage-check", BOOLEAN),
-    _accepted("auto-delete-addresses", BOOLEAN),
-    _accepted("auto-delete-addresses-delay", DELAY, attribute="auto_delete_addresses_delay_ms"),
-    _accepted("auto-delete-addresses-skip-usage-check", BOOLEAN),
+    _without_meaning("auto-delete-addresses", BOOLEAN, NO_ADDRESSES),
+    _without_meaning("auto-delete-addresses-delay", DELAY, NO_ADDRESSES, attribute="auto_delete_addresses_delay_ms"),
+    _without_meaning("auto-delete-addresses-skip-usage-check", BOOLEAN, NO_ADDRESSES),
     _live("config-delete-queues", DELETION),
     _live("config-delete-addresses", DELETION),
     _live("config-delete-diverts", DELETION),
-    _accepted("auto-create-jms-queues", BOOLEAN),
-    _accepted("auto-create-jms-topics", BOOLEAN),
-    _accepted("auto-delete-jms-queues", BOOLEAN),
-    _accepted("auto-delete-jms-topics", BOOLEAN),
+    _without_meaning("auto-create-jms-queues", BOOLEAN, "Obsolete in Artemis as well: set `auto-create-queues`."),
+    _without_meaning("auto-create-jms-topics", BOOLEAN, NO_ADDRESSES),
+    _without_meaning("auto-delete-jms-queues", BOOLEAN, "Obsolete in Artemis as well: set `auto-delete-queues`."),
+    _without_meaning("auto-delete-jms-topics", BOOLEAN, NO_ADDRESSES),
     # 3.6 consumers, cluster, management
     _live("slow-consumer-threshold", LIMIT_NOT_ZERO),
     _live(
@@ -211,8 +217,15 @@ FIELDS: tuple[Field, ...] = (
         Kind(integer(1, LONG_MAX), parse_integer),
         attribute="slow_consumer_check_period_s",
     ),
-    _accepted("redistribution-delay", DELAY_OR_OFF, attribute="redistribution_delay_ms"),
-    _accepted("message-counter-history-day-limit", COUNT_INT),
+    _without_meaning(
+        "redistribution-delay",
+        DELAY_OR_OFF,
+        "One node has all consumers of a queue.",
+        attribute="redistribution_delay_ms",
+    ),
+    _without_meaning(
+        "message-counter-history-day-limit", COUNT_INT, "The journal is the history, see `[journal] retain`."
+    ),
     _accepted("management-browse-page-size", LIMIT),
     _accepted("management-message-attribute-size-limit", LIMIT),
     _arrival("retroactive-message-count", COUNT),

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
+from ..leased.elements import AMPS, BY_ARGUMENT
+from ..leased.lifetimes import LIVE_LEASED
 from ..lifetime import LIVE
 from ..values import INT_MAX, LONG_MAX, Kind, integer, parse_integer, shown
 from .fields import (
@@ -106,8 +108,11 @@ NO_OWN_SETTINGS = OwnSettings()
 def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
     """The layer made of a queue's arguments. Values are plain Python: int, bool, float, str.
 
+    Of a leased queue without those of its elements: two of these mean something else on other queues.
     Raises: ArgumentFault for a value out of range, or for two arguments that contradict each other.
     """
+    if is_leased(arguments):
+        arguments = {key: value for key, value in arguments.items() if key not in BY_ARGUMENT}
     check_conflicts(arguments)
     given: dict[str, Any] = {}
     given_by: dict[str, str] = {}
@@ -131,6 +136,25 @@ def settings_of_arguments(arguments: Mapping[str, object]) -> OwnSettings:
             given |= overruled
             given_by |= dict.fromkeys(overruled, key)
     return OwnSettings(AddressSettings(**given), MappingProxyType(given_by)) if given else NO_OWN_SETTINGS
+
+
+def is_leased(arguments: Mapping[str, object]) -> bool:
+    """Whether a queue with these arguments is a leased one."""
+    return arguments.get("x-queue-type") == AMPS
+
+
+def live_arguments(arguments: Mapping[str, object]) -> frozenset[str]:
+    """Those that can change on an existing queue that has these arguments."""
+    return (LIVE_ARGUMENTS - BY_ARGUMENT.keys()) | LIVE_LEASED if is_leased(arguments) else LIVE_ARGUMENTS
+
+
+def plain_values(arguments: Mapping[str, object]) -> dict[str, object]:
+    """The values of a configured queue's arguments, those of a leased queue's elements as they are: a loader read them.
+
+    Raises: ValueError with what is expected.
+    """
+    own = BY_ARGUMENT if is_leased(arguments) else {}
+    return {key: value if key in own else plain_value(key, value) for key, value in arguments.items()}
 
 
 def plain_value(key: str, value: object) -> object:

@@ -36,6 +36,7 @@ class SettingsRepository:
         "_of_topics",
         "attempts",
         "concerns_topics",
+        "deletes_declared_queues",
         "destinations",
         "entries",
         "id_cache_size",
@@ -75,6 +76,8 @@ class SettingsRepository:
         self.concerns_topics = any(
             concerns_subscribers(one.settings) for one in (*self.entries, *destinations.topics, *default)
         )
+        #: Whether `auto-delete-created-queues` is set anywhere: if not, nobody needs to look at clients' queues.
+        self.deletes_declared_queues = any(one.settings.auto_delete_created_queues for one in self.entries)
 
     @property
     def vhosts(self) -> list[str]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from ..faults import Origin
 
-USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator")
+USER_TAGS = ("administrator", "monitoring", "policymaker", "management", "impersonator", "x-internal-link")
 
 
 @dataclass(slots=True, frozen=True)

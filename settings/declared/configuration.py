@@ -12,7 +12,18 @@ from typing import Any
 from ..addresses.repository import NO_SETTINGS, SettingsRepository
 from ..faults import Origin
 from ..flow_control import Flow, SystemUsage, WholeLimits, percentage, products, size_or_percent
-from ..lifetime import ARRIVAL, AT_BINDING, AT_CONNECTION, AT_CREATION, LIVE, MIXED, NOT_YET, RESTART, Lifetime
+from ..lifetime import (
+    ARRIVAL,
+    AT_BINDING,
+    AT_CONNECTION,
+    AT_CREATION,
+    LIVE,
+    MIXED,
+    NOT_YET,
+    RESTART,
+    WITHOUT_MEANING,
+    Lifetime,
+)
 from ..policies.policies import Policy
 from ..values import (
     INT_MAX,
@@ -30,21 +41,26 @@ from ..values import (
 )
 from .access_declarations import LimitsDeclaration, UserDeclaration
 from .declarations import Divert, ExchangeDeclaration, QueueDeclaration
-from .profiles import PROFILES, Profile
+from .logged_topics import LoggedTopic
+from .profiles import PROFILES, Profile, profile_name
 
 
 @dataclass(slots=True, frozen=True)
 class Key:
-    """How a key is read, its default, and when a changed value takes effect after a reload."""
+    """How a key is read, its default, and when a changed value takes effect after a reload.
+
+    `reason`: why it is accepted without meaning here; empty for all others.
+    """
 
     read: Reader
     default: Any
     acts: Lifetime
+    reason: str = ""
 
     @property
     def is_supported(self) -> bool:
-        """Whether it has an effect in this version."""
-        return self.acts is not NOT_YET
+        """Whether it has an effect."""
+        return self.acts not in (NOT_YET, WITHOUT_MEANING)
 
 
 _COUNT = integer(0, 2**31)
@@ -55,7 +71,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "listen": Key(texts, ("127.0.0.1:5672",), RESTART),
         "data": Key(text, "leveret-data", RESTART),
         "definitions": Key(text, None, RESTART),
-        "profile": Key(word(*PROFILES), "leveret", MIXED),
+        "profile": Key(profile_name, "leveret", MIXED),
         "heartbeat": Key(duration_ms, 60_000, AT_CONNECTION),
         "channel-max": Key(integer(1, 65535), 2047, AT_CONNECTION),
         "frame-max": Key(integer(4096, 2**31 - 1), 131072, AT_CONNECTION),
@@ -78,12 +94,16 @@ KEYS: dict[str, dict[str, Key]] = {
         "persist-delivery-count-before-delivery": Key(boolean, False, RESTART),
         "max-redelivery-records": Key(integer(-1, 2**31), 10, RESTART),
         "persist-id-cache": Key(boolean, True, NOT_YET),
-        "message-expiry-scan-period": Key(duration_or_off_ms, 30_000, NOT_YET),
+        "message-expiry-scan-period": Key(
+            duration_or_off_ms, 30_000, WITHOUT_MEANING, "Nothing is scanned: a message expires at its time."
+        ),
         "consumer-timeout": Key(duration_or_off_ms, 1_800_000, LIVE),
         "address-queue-scan-period": Key(duration_or_off_ms, 30_000, LIVE),
         "global-max-size": Key(size_between(0, or_off=True), -1, LIVE),
         "global-max-messages": Key(integer(-1, 2**63 - 1), -1, LIVE),
-        "internal-naming-prefix": Key(text, "$.artemis.internal.", NOT_YET),
+        "internal-naming-prefix": Key(
+            text, "$.artemis.internal.", WITHOUT_MEANING, "There are no internal queues whose names it could begin."
+        ),
     },
     "journal": {
         "fsync": Key(word("commit", "interval", "never"), "commit", RESTART),
@@ -113,8 +133,10 @@ KEYS: dict[str, dict[str, Key]] = {
         "incomplete-per-connection": Key(size_bytes, 256 * 1024**2, AT_CONNECTION),
         "transaction-size": Key(size_bytes, 128 * 1024**2, LIVE),
         "log-lines-per-second": Key(_COUNT, 100, LIVE),
-        "table-depth": Key(integer(1, 64), 64, NOT_YET),
-        "history-events": Key(_COUNT, 100_000, NOT_YET),
+        "table-depth": Key(
+            integer(1, 64), 64, WITHOUT_MEANING, "The bound is always 64; a lower one would refuse valid tables."
+        ),
+        "history-events": Key(_COUNT, 100_000, RESTART),
     },
     "system-usage": {
         "memory": Key(size_or_percent, SystemUsage().memory, LIVE),
@@ -129,6 +151,19 @@ KEYS: dict[str, dict[str, Key]] = {
         "hold-bytes": Key(size_bytes, Flow().hold_size, LIVE),
         "hold-spool": Key(size_bytes, Flow().hold_spool_size, LIVE),
         "use-channel-flow": Key(products, (), LIVE),
+    },
+    "management": {
+        "enabled": Key(boolean, True, RESTART),
+        "listen": Key(texts, ("127.0.0.1:15672",), RESTART),
+        "metrics": Key(text, "127.0.0.1:15692", RESTART),
+        "metrics-open": Key(boolean, False, LIVE),
+        "plain-outside": Key(boolean, False, RESTART),
+        "node": Key(text, "rabbit@localhost", LIVE),
+        "path-prefix": Key(text, "", LIVE),
+        "hosts": Key(texts, (), LIVE),
+        "cors-origins": Key(texts, (), LIVE),
+        "max-body": Key(size_between(1), 20_000_000, LIVE),
+        "max-connections": Key(integer(1, 2**31), 100, LIVE),
     },
     "tls": {
         "certificate": Key(text, None, AT_CONNECTION),
@@ -168,6 +203,8 @@ class Configuration:
     users: tuple[UserDeclaration, ...] = field(default=())
     policies: tuple[Policy, ...] = field(default=())
     system_usage: SystemUsage | None = None  # None: without [system-usage]
+    logged_topics: tuple[LoggedTopic, ...] = ()
+    included: tuple[str, ...] = ()  # files that the given ones include
 
     def value(self, table: str, key: str) -> Any:
         """The value of `[table] key`, or its default, which may depend on the profile."""

@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from ..addresses.queue_arguments import QUEUE_ARGUMENTS
 from ..faults import Origin
+from ..leased.elements import BY_ARGUMENT
 
 ANYCAST, MULTICAST = "ANYCAST", "MULTICAST"
 
@@ -19,6 +20,14 @@ ARGUMENT_OF = {"exclusive": "x-single-active-consumer"}
 QUEUE_ATTRIBUTES: dict[str, str] = {
     **{argument.removeprefix("x-"): argument for argument in QUEUE_ARGUMENTS},
     **ARGUMENT_OF,
+}
+
+
+#: Those of a leased queue: its elements, and what it has in common with others.
+LEASED_ATTRIBUTES: dict[str, str] = {
+    **{argument.removeprefix("x-"): argument for argument in BY_ARGUMENT},
+    "dead-letter-address": "x-dead-letter-address",
+    "expiry-address": "x-expiry-address",
 }
 
 

@@ -4,7 +4,10 @@ docs/profiles.md shows the same as a table, each cell of which is tested.
 Source: behaviour page 9; rulings 8, 10, 14, 15.
 """
 
+import re
 from dataclasses import dataclass
+
+from ..faults import nearest
 
 MIB = 1024**2
 
@@ -18,7 +21,8 @@ class Profile:
     `tells_last_death`: dead letters have x-last-death-*. `has_transient_queues`: queues may be neither durable nor
     exclusive. `has_shared_prefetch`: qos(global=true) is for all consumers of the channel together. `honours_flow`:
     channel.flow(active=false) stops deliveries. `classic_tells_attempts`: x-delivery-count on classic queues that limit
-    or delay attempts. `delays_everywhere`: x-delay works on every exchange.
+    or delay attempts. `delays_everywhere`: x-delay works on every exchange. `has_consumer_filters`: x-filter and
+    x-selector of consumers mean something.
     """
 
     version: str = "3.10.8"
@@ -31,18 +35,22 @@ class Profile:
     honours_flow: bool = True
     classic_tells_attempts: bool = True
     delays_everywhere: bool = True
+    has_consumer_filters: bool = True
     message_size_max: int = 128 * MIB
 
 
 PROFILES: dict[str, Profile] = {
     "leveret": Profile(),
-    "rabbitmq-3.10": Profile(honours_flow=False, classic_tells_attempts=False, delays_everywhere=False),
+    "rabbitmq-3.10": Profile(
+        honours_flow=False, classic_tells_attempts=False, delays_everywhere=False, has_consumer_filters=False
+    ),
     "rabbitmq-3.13": Profile(
         version="3.13.7",
         tells_last_death=True,
         honours_flow=False,
         classic_tells_attempts=False,
         delays_everywhere=False,
+        has_consumer_filters=False,
     ),
     "rabbitmq-4.0": Profile(
         version="4.0.9",
@@ -52,6 +60,7 @@ PROFILES: dict[str, Profile] = {
         honours_flow=False,
         classic_tells_attempts=False,
         delays_everywhere=False,
+        has_consumer_filters=False,
         message_size_max=16 * MIB,
     ),
     "rabbitmq-4.3": Profile(
@@ -65,6 +74,34 @@ PROFILES: dict[str, Profile] = {
         honours_flow=False,
         classic_tells_attempts=False,
         delays_everywhere=False,
+        has_consumer_filters=False,
         message_size_max=16 * MIB,
     ),
 }
+
+_VERSION = re.compile(r"(?:rabbitmq-)?(\d{1,3})\.(\d{1,3})(?:\.\d{1,3})?", re.ASCII)
+#: Version -> the profile that begins with it.
+_BEGINS = {(int(match[1]), int(match[2])): name for name in PROFILES if (match := _VERSION.fullmatch(name)) is not None}
+
+
+def profile_name(value: object) -> str:
+    """The name of a profile; a version of RabbitMQ between two profiles follows the one before it: 4.2 is rabbitmq-4.0.
+
+    Nothing that profiles are about changed between them. Versions older than the first and newer than the last profile
+    are refused: we do not know what they do. Raises: ValueError, with the nearest name.
+    """
+    if isinstance(value, str):
+        if value in PROFILES:
+            return value
+        if (match := _VERSION.fullmatch(value)) is not None:
+            wanted = (int(match[1]), int(match[2]))
+            if min(_BEGINS) <= wanted <= max(_BEGINS):
+                return _BEGINS[max(version for version in _BEGINS if version <= wanted)]
+            hint = nearest(
+                f"rabbitmq-{match[1]}.{match[2]}", [_BEGINS[(min if wanted < min(_BEGINS) else max)(_BEGINS)]]
+            )
+        else:
+            hint = nearest(value, PROFILES)
+    else:
+        hint = ""
+    raise ValueError(f"one of {', '.join(PROFILES)}, or a version between them{hint}")

@@ -12,6 +12,7 @@ from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert
 from ..faults import Origin, nearest
 from ..values import Kind, shown
 from .activemq_names import ACTIVEMQ_ROOTS
+from .amps_names import AMPS_ROOTS
 from .draft import WILDCARD_KEYS, Draft, RawEntry
 from .foreign_names import GLOBALS, WITHOUT_EFFECT
 from .hornetq_xml import load_jms_queue, load_jms_topic, routing_type_of, without_jms_prefix
@@ -58,12 +59,13 @@ class _Loader(XmlSource):
 
     def root(self, element: Element) -> None:
         if not self.broker_element(element):
-            known = (*self.known(), *ACTIVEMQ_ROOTS)
-            expected = "expected <configuration>, <core>, <address-settings>, <addresses> or another part of broker.xml"
+            known = (*self.known(), *ACTIVEMQ_ROOTS, *AMPS_ROOTS)
             self.draft.fault(
                 self.at(element),
                 element.name,
-                f"unknown root{nearest(element.name, known)}, {expected}, or <beans> or <broker> of ActiveMQ 5",
+                f"unknown root{nearest(element.name, known)}, expected <configuration>, <core>, <address-settings>, "
+                "<addresses> or another part of broker.xml, <beans> or <broker> of ActiveMQ 5, "
+                "or <AMPSConfig> or <SOW> of AMPS",
             )
 
     def broker_element(self, element: Element) -> bool:

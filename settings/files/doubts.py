@@ -1,6 +1,6 @@
 """Warnings about a configuration as a whole: settings that lose messages, or delays that are not what they seem."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from ..addresses.entries import Entry
 from ..addresses.fields import BY_ATTRIBUTE
@@ -10,23 +10,28 @@ from ..addresses.repository import SettingsRepository
 from ..addresses.resolved import ResolvedSettings, sets_redelivery
 from ..declared.configuration import Configuration
 from ..values import shown
+from .doubtful_endings import doubtful_endings
 from .doubtful_names import doubtful_names
+from .leased_queues import leased_doubts
 
-PAGE_KEPT = "address-full-policy is PAGE: messages beyond the limit are paged out when [limits] memory is used up"
+PAGE_KEPT = "address-full-policy is PAGE, but with the cursor vm messages beyond the limit stay in memory"
 UNREACHABLE = "clients cannot declare, bind or delete it: line ends are removed from the names that they send"
 
 
-def doubts_of(configuration: Configuration) -> list[str]:
-    """One line for each, as FILE:LINE: WHAT: why. An entry is checked with an address that only it is sure to cover."""
+def doubts_of(configuration: Configuration, logs: Iterable[str] = ()) -> list[str]:
+    """One line for each, as FILE:LINE: WHAT: why. An entry is checked with an address that only it is sure to cover.
+
+    Args: logs: virtual hosts whose logged topics a file lists.
+    """
     repository = configuration.repository
     doubts: list[str] = []
     for one in repository.entries:
         doubts += _doubts_of_entry(one, repository)
     for one in (*repository.entries, *repository.destinations.entries):
         doubts += _doubts_of_flow(one, configuration)
-    paged = next((one for one in repository.entries if _pages(one, repository)), None)
-    if paged is not None:  # once is enough
-        doubts.append(f"{paged.origin}: match {shown(paged.match.text)}: {PAGE_KEPT}")
+    kept = next((one for one in repository.entries if _keeps_pages(one, repository)), None)
+    if kept is not None:  # once is enough
+        doubts.append(f"{kept.origin}: match {shown(kept.match.text)}: {PAGE_KEPT}")
     doubts += [
         f"{one.origin}: {kind} {shown(one.name)}: {UNREACHABLE}"
         for kind, declared in (("queue", configuration.queues), ("exchange", configuration.exchanges))
@@ -39,7 +44,8 @@ def doubts_of(configuration: Configuration) -> list[str]:
         has_own_target = not {"x-dead-letter-address", "x-dead-letter-exchange"}.isdisjoint(queue.arguments)
         if attempts > 0 and target is None and not has_own_target:
             doubts.append(f"{queue.origin}: queue {shown(queue.name)}: {_removed_after(attempts)}")
-    return [*doubts, *doubtful_names(configuration)]
+    doubts += leased_doubts(configuration.queues, configuration.logged_topics, logs)
+    return [*doubts, *doubtful_endings(configuration), *doubtful_names(configuration)]
 
 
 def _doubts_of_entry(one: Entry, repository: SettingsRepository) -> Iterator[str]:
@@ -83,15 +89,30 @@ def _doubts_of_flow(one: Entry, configuration: Configuration) -> Iterator[str]:
     if one.settings.message_eviction == "unique-property" and not one.settings.message_eviction_property:
         origin = one.origin_of("message_eviction")
         yield f"{origin}: {where}: unique-property needs a message-eviction-property: the oldest message goes instead"
+    policy = one.settings.address_full_policy
+    if policy not in (None, "PAGE") and not _says_any_size(configuration):
+        origin = one.origin_of("address_full_policy")
+        yield f"{origin}: {where}: address-full-policy {policy} has no effect: nothing sets max-size-bytes or -messages"
 
 
-def _pages(one: Entry, repository: SettingsRepository) -> bool:
+def _says_any_size(configuration: Configuration) -> bool:
+    """Whether there is a limit at which some address may be full."""
+    whole = configuration.whole_limits
+    if whole.octets_max is not None or whole.messages_max is not None or configuration.system_usage is not None:
+        return True
+    limits = ("max_size_bytes", "max_size_messages", "max_size_bytes_reject_threshold", "memory_limit")
+    said = (getattr(one.settings, limit) for one in configuration.repository.entries for limit in limits)
+    return any(limit is not None and limit >= 0 for limit in said)
+
+
+def _keeps_pages(one: Entry, repository: SettingsRepository) -> bool:
     says_limit = any(
         limit is not None and limit >= 0 for limit in (one.settings.max_size_bytes, one.settings.max_size_messages)
     )
     if not says_limit:
         return False
-    return repository.resolve(example_address(one.match, repository.wildcards), one.vhost).address_full_policy == "PAGE"
+    resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
+    return resolved.address_full_policy == "PAGE" and resolved.cursor == "vm"
 
 
 def _removed_after(attempts: int) -> str:

@@ -3,11 +3,12 @@
 Matches are understood only then, because the wildcard syntax may stand in a later file.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
+from ...expressions.patterns.pattern_syntax import PatternFault
 from ..addresses.destinations import (
     DEFAULT_ENTRY,
     NO_DESTINATIONS,
@@ -20,17 +21,32 @@ from ..addresses.entries import Entry
 from ..addresses.fields import Field
 from ..addresses.matching import Match, MatchFault, Wildcards, parse_match
 from ..addresses.model import AddressSettings
-from ..addresses.queue_arguments import ArgumentFault, settings_of_arguments
+from ..addresses.queue_arguments import ArgumentFault, is_leased, settings_of_arguments
 from ..addresses.repository import SettingsRepository
 from ..declared.access_declarations import LimitsDeclaration, UserDeclaration
 from ..declared.configuration import KEYS, Configuration
 from ..declared.declarations import MULTICAST, Divert, ExchangeDeclaration, QueueDeclaration
+from ..declared.logged_topics import LoggedTopic
 from ..faults import Fault, Origin, nearest
 from ..flow_control import SystemUsage, system_usage_of
+from ..leased.faults import LeasedFault
+from ..leased.lifetimes import WITHOUT_EFFECT
+from ..leased.model import read_leased
 from ..policies.policies import Policy
 from ..values import shown
 from .doubts import doubts_of
+from .leased_queues import (
+    LOGGED_PATTERNS_MAX,
+    ExpiryAction,
+    TopicCheck,
+    plain_leased,
+    topic_exchanges,
+    with_dead_letters,
+)
 
+#: What `check` calls a list of logged topics, whatever the format.
+#: (file, the path that it names) -> name and text of the file there. Raises: ValueError with what is wrong.
+Fetch = Callable[[str, str], tuple[str, str]]
 NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 #: TOML's and XML's names for the wildcard syntax -> attribute.
 WILDCARD_KEYS = {
@@ -56,7 +72,11 @@ class RawEntry:
 class Draft:
     """Collects the contents of files. One for all files of a configuration."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str] = MappingProxyType({}), fetch: Fetch | None = None) -> None:
+        """Args: environment: variables that files may name; fetch: reads files that others include."""
+        self.environment = environment
+        self.fetch = fetch
+        self.included: list[str] = []  # each time
         self.explicit: dict[tuple[str, str], Any] = {}
         self.explicit_at: dict[tuple[str, str], Origin] = {}
         self.faults: list[Fault] = []
@@ -73,6 +93,11 @@ class Draft:
         self.policies: dict[tuple[str, bool, str], Policy] = {}
         self.has_usage = False
         self.destinations: dict[tuple[str, str], RawEntry] = {}
+        self.logs: set[str] = set()  # virtual hosts whose logged topics a file lists, be it none
+        self.logged_topics: dict[tuple[str, bool, str], LoggedTopic] = {}
+        self.expiry_actions: list[ExpiryAction] = []
+        self.replicated: dict[str, tuple[Origin, str]] = {}  # topics that AMPS would replicate -> where
+        self._written: dict[tuple[str, str], Mapping[str, str]] = {}  # of leased queues: argument -> key in the file
         self._warned: set[str] = set()
 
     # -- for loaders --------------------------------------------------------------------------------------------------
@@ -81,9 +106,10 @@ class Draft:
         """Add a fault."""
         self.faults.append(Fault(origin.file, origin.line, shorten(key), problem))
 
-    def unknown(self, origin: Origin, key: str, where: str, known: Iterable[str]) -> None:
-        """An unknown key."""
-        self.fault(origin, key, f"unknown key in {where}{nearest(key, known)}")
+    def unknown(self, origin: Origin, key: str, where: str, known: Iterable[str], home: str = "") -> None:
+        """An unknown key. `home`: the part of a file that does have this key, if one does."""
+        elsewhere = f" (it is a key of {home})" if home else ""
+        self.fault(origin, key, f"unknown key in {where}{nearest(key, known)}{elsewhere}")
 
     def wrong(self, origin: Origin, key: str, value: object, error: object) -> None:
         """A known key with an invalid value."""
@@ -110,7 +136,7 @@ class Draft:
             self.wrong(origin, written or key, value, error)
             return
         if not row.is_supported:
-            self.no_effect(origin, written or key)
+            self.no_effect(origin, written or key, row.reason)
 
     def set_wildcard(self, origin: Origin, key: str, value: object) -> None:
         """One key of the wildcard syntax, of WILDCARD_KEYS."""
@@ -167,9 +193,15 @@ class Draft:
 
     def add_queue(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
         """A declared queue; its arguments are checked here. `written`: argument -> the key in the file."""
+        if is_leased(queue.arguments):
+            self._check_leased(queue, written)
+            queue = replace(queue, arguments=MappingProxyType(plain_leased(queue.arguments)))
         earlier = self.queues.setdefault((queue.vhost, queue.name), queue)
         if earlier is not queue:
-            self.fault(queue.origin, "queue", f"{shown(queue.name)} stands already at {earlier.origin}")
+            problem = f"{shown(queue.name)} stands already at {earlier.origin}"
+            is_of_both = is_leased(queue.arguments) and is_leased(earlier.arguments)
+            problem = str(LeasedFault("E-NAME", "name", problem)) if is_of_both else problem
+            self.fault(queue.origin, written.get("name", "queue"), problem)
             return
         self.add_vhost(queue.vhost)
         try:
@@ -178,6 +210,30 @@ class Draft:
             self.fault(queue.origin_of(error.key), written.get(error.key, error.key), error.problem)
         if queue.routing_type == MULTICAST:
             self.add_exchange(ExchangeDeclaration(queue.address, queue.vhost, origin=queue.origin))
+
+    def _check_leased(self, queue: QueueDeclaration, written: Mapping[str, str]) -> None:
+        self._written[queue.vhost, queue.name] = written
+        for fault in read_leased(queue.name, queue.arguments)[1]:
+            key = written.get(fault.argument, fault.argument)
+            self.fault(queue.origin_of(fault.argument), key, str(fault))
+        for argument in WITHOUT_EFFECT & queue.arguments.keys():
+            self.no_effect(queue.origin_of(argument), written.get(argument, argument))
+
+    def add_logged_topic(self, topic: LoggedTopic, key: str) -> None:
+        """A topic whose messages are logged, or a pattern of several. `key`: what it is called in the file."""
+        self.add_vhost(topic.vhost)
+        self.logs.add(topic.vhost)
+        earlier = self.logged_topics.setdefault((topic.vhost, topic.is_pattern, topic.name), topic)
+        if earlier is not topic:
+            self.fault(topic.origin, key, f"{shown(topic.name)} stands already at {earlier.origin}")
+            return
+        try:
+            topic.records()
+        except PatternFault as error:
+            self.fault(topic.origin, key, str(LeasedFault("E-REGEX", key, str(error))))
+        count = sum(one.is_pattern for one in self.logged_topics.values()) if topic.is_pattern else 0
+        if count == LOGGED_PATTERNS_MAX + 1:
+            self.fault(topic.origin, key, f"more than {LOGGED_PATTERNS_MAX} patterns of logged topics")
 
     def add_exchange(self, exchange: ExchangeDeclaration) -> None:
         """The fanout exchange of a multicast address; it may be declared several times."""
@@ -233,6 +289,8 @@ class Draft:
         """The configuration and all faults, in order of file and line; with faults it must not be used."""
         usage = self._usage()
         repository = self._repository(usage)
+        if not self.faults:
+            self._finish_leased()
         configuration = Configuration(
             MappingProxyType(self.explicit),
             (),
@@ -246,10 +304,31 @@ class Draft:
             tuple(self.users.values()),
             tuple(self.policies.values()),
             usage,
+            tuple(self.logged_topics.values()),
+            tuple(dict.fromkeys(self.included)),
         )
         if not self.faults:
-            self.warnings += doubts_of(configuration)
+            self.warnings += doubts_of(configuration, self.logs)
         return replace(configuration, warnings=tuple(self.warnings)), sorted(self.faults)
+
+    def _finish_leased(self) -> None:
+        """Of leased queues: where their dead go, whether their topics are logged, exchanges to publish to these."""
+        queues, faults, warnings = with_dead_letters(self.queues.values(), self.expiry_actions)
+        self.queues = {(queue.vhost, queue.name): queue for queue in queues}
+        for action, problem in faults:
+            self.fault(action.origin, action.path, problem)
+        for action, problem in warnings:
+            self.warn(action.origin, action.path, problem)
+        check = TopicCheck(tuple(self.logged_topics.values()), self.logs)
+        for key, queue in self.queues.items():
+            written = self._written.get(key, {})
+            for origin, argument, fault in check.problems(queue) if is_leased(queue.arguments) else ():
+                self.fault(origin, written.get(argument, argument), str(fault))
+            if is_leased(queue.arguments) and "x-replication" not in queue.arguments and queue.name in self.replicated:
+                origin, path = self.replicated[queue.name]
+                self.fault(origin, path, str(LeasedFault("E-REPL-LOCAL", "name", shown(queue.name))))
+        for exchange in topic_exchanges(self.queues.values(), self.exchanges):
+            self.add_exchange(exchange)
 
     def _usage(self) -> SystemUsage | None:
         given = {key: value for (table, key), value in self.explicit.items() if table == "system-usage"}

@@ -1,6 +1,7 @@
 """From files to a configuration: each file's format is recognised by its content, all faults are reported together."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
 
 from ..declared.configuration import Configuration
 from ..faults import Fault, Origin
@@ -9,12 +10,18 @@ from ..faults import Fault, Origin
 SIZE_MAX = 16 * 1024**2
 
 
-def load_configuration(files: Iterable[tuple[str, str]]) -> tuple[Configuration, list[Fault]]:
-    """Read (name, text) of files in order: TOML, XML of Artemis, HornetQ or ActiveMQ 5,
-    broker-properties.
+def load_configuration(
+    files: Iterable[tuple[str, str]],
+    environment: Mapping[str, str] = MappingProxyType({}),
+    fetch: Callable[[str, str], tuple[str, str]] | None = None,
+) -> tuple[Configuration, list[Fault]]:
+    """Read (name, text) of files in order: TOML, XML of Artemis, HornetQ, ActiveMQ 5 or AMPS, broker-properties.
 
     Later files override earlier ones key by key; an address-setting's match may be in one file only, except that
     broker-properties override everything else, as in Artemis.
+    Args:
+        environment: variables that AMPS' files may name as `${NAME}`.
+        fetch: (file, path that it includes) -> name and text of the file there; raises ValueError. None: no file may.
     Returns: the configuration and all faults, in order of file and line; with faults it must not be used.
     """
     given = list(files)
@@ -24,7 +31,7 @@ def load_configuration(files: Iterable[tuple[str, str]]) -> tuple[Configuration,
     from .draft import Draft
     from .toml_loader import load_toml
 
-    draft = Draft()
+    draft = Draft(environment, fetch)
     last: list[tuple[str, str]] = []
     for name, text in given:
         content = text.removeprefix("\ufeff")

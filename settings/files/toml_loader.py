@@ -6,22 +6,22 @@ Source: interfaces page, "Configuration keys"; address-settings page 6.5.
 import re
 import tomllib
 from collections.abc import Callable
-from types import MappingProxyType
 from typing import Any
 
 from ..addresses.fields import BY_NAME, ROUTING_TYPE
 from ..declared.configuration import KEYS
-from ..declared.declarations import ANYCAST, MULTICAST, QUEUE_ATTRIBUTES, Divert, ExchangeDeclaration, QueueDeclaration
+from ..declared.declarations import ANYCAST, MULTICAST, Divert, ExchangeDeclaration
 from ..faults import Origin, nearest
 from ..values import boolean, name_text, texts, word_any_case
 from .draft import WILDCARD_KEYS, Draft, RawEntry
+from .toml_homes import home_of
 from .toml_lines import Path, lines_of
 from .toml_policies import read_policy
-from .toml_source import TomlSource
+from .toml_queues import QueueTables
 from .toml_users import read_user, read_vhost
 
 #: Arrays of tables.
-ARRAYS = ("address-setting", "address", "divert", "vhost", "user", "policy", "operator-policy")
+ARRAYS = ("address-setting", "address", "queue", "logged-topic", "divert", "vhost", "user", "policy", "operator-policy")
 
 #: Every table that a file may have.
 TABLES = (*KEYS, "wildcard-addresses", *ARRAYS)
@@ -46,7 +46,7 @@ def load_toml(draft: Draft, file: str, content: str) -> None:
         Loader(draft, file, lines).document(document)
 
 
-class Loader(TomlSource):
+class Loader(QueueTables):
     """Reads one document."""
 
     def document(self, document: dict[str, Any]) -> None:
@@ -72,7 +72,7 @@ class Loader(TomlSource):
             if key in KEYS[table]:
                 self.draft.broker_value(self.at(table, key), table, key, value)
             else:
-                self.draft.unknown(self.at(table, key), key, f"[{table}]", KEYS[table])
+                self.draft.unknown(self.at(table, key), key, f"[{table}]", KEYS[table], home_of(key))
 
     def wildcards(self, table: str, content: object) -> None:
         if not isinstance(content, dict):
@@ -96,6 +96,8 @@ class Loader(TomlSource):
         readers: dict[str, Callable[[Path, dict[str, Any]], None]] = {
             "address-setting": self.address_setting,
             "address": self.address,
+            "queue": self.queue_alone,
+            "logged-topic": self.logged_topic,
             "divert": self.divert,
             "vhost": lambda path, item: read_vhost(self, path, item),
             "user": lambda path, item: read_user(self, path, item),
@@ -117,7 +119,7 @@ class Loader(TomlSource):
             row = BY_NAME.get(key)
             origin = self.at(*path, key)
             if row is None:
-                self.draft.unknown(origin, key, "[[address-setting]]", (*BY_NAME, "match", "vhost"))
+                self.draft.unknown(origin, key, "[[address-setting]]", (*BY_NAME, "match", "vhost"), home_of(key))
             else:
                 self.draft.set_field(raw, origin, key, row, value, as_text=False)
         if match is not None:
@@ -130,7 +132,7 @@ class Loader(TomlSource):
         for key in item:
             if key not in ("name", "vhost", "routing-type", "queue"):
                 known = ("name", "vhost", "routing-type", "queue")
-                self.draft.unknown(self.at(*path, key), key, "[[address]]", known)
+                self.draft.unknown(self.at(*path, key), key, "[[address]]", known, home_of(key))
         queues = item.get("queue", [])
         if not isinstance(queues, list) or not all(isinstance(queue, dict) for queue in queues):
             self.draft.fault(self.at(*path, "queue"), "queue", "expected tables [[address.queue]]")
@@ -141,67 +143,6 @@ class Loader(TomlSource):
             self.draft.add_exchange(ExchangeDeclaration(name, vhost, origin=self.at(*path)))
         for index, queue in enumerate(queues):
             self.queue((*path, "queue", index), queue, name, vhost, routing_type)
-
-    def queue(self, path: Path, item: dict[str, Any], address: str, vhost: str, routing_type: str) -> None:
-        name = self.required(path, item, "name")
-        own_type = self.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
-        durable = self.optional(path, item, "durable", boolean, True)
-        is_enabled = self.optional(path, item, "enabled", boolean, True)
-        arguments: dict[str, object] = {}
-        written: dict[str, str] = {}
-        others = ("name", "routing-type", "durable", "enabled", "arguments", "user", "filter")
-        for key, value in item.items():
-            origin = self.at(*path, key)
-            if key in QUEUE_ATTRIBUTES:
-                if QUEUE_ATTRIBUTES[key] in arguments:
-                    self.draft.fault(origin, key, f"says {QUEUE_ATTRIBUTES[key]}, which is given as well")
-                arguments[QUEUE_ATTRIBUTES[key]] = value
-                written[QUEUE_ATTRIBUTES[key]] = key
-            elif key == "filter":
-                self.draft.fault(origin, key, "queues have no selectors here; use a headers exchange and bindings")
-            elif key == "user":
-                self.draft.no_effect(origin, key)
-            elif key not in others:
-                self.draft.unknown(origin, key, "[[address.queue]]", (*QUEUE_ATTRIBUTES, *others))
-        self.raw_arguments(path, item.get("arguments", {}), arguments)
-        if name is None:
-            return
-        origins = {
-            argument: self.at(*path, *((written[argument],) if argument in written else ("arguments", argument)))
-            for argument in arguments
-        }
-        if name != address:
-            arguments["x-address"] = address
-        queue = QueueDeclaration(
-            name,
-            address,
-            vhost,
-            own_type,
-            durable,
-            is_enabled,
-            MappingProxyType(arguments),
-            self.at(*path),
-            MappingProxyType(origins),
-        )
-        self.draft.add_queue(queue, written)
-
-    def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:
-        """`arguments = { x-max-length = 5 }`: as a client would pass them."""
-        if not isinstance(given, dict):
-            self.draft.wrong(self.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
-            return
-        for key, value in given.items():
-            origin = self.at(*path, "arguments", key)
-            if key == "x-address":
-                self.draft.fault(origin, key, "the address is the name of the [[address]] around the queue")
-            elif key in arguments:
-                self.draft.fault(origin, key, "is given twice")
-            elif not key.startswith("x-"):
-                self.draft.fault(origin, key, "a queue argument starts with x-")
-            elif not isinstance(value, str | int | float | bool):
-                self.draft.wrong(origin, key, value, "text, a number, true or false")
-            else:
-                arguments[key] = value
 
     def divert(self, path: Path, item: dict[str, Any]) -> None:
         name = self.required(path, item, "name")

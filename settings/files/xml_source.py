@@ -18,7 +18,7 @@ class XmlSource:
 
     def at(self, element: Element) -> Origin:
         """Where an element begins."""
-        return Origin(self.file, element.line)
+        return Origin(element.file or self.file, element.line)
 
     def each_once(self, element: Element, repeatable: Iterable[str] = ()) -> list[Element]:
         """The children; a repeated one of a name that is allowed once is a fault, and skipped."""

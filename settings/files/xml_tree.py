@@ -27,7 +27,10 @@ class XmlFault(ValueError):
 
 @dataclass(slots=True)
 class Element:
-    """One element. `name` and attribute names are without namespace; attributes of other namespaces are dropped."""
+    """One element. `name` and attribute names are without namespace; attributes of other namespaces are dropped.
+
+    `file`: of an element that another file includes; empty: the file that is read.
+    """
 
     name: str
     namespace: str
@@ -35,6 +38,7 @@ class Element:
     attributes: dict[str, str]
     children: list["Element"] = field(default_factory=list)
     text: str = ""
+    file: str = ""
 
     @property
     def value(self) -> str:

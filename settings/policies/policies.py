@@ -21,20 +21,23 @@ from ..addresses.queue_arguments import (
     settings_of_arguments,
 )
 from ..faults import Origin
+from ..leased.elements import AMPS
+from ..leased.elements import BY_ARGUMENT as LEASED_ARGUMENTS
 from ..values import LONG_MAX
-from .policy_keys import EXCHANGE, POLICY_KEYS, fault_of_definition
+from .policy_keys import EXCHANGE, POLICY_KEYS, erlang, fault_of_definition
 
 if TYPE_CHECKING:
     from ...expressions.patterns.patterns import Pattern  # 3 ms that a broker without policies need not wait
 
 #: apply-to -> the kinds of objects it includes.
 APPLY_TO: dict[str, frozenset[str]] = {
-    "all": frozenset({"classic", "quorum", "stream", EXCHANGE}),
-    "queues": frozenset({"classic", "quorum", "stream"}),
+    "all": frozenset({"classic", "quorum", "stream", AMPS, EXCHANGE}),
+    "queues": frozenset({"classic", "quorum", "stream", AMPS}),
     "exchanges": frozenset({EXCHANGE}),
     "classic_queues": frozenset({"classic"}),
     "quorum_queues": frozenset({"quorum"}),
     "streams": frozenset({"stream"}),
+    "leased_queues": frozenset({AMPS}),
 }
 NAME_OCTETS_MAX = 255
 #: Different declarations for which a policy's layer is cached.
@@ -90,7 +93,7 @@ def make_policy(
     if not name or len(name.encode()) > NAME_OCTETS_MAX:
         raise PolicyFault("the name must be text of 1 to 255 octets")
     if isinstance(priority, bool) or not isinstance(priority, int) or not -LONG_MAX <= priority <= LONG_MAX:
-        raise PolicyFault("priority should be number")
+        raise PolicyFault(f"priority should be a number, actually was {erlang(priority)}")
     if not isinstance(pattern, str):
         raise PolicyFault("pattern should be a regular expression")
     try:
@@ -360,4 +363,6 @@ def _arguments(definition: Mapping[str, object]) -> dict[str, object]:
 def _plain(key: str, value: object) -> object:
     """What a value stands for: "5s" of a redelivery delay is 5000."""
     argument = POLICY_KEYS[key].argument
+    if POLICY_KEYS[key].on == {AMPS}:
+        return LEASED_ARGUMENTS[argument].read(value)
     return plain_value(argument, value) if argument in QUEUE_ARGUMENTS and argument != "x-delivery-limit" else value

@@ -5,9 +5,12 @@ The refusals are RabbitMQ's, word for word. Source: behaviour page 3.12, probed 
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..addresses.queue_arguments import LIVE_ARGUMENTS, QUEUE_ARGUMENTS
+from ..leased.elements import AMPS, BY_ARGUMENT
+from ..leased.lifetimes import LIVE_LEASED, OF_CAPTURE
+from ..leased.readers import BadValue, Reader
 from ..values import Kind
 
 CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
@@ -66,7 +69,18 @@ def _of_kind(kind: Kind) -> Callable[[object], bool]:
     return is_right
 
 
-_C, _Q, _S = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM})
+def _of_reader(read: Reader) -> Callable[[object], bool]:
+    def is_right(value: object) -> bool:
+        try:
+            read(value)
+        except BadValue:
+            return False
+        return True
+
+    return is_right
+
+
+_C, _Q, _S, _A = frozenset({CLASSIC}), frozenset({QUORUM}), frozenset({STREAM}), frozenset({AMPS})
 _LONGEST = 2**63 - 1
 _COUNT = _integer(0, _LONGEST)
 
@@ -78,16 +92,16 @@ def _cap(on: frozenset[str], is_right: Callable[[object], bool], refusal: str, a
 POLICY_KEYS: dict[str, PolicyKey] = {
     "alternate-exchange": PolicyKey(frozenset({EXCHANGE}), _text, "is not a valid alternate exchange name"),
     "dead-letter-exchange": PolicyKey(
-        _C | _Q, _text, "is not a valid dead letter exchange name", "x-dead-letter-exchange"
+        _C | _Q | _A, _text, "is not a valid dead letter exchange name", "x-dead-letter-exchange"
     ),
     "dead-letter-routing-key": PolicyKey(
-        _C | _Q, _text, "is not a valid dead letter routing key", "x-dead-letter-routing-key"
+        _C | _Q | _A, _text, "is not a valid dead letter routing key", "x-dead-letter-routing-key"
     ),
     "dead-letter-strategy": PolicyKey(
         _Q, _word("at-most-once", "at-least-once"), "is not a valid dead letter strategy", "x-dead-letter-strategy"
     ),
-    "message-ttl": _cap(_C | _Q, _COUNT, "is not a valid message TTL", "x-message-ttl"),
-    "expires": _cap(_C | _Q, _integer(1, _LONGEST), "is not a valid queue expiry", "x-expires"),
+    "message-ttl": _cap(_C | _Q | _A, _COUNT, "is not a valid message TTL", "x-message-ttl"),
+    "expires": _cap(_C | _Q | _A, _integer(1, _LONGEST), "is not a valid queue expiry", "x-expires"),
     "max-length": _cap(_C | _Q, _COUNT, "is not a valid maximum length", "x-max-length"),
     "max-length-bytes": _cap(_C | _Q | _S, _COUNT, "is not a valid maximum length in bytes", "x-max-length-bytes"),
     "max-in-memory-length": _cap(_C | _Q, _COUNT, "is not a valid maximum memory in bytes", ""),
@@ -101,7 +115,7 @@ POLICY_KEYS: dict[str, PolicyKey] = {
         is_for_operators=True,  # since 3.13
     ),
     "consumer-timeout": PolicyKey(
-        _C | _Q | _S, _COUNT, "is not a valid consumer timeout", "x-consumer-timeout"
+        _C | _Q | _S | _A, _COUNT, "is not a valid consumer timeout", "x-consumer-timeout"
     ),  # since 3.12
     "max-age": PolicyKey(_S, _age, "is not a valid max age", "x-max-age"),
     "stream-max-segment-size-bytes": PolicyKey(
@@ -148,6 +162,16 @@ POLICY_KEYS |= {
         _C | _Q, _of_kind(QUEUE_ARGUMENTS[argument].kind), f"is not a valid {argument.removeprefix('x-')}", argument
     )
     for argument in sorted(LIVE_ARGUMENTS)
+    if argument.removeprefix("x-") not in POLICY_KEYS
+}
+# Those that concern leased queues, too, and what of such a queue can change while it exists.
+for _key in ("dead-letter-address", "expiry-address", "max-deliveries"):
+    POLICY_KEYS[_key] = replace(POLICY_KEYS[_key], on=POLICY_KEYS[_key].on | _A)
+POLICY_KEYS |= {
+    argument.removeprefix("x-"): PolicyKey(
+        _A, _of_reader(BY_ARGUMENT[argument].read), f"is not a valid {argument.removeprefix('x-')}", argument
+    )
+    for argument in sorted(LIVE_LEASED - OF_CAPTURE)
     if argument.removeprefix("x-") not in POLICY_KEYS
 }
 

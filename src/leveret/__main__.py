@@ -7,17 +7,21 @@ import os
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from . import __version__
 from .serving.addresses import Address, AddressError, parse_address
 from .settings import Configuration, load_configuration
 from .settings.printable import printable, printable_lines
+
+if TYPE_CHECKING:
+    from .serving.app import ConsoleWish
 
 EXIT_OK, EXIT_FAILED, EXIT_UNUSABLE = 0, 1, 2
 
 #: Options that may be given more than once, or not at all.
 REPEATED = frozenset({"arguments", "config", "files", "listen"})
+#: Of a file that another one includes, in characters.
+INCLUDED_SIZE_MAX = 1024**2
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -58,9 +62,19 @@ def refuse_empty(parser: argparse.ArgumentParser, options: argparse.Namespace) -
             parser.error(f"{name.upper()} is missing: '--' is none")
 
 
+class _Version(argparse.Action):
+    """Prints the facts of the build, and nothing else is done."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        from .cli.build_facts import build_facts
+
+        print(build_facts())
+        parser.exit()
+
+
 def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="leveret", description="An AMQP 0-9-1 broker.")
-    parser.add_argument("--version", action="version", version=f"leveret {__version__}")
+    parser.add_argument("--version", action=_Version, nargs=0, help="what is installed here, and on what it runs")
     verbs = parser.add_subparsers(required=True, metavar="COMMAND")
 
     serve = verbs.add_parser("serve", help="run a broker")
@@ -78,11 +92,19 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
     where.add_argument("--data", metavar="DIR", help="directory of the journal (default: ./leveret-data)")
     where.add_argument("--memory", action="store_true", help="keep everything in memory")
     serve.add_argument("--profile", metavar="NAME", help="RabbitMQ version to follow (default: leveret)")
+    serve.add_argument(
+        "--management", metavar="ADDRESS", help="where the console listens, or off (default: 127.0.0.1:15672)"
+    )
     serve.add_argument("--log-level", choices=LOG_LEVELS, default="info")
+    serve.add_argument("--force", action="store_true", help="start though the log lacks the recovery point of a queue")
+    serve.add_argument(
+        "--review-queues", action="store_true", help="build leased queues from their recovery points once more"
+    )
     serve.set_defaults(run=_serve)
 
     check = verbs.add_parser("check", help="check configuration files as serve would")
     check.add_argument("files", nargs="+", metavar="FILE")
+    check.add_argument("--strict", action="store_true", help="exit 2 for a warning, too")
     check.set_defaults(run=_check)
 
     # The other verbs' arguments are added only for them: a third of the start-up time of every other command.
@@ -101,6 +123,25 @@ def _parser(arguments: Sequence[str]) -> argparse.ArgumentParser:
         verbs.add_parser("journal", help="check, repair or print a journal")
 
     verbs.add_parser("pipeline", help="read the journal with Spark: ingest, audits, reports")
+
+    if arguments[:1] == ["init"]:
+        from .cli.init_command import add_command as add_init
+
+        add_init(verbs)
+    else:
+        verbs.add_parser("init", help="write a configuration to begin with, with comments")
+    if arguments[:1] == ["doctor"]:
+        from .cli.doctor_command import add_command as add_doctor
+
+        add_doctor(verbs, _load)
+    else:
+        verbs.add_parser("doctor", help="what is wrong with this machine, a configuration, a data directory")
+    if arguments[:1] == ["test-server"]:
+        from .testing.remote.command import add_command as add_test_server
+
+        add_test_server(verbs)
+    else:
+        verbs.add_parser("test-server", help="a broker for tests in any language, controlled by HTTP")
 
     if arguments[:1] == ["ctl"]:
         from .cli.ctl_command import add_command as add_ctl
@@ -138,7 +179,11 @@ def _serve(options: argparse.Namespace) -> int:
 
     watch = FileWatch(marks_of(options.config)) if options.config else None  # before they are read
     configuration, faults = load()
+    if watch is not None:
+        watch.follow(marks_of(configuration.included))
     tls = load_tls(configuration)
+    console, more = _console(options.management, configuration)
+    faults += more
     listen, problems = _addresses(options.listen or configuration.value("broker", "listen"), configuration)
     where = "leveret: --listen" if options.listen else f"{_configured_at(configuration, 'listen')}: listen:"
     faults += [*tls.faults, *(f"{where} {problem}" for problem in problems)]
@@ -148,7 +193,60 @@ def _serve(options: argparse.Namespace) -> int:
         print("\n".join(map(printable, faults)), file=sys.stderr)
         return EXIT_UNUSABLE
     data = data_of(configuration)
-    return serve(ServeOptions(configuration, listen, data, load if options.config else None, watch, tls, definitions))
+    again = load if options.config else None
+    wanted = ServeOptions(configuration, listen, data, again, watch, tls, definitions, console)
+    wanted.is_forced, wanted.reviews_queues = options.force, options.review_queues
+    return serve(wanted)
+
+
+def _console(given: str | None, configuration: Configuration) -> "tuple[ConsoleWish | None, list[str]]":
+    """Where the console is served, and what is wrong with that; None where it is not installed, or not wanted."""
+    from importlib.util import find_spec
+
+    from .serving.app import ConsoleWish
+
+    origins = [origin for (table, _), origin in configuration.origins.items() if table == "management"]
+    if given == "off" or (given is None and not configuration.value("management", "enabled")):
+        return None, []
+    if find_spec("h11") is None:
+        where = "leveret: --management" if given is not None else f"{origins[0]}: management" if origins else None
+        needs = 'needs the console, expected: pip install "leveret[console]"'
+        return None, [] if where is None else [f"{where}: {needs}"]
+    texts = configuration.value("management", "listen") if given is None else (given,)
+    where = (
+        "leveret: --management:" if given is not None else f"{_configured_at(configuration, 'listen', 'management')}:"
+    )
+    listen, faults = _console_addresses(where, texts, configuration)
+    text = configuration.value("management", "metrics")
+    where = f"{_configured_at(configuration, 'metrics', 'management')}: metrics:"
+    metrics, more = _console_addresses(where, () if text == "off" else (text,), configuration)
+    explicit = configuration.explicit
+    is_named = given is not None or ("management", "listen") in explicit
+    return ConsoleWish(listen, is_named, metrics, ("management", "metrics") in explicit), faults + more
+
+
+def _console_addresses(
+    where: str, texts: Sequence[str], configuration: Configuration
+) -> tuple[list[Address], list[str]]:
+    """Addresses of HTTP, and what is wrong with them."""
+    listen: list[Address] = []
+    faults: list[str] = []
+    for text in texts:
+        try:
+            address = parse_address(text)
+        except AddressError as error:
+            faults.append(f"{where} {error}")
+            continue
+        is_inside = address.host in ("localhost", "::1") or address.host.startswith("127.")
+        if address.is_tls or address.path:
+            faults.append(f"{where} {text!r}: expected HOST:PORT")
+        elif not is_inside and not configuration.value("management", "plain-outside"):
+            faults.append(
+                f"{where} {text!r}: is outside loopback, where passwords could be read: expected 127.0.0.1, or "
+                "plain-outside = true in [management]"
+            )
+        listen.append(address)
+    return listen, faults
 
 
 def _addresses(texts: Sequence[str], configuration: Configuration) -> tuple[list[Address], list[str]]:
@@ -166,9 +264,9 @@ def _addresses(texts: Sequence[str], configuration: Configuration) -> tuple[list
     return listen, problems
 
 
-def _configured_at(configuration: Configuration, key: str) -> str:
-    """FILE:LINE of a key of `[broker]`."""
-    origin = configuration.origins.get(("broker", key))
+def _configured_at(configuration: Configuration, key: str, table: str = "broker") -> str:
+    """FILE:LINE of a key."""
+    origin = configuration.origins.get((table, key))
     return str(origin) if origin is not None else "leveret"
 
 
@@ -200,9 +298,26 @@ def _load(names: Sequence[str]) -> tuple[Configuration, list[str]]:
             unreadable.append(f"{name}: cannot be read: {error.strerror}")
         except UnicodeDecodeError:
             unreadable.append(f"{name}:1: FILE: is not UTF-8 text")
-    configuration, faults = load_configuration(texts)
+    configuration, faults = load_configuration(texts, os.environ, _fetch)
     lines = unreadable + [str(fault) for fault in faults] + open_secrets(configuration, is_private)
     return configuration, lines or faults_of(configuration)
+
+
+def _fetch(file: str, path: str) -> tuple[str, str]:
+    """Name and text of a file that another one includes. Raises: ValueError with what is wrong."""
+    name = os.path.normpath(os.path.join(os.path.dirname(file), path))
+    try:
+        if not os.path.isfile(name):
+            raise ValueError("is no file")
+        with open(name, encoding="utf-8") as included:
+            content = included.read(INCLUDED_SIZE_MAX + 1)
+    except OSError as error:
+        raise ValueError(f"cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ValueError("is not UTF-8 text") from None
+    if len(content) > INCLUDED_SIZE_MAX:
+        raise ValueError(f"is longer than {INCLUDED_SIZE_MAX} characters")
+    return name, content
 
 
 def _load_definitions(configuration: Configuration) -> tuple[object, list[str]]:
@@ -242,8 +357,11 @@ def _check(options: argparse.Namespace) -> int:
     if faults:
         print("\n".join(map(printable, faults)))
         return EXIT_UNUSABLE
-    for warning in (*configuration.warnings, *tls.warnings):
+    warnings = (*configuration.warnings, *tls.warnings)
+    for warning in warnings:
         print(printable(f"warning: {warning}"))
+    if warnings and options.strict:
+        return EXIT_UNUSABLE
     print("ok")
     return EXIT_OK
 

@@ -6,16 +6,23 @@ for a broker. docs/testing-your-application.md shows how to use it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
 if TYPE_CHECKING:
     from .testing import RunningBroker
+    from .testing.workers import Workers
 
 #: The section of a test's report that names its leaks: reports come from xdist's workers, too.
 _LEAKS = "left behind in the broker"
+#: What the marker takes, and which values.
+_WISHES: dict[str, tuple[object, ...]] = {"clock": ("real", "virtual"), "leaks": (True, False), "reset": (True, False)}
+#: Fixtures of wider scopes that use the broker now: what they made is spared.
+_HELD: pytest.StashKey[list[str]] = pytest.StashKey()
 #: So many tests are named at the end of a run; all of them with -v.
 LEAKY_TESTS_MAX = 20
 
@@ -31,9 +38,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--amqp-fail-on-leak",
         action="store_true",
-        help="a test that leaves connections, consumers, unacked messages or queues behind is an error",
+        help="a test that leaves connections, consumers or unacked messages behind is an error",
     )
     parser.addini("amqp_fail_on_leak", "the same as --amqp-fail-on-leak", type="bool", default=False)
+    parser.addini("amqp_leaked_queues", "queues that a test leaves behind are leaks, too", type="bool", default=False)
     parser.addini("amqp_clock", 'how time passes in the broker: "real" (the default) or "virtual"', default="real")
     parser.addini("amqp_config", "configuration file of the broker, from the root directory", default="")
     parser.addini("amqp_quiet_ms", "how long clients may take to react before virtual time goes on", default="")
@@ -43,7 +51,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """The marker."""
     config.addinivalue_line(
-        "markers", 'amqp(clock="real"|"virtual", leaks=False): how this test wants its broker; leaks=True allows them'
+        "markers",
+        'amqp(clock="real"|"virtual", leaks=False, reset=True): how this test, or module, wants its broker; leaks=True '
+        "allows them, reset=False leaves other virtual hosts alone",
     )
 
 
@@ -81,12 +91,18 @@ class RealBroker:
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("__"):
             raise AttributeError(name)
+        from .testing import RunningBroker
+
+        if not hasattr(RunningBroker, name) and name not in ("clock", "default_vhost", "edge", "recorder", "thread"):
+            from .settings.faults import nearest
+
+            raise AttributeError(f"amqp_broker has no attribute {name!r}{nearest(name, dir(RunningBroker))}")
         pytest.skip(f"amqp_broker.{name} looks into the broker, and --amqp-url names one that can't be looked into")
 
 
 @pytest.fixture(scope="session")
-def amqp_session_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker | RealBroker]:
-    """The broker of the whole run (one in each xdist worker), never reset by itself."""
+def _amqp_process_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroker | RealBroker]:
+    """The broker of the whole run; one in each xdist worker."""
     config = request.config
     url = config.getoption("--amqp-url")
     if url:
@@ -101,35 +117,117 @@ def amqp_session_broker(request: pytest.FixtureRequest) -> Iterator[RunningBroke
         profile=config.getini("amqp_profile") or None,
         quiet_ms=_number("amqp_quiet_ms", quiet_ms) if quiet_ms else QUIET_MS_DEFAULT,
     ) as broker:
+        config.stash[_HELD] = []
         yield broker
+
+
+@pytest.fixture(scope="session")
+def amqp_session_broker(
+    request: pytest.FixtureRequest, _amqp_process_broker: RunningBroker | RealBroker
+) -> RunningBroker | RealBroker:
+    """The same broker for fixtures of the whole run. From now on tests reset no more than their own virtual hosts."""
+    if not isinstance(_amqp_process_broker, RealBroker):
+        request.config.stash[_HELD].append("amqp_session_broker")
+    return _amqp_process_broker
+
+
+@pytest.fixture(scope="session")
+def amqp_session_url(amqp_session_broker: RunningBroker | RealBroker) -> str:
+    """amqp://... with the virtual host `/`."""
+    return amqp_session_broker.url
+
+
+@pytest.fixture(scope="module")
+def amqp_module_broker(
+    request: pytest.FixtureRequest, _amqp_process_broker: RunningBroker | RealBroker
+) -> Iterator[RunningBroker | RealBroker]:
+    """The broker for fixtures of a module, with a virtual host of the module's own, which its tests leave alone."""
+    yield from _broker_of(request, _amqp_process_broker, "module " + request.node.name, holds=True)
+
+
+@pytest.fixture(scope="module")
+def amqp_module_url(amqp_module_broker: RunningBroker | RealBroker) -> str:
+    """amqp://... with the module's own virtual host."""
+    return amqp_module_broker.url
 
 
 @pytest.fixture
 def amqp_broker(
-    request: pytest.FixtureRequest, amqp_session_broker: RunningBroker | RealBroker
+    request: pytest.FixtureRequest, _amqp_process_broker: RunningBroker | RealBroker
 ) -> Iterator[RunningBroker | RealBroker]:
-    """A broker as new for each test, with a virtual host of the test's own as its default one."""
-    broker = amqp_session_broker
-    if isinstance(broker, RealBroker):
-        if "clock" in _wishes(request):
-            pytest.skip("this test sets the broker's clock, and --amqp-url names one that has none to set")
-        yield broker
-        return
-    wishes = _wishes(request)
-    broker.reset(clock=wishes.get("clock"))
-    broker.default_vhost = vhost_name(request.node.name)
-    broker.vhost()
-    yield broker
-    leaks = broker.leaks()
-    broker.default_vhost = "/"
-    if leaks and not wishes.get("leaks", False):
-        _tell(request, leaks)
+    """A broker as new for each test, with a virtual host of the test's own as its default one.
+
+    While fixtures of a wider scope use the broker, only that virtual host is new.
+    """
+    yield from _broker_of(request, _amqp_process_broker, vhost_name(request.node.name), holds=False)
 
 
 @pytest.fixture
 def amqp_url(amqp_broker: RunningBroker | RealBroker) -> str:
     """amqp://... with the test's own virtual host; with `--amqp-url` that URL as it is."""
     return amqp_broker.url
+
+
+@pytest.fixture
+def amqp_worker(amqp_broker: RunningBroker | RealBroker) -> Iterator[Workers]:
+    """Call it to start a worker, a function in a thread or a command, that ends with the test: `testing.workers`."""
+    yield from _workers(amqp_broker)
+
+
+@pytest.fixture(scope="module")
+def amqp_module_worker(amqp_module_broker: RunningBroker | RealBroker) -> Iterator[Workers]:
+    """The same for a module, on its virtual host."""
+    yield from _workers(amqp_module_broker)
+
+
+def _workers(broker: RunningBroker | RealBroker) -> Iterator[Workers]:
+    if isinstance(broker, RealBroker):
+        pytest.skip("workers need a broker that says when they consume, and --amqp-url names another")
+    from .testing.workers import Workers
+
+    with ExitStack() as stack:
+        yield Workers(broker, stack.enter_context)
+
+
+def _broker_of(
+    request: pytest.FixtureRequest, whole: RunningBroker | RealBroker, vhost: str, *, holds: bool
+) -> Iterator[RunningBroker | RealBroker]:
+    """A broker with a virtual host of its own, for a test or (`holds`: what is in it is spared) a module."""
+    wishes = _wishes(request)
+    if isinstance(whole, RealBroker):
+        if "clock" in wishes:
+            pytest.skip("this test sets the broker's clock, and --amqp-url names one that has none to set")
+        yield whole
+        return
+    held, clock = request.config.stash[_HELD], wishes.get("clock")
+    spares = bool(held) or not wishes.get("reset", True)
+    if not spares:
+        whole.reset(clock=clock)
+    elif clock not in (None, whole.clock.mode):
+        because = f"{held[-1]} is in use" if held else "of reset=False"
+        pytest.fail(
+            f"@pytest.mark.amqp(clock={clock!r}): time can't change here, because {because}, on {whole.clock.mode} "
+            "time; mark the whole module, or set amqp_clock in the ini file",
+            pytrace=False,
+        )
+    broker: RunningBroker
+    if spares or holds:
+        broker = whole.at(vhost)
+    else:
+        broker, whole.default_vhost = whole, vhost
+        broker.vhost()
+    if holds:
+        held.append("amqp_module_broker")
+    yield broker
+    if holds:
+        held.remove("amqp_module_broker")
+    leaks = broker.leaks(queues=request.config.getini("amqp_leaked_queues"))
+    if spares or holds:
+        broker.vhost().delete()
+    else:
+        whole.default_vhost = "/"
+    if leaks and not wishes.get("leaks", False):
+        _tell(request, leaks)
 
 
 # -- helpers --------------------------------------------------------------------------------------------------------
@@ -148,13 +246,37 @@ def _number(key: str, text: str) -> float:
 
 
 def _wishes(request: pytest.FixtureRequest) -> dict[str, Any]:
-    marker = request.node.get_closest_marker("amqp")
-    return dict(marker.kwargs) if marker is not None else {}
+    """What the markers of a test ask for; of two, the one nearer to the test wins, keyword by keyword."""
+    wishes: dict[str, Any] = {}
+    for marker in reversed(list(request.node.iter_markers("amqp"))):
+        if problem := _problem_of(marker):
+            pytest.fail(f"@pytest.mark.amqp: {problem}", pytrace=False)
+        wishes.update(marker.kwargs)
+    return wishes
+
+
+def _problem_of(marker: pytest.Mark) -> str:
+    """Why a marker can't be followed; "": it can."""
+    from .settings.faults import nearest
+
+    if marker.args:
+        return f"{marker.args[0]!r} has no keyword, expected one of {', '.join(_WISHES)}"
+    for key, value in marker.kwargs.items():
+        if key not in _WISHES:
+            return f"unknown keyword {key!r}{nearest(key, _WISHES)}, expected one of {', '.join(_WISHES)}"
+        allowed = _WISHES[key]
+        if not any(type(value) is type(one) and value == one for one in allowed):
+            hint = nearest(value, map(str, allowed)) if isinstance(value, str) else ""
+            return f"{key}: {value!r} is not right{hint}, expected {' or '.join(map(repr, allowed))}"
+    return ""
 
 
 def _tell(request: pytest.FixtureRequest, leaks: list[str]) -> None:
     config = request.config
     text = "\n".join(leaks)
-    request.node.add_report_section("teardown", _LEAKS, text)
+    if isinstance(request.node, pytest.Item):
+        request.node.add_report_section("teardown", _LEAKS, text)
+    else:  # of a module there is no report
+        warnings.warn(pytest.PytestWarning(f"{request.node.nodeid}: {_LEAKS}:\n{text}"), stacklevel=2)
     if config.getoption("--amqp-fail-on-leak") or config.getini("amqp_fail_on_leak"):
         pytest.fail(f"left behind in the broker:\n{text}", pytrace=False)

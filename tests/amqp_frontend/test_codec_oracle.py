@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -12,6 +14,7 @@ from pair import Pair, Peer, content, method, publish, unvalidated
 from pamqp import base, commands, frame
 
 from leveret.amqp_frontend.codec import (
+    _FIELDS,
     METHODS,
     AccessRequest,
     answer_frame,
@@ -335,3 +338,10 @@ def test_content_passes_through_octet_for_octet() -> None:
     before = len(peer.incoming.octets)
     peer.send(method(1, commands.Basic.Get, queue="q"))
     assert bytes(peer.incoming.octets[before:]).endswith(odd)
+
+
+def test_the_catalogue_is_the_one_that_was_checked() -> None:
+    """pamqp 3.3.0 and 4.0.1 have the same: another one that differs is looked at before it is allowed."""
+    table = {f"{index:08x}": [method.name, _FIELDS[method]] for index, method in sorted(METHODS.items())}
+    assert len(table) == 66
+    assert hashlib.sha256(json.dumps(table).encode()).hexdigest()[:16] == "da83be11807fa5cc"

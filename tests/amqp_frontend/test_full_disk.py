@@ -20,12 +20,12 @@ POLICIES = {"q": None, "block": "BLOCK", "fail": "FAIL", "drop": "DROP"}
 class Bench:
     """A broker whose disk is full, with a durable queue for each policy, all of them bound to `amq.fanout`."""
 
-    def __init__(self, *, confirms: bool) -> None:
+    def __init__(self, *, confirms: bool, arguments: dict[str, Any] | None = None) -> None:
         entries = [entry(name, disk_full_policy=policy) for name, policy in POLICIES.items() if policy]
         self.pair = Pair(broker={"settings": SettingsRepository(entries)})
         self.peer: Peer = self.pair.open(2)
         for name in POLICIES:
-            self.peer.call(1, C.Queue.Declare, queue=name, durable=True)
+            self.peer.call(1, C.Queue.Declare, queue=name, durable=True, arguments=arguments or {})
         if confirms:
             self.peer.call(1, C.Confirm.Select)
         self.journal = StandInJournal()
@@ -41,7 +41,7 @@ class Bench:
         """Since this was last asked."""
         self.pair.end_turn()
         heard = [received.frame for received in self.peer.take()]
-        if self.peer.session.backlog.area.count:
+        if self.peer.session.backlog.area.contents.count:
             assert not heard
             return "held"
         if not heard:
@@ -52,8 +52,8 @@ class Bench:
     def make_room(self) -> None:
         """The disk is not full any more."""
         self.journal.has_failed = False
-        self.pair.end_turn()
-        self.peer.go_on()
+        self.pair.broker.more_is_safe()
+        self.pair.settle()
 
     def ready(self, name: str) -> int:
         """Messages in a queue."""
@@ -78,6 +78,32 @@ def test_each_policy(queue: str, with_confirms: str, without: str, kept: tuple[i
     assert bench.ready(queue) == 1
     bench.make_room()
     assert bench.ready(queue) == 1 + kept[not confirms]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"x-queue-type": "quorum"},
+        {"x-last-value-key": "k"},
+        {"x-non-destructive": True},
+        {"x-max-priority": 5},
+    ],
+    ids=lambda arguments: "-".join(map(str, arguments.values())),
+)
+def test_each_kind_of_queue(arguments: dict[str, Any]) -> None:
+    """The policy is the same, whatever the queue keeps of its messages."""
+    bench = Bench(confirms=True, arguments=arguments)
+    heard = [bench.publish(name, {"delivery_mode": 2}) for name in ("q", "fail", "drop", "block")]
+    assert heard == ["nack", "nack", "ack", "held"]
+    assert [bench.ready(name) for name in ("q", "fail", "drop", "block")] == [0] * 4
+    bench.make_room()
+    assert [bench.ready(name) for name in ("q", "fail", "drop", "block")] == [0, 0, 0, 1]
+
+
+def test_streams_have_no_policy() -> None:
+    """Of the settings of addresses none holds for them."""
+    bench = Bench(confirms=True, arguments={"x-queue-type": "stream"})
+    assert [bench.publish(name, {"delivery_mode": 2}) for name in ("fail", "drop", "block")] == ["nack"] * 3
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
 from pamqp import commands as C
 
-from leveret.amqp_frontend.hold_area import HELD_MAX
+from leveret.amqp_frontend.held_contents import HELD_MAX
 from leveret.amqp_frontend.states import HOLD_NEXT, HoldState
 from leveret.amqp_frontend.turn import handle_bytes
 from leveret.settings import Flow
@@ -40,11 +40,14 @@ class Bench:
         self.peer.call(1, C.Basic.Get, queue="work")
         self.peer.send(in_mode)
         self.peer.take()
+        self.commits = in_mode == method(1, C.Tx.Select)
 
     def hold(self) -> None:
-        """A publish on channel 1 is held from now on."""
+        """A publish on channel 1, or the commit behind it, is held from now on."""
         self.pair.broker.raise_alarm("test")
         self.peer.send(publish(1, "q", b"held"))
+        if self.commits:
+            self.peer.send(method(1, C.Tx.Commit))
 
     def let_go(self) -> None:
         """Publishes are accepted again."""
@@ -92,8 +95,10 @@ PASSES: list[tuple[str, bytes, Callable[[Bench], bool]]] = [
     *SETTLING,
     ("basic.cancel", method(1, C.Basic.Cancel, consumer_tag="none"), answered(C.Basic.CancelOk)),
     ("channel.flow", method(1, C.Channel.Flow, active=True), answered(C.Channel.FlowOk)),
-    ("channel.close", CLOSE_CHANNEL, answered(C.Channel.CloseOk)),
-    ("connection.close", CLOSE_CONNECTION, answered(C.Connection.CloseOk)),
+]
+CLOSES: list[tuple[str, bytes, type[Any]]] = [
+    ("channel.close", CLOSE_CHANNEL, C.Channel.CloseOk),
+    ("connection.close", CLOSE_CONNECTION, C.Connection.CloseOk),
 ]
 WAITS: list[tuple[str, bytes, type[Any]]] = [
     ("tx.select", method(1, C.Tx.Select), C.Tx.SelectOk),
@@ -122,6 +127,73 @@ def test_what_settles_or_ends_something_passes(
     bench.peer.send(octets)
     assert is_done(bench)
     assert bench.ready("q") == 0
+
+
+@CUTS
+@pytest.mark.parametrize("mode", [C.Confirm.Select, C.Tx.Select])
+@pytest.mark.parametrize("name, octets, answer", CLOSES, ids=[row[0] for row in CLOSES])
+def test_a_close_passes_where_the_client_knows_what_was_accepted(
+    name: str, octets: bytes, answer: type[Any], mode: type[Any], cut: Cut
+) -> None:
+    """It got no confirm, or no commit-ok: what is held is dropped, and the close answered at once."""
+    bench = Bench(cut, in_mode=method(1, mode))
+    bench.hold()
+    bench.peer.send(octets)
+    bench.peer.expect(answer)
+    bench.let_go()
+    assert bench.ready("q") == 0
+    assert not bench.peer.session.backlog.area.channels
+
+
+@CUTS
+@pytest.mark.parametrize("name, octets, answer", CLOSES, ids=[row[0] for row in CLOSES])
+def test_without_confirms_a_close_waits(name: str, octets: bytes, answer: type[Any], cut: Cut) -> None:
+    """Nobody would hear that the publishes were dropped: they come first, as in RabbitMQ."""
+    bench = Bench(cut)
+    bench.hold()
+    bench.peer.send(publish(1, "q", b"last words"), octets)
+    bench.peer.expect_nothing()
+    bench.let_go()
+    assert bench.bodies("q") == [b"held", b"last words"]
+    bench.peer.expect(answer)
+    bench.peer.expect_nothing()
+    assert not bench.peer.session.backlog.area.channels
+
+
+def test_what_comes_behind_a_close_that_waits_is_not_looked_at() -> None:
+    """Nor kept; the peer's silence is forgiven, and other channels' publishes are done before, too."""
+    bench = Bench()
+    bench.hold()
+    bench.peer.send(publish(2, "q", b"of channel 2"), CLOSE_CONNECTION + publish(1, "q", b"too late"))
+    bench.peer.send(*[publish(2, "q", bytes(100_000))] * 3)
+    bench.peer.send(method(1, C.Basic.Ack, delivery_tag=99))
+    bench.peer.expect_nothing()
+    assert bench.peer.buffered_max < 100_000
+    assert bench.peer.session._is_unread()
+    bench.let_go()
+    bench.peer.expect(C.Connection.CloseOk)
+    assert bench.bodies("q") == [b"held", b"of channel 2"]
+
+
+@pytest.mark.parametrize("octets", [CLOSE_CHANNEL, CLOSE_CONNECTION], ids=["channel", "connection"])
+def test_a_close_that_waits_is_answered_although_ours_crosses_it(octets: bytes) -> None:
+    """What was held before it is refused in the end, or the broker stops."""
+    bench = Bench()
+    bench.pair.broker.raise_alarm("test")
+    bench.peer.send(publish(1, "k", b"x", exchange="none"), octets)
+    bench.peer.expect_nothing()
+    if octets is CLOSE_CHANNEL:
+        bench.let_go()
+        assert bench.peer.expect(C.Channel.Close).reply_code == 404
+        bench.peer.expect(C.Channel.CloseOk)
+        bench.peer.send(method(1, C.Channel.CloseOk))
+        assert isinstance(bench.peer.call(1, C.Channel.Open), C.Channel.OpenOk)
+    else:
+        bench.peer.session.closing.stop()
+        bench.peer.expect(C.Connection.Close)
+        bench.peer.expect(C.Connection.CloseOk)
+        bench.peer.send(method(0, C.Connection.CloseOk))
+        assert bench.peer.is_closed
 
 
 @CUTS
@@ -159,7 +231,7 @@ def test_what_is_settled_in_a_transaction_waits(
     bench.let_go()
     bench.peer.send(method(1, C.Tx.Rollback))
     assert bench.unacked == 2
-    assert bench.ready("q") == (0 if is_before else 1)
+    assert bench.ready("q") == 1
 
 
 def test_a_cancel_does_not_overtake_its_consume() -> None:
@@ -185,11 +257,11 @@ def test_each_channel_is_held_for_itself(cut: Cut) -> None:
     bench.peer.send(publish(2, "q2", b"b"), method(2, C.Basic.Get, queue="q2"))
     bench.peer.expect_nothing()
     area = bench.peer.session.backlog.area
-    assert [held.channel.number for held in area.channels.values()] == [1, 2] and area.count == 5
+    assert [held.channel.number for held in area.channels.values()] == [1, 2] and area.contents.count == 5
     bench.let_go()
     assert [type(one.frame) for one in bench.peer.take()] == [C.Queue.DeclareOk, C.Basic.GetOk]
     assert (bench.bodies("q"), bench.bodies("q1")) == ([b"held"], [b"a"])
-    assert (area.count, area.octets, area.state) == (0, 0, HoldState.OPEN)
+    assert (area.contents.count, area.contents.octets, area.state) == (0, 0, HoldState.OPEN)
 
 
 def test_confirms_come_in_order_and_none_early() -> None:
@@ -209,7 +281,7 @@ def test_confirms_come_in_order_and_none_early() -> None:
 @pytest.mark.parametrize("end", ["channel", "connection", "error", "operator"])
 def test_what_is_held_ends_with_its_channel(end: str) -> None:
     """It was not accepted, and is not confirmed; another channel's is not touched by the end of a channel."""
-    bench = Bench(in_mode=method(1, C.Confirm.Select))
+    bench = Bench(in_mode=method(1, C.Confirm.Select) + method(2, C.Confirm.Select))
     bench.hold()
     bench.peer.send(publish(2, "q", b"of channel 2"))
     if end == "channel":
@@ -224,20 +296,24 @@ def test_what_is_held_ends_with_its_channel(end: str) -> None:
     is_over = end in ("connection", "operator")
     assert [held.channel.number for held in area.channels.values()] == ([] if is_over else [2])
     bench.let_go()
-    assert not any(isinstance(one.frame, C.Basic.Ack) for one in bench.peer.received)
+    assert not any(isinstance(one.frame, C.Basic.Ack) and one.channel == 1 for one in bench.peer.received)
     assert bench.bodies("q") == ([] if is_over else [b"of channel 2"])
-    assert (area.count, area.octets) == (0, 0)
+    assert (area.contents.count, area.contents.octets) == (0, 0)
 
 
 def test_a_peer_is_blocked_until_the_alarm_is_over_although_it_closed_the_channel() -> None:
     """connection.blocked and connection.unblocked come in pairs."""
-    bench = Bench(hears_blocked=True)
+    bench = Bench(hears_blocked=True, in_mode=method(1, C.Confirm.Select) + method(2, C.Confirm.Select))
     bench.hold()
     assert bench.peer.expect(C.Connection.Blocked, channel=0).reason == "test"
     bench.peer.call(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0)
     bench.peer.send(publish(2, "q", b"x"), method(2, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
     bench.peer.expect(C.Channel.CloseOk, channel=2)
+    bench.pair.advance(1.0)
+    bench.peer.expect_nothing()
     bench.let_go()
+    bench.peer.expect_nothing()
+    bench.pair.advance(0.2)
     bench.peer.expect(C.Connection.Unblocked, channel=0)
     bench.peer.expect_nothing()
     assert bench.peer.session.backlog.area.state is HoldState.OPEN
@@ -255,7 +331,7 @@ def test_a_peer_is_read_until_so_much_is_held(hears_blocked: bool, size: int) ->
         for _ in range(16):  # two in a row that are not alike: each is held by itself
             bench.peer.send(publish(1, "q", bytes(size), mandatory=bool(count % 2)))
             count += 1
-    assert area.count <= HELD_MAX + 1 and area.octets < HOLD_SIZE + 2 * size
+    assert area.contents.count <= HELD_MAX + 1 and area.contents.octets < HOLD_SIZE + 2 * size
     assert area.state is (HoldState.NOTIFIED_STALLED if hears_blocked else HoldState.STALLED)
     bench.peer.take()
     bench.peer.send(method(1, C.Basic.Ack, delivery_tag=1))

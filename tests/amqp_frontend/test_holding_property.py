@@ -119,11 +119,11 @@ class World:
             area: Any = peer.session.backlog.area
             works = [work for held in area.channels.values() for work in held.work]
             assert all(work.octets == sum(map(len, blobs_of(work.event))) for work in works if work.place is None)
-            assert area.octets == sum(work.octets for work in works if work.place is None)
-            assert area.count == sum(work.place is None for work in works)
-            assert area.spooled == sum(work.octets for work in works if work.place is not None)
-            assert area.spooled_count == sum(work.place is not None for work in works)
-        assert self.temp.used == sum(peer.session.backlog.area.spooled for peer in self.peers)
+            assert area.contents.octets == sum(work.octets for work in works if work.place is None)
+            assert area.contents.count == sum(work.place is None for work in works)
+            assert area.contents.spooled == sum(work.octets for work in works if work.place is not None)
+            assert area.contents.spooled_count == sum(work.place is not None for work in works)
+        assert self.temp.used == sum(peer.session.backlog.area.contents.spooled for peer in self.peers)
         ready = self.pair.broker.virtual_hosts["/"].queues["q"].ready_count
         assert sum(self.confirmed.values()) == ready + sum(map(len, self.got.values()))
 

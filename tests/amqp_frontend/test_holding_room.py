@@ -69,6 +69,10 @@ class Bench:
             self.pair.settle()
         return found
 
+    def ready(self) -> int:
+        """Messages in the queue."""
+        return self.pair.broker.virtual_hosts["/"].queues["q"].ready_count
+
     def heard(self) -> list[tuple[Any, ...]]:
         """What the publisher was sent: confirms as (ack or nack, tag, multiple), others by their names."""
         said: list[tuple[Any, ...]] = []
@@ -303,6 +307,20 @@ def test_a_closed_channel_drops_what_it_holds() -> None:
     assert bench.pair.broker.flow.blocked() == []
 
 
+@pytest.mark.parametrize("close", ["channel", "connection"])
+def test_a_close_is_not_held_up_by_a_limit(close: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Queues page E.5; whether there are confirms or not, but without them the log warns of what is lost."""
+    bench = Bench()
+    bench.publish(4)
+    bench.publish(1, channel=2)
+    number, kind = (1, C.Channel.Close) if close == "channel" else (0, C.Connection.Close)
+    bench.peer.send(method(number, kind, reply_code=200, class_id=0, method_id=0))
+    assert [name for name, *_ in bench.heard()] == [f"{close.capitalize()}.CloseOk"]
+    assert bench.take(9) == ([1, 2, 5] if close == "channel" else [1, 2])
+    assert "channel 1 is over, 2 held publishes are dropped" in caplog.text
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+
+
 def test_a_lost_connection_drops_what_it_holds() -> None:
     bench = Bench(mode=C.Confirm.Select)
     bench.publish(4)
@@ -328,3 +346,61 @@ def test_a_message_that_is_larger_than_the_limit_passes_into_an_empty_queue(kind
     bench = Bench(mode=C.Confirm.Select)
     bench.peer.send(publish(1, "q", b"1" * 9_000))
     assert bench.confirmed() == [1]
+
+
+def test_the_rest_of_a_long_run_has_waited_as_long_as_its_head() -> None:
+    """A run to many queues is cut into turns: its rest is refused when it has waited long enough since it came."""
+    settings = {"max_size_messages": 100, "address_full_policy": "BLOCK", "send_fail_if_no_space_after_ms": 500}
+    bench = Bench(mode=C.Confirm.Select, system=SystemUsage(0, 0, 0), **settings)
+    for number in range(150):
+        bench.taker.call(1, C.Queue.Declare, queue=f"many {number}")
+        bench.taker.call(1, C.Queue.Bind, queue=f"many {number}", exchange="amq.fanout")
+    bench.taker.call(1, C.Queue.Bind, queue="q", exchange="amq.fanout")
+    count = 130
+    bench.peer.send(b"".join(publish(1, "q", b"%d" % number) for number in range(100)))
+    assert bench.heard()
+    bench.peer.send(b"".join(publish(1, "", b"%d" % number, exchange="amq.fanout") for number in range(count)))
+    assert bench.peer.session.backlog.area.channels
+    bench.pair.advance(0.3)
+    bench.taker.send(method(1, C.Queue.Purge, queue="q"))
+    bench.pair.settle()
+    assert bench.ready() == 100
+    assert {kind for kind, *_ in bench.heard()} == {"ack"}
+    bench.pair.advance(0.19)
+    assert bench.heard() == []
+    bench.pair.advance(0.02)
+    assert [kind for kind, *_ in bench.heard()] == ["nack"] * (count - 100)
+
+
+@pytest.mark.parametrize("memory", [1_000, 50_000, 300_000])
+def test_room_in_several_limits_is_shared_in_turn(memory: int) -> None:
+    """Queues page, row E11: in octets and in messages; one holds ten times as much, one publishes elsewhere."""
+    both = {"memory_limit": memory, "cursor": "vm", "max_size_messages": 12, "address_full_policy": "BLOCK"}
+    bench = Bench(system=SystemUsage(40_000_000, 0, 0), flow=Flow(hold_size=1 << 24), **both)
+    bench.taker.call(1, C.Queue.Declare, queue="elsewhere")
+    size, quantum = 10_000, 64 * 1024
+    filler = bench.pair.open(1)
+    filler.send(*[publish(1, "q", bytes(size))] * 40)  # full, whichever limit it is
+    filler.hang_up()
+    peers = [bench.pair.open(1) for _ in range(5)]
+    counts = [100, 10, 10, 10, 10]
+    for peer, count in zip(peers, counts):
+        queue = "elsewhere" if peer is peers[-1] else "q"
+        peer.call(1, C.Confirm.Select)
+        for number in range(count):
+            peer.send(publish(1, queue, bytes(size), mandatory=bool(number % 2)))
+    confirmed = [0] * len(peers)
+    left = [*counts]
+    while any(left[1:-1]):
+        bench.taker.send(method(1, C.Basic.Get, queue="q", no_ack=True))
+        bench.taker.take()
+        bench.pair.settle()
+        for at, peer in enumerate(peers):
+            for one in peer.take():
+                assert isinstance(one.frame, C.Basic.Ack)
+                confirmed[at] = one.frame.delivery_tag
+            left[at] = counts[at] - confirmed[at]
+        behind = [confirmed[at] for at in range(len(peers) - 1) if left[at]]
+        assert max(behind) - min(behind) <= quantum // size + 1, confirmed
+    assert confirmed[-1] == counts[-1]
+    assert left[0] > 80

@@ -10,7 +10,8 @@ import pytest
 from pair import Pair, method, publish
 from pamqp import commands as C
 
-from leveret.amqp_frontend.hold_area import HELD_MAX, OWN_STALL_MS
+from leveret.amqp_frontend.held_contents import HELD_MAX
+from leveret.amqp_frontend.hold_area import OWN_STALL_MS
 from leveret.amqp_frontend.states import HoldState
 from leveret.engine import BrokerOptions
 from leveret.journal.recording.temp_store import FileTempStore
@@ -77,12 +78,12 @@ def make(tmp_path: Path) -> Iterator[Any]:
 def test_what_is_spooled_comes_in_order_and_is_confirmed(make: Any) -> None:
     bench = make()
     bench.publish(16)
-    assert bench.area.octets <= 256 * KIB + SIZE
-    assert bench.temp.used == bench.area.spooled > 500 * KIB
+    assert bench.area.contents.octets <= 256 * KIB + SIZE
+    assert bench.temp.used == bench.area.contents.spooled > 500 * KIB
     assert bench.area.state is HoldState.HOLDING
     assert bench.take_all() == list(range(1, 17))
     assert [one.frame.delivery_tag for one in bench.peer.take()][-1] == 16
-    assert (bench.temp.used, bench.area.octets, bench.area.count) == (0, 0, 0)
+    assert (bench.temp.used, bench.area.contents.octets, bench.area.contents.count) == (0, 0, 0)
     assert bench.area.state is HoldState.OPEN
 
 
@@ -90,7 +91,7 @@ def test_beyond_both_the_peer_is_not_read_until_half_is_gone(make: Any) -> None:
     bench = make()
     bench.publish(40)
     assert bench.area.state is HoldState.STALLED
-    assert bench.area.octets + bench.area.spooled < 1024 * KIB + 256 * KIB + 2 * (SIZE + KIB)
+    assert bench.area.contents.octets + bench.area.contents.spooled < 1024 * KIB + 256 * KIB + 2 * (SIZE + KIB)
     assert bench.take_all() == list(range(1, 41))
     assert bench.area.state is HoldState.OPEN
 
@@ -99,7 +100,7 @@ def test_small_messages_are_not_bounded_by_their_number(make: Any) -> None:
     """Where there is a temp store, what is over the number goes there; nobody is stalled for it."""
     bench = make()
     bench.publish(3 * HELD_MAX, size=10)
-    assert bench.area.count <= HELD_MAX
+    assert bench.area.contents.count <= HELD_MAX
     assert bench.area.state is HoldState.HOLDING
     assert bench.take_all() == list(range(1, 3 * HELD_MAX + 1))
 
@@ -111,13 +112,13 @@ def test_what_is_dropped_is_released(make: Any, end: str) -> None:
     bench.publish(4, channel=2)
     if end == "channel":
         bench.peer.send(method(1, C.Channel.Close, reply_code=200, class_id=0, method_id=0))
-        assert bench.temp.used == bench.area.spooled
+        assert bench.temp.used == bench.area.contents.spooled == bench.pair.broker.flow.holdings.spooled
         assert bench.take_all() == [1, 13, 14, 15, 16]
     elif end == "connection":
         bench.peer.send(method(0, C.Connection.Close, reply_code=200, class_id=0, method_id=0))
     else:
         bench.peer.hang_up()
-    assert bench.temp.used == 0
+    assert bench.temp.used == bench.pair.broker.flow.holdings.spooled == 0
 
 
 def test_a_stall_that_lasts_ends_the_connection(make: Any) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pair import method, raw_frame
 from pamqp import commands
@@ -152,7 +152,18 @@ def streams(draw: st.DrawFn) -> bytes:
 READS = st.lists(st.tuples(st.integers(0, 60_000) | st.integers(0, 300), st.booleans()), min_size=1, max_size=60)
 
 
+#: A large body whose properties cannot be decoded: it is known when the body is whole, and nobody has it then.
+WRONG_AND_WHOLE = b"".join(
+    [
+        method(2, C.Basic.Publish, exchange="", routing_key="q"),
+        raw_frame(2, 2, (60).to_bytes(2) + bytes(2) + LARGE_MIN.to_bytes(8) + b"\x20\x00"),
+        *(raw_frame(3, 2, bytes(payload)) for payload in (19_992, LARGE_MIN - 19_992)),
+    ]
+)
+
+
 @settings(max_examples=150, deadline=None)
+@example(stream=WRONG_AND_WHOLE, reads=[(0, False)], incomplete_max=1 << 62, message_size_max=1 << 62)
 @given(
     stream=streams(),
     reads=READS,

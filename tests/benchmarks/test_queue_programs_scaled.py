@@ -20,16 +20,19 @@ BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
         ("waiting.py", ["--count", "20000"]),
         ("rpc.py", ["--quick"]),
         ("routes.py", ["--sizes", "1000", "--seconds", "0.2", "--rounds", "1"]),
-        ("probe.py", ["--quick"]),
+        ("probe.py", ["--quick", "--journal"]),
+        ("probe.py", ["--quick", "--memory", "purge", "reload"]),
         ("wake_ups.py", ["--count", "200", "--rounds", "1"]),
         pytest.param("deep.py", ["--count", "60000", "--memory", "16MiB"], marks=NEEDS_COMPILER),
+        pytest.param("leased.py", ["--quick"], marks=NEEDS_COMPILER),
         pytest.param("ring.py", ["--count", "20000", "--rounds", "1"], marks=NEEDS_COMPILER),
         pytest.param("curves.py", ["--quick"], marks=NEEDS_COMPILER),
     ],
 )
 @pytest.mark.skipif(not Path("/proc/self").is_dir(), reason="no /proc on this machine: they read the broker's")
 def test_it_runs(program: str, flags: list[str]) -> None:
-    """No message early, twice or missing; a ring of 1,000 holds 1,000; memory a message within its bound."""
+    """No message early, twice or missing; a ring of 1,000 holds 1,000; memory a message within its
+    bound; no lease ends early."""
     done = subprocess.run(
         [sys.executable, str(BENCHMARKS / program), *flags], capture_output=True, text=True, timeout=500
     )

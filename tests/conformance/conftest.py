@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from desk import Desk, Make, VirtualDesk, load
+from leased_desk import LeasedDesk
 from pika_desk import PikaDesk
 from socket_broker import SocketBroker
 
@@ -30,3 +31,9 @@ def at(request: pytest.FixtureRequest) -> Iterator[Make]:
             return desk
 
         yield make
+
+
+@pytest.fixture
+def desk() -> LeasedDesk:
+    """For leased queues, in virtual time."""
+    return LeasedDesk()

@@ -401,3 +401,30 @@ def test_auto_created_queues_go_when_unused(at: Make, entry: dict[str, Any], is_
     desk.advance_ms(500)
     assert desk.exists("auto.a") is not is_gone
     assert desk.exists("auto.never")  # never used, and not empty
+
+
+@pytest.mark.parametrize(
+    "entry, is_gone",
+    [
+        ({"auto_delete_created_queues": True}, True),
+        ({"auto_delete_created_queues": True, "auto_delete_queues_delay": 10_000}, False),
+        ({"auto_delete_queues": True}, False),
+    ],
+    ids=["gone", "later", "for auto-created ones alone"],
+)
+def test_queues_of_clients_go_when_unused_where_settings_say_so(at: Make, entry: dict[str, Any], is_gone: bool) -> None:
+    """`auto-delete-created-queues` (address-settings page 3.5): used before, empty and without consumers."""
+    desk = at(settings(broker={"address_queue_scan_period": 100}, **{"shop.#": entry}), q=False)
+    for name in ("shop.a", "shop.never", "shop.full", "other"):
+        desk.declare(name)
+    desk.publish("A", key="shop.full")
+    for name in ("shop.a", "other"):
+        desk.publish("A", key=name)
+        desk.consume(name, tag=name, no_ack=True)
+    desk.advance_ms(500)
+    assert desk.exists("shop.a")  # has a consumer
+    for name in ("shop.a", "other"):
+        desk.cancel(name)
+    desk.advance_ms(500)
+    assert desk.exists("shop.a") is not is_gone
+    assert all(desk.exists(name) for name in ("shop.never", "shop.full", "other"))

@@ -30,14 +30,14 @@ class Waiting:
         route = self.bench.vhost.route("", "q", USER)
         return self.session.offer(route, Envelope("", "q"), [BLOB], mandatory=False)
 
-    def resume(self, octets: int, messages: int) -> int:
+    def resume(self, octets: int, messages: int) -> tuple[int, int]:
         """See `Waiter`: there is room, or it is to look again whether it is still held."""
         offer = self._offer()
         if offer.taken:
-            return len(BLOB)
+            return len(BLOB), 1
         assert offer.full is not None
         self.bench.broker.flow.wait(offer.full, self.client, self)
-        return 0
+        return 0, 0
 
 
 def bench_with(interval_ms: int | None, system: SystemUsage | None = None) -> tuple[Bench, list[BlockedWarning]]:

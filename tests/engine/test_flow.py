@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from flow_bench import MIB, USER, FlowBench, Publisher, blob
+from memory_pager import MemoryPager
 
 from leveret.engine import Envelope, PropertyFacts
 from leveret.settings import SettingsRepository, SystemUsage, entry
@@ -45,6 +46,20 @@ def test_what_is_full_holds_and_its_room_is_shared_in_turn(settings: dict[str, o
         bench.take(bench.queue.ready_count)
         assert abs(many.published - few.published) <= 3  # a quantum, and the message that goes over it
     assert few.published == 4
+
+
+def test_who_is_cut_short_by_the_limit_goes_on_first() -> None:
+    """What is freed at once is no multiple of a quantum: nobody gets less for that (E.5, the starvation bound)."""
+    bench = FlowBench(max_size_messages=2000, address_full_policy="BLOCK")
+    Publisher(bench, "filler").publish(*[blob(100)] * 2000)
+    publishers = [Publisher(bench, name) for name in "ab"]
+    for one in publishers:
+        one.publish(*[blob(100)] * 1500)
+    for _ in range(20):
+        bench.take(100)
+        published = [one.published for one in publishers]
+        assert max(published) - min(published) <= 64
+    assert sum(published) == 2000
 
 
 def test_a_large_message_waits_for_as_many_quanta_as_it_takes() -> None:
@@ -92,6 +107,36 @@ def test_a_publish_to_several_queues_waits_for_the_strictest() -> None:
     assert bench.vhost.queues["free"].ready_count == 3
 
 
+@pytest.mark.parametrize("order", [("q", "other", "later"), ("later", "q", "other"), ("other", "later", "q")])
+def test_of_several_full_queues_the_one_that_refuses_decides(order: tuple[str, ...]) -> None:
+    """Whichever of them the route names first (queues page E.2)."""
+    bench = FlowBench()
+    bench.broker.replace_settings(
+        SettingsRepository(
+            [
+                entry("q", memory_limit=1_000, cursor="vm"),
+                entry("later", memory_limit=1_000, cursor="vm", send_fail_if_no_space_after_ms=500),
+                entry("other", memory_limit=1_000, cursor="vm", send_fail_if_no_space=True),
+            ]
+        )
+    )
+    for name in ("later", "other"):
+        bench.vhost.declare_queue(name, client=None, durable=True, arguments={})
+    filler = Publisher(bench, "filler")
+    publisher = Publisher(bench, "p")
+    offered = []
+    for count, name in enumerate(order, 1):
+        filler.session.offer(bench.route(name), Envelope("", name), [blob(2_000)], mandatory=False)
+        bench.vhost.bind_queue(name, "amq.fanout", "", {})
+        route = bench.vhost.route("amq.fanout", "", USER)
+        full = publisher.session.offer(route, Envelope("amq.fanout", ""), [blob(100)], mandatory=False).full
+        assert full is not None
+        offered.append((full.fails, full.fails_after_ms))
+        expected = {"q": (False, 0), "later": (False, 500), "other": (True, 0)}
+        rank = ["other", "later", "q"]
+        assert offered[-1] == expected[min(order[:count], key=rank.index)]
+
+
 def test_the_limits_of_the_broker_are_above_those_of_queues() -> None:
     system = SystemUsage(memory=10_000, store=0, temp=0)
     bench = FlowBench(system=system, memory_limit=MIB, cursor="vm")
@@ -99,7 +144,7 @@ def test_the_limits_of_the_broker_are_above_those_of_queues() -> None:
     publisher.publish(*[blob(1_500)] * 10)
     assert publisher.published == 7
     assert publisher.full is not None
-    assert (publisher.full.destination, publisher.full.limit, publisher.full.is_alarm) == ("broker", "memory", True)
+    assert (publisher.full.destination, publisher.full.limit, publisher.full.concerns_all) == ("broker", "memory", True)
     bench.take(7)
     assert publisher.published == 10
 
@@ -189,9 +234,11 @@ def test_a_commit_waits_as_one() -> None:
     assert session.full_for_commit() is None
 
 
-def test_the_temp_store_is_a_limit_of_the_broker() -> None:
-    """Queues page E.4, row 11; queues page, row E16."""
-    bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), producer_flow_control=False)
+@pytest.mark.parametrize("has_journal", [True, False])
+def test_the_temp_store_is_a_limit_of_the_broker(has_journal: bool) -> None:
+    """Queues page E.4, row 11; queues page, row E16. Without a journal, all that leaves memory goes there."""
+    pager = MemoryPager(MIB) if has_journal else None
+    bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), pager=pager, producer_flow_control=False)
     publisher, other = Publisher(bench, "p"), Publisher(bench, "o")
     bench.broker.flow.temp_changed(5_000)
     publisher.publish(blob(1_500))
@@ -200,9 +247,22 @@ def test_the_temp_store_is_a_limit_of_the_broker() -> None:
     assert (publisher.full.destination, publisher.full.limit) == ("broker", "temp")
     bench.facts = PropertyFacts(persistent=True)
     other.publish(blob(1_500))
-    assert other.published == 1
+    assert other.published == has_journal
     bench.broker.flow.temp_changed(2_000)
     bench.end_turn()
+    assert publisher.published == 1
+
+
+def test_what_is_held_in_the_temp_store_makes_nobody_wait() -> None:
+    """It would wait for itself; what queues have there counts."""
+    bench = FlowBench(system=SystemUsage(memory=0, store=0, temp=5_000), producer_flow_control=False)
+    publisher, flow = Publisher(bench, "p"), bench.broker.flow
+    flow.holdings.spooled = 6_000
+    flow.temp_changed(6_500)
+    publisher.publish(blob(100))
+    assert publisher.published == 1
+    flow.temp_changed(11_000)
+    publisher.publish(blob(100))
     assert publisher.published == 1
 
 

@@ -14,20 +14,32 @@ from flow_bench import USER, Publisher, blob
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from memory_pager import MemoryTempStore
 
-from leveret.engine import Broker, BrokerOptions, Consumer, Delivered, ManualClock, PropertyFacts, Queue, Session
+from leveret.engine import (
+    Broker,
+    BrokerOptions,
+    Consumer,
+    Delivered,
+    ManualClock,
+    Message,
+    PropertyFacts,
+    Queue,
+    Session,
+)
 from leveret.settings import NO_WHOLE_LIMITS, SettingsRepository, SystemUsage, WholeLimits, entry
 
 QUEUES = ("a", "b", "c")
 PUBLISHERS = 3
 #: Between nothing and a few messages of each of these sizes.
-SIZES = st.sampled_from([100, 900, 1_100, 5_000])
+LARGEST = 5_000
+SIZES = st.sampled_from([100, 900, 1_100, LARGEST])
 LIMITS = st.sampled_from([1, 2_000, 3_300, 10_000])
 
 one_setting = st.one_of(
     st.fixed_dictionaries({}),
     st.fixed_dictionaries(
-        {"memory_limit": LIMITS, "cursor": st.sampled_from(["vm", "store"])},
+        {"memory_limit": LIMITS, "cursor": st.sampled_from(["vm", "store", "store", "file"])},
         optional={
             "send_fail_if_no_space": st.booleans(),
             "producer_flow_control": st.booleans(),
@@ -43,9 +55,12 @@ one_setting = st.one_of(
         optional={"max_size_bytes": LIMITS},
     ),
     st.fixed_dictionaries({"address_full_policy": st.just("BLOCK"), "max_size_messages": st.integers(1, 5)}),
-    st.fixed_dictionaries({"memory_limit": LIMITS, "cursor": st.just("vm"), "default_ring_size": st.integers(1, 4)}),
+    st.fixed_dictionaries({"max_size_bytes": st.just(0) | LIMITS}, optional={"max_size_messages": st.integers(0, 5)}),
+    st.fixed_dictionaries(
+        {"memory_limit": LIMITS, "cursor": st.sampled_from(["vm", "store"]), "default_ring_size": st.integers(1, 4)}
+    ),
 )
-systems = st.none() | st.builds(SystemUsage, memory=LIMITS, store=LIMITS | st.just(0), temp=st.just(0))
+systems = st.none() | st.builds(SystemUsage, memory=LIMITS, store=LIMITS | st.just(0), temp=LIMITS | st.just(0))
 wholes = st.just(NO_WHOLE_LIMITS) | st.builds(
     WholeLimits, octets_max=st.none() | LIMITS, messages_max=st.none() | st.integers(0, 6)
 )
@@ -54,12 +69,18 @@ wholes = st.just(NO_WHOLE_LIMITS) | st.builds(
 class Flow(RuleBasedStateMachine):
     """`offered`: what each publisher was given to publish; what it did not publish, it holds or was refused."""
 
-    @initialize(first=st.fixed_dictionaries(dict.fromkeys(QUEUES, one_setting)), system=systems, whole=wholes)
-    def begin(self, first: dict[str, dict[str, Any]], system: SystemUsage | None, whole: WholeLimits) -> None:
+    @initialize(first=st.fixed_dictionaries(dict.fromkeys(QUEUES, one_setting)), system=systems, whole=wholes,
+                room=st.sampled_from([0, 3_000, 1 << 40, 1 << 40]))  # fmt: skip
+    def begin(
+        self, first: dict[str, dict[str, Any]], system: SystemUsage | None, whole: WholeLimits, room: int
+    ) -> None:
+        """`room`: octets that the temp store has, where all goes that leaves memory."""
         self.clock = ManualClock()
         self.broker = Broker(
             self.clock, options=BrokerOptions(system_usage=system, whole_limits=whole), unsent_max=1 << 40
         )
+        self.temp = MemoryTempStore(room)
+        self.broker.storage.open_temp = lambda: self.temp
         self._set(first, system, whole)
         self.vhost = self.broker.virtual_hosts["/"]
         self.facts = PropertyFacts()
@@ -172,16 +193,40 @@ class Flow(RuleBasedStateMachine):
             meter = queue.meter
             if meter is None:
                 continue
-            there = [*queue.messages(), *queue.unacked_messages()]
+            parts = queue.store.paged_parts()
+            aside = [part for part in parts if isinstance(part, Message)]
+            there = [*queue.messages(), *aside, *queue.unacked_messages()]
             assert meter.at_hand == len(there)
             assert meter.at_hand_octets == sum(len(message.blob) for message in there)
+            paged = [part for part in parts if not isinstance(part, Message)]
+            assert meter.paged == sum(len(part.ids) for part in paged)
+            assert meter.paged_octets == sum(sum(part.sizes) for part in paged)
             if meter.counts_stored:
-                assert meter.stored == sum(len(one.blob) for one in there if one.envelope.facts.persistent)
+                stored = sum(len(one.blob) for one in there if one.envelope.facts.persistent)
+                assert meter.stored == stored
+                assert meter.paged_stored == sum(sum(one.sizes) for one in paged if one.envelope.facts.persistent)
             for charge in meter._charges:
                 assert charge.amount == charge.measure(meter)
                 sums[charge.node] += charge.amount
         for node in self.broker.flow.nodes():
-            assert node.used == sums[node], node.destination
+            if node.limit_name == "temp":
+                assert node.used == self.temp.used
+            else:
+                assert node.used == sums[node], node.destination
+        tails = [part for queue in self.vhost.queues.values() for part in queue.store.paged_parts()]
+        assert self.temp.used == sum(sum(part.sizes) for part in tails if not isinstance(part, Message))
+
+    @invariant()
+    def memory_is_within_its_limits(self) -> None:
+        """What is ready in memory leaves it as long as it can, but for the last message that was read back."""
+        for queue in self.vhost.queues.values():
+            store, meter = queue.store, queue.meter
+            aside = any(isinstance(part, Message) for part in store.paged_parts())
+            if store.cap is None or aside or meter is None:
+                continue
+            for bound in meter.bounds:
+                if not bound._charge.node.is_root:  # others may have filled it
+                    assert bound.room >= 0 or store.at_hand <= 1 or bound.room + LARGEST >= 0
 
     @invariant()
     def nobody_waits_where_there_is_room(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from flow_bench import FlowBench, Publisher, blob, saying
 
+from leveret.engine import Message
 from leveret.engine.messages.content import PLAIN
 from leveret.engine.messages.field_table import Field
 from leveret.settings import WholeLimits
@@ -154,11 +155,13 @@ def test_limits_on_what_is_paged(settings: dict[str, object], answers: str, kept
 
 
 def test_nothing_configured_meters_nothing() -> None:
-    """Also not the policies alone."""
-    for settings in ({}, {"address_full_policy": "DROP"}, {"max_size_messages": 5}, {"max_size_bytes": 5}):
+    """Also not the policies alone, nor limits on messages that are dropped."""
+    drops = {"address_full_policy": "DROP"}
+    for settings in ({}, drops, {"address_full_policy": "PAGE"}, drops | {"max_size_messages": 5}):
         bench = FlowBench(**settings)
         assert bench.queue.meter is None
-        assert bench.queue.takes_plainly
+        assert bench.queue.takes_plainly is ("max_size_messages" not in settings)
+        assert bench.queue.store.cap is None
         assert not bench.broker.flow.nodes()
 
 
@@ -190,8 +193,9 @@ class Four:
 
 
 def ready(bench: FlowBench) -> list[str]:
-    """The bodies in the queue, in order."""
-    return [PLAIN.split(message.blob)[1].decode() for message in bench.queue.store]
+    """The bodies in the queue, in order. Nothing can leave memory."""
+    behind = [part for part in bench.queue.store.paged_parts() if isinstance(part, Message)]
+    return [PLAIN.split(message.blob)[1].decode() for message in (*bench.queue.store, *behind)]
 
 
 def numbers(first: int, last: int) -> list[str]:

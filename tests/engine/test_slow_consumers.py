@@ -12,6 +12,7 @@ import pytest
 from subscribers import USER, Bench, topics
 
 from leveret.engine import Client, ConsumerCancelled, Delivered, Queue, Session
+from leveret.engine.messages.field_table import Field
 from leveret.engine.peers.slow_consumers import CANCELLED, CLOSED, REPORTED, SlowConsumer
 from leveret.settings import entry
 
@@ -30,8 +31,8 @@ class World:
         self.bench.broker.slow_consumers.on_found = self.found.append
         self.deadlines = self.bench.broker.deadlines
 
-    def consumer(self, name: str, *, prefetch: int = 5, no_ack: bool = False) -> Consumer:
-        return Consumer(self, name, prefetch=prefetch, no_ack=no_ack)
+    def consumer(self, name: str, *, prefetch: int = 5, no_ack: bool = False, selector: str = "") -> Consumer:
+        return Consumer(self, name, prefetch=prefetch, no_ack=no_ack, selector=selector)
 
     def publish(self, count: int) -> None:
         self.bench.publish(*["x"] * count, exchange="", key="q", at_once=True)
@@ -44,12 +45,13 @@ class World:
 class Consumer:
     """One client with a consumer."""
 
-    def __init__(self, world: World, name: str, *, prefetch: int, no_ack: bool) -> None:
+    def __init__(self, world: World, name: str, *, prefetch: int, no_ack: bool, selector: str) -> None:
         self.world = world
         self.client: Client = world.bench.broker.connect("/", USER, name=name, flush=self._read)
         self.session: Session = self.client.open_session()
         self.session.limit(prefetch, total=False)
-        self.session.consume(world.queue, name, no_ack=no_ack, exclusive=False, arguments={})
+        arguments = {"x-selector": Field("S", selector.encode())} if selector else {}
+        self.session.consume(world.queue, name, no_ack=no_ack, exclusive=False, arguments=arguments)
         self.got = 0
         self.is_cancelled = False
         self.reads = True
@@ -220,6 +222,17 @@ def test_a_rate_of_acknowledgements(policy: str, action: str) -> None:
             assert world.found == []  # nothing to compare with
     assert [one.action for one in world.found] == [action]
     assert slow.client.closed is (policy == "KILL")
+
+
+@pytest.mark.parametrize(("selector", "is_slow"), [("JMSPriority = 9", False), ("JMSPriority IS NULL", True)])
+def test_who_takes_little_is_not_slow(selector: str, is_slow: bool) -> None:
+    """A consumer whose selector takes nothing of what comes acknowledges nothing."""
+    world = World(**RATE, slow_consumer_policy="NOTIFY")
+    world.consumer("slow", prefetch=20, selector=selector)
+    for _ in range(10):
+        world.publish(12)
+        world.advance(1000)
+    assert bool(world.found) is is_slow
 
 
 @pytest.mark.parametrize(

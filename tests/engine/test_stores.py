@@ -13,11 +13,20 @@ from memory_pager import MemoryPager, StoreOwner
 from leveret.engine import Envelope, Message
 from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
 from leveret.engine.messages.field_table import Field
-from leveret.engine.stores import kept_windows, paged_places, paged_run, scanning, stream_store, tailed_store
+from leveret.engine.stores import (
+    kept_windows,
+    paged_places,
+    paged_run,
+    ranked_store,
+    scanning,
+    stream_store,
+    tail_paging,
+)
 from leveret.engine.stores.kept_store import KeptStore
 from leveret.engine.stores.kinds import make_store
 from leveret.engine.stores.last_value import header_value
 from leveret.engine.stores.paged_places import Left
+from leveret.engine.stores.ranked_store import RankedStore
 from leveret.engine.stores.store import Store
 from leveret.engine.stores.stream_store import StreamStore
 from leveret.engine.stores.surroundings import Storage
@@ -32,21 +41,23 @@ KINDS: dict[str, tuple[Callable[[StoreOwner], Store], Kind]] = {
     ),
     "last value": (lambda owner: make_store(owner, last_value_key=KEY), Kind(replaces=True, counts=True)),
     "kept": (lambda owner: make_store(owner, keeps=True), Kind(in_order=True, counts=True)),
+    "ranked": (RankedStore, Kind(in_order=True)),
     "stream": (StreamStore, Kind(reads_only=True)),
 }
 #: Octets of memory, and of the spool.
-DEPTHS = {"in memory": (None, 0), "deep": (4000, 3000), "deeper, no spool": (1500, 0)}
+DEPTHS = {"in memory": (None, 0), "deep": (4000, 3000), "deeper, no spool": (1500, 0), "no journal": (None, 3000)}
 #: What is done in slices and runs is so in small ones.
 SMALL = [
     (paged_run, "APART_MIN", 3),
     (paged_run, "RUN_MAX", 10),
     (paged_places, "COMPACT_MIN", 3),
-    (tailed_store, "SLICE", 5),
-    (tailed_store, "PAGE_SLICE", 4),
+    (tail_paging, "SLICE", 5),
+    (tail_paging, "PAGE_SLICE", 4),
     (scanning, "WINDOW_MESSAGES", 4),
-    (scanning, "BY_INDEX_MIN", 3),
-    (scanning, "SINGLY_MAX", 2),
+    (scanning, "COPIED_MIN", 2),
+    (scanning, "COPIED", 4),
     (kept_windows, "WINDOW_MESSAGES", 4),
+    (ranked_store, "BLOCK_MAX", 3),
     (stream_store, "LOOK_OCTETS", 300),
     (stream_store, "WINDOW_MESSAGES", 4),
 ]
@@ -166,3 +177,15 @@ def test_a_stream_goes_on_after_a_restart_where_it_was() -> None:
     assert [list(ids) for ids, _ in gone.runs] == [[5, 6, 7, 8], [20, 21, 22]]
     assert len(gone.ready) == 1
     assert store.next_offset == 108
+
+
+def test_what_left_at_the_head_does_not_come_back_with_others() -> None:
+    """A scan has copied a stretch; then the head leaves, and only what stood before that comes back."""
+    owner = StoreOwner(Storage())
+    store = owner.store = make_store(owner, keeps=False, last_value_key=None, level_max=0, counts_octets=False)
+    envelope = Envelope("", "q")
+    store.append_run(1, envelope, [PLAIN.join(encode_header(1), b"x")] * 7)
+    assert [position for position, _ in store.scan(3, 2).found] == [4, 5]
+    taken = store.take(4, 1 << 30)
+    store.put_back([taken[1], taken[0]])
+    assert [position for position, _ in store.scan(3, 3).found] == [5, 6, 7]

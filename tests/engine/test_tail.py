@@ -24,9 +24,7 @@ CHUNK = object()
 #: (what, level, how many or which, expiry of each: 0 is never)
 STEPS = st.lists(
     st.tuples(
-        st.sampled_from(
-            ["extend", "extend", "extend", "spool", "append", "appendleft", "insert", "sink", "take", "due"]
-        ),
+        st.sampled_from(["extend", "extend", "extend", "spool", "append", "insert", "sink", "take", "due"]),
         st.integers(0, 3),
         st.integers(1, 7),
         st.sampled_from([0, 0, 5, 9]),
@@ -82,15 +80,15 @@ class Twin:
             place = Place(CHUNK, self.spooled)
             self.extend(level, number, expires_ns, place)
             self.spooled += sum(len(one.body) for one in list(here)[-number:])
-        elif what in ("append", "appendleft"):
+        elif what == "append":
             one = message(self.next_id, level, expires_ns)
             self.next_id += 1
-            getattr(self.tail, what)(one)
-            getattr(here, what)(one)
+            self.tail.append(one)
+            here.append(one)
         elif what == "insert" and here:
             one = message(max(here[number % len(here)].id - 1, 1), level, expires_ns)
             if all(one.id != other.id for other in here):
-                self.tail.insert(one)
+                self.tail.insert(min(level, LEVEL_MAX), paged(one) if one.id % 3 else one)
                 merge_back(here, [one])
         elif what == "sink":
             first = min((one.id for one in here), default=self.next_id) - 2 * number
@@ -177,3 +175,21 @@ def test_what_was_seen_stays_while_others_append_and_take() -> None:
     tail.take(2, 1000)
     tail.extend(6, (6,), (6,))
     assert (list(part.ids), list(part.sizes), list(part.expires or ())) == ([1, 3, 4], [1, 3, 4], [1, 3, 4])
+
+
+@pytest.mark.parametrize("at_once", [1, 7, 200])
+def test_holes_cost_few_runs(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where every second message was taken out what stays is told in columns, not in runs of one message each."""
+    monkeypatch.setattr(paged_run, "RUN_MAX", 1000)
+    monkeypatch.setattr(paged_run, "APART_MIN", 64)
+    tail = Tail()
+    tail.extend(1, [10] * 2000)
+    tail.extend(3001, [20] * 1000, [5] * 1000)
+    every_second = [*range(1, 2001, 2), *range(3001, 4001, 2)]
+    for start in range(0, len(every_second), at_once):
+        tail.take_ids(0, every_second[start : start + at_once])
+    left = [
+        (id_, size) for part in tail.parts() if not isinstance(part, Message) for id_, size in zip(part.ids, part.sizes)
+    ]
+    assert left == [*((id_, 10) for id_ in range(2, 2001, 2)), *((id_, 20) for id_ in range(3002, 4001, 2))]
+    assert len(tail.parts()) <= 4

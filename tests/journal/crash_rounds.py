@@ -1,6 +1,6 @@
 """kill -9 at any moment under load, thousands of times: is every confirmed message there once, and nothing acked back?
 
-    python tests/journal/crash_rounds.py [--rounds 2000 | --seconds 60] [--seed N] [--lanes 2]
+    python tests/journal/crash_rounds.py [--rounds 2000 | --seconds 60] [--seed N] [--lanes 2] [--leased]
 
 Each round starts a broker on the same directory, looks at all that is there, loads it, and kills it: at some moment,
 soon after the journal began or dropped a segment, in an orderly end, or while it starts. What the client may know is
@@ -35,6 +35,12 @@ MEMORIES = ("64KiB", "256MiB")
 SEGMENT_SIZES = ("64KiB", "256KiB")
 FSYNCS = ("commit", "commit", "interval", "never")
 SCOPES = ("durable", "durable", "all")
+#: What each queue may have in memory.
+CAPS = (
+    "",
+    'max-size-bytes = "20KiB"',
+    'memory-limit = "20KiB"\nproducer-flow-control = false',
+)
 #: How often a lane tells how far it is.
 TOLD_EACH = 100
 
@@ -44,9 +50,9 @@ def run_lane(options: argparse.Namespace) -> int:
     chance = random.Random(options.seed * 1000 + options.lane)
     directory = tempfile.mkdtemp(prefix="leveret-crash-", dir=options.directory)
     fsync = options.fsync or chance.choice(FSYNCS)
-    memory, segment_size = MEMORIES[options.lane % 2], chance.choice(SEGMENT_SIZES)
-    setup = Setup(directory, fsync, memory, segment_size, chance.choice(SCOPES))
-    lane = Lane(setup, chance)
+    memory, segment_size = MEMORIES[(options.lane + options.seed) % 2], chance.choice(SEGMENT_SIZES)
+    setup = Setup(directory, fsync, memory, segment_size, chance.choice(SCOPES), caps=chance.choice(CAPS))
+    lane = Lane(setup, chance, is_leased=options.leased)
     end = time.monotonic() + options.seconds
     done, is_asked_to_stop = 0, threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: is_asked_to_stop.set())
@@ -77,6 +83,7 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=random.SystemRandom().randrange(10**9))
     parser.add_argument("--lanes", type=int, default=2)
     parser.add_argument("--lane", type=int, help=argparse.SUPPRESS)
+    parser.add_argument("--leased", action="store_true", help="short rounds with nothing but leased queues")
     parser.add_argument("--fsync", choices=("commit", "interval", "never"), help="default: by the seed")
     parser.add_argument("--directory", help="where journals are kept (and stay, when a rule was broken)")
     options = parser.parse_args()
@@ -85,6 +92,7 @@ def main() -> int:
     print(f"seed {options.seed}", flush=True)
     command = [sys.executable, __file__, "--seconds", str(options.seconds), "--seed", str(options.seed)]
     command += ["--fsync", options.fsync] if options.fsync else []
+    command += ["--leased"] if options.leased else []
     command += ["--directory", options.directory] if options.directory else []
     lanes: list[subprocess.Popen[str]] = []
     for lane in range(options.lanes):

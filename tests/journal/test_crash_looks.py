@@ -11,12 +11,15 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 sys.path.insert(0, str(Path(__file__).parent))
 from crash.autopsy import Autopsy, check_times
+from crash.borrower import check_once, received_once
 from crash.broker import Setup
 from crash.content import FANOUT, body_of, header_payload, number_of, what_differs
 from crash.lane import Lane
-from crash.look import check_offset, check_order
+from crash.look import COUNT_HEADER, check_lease, check_offset, check_order
 from crash.truth import Broken
-from crash.world import SLACK_MS, World, message
+from crash.wire import Delivery
+from crash.world import ONCE, ONCE_BACKLOG, SLACK_MS, World, message
+from pamqp import commands, header
 from raw_client import Unexpected
 
 from leveret.cli.control_client import ControlFailed
@@ -65,6 +68,52 @@ def test_offsets_count() -> None:
     for number, offset, at in ((8, 3, 2), (7, 4, 4)):
         with pytest.raises(Broken, match="offset"):
             check_offset(world, number, offset, at)
+
+
+def leased(count: int, **more: object) -> Delivery:
+    """A message of a leased queue as a restarted broker hands it out."""
+    headers = {COUNT_HEADER: count, "x-bookmark": "1|7|", **more}
+    properties = commands.Basic.Properties(headers=headers)
+    return Delivery(1, "lent", 1, False, header.ContentHeader(properties=properties).marshal(), b"5 ")
+
+
+def test_leases_and_counts_end_with_the_broker() -> None:
+    """After a restart each delivery is the first one; a message keeps its bookmark."""
+    world = World(random.Random(1))
+    check_lease(world, "lent", 5, leased(1))
+    for wrong in (leased(2), leased(1, **{"x-bookmark": "1|8|"})):
+        with pytest.raises(Broken):
+            check_lease(world, "lent", 5, wrong)
+
+
+@pytest.mark.parametrize(
+    "lost, is_borrowed, is_right",
+    [(0, False, True), (1, False, False), (ONCE_BACKLOG, True, True), (ONCE_BACKLOG + 1, True, False)],
+)
+def test_at_most_once_loses_what_was_on_its_way(lost: int, is_borrowed: bool, is_right: bool) -> None:
+    """One backlog at most, and only where somebody consumed. What was not confirmed may be missing for that alone."""
+    world = World(random.Random(1))
+    world.is_borrowed = is_borrowed
+    for number in range(lost + 1):
+        world.truth.answered(world.did(0, "publish", adds=[message(ONCE, number)]))
+    world.did(0, "publish", adds=[message(ONCE, 10_000)])
+    if is_right:
+        assert check_once(world, {lost}) == lost
+        world.truth.look([message(ONCE, lost)])
+    else:
+        with pytest.raises(Broken, match="are lost"):
+            check_once(world, {lost})
+
+
+def test_at_most_once_comes_once() -> None:
+    """Not again to the same client, and not after a restart."""
+    world = World(random.Random(1))
+    world.truth.answered(world.did(0, "publish", adds=[message(ONCE, 1)]))
+    received_once(world, 1)
+    with pytest.raises(Broken, match="second time"):
+        received_once(world, 1)
+    with pytest.raises(Broken):
+        world.truth.look([message(ONCE, 1)])
 
 
 @pytest.mark.parametrize("late_ms, is_right", [(0, True), (SLACK_MS, True), (2000, False), (-2000, False)])

@@ -16,6 +16,10 @@ from crash.broker import Setup
 from crash.lane import RULES, Lane
 from crash.truth import Broken
 
+from leveret.amqp_frontend.channel import Channel
+from leveret.amqp_frontend.hold_area import HoldArea
+from leveret.amqp_frontend.protocol_events import MixedReceived, PublishReceived
+from leveret.engine import Full
 from leveret.engine.events import EventKind
 from leveret.journal.appending.message_records import MessageRecords
 from leveret.journal.appending.object_records import ObjectRecords
@@ -73,6 +77,22 @@ def test_a_broker_whose_deleted_objects_come_back_is_noticed(tmp_path: Path, mon
     """Users, policies, virtual hosts, queues, exchanges: that they are gone is not written down."""
     monkeypatch.setattr(ObjectRecords, "undeclared", lambda records, *arguments, **more: 0)
     lane = lane_in(tmp_path, 9)
+    with pytest.raises(Broken):
+        for _ in range(ROUNDS_MAX):
+            lane.round()
+
+
+def test_a_broker_that_confirms_what_it_holds_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Publishes that wait for room are in no journal."""
+    held = HoldArea.hold_for
+
+    def hold_for(area: HoldArea, full: Full, channel: Channel, event: Any) -> None:
+        if channel.session.confirms is not None and isinstance(event, PublishReceived | MixedReceived):
+            channel.session.confirms.add(len(event.blobs), ())
+        held(area, full, channel, event)
+
+    monkeypatch.setattr(HoldArea, "hold_for", hold_for)
+    lane = lane_in(tmp_path, 10, rules=(1,))
     with pytest.raises(Broken):
         for _ in range(ROUNDS_MAX):
             lane.round()

@@ -7,6 +7,7 @@ from durable_desk import DurableDesk
 from simulated_files import SimulatedFiles
 
 from leveret.engine import Message, Queue
+from leveret.engine.stores.paged_run import octets_paged
 from leveret.journal.recording.pager import JournalPager
 from leveret.settings import SettingsRepository, entry
 
@@ -66,7 +67,7 @@ def test_a_limit_that_lets_all_stay() -> None:
 
 
 def test_an_address_that_counts_octets_comes_late() -> None:
-    """All counts from then on: what is in memory, and the bodies that are in the journal; it ends at nothing."""
+    """All counts from then on: what is in memory, and what is in the journal alone; it ends at nothing."""
     desk = deep_desk()
     queue = desk.vhost.queues["q"]
     said = {"max_size_bytes": 10**9, "address_full_policy": "DROP"}
@@ -83,8 +84,8 @@ def test_an_address_that_counts_octets_comes_late() -> None:
 
 
 def octets_of(queue: Queue) -> int:
-    """Of all messages: those in memory, and the bodies of those that are only in the journal."""
+    """Of all messages: those in memory, and those that are only in the journal."""
     parts = queue.store.paged_parts()
     aside = [part for part in parts if isinstance(part, Message)]
     in_memory = sum(len(message.blob) for message in (*queue.messages(), *aside, *queue.unacked_messages()))
-    return in_memory + sum(sum(part.sizes) for part in parts if not isinstance(part, Message))
+    return in_memory + sum(octets_paged(part.sizes, part.place) for part in parts if not isinstance(part, Message))

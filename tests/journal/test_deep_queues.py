@@ -12,19 +12,20 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from depth_world import PERSISTENT
+from depth_world import MEMORY_LIMITS, PERSISTENT
 from depth_world import DepthWorld as World
 from effort import examples
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from leveret.engine import Message
 from leveret.engine.messages.content import SCHEDULED_DELIVERY
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
 from leveret.engine.queues import dispatch
-from leveret.engine.stores import memory_budget, tailed_store
-from leveret.settings import SettingsRepository, entry
+from leveret.engine.stores import memory_budget, tail_paging
+from leveret.engine.stores.paged_run import octets_paged
 
 ARGUMENTS = st.sampled_from(
     [
@@ -46,8 +47,13 @@ SETTINGS = st.fixed_dictionaries(
         "redelivery_delay_ms": st.sampled_from([0, 100, 5000]),
         "max_delivery_attempts": st.sampled_from([-1, 2, 5]),
         "dead_letter_address": st.sampled_from(["", "dead"]),
+        "memory_limit": st.sampled_from([100, 400, 3000]),
+        "max_size_bytes": st.sampled_from([0, 300]),
+        "max_size_messages": st.sampled_from([0, 3]),
     },
 )
+#: Octets of the largest message, with what its header may say.
+LARGEST = 400
 SIZES = st.lists(st.sampled_from([0, 3, 50]), min_size=1, max_size=7)
 
 
@@ -56,7 +62,7 @@ def _small() -> Iterator[None]:
     """A queue is deep from its first messages on, and they come back in pairs."""
     with pytest.MonkeyPatch.context() as patch:
         for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
-            patch.setattr(tailed_store, name, value)
+            patch.setattr(tail_paging, name, value)
         patch.setattr(dispatch, "STRAIGHT_MIN", 2)
         patch.setattr(memory_budget, "SMALL", 0)
         yield
@@ -69,7 +75,7 @@ class DepthMachine(RuleBasedStateMachine):
         arguments=ARGUMENTS,
         said=SETTINGS,
         runs=st.lists(st.tuples(SIZES, st.sampled_from([True, True, False])), min_size=1, max_size=5),
-        memory=st.sampled_from([0, 1500, 4000]),
+        memory=st.sampled_from([0, 1500, 4000, 1 << 30]),
     )
     def start(
         self, arguments: FieldTable, said: dict[str, Any], runs: list[tuple[list[int], bool]], memory: int
@@ -162,9 +168,15 @@ class DepthMachine(RuleBasedStateMachine):
             "recover": lambda world: [session.recover() for session in world.sessions],
             "ring": lambda world: world.queue.set_ring_size(5),
             "no ring": lambda world: world.queue.set_ring_size(None),
-            "settings": lambda world: world.broker.replace_settings(SettingsRepository([entry("q", **said)])),
+            "settings": lambda world: self.configure(world, said),
         }
         self.both(acts[what])
+
+    @staticmethod
+    def configure(world: World, said: dict[str, Any]) -> None:
+        """Other settings from now on."""
+        world.said = said
+        world.broker.replace_settings(world.repository())
 
     @rule(ms=st.sampled_from([1, 400, 6000]))
     def advance(self, ms: int) -> None:
@@ -187,6 +199,40 @@ class DepthMachine(RuleBasedStateMachine):
     def no_difference(self) -> None:
         shallow, deep_ = self.worlds
         assert deep_.facts() == shallow.facts()
+
+    @precondition(lambda self: hasattr(self, "worlds"))
+    @invariant()
+    def what_is_there_is_counted(self) -> None:
+        """To the octet, also after a restart: in memory, in the journal and in the temp store."""
+        world = self.worlds[1]
+        meter, parts = world.queue.meter, world.queue.store.paged_parts()
+        assert (meter is None) is (not MEMORY_LIMITS & world.said.keys())
+        if meter is None:
+            return
+        paged = [part for part in parts if not isinstance(part, Message)]
+        aside = [part for part in parts if isinstance(part, Message)]
+        here = [*world.queue.messages(), *aside, *world.queue.unacked_messages()]
+        assert (meter.at_hand, meter.at_hand_octets) == (len(here), sum(len(one.blob) for one in here))
+        assert meter.paged == sum(len(part.ids) for part in paged)
+        assert meter.paged_octets == sum(octets_paged(part.sizes[:], part.place) for part in paged)
+        for node in world.broker.flow.nodes():
+            amounts = [charge.amount for charge in meter._charges if charge.node is node]
+            assert (
+                node.used
+                == sum(amounts)
+                == sum(charge.measure(meter) for charge in meter._charges if charge.node is node)
+            )
+
+    @precondition(lambda self: hasattr(self, "worlds"))
+    @invariant()
+    def memory_is_within_its_limits(self) -> None:
+        """Whatever was ready has left it but for the last one that was read back, and what has to stay."""
+        queue = self.worlds[1].queue
+        is_stuck = any(isinstance(part, Message) for part in queue.store.paged_parts())
+        if queue.meter is None or is_stuck or queue.rota.groups is not None:
+            return
+        for bound in queue.meter.bounds:
+            assert bound.room >= 0 or queue.store.at_hand <= 1 or bound.room + LARGEST >= 0
 
     def teardown(self) -> None:
         for world in getattr(self, "worlds", ()):

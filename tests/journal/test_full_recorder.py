@@ -222,8 +222,8 @@ def test_who_waited_for_room_and_for_how_long() -> None:
     publisher = one.connect("two")
 
     class Held:
-        def resume(self, octets: int, messages: int) -> int:
-            return 0
+        def resume(self, octets: int, messages: int) -> tuple[int, int]:
+            return 0, 0
 
     route = vhost.route("", "q", USER)
     offer = publisher.offer(route, Envelope("", "q"), [PLAIN.join(encode_header(1), b"x")], mandatory=False)

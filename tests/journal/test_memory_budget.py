@@ -17,7 +17,7 @@ from leveret.engine import Broker, Envelope, ManualClock, Message, Queue, Sessio
 from leveret.engine.messages.content import PLAIN, encode_header, scan_properties
 from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
-from leveret.engine.stores import memory_budget, tailed_store
+from leveret.engine.stores import memory_budget, tail_paging
 from leveret.engine.stores.memory_budget import SMALL, held_octets
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
@@ -191,7 +191,7 @@ def test_a_queue_that_only_grows_is_not_looked_at(desk: Desk, monkeypatch: pytes
         looked_at.append(len(messages))
         return held_octets(messages)
 
-    monkeypatch.setattr(tailed_store, "held_octets", counted)
+    monkeypatch.setattr(tail_paging, "held_octets", counted)
     desk.declare({})
     (queue,) = desk.queues
     store, memory = queue.store, desk.broker.storage.memory

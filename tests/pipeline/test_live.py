@@ -22,6 +22,7 @@ from pipeline_traffic import Published
 
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.lake.lake import has_begun, read_table
+from leveret.pipeline.patience import patiently
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.tables import TableReader
 from leveret.pipeline.schemas import EVENTS
@@ -35,7 +36,14 @@ QUICK += ["spark.driver.extraJavaOptions=-XX:TieredStopAtLevel=1 -XX:+UseSerialG
 def test_a_query_over_a_broker_both_killed(spark: Any, tmp_path: Path, capsys: Any) -> None:
     """Scaled down from `make bench-pipeline`: rows as the journal has them, once each, and all that was confirmed."""
     code = pipeline_live.run(
-        tmp_path / "live", rate=500, kills=1, broker_kills=1, source="journal", peer_name="leveret", spark=spark
+        tmp_path / "live",
+        rate=500,
+        kills=1,
+        broker_kills=1,
+        source="journal",
+        peer_name="leveret",
+        spark=spark,
+        quick=True,
     )
     assert code == 0, capsys.readouterr().out
 
@@ -98,9 +106,14 @@ def test_no_news_no_work(spark: Any, tmp_path: Path) -> None:
     one.tick()
     stream = spark.readStream.format("leveret_journal").load(str(tmp_path / "journal"))
     writer = stream.writeStream.format("parquet").option("path", str(tmp_path / "sink"))
-    query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
-    try:
+
+    def begun() -> Any:
+        query = writer.option("checkpointLocation", str(tmp_path / "checkpoint")).start()
         query.processAllAvailable()
+        return query
+
+    query = patiently(begun, Progress("test"))
+    try:
         jobs = spark.sparkContext.statusTracker().getJobIdsForGroup(query.runId)
         for _ in range(20):
             query.processAllAvailable()  # returns when it has looked and found nothing

@@ -13,12 +13,19 @@ pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 
 from recorded_broker import RecordedBroker
 
+from leveret.pipeline.lake import ingest as filling
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.lake.lake import read_table, sweep
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.tables import TableReader
 
 pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def one_table(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each table of a lake is a query of its own, and the same: one is enough here."""
+    monkeypatch.setattr(filling, "ALWAYS", ("events",))
 
 
 def filled(path: Path) -> RecordedBroker:

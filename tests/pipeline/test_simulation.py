@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from leveret.pipeline.jobs.attempts import CLOSE, DISCARD, HOLD, LATE, LOSE, REQUEUE, Attempt, Moment, attempts_of
 from leveret.pipeline.jobs.simulation import Arrival, simulate
 
 RING = '[[address-setting]]\nmatch = "q"\ndefault-ring-size = 500\n'
 RETRY = '[[address-setting]]\nmatch = "q"\nredelivery-delay = {}\nmax-delivery-attempts = 3\n'
+FAILS = Attempt(0, REQUEUE)
+LEASED = {"x-queue-type": "amps", "x-lease-period": 100}
+HELD = Attempt(0, HOLD)
 
 
 def test_a_ring_of_500() -> None:
@@ -21,7 +25,7 @@ def test_a_ring_of_500() -> None:
 
 def test_room_waits_for_a_message() -> None:
     """Consumers that are ready take what comes, as long as it takes them."""
-    arrivals = [Arrival(10, service_ms=100), Arrival(20)]
+    arrivals = [Arrival(10, attempts=(Attempt(100),)), Arrival(20)]
     told = simulate("q", arrivals, [0, 0], RING)
     assert (told["acknowledged"], told["open"]) == (2, 0)
 
@@ -29,13 +33,13 @@ def test_room_waits_for_a_message() -> None:
 @pytest.mark.parametrize("offers, acked, killed", [([0, 50, 150, 400], 1, 0), ([0, 50], 0, 0)])
 def test_another_backoff(offers: list[int], acked: int, killed: int) -> None:
     """A message that fails twice needs three deliveries, and waits before each."""
-    told = simulate("q", [Arrival(0, failures=2)], offers, RETRY.format(100))
+    told = simulate("q", [Arrival(0, attempts=(FAILS, FAILS))], offers, RETRY.format(100))
     assert (told["acknowledged"], told["killed"]) == (acked, killed)
 
 
 def test_attempts_run_out() -> None:
     """With three attempts a message that fails thrice is dead."""
-    told = simulate("q", [Arrival(0, failures=3)], [0, 1000, 2000, 3000], RETRY.format(10))
+    told = simulate("q", [Arrival(0, attempts=(FAILS, FAILS, FAILS))], [0, 1000, 2000, 3000], RETRY.format(10))
     assert (told["acknowledged"], told["killed"], told["open"]) == (0, 1, 0)
 
 
@@ -50,3 +54,68 @@ def test_faulty_settings() -> None:
     """Are said, not guessed."""
     with pytest.raises(ValueError, match="default-ring-size"):
         simulate("q", (), (), RING.replace("500", '"many"'))
+
+
+@pytest.mark.parametrize(
+    "attempts, more, expected",
+    [
+        ((Attempt(50),), {}, {"acknowledged": 1}),
+        ((Attempt(150),), {}, {"acknowledged": 1, "requeued": 1}),  # late, but nobody else had it
+        ((HELD,), {}, {"acknowledged": 1, "requeued": 1}),  # the next delivery succeeds
+        ((HELD, HELD), {"x-max-deliveries": 2}, {"killed": 1, "requeued": 2}),
+        ((FAILS, FAILS), {"x-cancel-limit": 2}, {"killed": 1, "requeued": 2}),
+        ((HELD, HELD), {"x-cancel-limit": 2}, {"acknowledged": 1, "requeued": 2}),  # no lease that ends is a cancel
+        ((Attempt(10, CLOSE), Attempt(10, LOSE)), {"x-cancel-limit": 1}, {"acknowledged": 1, "requeued": 2}),
+        ((Attempt(10, DISCARD),), {}, {"killed": 1}),
+        ((Attempt(10, LATE, 50),), {}, {"acknowledged": 1, "requeued": 1}),
+        ((Attempt(10, LATE, 150),), {}, {"acknowledged": 1, "requeued": 1}),
+        ((HELD,), {"x-message-ttl": 50}, {"expired": 1}),
+        ((HELD,), {"x-lease-period": 60_000}, {"open": 1}),
+    ],
+)
+def test_leases(attempts: tuple[Attempt, ...], more: dict[str, object], expected: dict[str, int]) -> None:
+    """A lease ends by its settings, and the message does as it did."""
+    told = simulate("q", [Arrival(0, attempts=attempts)], [0, 200, 400], "", declared={**LEASED, **more}, until_ms=900)
+    assert told == {**dict.fromkeys(told, 0), "enqueued": 1, **expected}
+
+
+def test_other_settings_of_leases() -> None:
+    """An entry of the configuration replaces what was declared; a policy adds to it; virtual hosts are told apart."""
+    entry = '[[queue]]\nname = "q"\nvhost = "v"\ntype = "amps"\nlease-period = 5000\nqueue-filter = "1 = 2"\n'
+    one, offers = [Arrival(0, attempts=(Attempt(150),))], [0, 100]
+    for settings, vhost, returns in ((entry, "v", 0), (entry, "/", 1), ("", "v", 1)):
+        told = simulate("q", one, offers, settings, vhost=vhost, declared=LEASED, until_ms=9000)
+        assert (told["acknowledged"], told["requeued"]) == (1, returns), (settings, vhost)
+    policy = '[[policy]]\nname = "p"\npattern = "q"\ndefinition = { max-deliveries = 1 }\n'
+    told = simulate("q", one, offers, policy, declared=LEASED, until_ms=9000)
+    assert (told["acknowledged"], told["killed"]) == (0, 1)
+
+
+@pytest.mark.parametrize(
+    "moments, attempts",
+    [
+        ("0 enqueued, 5 delivered, 9 acked", (Attempt(4),)),
+        ("5 delivered, 9 lease_ended nacked, 9 delivered, 20 acked", (Attempt(4, REQUEUE), Attempt(11))),
+        ("5 delivered, 9 lease_ended deadline, 12 acked", (Attempt(7),)),  # too late, and it counted
+        ("5 delivered, 9 lease_ended deadline, 9 delivered, 12 acked", (HELD, Attempt(3))),
+        ("5 delivered, 9 lease_ended unsubscribed, 10 delivered", (Attempt(4, CLOSE), HELD)),
+        ("5 delivered, 9 lease_ended unsubscribed, 12 acked", (Attempt(4, LATE, 7),)),
+        ("5 delivered, 9 lease_ended taken_over, 9 acked", (Attempt(4),)),
+        (
+            "5 delivered, 9 lease_ended taken_over, 11 delivered, 12 killed rejected",
+            (Attempt(4, CLOSE), Attempt(1, DISCARD)),
+        ),
+        (
+            "5 delivered, 9 requeued lost, 10 delivered, 11 killed delivery_limit",
+            (Attempt(4, LOSE), Attempt(1, REQUEUE)),
+        ),
+        ("5 delivered, 9 scheduled nacked, 19 due, 20 delivered, 21 acked", (Attempt(4, REQUEUE), Attempt(1))),
+        ("0 scheduled published, 3 due, 5 acked, 5 delivered", (Attempt(),)),  # at most once
+        ("5 delivered, 9 lease_ended lifetime, 9 expired", (HELD,)),
+        ("0 enqueued, 7 expired", ()),
+    ],
+)
+def test_what_became_of_deliveries(moments: str, attempts: tuple[Attempt, ...]) -> None:
+    """From the events of a message."""
+    words = [moment.split() for moment in moments.split(", ")]
+    assert attempts_of(Moment(int(ms), kind, *reason) for ms, kind, *reason in words) == attempts

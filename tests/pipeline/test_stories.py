@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pika
@@ -16,12 +17,14 @@ pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 from leveret.engine import Field
 from leveret.pipeline.__main__ import parser
 from leveret.pipeline.jobs import commands
+from leveret.pipeline.jobs import replay as replaying
 from leveret.pipeline.jobs.frames import Frames, NotRecorded
 from leveret.pipeline.jobs.replay import ReplayOptions, chosen, log_of, marked, send, urls
 from leveret.pipeline.jobs.report import fitting, lines, write_report
 from leveret.pipeline.jobs.story import deadletters, trace
 from leveret.pipeline.jobs.whatif import whatif
 from leveret.pipeline.last_words import last_words
+from leveret.pipeline.patience import SLOW_WORKER, patiently
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.schemas import TABLES
 
@@ -140,6 +143,44 @@ def test_a_missing_history_is_said(spark: Any, monkeypatch: Any, capsys: Any) ->
         assert words in capsys.readouterr().err
 
 
+def test_a_python_that_did_not_start_is_tried_again(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By every job, at most three times; a replay tries a step again, and sends nothing twice."""
+    starts: list[str] = []
+
+    class Frame:
+        """Of the calls that start a Python, two fail."""
+
+        write = property(lambda self: self)
+        format = option = mode = where = select = coalesce = lambda self, *_, **__: self
+
+        def save(self) -> None:
+            starts.append("start")
+            if len(starts) < 3:
+                raise RuntimeError(f"{SLOW_WORKER}.")
+
+    def whatif_(*_: Any) -> commands.Outcome:
+        Frame().save()
+        return {"rows": len(starts)}, 0
+
+    monkeypatch.setattr(Frames, "of_lake", lambda *_: SimpleNamespace(missing=lambda: None))
+    monkeypatch.setitem(commands.JOBS, "whatif", whatif_)
+    options = parser().parse_args(["whatif", "--lake", "x", "--settings", "y"])
+    assert commands.run(None, options) == ({"rows": 3}, 0)
+    retries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
+    assert [line["attempt"] for line in retries if line["step"] == "retry"] == [1, 2]
+    starts.clear()
+    monkeypatch.setattr(replaying, "urls", lambda *_: {"/": "amqp://h/%2F"})
+    monkeypatch.setattr("pyspark.sql.functions.col", lambda name: name)
+    send(Frame(), ReplayOptions("r1", "true"), "amqp://h", Progress("replay"))
+    assert len(starts) == 3
+    with pytest.raises(RuntimeError, match="connect back"):  # not for ever
+        patiently(lambda: (_ for _ in ()).throw(RuntimeError(SLOW_WORKER)), Progress("x"))
+    with pytest.raises(KeyError):
+        patiently({}.popitem, Progress("x"))
+
+
 def test_a_trace_without_a_hit_fails(spark: Any, monkeypatch: Any) -> None:
     """As a search does; without contents it says what could not be looked for."""
     frames = story(spark)
@@ -179,7 +220,7 @@ def test_replay_into_a_broker(spark: Any, tmp_path: Path) -> None:
         channel = connection.channel()
         channel.queue_declare("again")
         options = ReplayOptions("r1", "kind = 'enqueued'", rate=0)
-        send(chosen(story(spark), options), options, url)
+        send(chosen(story(spark), options), options, url, Progress("replay"))
         got = [channel.basic_get("again", auto_ack=True) for _ in range(3)]
         assert {body for _, _, body in got} == {b"body 1", b"body 3", None}
         for _, properties, body in got:
@@ -233,7 +274,7 @@ def test_a_broker_that_is_not_there_is_said(spark: Any) -> None:
     """Which one, and why, and not the password."""
     options = ReplayOptions("r1", "true")
     with pytest.raises(Exception, match="refused|failed") as raised:
-        send(chosen(story(spark), options), options, "amqp://guest:secret@127.0.0.1:1")
+        send(chosen(story(spark), options), options, "amqp://guest:secret@127.0.0.1:1", Progress("replay"))
     words = last_words(raised.value)
     assert words.startswith("amqp://127.0.0.1:1/%2F: ") and "Connect" in words
 

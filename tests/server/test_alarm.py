@@ -16,7 +16,9 @@ from rawclient import Client
 from socket_broker import SocketBroker
 from traps import trap
 
-from leveret.amqp_frontend.hold_area import HELD_MAX, HoldArea
+from leveret.amqp_frontend.blocked_notice import CALM_MS
+from leveret.amqp_frontend.held_contents import HELD_MAX
+from leveret.amqp_frontend.hold_area import HoldArea
 from leveret.cli.control_client import request
 from leveret.control.command_error import CommandError
 from leveret.settings import Flow
@@ -61,6 +63,12 @@ def declared(client: Client, queue: str = "q") -> None:
     client.call("queue.declare", queue=queue)
 
 
+def hears_the_end(broker: SocketBroker, client: Client) -> None:
+    """When nothing has been held for a while."""
+    broker.advance_ms(CALM_MS)
+    client.expect("connection.unblocked", channel=0)
+
+
 def test_who_publishes_is_told_and_waits(broker: SocketBroker, ctl: Ctl) -> None:
     """connection.blocked with the reason at the first publish; then connection.unblocked, and all is there in order."""
     client, other = raw(broker), raw(broker)
@@ -74,7 +82,7 @@ def test_who_publishes_is_told_and_waits(broker: SocketBroker, ctl: Ctl) -> None
     wait_for(ctl, "blocked", "blocking")
     assert other.count("q") == (0, 0)
     assert ctl("unblock") == {"alarm": None, "were_blocked": 1}
-    client.expect("connection.unblocked", channel=0)
+    hears_the_end(broker, client)
     assert client.bodies("q") == [b"0", b"1", b"2"]
     assert states(ctl) == ["running", "running"]
     for one in (client, other):
@@ -107,14 +115,14 @@ def test_acknowledgements_pass_and_deliveries_go_on(broker: SocketBroker, ctl: C
         pass
     assert other.count("out") == (0, 0)
     ctl("unblock")
-    client.expect("connection.unblocked", channel=0)
     assert client.expect("queue.declare-ok")["message_count"] == 1
+    hears_the_end(broker, client)
     for one in (client, other):
         one.close()
 
 
-def test_a_transaction_stays_in_order(broker: SocketBroker, ctl: Ctl) -> None:
-    """Its acknowledgements and its commit wait behind its publish."""
+def test_a_transaction_waits_with_its_commit(broker: SocketBroker, ctl: Ctl) -> None:
+    """As one (queues page E.4, row 13); one that only acknowledges does not wait, nor does a rollback."""
     client, other = raw(broker), raw(broker)
     declared(client)
     other.publish("", "q", b"old")
@@ -122,17 +130,22 @@ def test_a_transaction_stays_in_order(broker: SocketBroker, ctl: Ctl) -> None:
     tag = client.take("q")["delivery_tag"]
     client.call("tx.select")
     ctl("block")
-    client.publish("", "q", b"new")
+    client.publish("", "q", b"rolled back")
     client.send("basic.ack", delivery_tag=tag)
-    client.send("tx.rollback")
+    client.call("tx.rollback")
     client.send("basic.nack", delivery_tag=tag, requeue=True)
+    client.call("tx.commit")
+    client.publish("", "q", b"new")
     client.send("tx.commit")
+    client.publish("", "q", b"behind it")
+    client.send("tx.rollback")
     client.expect("connection.blocked", channel=0)
-    ctl("unblock")
-    client.expect("connection.unblocked", channel=0)
-    client.expect("tx.rollback-ok")
-    client.expect("tx.commit-ok")
     assert other.bodies("q") == [b"old"]
+    ctl("unblock")
+    client.expect("tx.commit-ok")
+    client.expect("tx.rollback-ok")
+    hears_the_end(broker, client)
+    assert other.bodies("q") == [b"new"]
     for one in (client, other):
         one.close()
 
@@ -159,8 +172,8 @@ def test_a_new_connection_is_blocked_when_it_publishes(broker: SocketBroker, ctl
     client.expect("connection.blocked", channel=0)
     client.publish("", "q", b"of a channel that will be closed")
     ctl("unblock")
-    client.expect("connection.unblocked", channel=0)
     closed = client.expect("channel.close")
+    hears_the_end(broker, client)
     assert (closed["reply_code"], closed["class_id"], closed["method_id"]) == (404, 60, 40)
     client.send("channel.close-ok")
     client.call("channel.open")
@@ -187,16 +200,16 @@ def test_a_flood_is_not_read_and_not_lost(broker: SocketBroker, ctl: Ctl, size: 
     area = broker.do(only_hold_area)
     while not broker.do(lambda: area.is_full):
         pass
-    held, octets = broker.do(lambda: (area.count, area.octets))
+    held, octets = broker.do(lambda: (area.contents.count, area.contents.octets))
     assert held <= HELD_MAX + 1 and octets <= HOLD_SIZE + 2 * size
     client.expect("connection.blocked", channel=0)
     ctl("unblock")
-    client.expect("connection.unblocked", channel=0)
     flood.join()
     confirmed = 0
     while confirmed < count:
         method = client.expect("basic.ack")
         confirmed = method["delivery_tag"] if method["multiple"] else confirmed + 1
+    hears_the_end(broker, client)
     other.wait_for_ready("q", count)
     assert [body.rstrip(b"\0") for body in other.bodies("q")] == [b"%d" % number for number in range(count)]
     for one in (client, other):
@@ -220,6 +233,30 @@ def test_who_hangs_up_meanwhile_has_published(broker: SocketBroker, ctl: Ctl) ->
     ctl("unblock")
     broker.wait_for_clients(1)
     assert other.bodies("q") == [b"last words"]
+    other.close()
+
+
+def test_pika_closes_when_its_publishes_are_done(broker: SocketBroker, ctl: Ctl) -> None:
+    """Without confirms, publish and close is all that a script does: nothing of it is lost."""
+    other = raw(broker)
+    declared(other)
+    ctl("block")
+
+    def script() -> None:
+        connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+        channel = connection.channel()
+        for number in range(3):
+            channel.basic_publish("", "q", b"%d" % number)
+        connection.close()
+
+    thread = threading.Thread(target=script)
+    thread.start()
+    wait_for(ctl, "blocking", "blocked")
+    assert other.count("q") == (0, 0)
+    ctl("unblock")
+    thread.join(60)
+    assert not thread.is_alive()
+    assert other.bodies("q") == [b"0", b"1", b"2"]
     other.close()
 
 
@@ -257,6 +294,7 @@ def test_pika_hears_of_both(broker: SocketBroker, ctl: Ctl) -> None:
         connection.process_data_events(0.01)
     ctl("unblock")
     assert channel.queue_declare("q", passive=True).method.message_count == 1
+    broker.advance_ms(CALM_MS)
     while len(told) < 2:
         connection.process_data_events(0.01)
     assert told == ["low on tea", "unblocked"]

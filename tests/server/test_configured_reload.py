@@ -282,6 +282,24 @@ def test_diff_foretells_what_a_reload_does(before: str, after: str, when: str) -
     assert changes and all(str(change).endswith(when) for change in changes), changes
 
 
+def test_queues_of_clients_go_as_unused_from_a_reload_on_and_configured_ones_never() -> None:
+    """3.5, auto-delete-created-queues: those that were there are looked at as well."""
+    rule = '[[address-setting]]\nmatch = "#"\nauto-delete-queues-skip-usage-check = true\n'
+    broker = '[broker]\naddress-queue-scan-period = "1s"\n'
+    objects = make(f"{RING}{rule}{broker}")
+    client = session_of(objects).client
+    mine = client.vhost.declare_queue("mine", client=client, durable=True)
+    own = client.vhost.declare_queue("own", client=client, exclusive=True)
+    pass_time(objects, seconds=5)
+    assert not mine.deleted
+    reload(objects, f"{RING}{rule}auto-delete-created-queues = true\n{broker}")
+    pass_time(objects, seconds=2)
+    assert mine.deleted and not own.deleted and not queue_of(objects, "ring").deleted
+    again = client.vhost.declare_queue("mine", client=client, durable=True)
+    pass_time(objects, seconds=2)
+    assert again.deleted
+
+
 @pytest.mark.parametrize("before", ["-1", '"1h"'])
 def test_another_scan_period_holds_from_now_on(before: str) -> None:
     """Auto-created queues that were there are looked at by it, also when nothing was looked at so far."""

@@ -17,6 +17,7 @@ from configured_broker import load
 from socket_broker import SocketBroker
 
 from leveret.__main__ import PrintableFormatter, main
+from leveret.cli.ctl_command import as_text
 from leveret.control.command_table import COMMANDS, find
 from leveret.control.control import ControlTable
 from leveret.settings.printable import printable, printable_lines
@@ -185,7 +186,7 @@ def test_help_shows_every_command_with_its_arguments(capsys: pytest.CaptureFixtu
         (["scheduled", "fire", "jobs"], "scheduled fire: expected id=NUMBER\nusage: scheduled fire QUEUE ID"),
         (["scheduled", "jobs"], "scheduled: unknown action 'jobs', expected one of list, fire, cancel, reschedule"),
         (["scheduled", "cancle", "jobs", "1"], "scheduled: unknown action 'cancle', did you mean 'cancel'?"),
-        (["browse", "bills"], "unknown command 'browse', expected one of status, queues"),
+        (["xylophone", "bills"], "unknown command 'xylophone', expected one of status, queues"),
         (["quues"], "unknown command 'quues', did you mean 'queues'?"),
         (["ring", "q"], "ring: expected size=NUMBER\nusage: ring QUEUE SIZE [vhost=NAME]"),
         (["ring", "q", "3", "4"], "ring: '4' is one too many\nusage: ring QUEUE SIZE"),
@@ -234,7 +235,7 @@ def test_requests_of_other_shapes_are_refused(name: object, arguments: dict[str,
         "amqp://[",
         "amqp://[::1",
         "amqp://",
-        "http://127.0.0.1/",
+        "https://127.0.0.1/",
         "amqp://h:99999/",
         "amqp://h:x/",
         "amqp://" + "u" * 256 + "@h/",
@@ -331,3 +332,17 @@ def test_no_command_line_is_a_traceback(words: list[str]) -> None:
     said = done.stdout.decode() + done.stderr.decode()
     assert done.returncode in (1, 2)
     assert said and "Traceback" not in said
+
+
+def test_limits_and_who_waits_are_tables() -> None:
+    """What `status` says of flow control can be read; what is not there is said."""
+    row = {"destination": "broker", "limit": "memory", "used": 5, "max": 10, "low": 9, "full": False, "waiting": 0}
+    text = as_text({"alarm": None, "usage": [row, {**row, "limit": "temp", "used": 12}], "blocked": []}, "status")
+    assert text.splitlines() == [
+        "alarm: none",
+        "usage: ",
+        "  destination  limit   used  max  low  full   waiting",
+        "  broker       memory  5     10   9    false  0",
+        "  broker       temp    12    10   9    false  0",
+        "blocked: none",
+    ]

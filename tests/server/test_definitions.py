@@ -16,9 +16,8 @@ from leveret.amqp_frontend.turn import handle_bytes
 from leveret.configured.configured_users import DEFAULT_GUEST
 from leveret.control.control import EXCHANGE, ControlTable
 from leveret.control.definitions_reader import OBJECTS_A_STEP, DefinitionsFault
-from leveret.control.json_arguments import json_of, table_of
 from leveret.control.steps import finished
-from leveret.engine import Broker, ManualClock, Users
+from leveret.engine import Broker, ManualClock, Users, json_of_table, table_of_json
 from leveret.engine.errors import EngineError
 from leveret.engine.messages.field_table import DEPTH_MAX, Field, FieldTable, decode_table, encode_table
 from leveret.engine.rules.arguments import ARGUMENTS
@@ -264,10 +263,10 @@ def test_any_json_is_taken_in_or_refused(document: dict[str, Any], data: st.Data
 def test_arguments_there_and_back(arguments: dict[str, Any]) -> None:
     """JSON to fields to JSON, where AMQP has room for it."""
     try:
-        table = table_of(arguments)
+        table = table_of_json(arguments)
     except ValueError:
         return
-    assert json_of(table) == arguments
+    assert json_of_table(table) == arguments
 
 
 _INTEGERS = {"b": 8, "s": 16, "I": 32, "l": 64, "L": 64}
@@ -340,7 +339,7 @@ def test_a_deep_file_is_refused() -> None:
     for _ in range(200):
         deep = {"x": deep}
     with pytest.raises(ValueError):
-        table_of({"x": deep})
+        table_of_json({"x": deep})
 
 
 def test_the_spec_tables_users_are_sound() -> None:

@@ -18,6 +18,7 @@ from rawclient import Client, Eof
 
 from leveret.cli.control_client import request
 from leveret.configured.options import broker_options, frontend_options, journal_options
+from leveret.serving.console import ConsoleFacts
 from leveret.serving.tls_files import load_tls
 from leveret.settings import Configuration, load_configuration
 from leveret.settings.declared.configuration import KEYS
@@ -68,15 +69,23 @@ def keys_of(*lifetimes: Lifetime) -> Read:
 AT_START = {
     *(("broker", key) for key in ("listen", "data", "definitions")),
     *(("broker", key) for key in ("persist-delivery-count-before-delivery", "max-redelivery-records")),
-    *(("limits", key) for key in ("memory", "unsent-per-connection")),
+    *(("limits", key) for key in ("memory", "unsent-per-connection", "history-events")),
+    *(("management", key) for key in ("enabled", "listen", "metrics", "plain-outside")),
 }
 #: What the loaded settings carry, and what the composition root looks at by itself.
 OTHERWISE = {
     *(("broker", key) for key in ("default-max-delivery-attempts", "uuid-namespace", "id-cache-size")),
     ("broker", "configuration-file-refresh-period"),
     ("limits", "log-lines-per-second"),
+    ("management", "metrics-open"),
     *(("system-usage", key) for key in KEYS["system-usage"]),
 }
+
+
+def console_options(configuration: Configuration) -> object:
+    """As they are made for each connection."""
+    table: Any = None
+    return ConsoleFacts(lambda: table, lambda: configuration, 0, None, list).options()
 
 
 def test_new_connections_are_what_frontends_are_told() -> None:
@@ -86,8 +95,9 @@ def test_new_connections_are_what_frontends_are_told() -> None:
 
 
 def test_the_rest_is_the_engines_which_asks_its_options_each_time() -> None:
-    """They are replaced as a whole."""
-    assert read_by(broker_options, lambda one: one.flow) | OTHERWISE == keys_of(LIVE, ARRIVAL, AT_CREATION, AT_BINDING)
+    """They are replaced as a whole; the console asks for its own whenever it needs them."""
+    read = read_by(broker_options, lambda one: one.flow, console_options)
+    assert read | OTHERWISE == keys_of(LIVE, ARRIVAL, AT_CREATION, AT_BINDING)
 
 
 def test_a_restart_is_needed_for_what_is_opened_at_the_start() -> None:

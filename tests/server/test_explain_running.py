@@ -53,3 +53,36 @@ def test_explain_says_whether_flow_control_applies() -> None:
     reload(objects, configured_queue("") + '\n[[address-setting]]\nmatch = "q"\nmemory-limit = 5\n')
     (one,) = explain_running(objects, "q")
     assert one.flow == "by memory-limit (f.toml:13: match 'q')"
+
+
+QUEUE = '[[queue]]\nname = "Q"\ntype = "amps"\nunderlying-topic = "^Ord"\ndefault-publish-target = "Orders"\n'
+LISTED = '[[logged-topic]]\nname = "Q"\n[[logged-topic]]\npattern = "^Orders$"\nretain = "1h"\n'
+
+
+def test_explain_says_what_captures_and_logs_a_topic() -> None:
+    """By the queues that there are, of clients, too, and the lists in force; of a queue also what it was built from."""
+    objects = make(QUEUE + 'queue-filter = "/a = 1"\n')
+    session = session_of(objects)
+    table = fields_of({"x-queue-type": "amps", "x-underlying-topic": "Orders", "x-recovery-point": "now"})
+    session.client.vhost.declare_queue("mine", client=session.client, durable=True, arguments=table)
+
+    def rows(name: str) -> list[tuple[str, object, str]]:
+        (one,) = explain_running(objects, name)
+        return [
+            (row.name, row.value, row.rule)
+            for row in one.rows
+            if row.name in ("captured-by", "logged-by", "built-from")
+        ]
+
+    captured = [
+        ("captured-by", "Q", "underlying-topic '^Ord', if /a = 1"),
+        ("captured-by", "mine", "underlying-topic 'Orders'"),
+    ]
+    unlisted = ("logged-by", "the queues that capture it", "no logged topics are listed (W-TXLOG)")
+    assert rows("Orders") == [*captured, unlisted]
+    assert rows("mine") == [unlisted, ("built-from", "now", "recovery-point 'now'")]
+    reload(objects, LISTED + QUEUE + 'queue-filter = "/a = 1"\n')
+    listed = ("logged-by", "^Orders$", "f.toml:3: logged topic '^Orders$' (pattern), kept 3600000 ms")
+    assert rows("Orders") == [*captured, listed]
+    assert rows("Q")[0] == listed and rows("Q")[1][:2] in (("built-from", "epoch"), ("built-from", "is being built"))
+    assert rows("other") == []

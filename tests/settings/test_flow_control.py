@@ -184,3 +184,20 @@ def test_doubts(keys: str, warning: str) -> None:
     """Not wrong, but hardly meant."""
     (found,) = load(f"[system-usage]\nmemory = 1\n[[address-setting]]\nmatch = 'q'\n{keys}").warnings
     assert found.startswith("f.toml:5: match 'q': ") and warning in found
+
+
+@pytest.mark.parametrize(
+    "more, is_told",
+    [
+        ("", True),
+        ("[broker]\nglobal-max-messages = 9", False),
+        ("[system-usage]", False),
+        ('[[address-setting]]\nmatch = "other"\nmax-size-messages = 4', False),
+        ('[[address-setting]]\nmatch = "other"\nmax-size-messages = -1', True),
+    ],
+)
+def test_a_policy_for_addresses_that_are_never_full(more: str, is_told: bool) -> None:
+    """It needs some limit, of whichever address: the policy of `#` may be there for those that have one."""
+    told = load(f"[[address-setting]]\nmatch = '#'\naddress-full-policy = 'BLOCK'\n{more}").warnings
+    why = "f.toml:3: match '#': address-full-policy BLOCK has no effect: nothing sets max-size-bytes or -messages"
+    assert list(told) == ([why] if is_told else [])

@@ -114,20 +114,50 @@ def test_the_command_says_it(tmp_path: Path) -> None:
     (tmp_path / "f.xml").write_text(XML)
     command = [sys.executable, "-m", "leveret", "explain", "f.xml", "A.B"]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[:4] == [
+    assert done.stdout.splitlines()[:5] == [
         "address A.B (address A.B, vhost /)",
         "matches, most specific first: none",
         "policies: queue policy 'A.>'",
         "flow control: by memory-limit (f.xml:2: queue policy 'A.>'), "
         "producer-flow-control (f.xml:2: queue policy 'A.>')",
+        "paged out: beyond 70 % of memory-limit 2097152, or its low mark; beyond its part of [limits] memory",
     ]
-    assert done.stdout.splitlines()[-5:] == [
+    assert done.stdout.splitlines()[-6:] == [
         "topic A.B (address A.B, vhost /)",
         "matches, most specific first: none",
         "policies: topic policy 'A.*'",
         "flow control: by memory-limit (f.xml:3: topic policy 'A.*')",
+        "paged out: beyond 70 % of memory-limit 3145728, or its low mark; beyond its part of [limits] memory",
         "  memory-limit = 3145728  f.xml:3: topic policy 'A.*'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("text", "paging"),
+    [
+        ("", ""),
+        ("memory-limit = 1000", "beyond 70 % of memory-limit 1000, or its low mark; "),
+        (
+            "memory-limit = 1000\nproducer-flow-control = false\ncursor-memory-high-water-mark = 50",
+            "beyond 50 % of memory-limit 1000; ",
+        ),
+        ("memory-limit = 1000\ncursor = 'vm'", "nothing: cursor is vm"),
+        ("max-size-bytes = 0", "beyond max-size-bytes 0; "),
+        ("max-size-bytes = 1000\nmax-size-messages = 3", "beyond max-size-bytes 1000; beyond max-size-messages 3; "),
+        ("max-size-messages = 3\naddress-full-policy = 'BLOCK'", ""),
+        (
+            "max-size-bytes = 3\naddress-full-policy = 'DROP'",
+            "nothing: the size of an address that does DROP counts what is in memory",
+        ),
+        ("producer-flow-control = false", ""),
+        ("producer-flow-control = false\n[system-usage]", "beyond 70 % of [system-usage] memory; "),
+        ("cursor = 'file'\n[system-usage]", "beyond 70 % of [system-usage] memory, or its low mark; "),
+    ],
+)
+def test_what_is_paged_out(text: str, paging: str) -> None:
+    """By which limit messages leave memory."""
+    (one,) = explain(load(f"[[address-setting]]\nmatch = 'q'\n{text}"), "q")
+    assert one.paging == (paging if paging.startswith("nothing") else f"{paging}beyond its part of [limits] memory")
 
 
 @pytest.mark.parametrize(

@@ -222,6 +222,17 @@ def test_provenance_has_file_line_and_match() -> None:
             ":6: single-active-consumer: says x-single-active-consumer, which is given as well",
         ),
         ("6.5", "[[vhost]]\nname='d'\nlimit=1", ":3: limit: unknown key in [[vhost]]"),
+        (
+            "6.5",
+            "[[address]]\nname='q'\nmax-delivery-attempts=3",
+            ":3: max-delivery-attempts: unknown key in [[address]] (it is a key of [[address-setting]])",
+        ),
+        (
+            "6.5",
+            setting("ring-size", 3),
+            "did you mean 'default-ring-size'? (it is a key of [[queue]] and [[address.queue]])",
+        ),
+        ("6.5", "[journal]\nheartbeat = 9", "unknown key in [journal] (it is a key of [broker])"),
         ("TOML", "[broker]\nheartbeat = " + "9" * 5000, "holds a number or date that cannot be read"),
         ("TOML", "x = " + "[" * 5000, ":1: TOML: nested too deep"),
         ("JSON", '{"addressSettings": {}}', ":1: FILE: looks like JSON"),
@@ -289,7 +300,8 @@ def doubts(configuration: Configuration) -> list[str]:
             "BLOCK",
         ),
         (
-            setting("page-limit-bytes", 3) + 'page-full-policy = "DROP"\naddress-full-policy = "FAIL"',
+            setting("page-limit-bytes", 3)
+            + 'page-full-policy = "DROP"\naddress-full-policy = "FAIL"\nmax-size-bytes = 9',
             "0.toml:3: match 'q': page-limit-bytes has no effect with address-full-policy FAIL, not PAGE",
         ),
         (setting("page-limit-messages", 3), "page-limit-messages has no effect without page-full-policy"),
@@ -297,7 +309,10 @@ def doubts(configuration: Configuration) -> list[str]:
             setting("page-full-policy", '"DROP"'),
             "page-full-policy has no effect without page-limit-bytes and page-limit-messages",
         ),
-        (setting("max-size-messages", 3), "address-full-policy is PAGE: messages beyond the limit are paged out when"),
+        (
+            setting("max-size-messages", 3) + 'cursor = "vm"\n',
+            "match 'q': address-full-policy is PAGE, but with the cursor vm messages beyond the limit stay in memory",
+        ),
         (
             setting("dead-letter-address", '"D"') + "redelivery-delay = 9\nmax-redelivery-delay = 3\n",
             "0.toml:5: match 'q': max-redelivery-delay 3 is below redelivery-delay 9",

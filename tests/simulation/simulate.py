@@ -11,6 +11,7 @@ and written into a file; exit status 1.
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import sys
 import traceback
@@ -39,6 +40,7 @@ def run_worlds(options: argparse.Namespace) -> tuple[int, Totals]:
             add_calm(plan)
         world = World(plan)
         report = world.run()
+        gc.collect()  # while it runs, little is
         totals.add(report)
         if report.fault is not None:
             explain(plan, report, world.fault, options)

@@ -18,6 +18,10 @@ QUICK = (
     "lost at requeue",
     "forgotten redelivered flag",
     "forgotten expiry",
+    "lease granted twice",
+    "tombstone refused",
+    "dropped held publish",
+    "nobody woken when there is room",
 )
 
 

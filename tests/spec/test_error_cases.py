@@ -11,13 +11,17 @@ import re
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import error_rows_access
 import error_rows_connection
 import error_rows_model
 import pytest
+from api_client import ApiClient
 from rawclient import Client
 from spec_broker import RABBITMQ_MESSAGE_SIZE_MAX, SpecBroker, close_of, spec_broker
+
+from leveret.testing import start_broker
 
 CASES: dict[str, dict[str, Any]] = {
     case["name"]: case for case in json.loads(Path(__file__).with_name("error_cases.json").read_text())
@@ -77,23 +81,21 @@ def check_close(actual: tuple[int, str, int, int], expected: dict[str, Any]) -> 
         assert ids == [expected["class_id"], expected["method_id"]]
 
 
-# --------------------------------------------------------------------------------------------------- not yet executed
-
-HTTP = "wants the HTTP API, which this version does not have"
-LATER = {name: HTTP for name in CASES if name.startswith("forced-mgmt-")}
-
 # These want a broker of their own, see below.
 MESSAGE_TOO_LARGE = "message-too-large"
 ACKNOWLEDGEMENT_TIMEOUT = "consumer-ack-timeout"
+#: Case -> the headers of the request that closes the connection.
+CLOSED_OVER_HTTP: dict[str, dict[str, str]] = {
+    "forced-mgmt-close": {},
+    "forced-mgmt-close-reason": {"x-reason": "bye now"},
+}
 
 # -------------------------------------------------------------------------------------------------------------- tests
 
 
-def test_every_case_is_executed_or_deferred() -> None:
-    """Each case of error_cases.json has a row or a reason in LATER, never both, and each row and reason has a case."""
-    executed = {*ROWS, MESSAGE_TOO_LARGE, ACKNOWLEDGEMENT_TIMEOUT}
-    assert executed & LATER.keys() == set()
-    assert executed | LATER.keys() == CASES.keys()
+def test_every_case_is_executed() -> None:
+    """Each case of error_cases.json has a row or a test, and each of these has a case."""
+    assert {*ROWS, MESSAGE_TOO_LARGE, ACKNOWLEDGEMENT_TIMEOUT, *CLOSED_OVER_HTTP} == CASES.keys()
 
 
 def test_every_deviation_says_why() -> None:
@@ -107,6 +109,18 @@ def test_error_case(name: str, broker: SpecBroker) -> None:
     client = broker.connect() if name in BARE else broker.open()
     ROWS[name](client, broker)
     check(client, expectation(CASES[name], is_rabbitmq=broker.is_rabbitmq))
+
+
+@pytest.mark.parametrize("name", CLOSED_OVER_HTTP)
+def test_a_connection_that_is_closed_over_http(name: str) -> None:
+    """forced-mgmt-close, forced-mgmt-close-reason: connection.close 320 with the header's reason, or RabbitMQ's."""
+    with start_broker(management=True) as broker:
+        client = Client.open("127.0.0.1", broker.port)
+        api = ApiClient(broker.management_url)
+        (connection,) = (quote(one["name"], safe="") for one in api.get("connections?columns=name"))
+        assert api.ask("DELETE", f"connections/{connection}", headers=CLOSED_OVER_HTTP[name]).status == 204
+        check(client, CASES[name])
+        assert api.get("connections") == []
 
 
 def test_a_message_that_is_too_large(tmp_path: Path) -> None:

@@ -238,6 +238,18 @@ def delay(client: Client) -> str:
     return "ignored" if client.count(Q)[0] else "waits"
 
 
+def consumer_filter(client: Client) -> str:
+    """One that is no expression is refused where it would mean something."""
+    declare(client)
+    client.send("basic.consume", queue=Q, arguments={"x-filter": "/kind = ", "x-selector": ""})
+    answer = client.read()
+    if answer.name == "basic.consume-ok":
+        return "ignored"
+    assert answer.name == "channel.close" and answer["reply_code"] == 406
+    client.send("channel.close-ok")
+    return "filter"
+
+
 def large(client: Client) -> str:
     """Confirmed, or refused."""
     declare(client)
@@ -264,6 +276,7 @@ PROBES: dict[str, Callable[[Client], str]] = {
     "channel.flow(active=false)": flow,
     "x-delivery-count on a classic queue with x-max-delivery-attempts": classic_count,
     "x-delay on an ordinary exchange": delay,
+    "x-filter and x-selector of a consumer": consumer_filter,
     "message of 16 MiB and one octet": large,
 }
 VERSION = "version shown to clients"

@@ -74,13 +74,15 @@ def leveret_serve(
     listen: tuple[str, ...] = ("127.0.0.1:0",),
     data: Path | None = None,
     descriptors: int | None = None,
+    management: str = "off",
 ) -> Iterator[BrokerProcess]:
     """Start a broker with its files in `directory`; killed at the end if it still runs.
 
-    `data`: for its journal. `descriptors`: how many it may have open, if not as many as this process.
+    `data`: for its journal. `management`: where the console listens.
+    `descriptors`: how many it may have open, if not as many as this process.
     """
     where = ["--memory"] if data is None else ["--data", str(data)]
-    command = [sys.executable, "-m", "leveret", "serve", *where, *arguments]
+    command = [sys.executable, "-m", "leveret", "serve", *where, *arguments, "--management", management]
     for address in listen:
         command += ["--listen", address]
     if config is not None:
@@ -106,7 +108,7 @@ def leveret_serve(
     ):
         try:
             assert process.stdout is not None
-            lines = [process.stdout.readline().strip() for _ in listen]
+            lines = [process.stdout.readline().strip() for _ in range(len(listen) + (management != "off"))]
             assert all(line.startswith("leveret ready ") for line in lines), (lines, log.read_text())
             yield BrokerProcess(process, lines, log)
         finally:

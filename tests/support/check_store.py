@@ -28,7 +28,9 @@ from leveret.engine.messages.content import PLAIN, PropertyFacts, encode_header
 from leveret.engine.messages.field_table import Field
 from leveret.engine.stores.kinds import converted
 from leveret.engine.stores.memory_budget import UNLIMITED
+from leveret.engine.stores.memory_cap import MemoryCap
 from leveret.engine.stores.paged_places import Left
+from leveret.engine.stores.paged_run import octets_paged
 from leveret.engine.stores.store import LEVEL_STEP, Removed, Store
 from leveret.engine.stores.surroundings import Storage
 
@@ -72,6 +74,27 @@ PRIORITIES = st.integers(0, 3)
 EXPIRIES = st.sampled_from([0, 0, 0, 3, 6])
 
 
+class StandInBound:
+    """As a meter has it: what is in memory is used, also what is out, or just coming."""
+
+    def __init__(self, machine: StoreMachine, limit: int, in_messages: bool, each: int) -> None:
+        self._machine = machine
+        self.limit = limit
+        self.in_messages = in_messages
+        self.each = each
+
+    @property
+    def room(self) -> int:
+        """See `Bound`."""
+        machine = self._machine
+        known = [*machine.here, *machine.out.values()]
+        count = len(known) + machine.coming_count + machine.owner.at_hand
+        if self.in_messages:
+            return self.limit - count
+        octets = sum(len(one.blob) for one in known) + machine.coming + machine.owner.at_hand_octets
+        return self.limit - max(octets, count * self.each)
+
+
 class StoreMachine(RuleBasedStateMachine):
     """One store and its model."""
 
@@ -98,6 +121,10 @@ class StoreMachine(RuleBasedStateMachine):
         self.displaced = False  # messages stand elsewhere than their ids say
         self.has_spooled = False
         self.counts = kind.counts
+        self.coming = 0  # octets of what the store is just getting
+        self.coming_count = 0
+        self.had_cap = False
+        self.is_metered = False
 
     # -- the model ----------------------------------------------------------------------------------------------------
 
@@ -139,6 +166,8 @@ class StoreMachine(RuleBasedStateMachine):
             self.pager.journal[id_] = (envelope, blob)
         self.has_spooled = self.has_spooled or not envelope.facts.persistent
         message = self.store.new_message(id_, blob, envelope)
+        self.coming += len(blob)
+        self.coming_count += 1
         message.expires_ns = expires_ns
         if expires_ns:
             self.store.expect_expiry()
@@ -186,16 +215,26 @@ class StoreMachine(RuleBasedStateMachine):
     # -- in -----------------------------------------------------------------------------------------------------------
 
     @initialize(
-        runs=st.lists(st.tuples(SIZES, st.integers(0, 1), PRIORITIES, st.sampled_from([0, 0, 2]), EXPIRIES), max_size=3)
+        runs=st.lists(
+            st.tuples(SIZES, st.integers(0, 1), PRIORITIES, st.sampled_from([0, 0, 2]), EXPIRIES), max_size=3
+        ),
+        is_metered=st.booleans(),
     )
-    def restart(self, runs: list[tuple[list[int], int, int, int, int]]) -> None:
+    def restart(self, runs: list[tuple[list[int], int, int, int, int]], is_metered: bool) -> None:
         """What the journal had: runs of sizes, gap before them, priority, deliveries, expiry."""
+        self.is_metered = is_metered
+        self.store.limit_memory(None, is_metered=is_metered)
         if not self.kind.has_tail or self.pager is None:
             return
         for sizes, gap, priority, deliveries, expires_ns in runs:
             self.next_id += gap
             first_id, envelope = self.next_id, self.envelope(priority, True, None)
             doubles = [self.double(self.made(envelope, size, expires_ns, None)) for size in sizes]
+            self.came()
+            bodies = [len(one.body) for one in doubles]
+            self.owner.paged_out(
+                len(doubles), sum(len(one.blob) for one in doubles), octets_paged(bodies, None), are_stored=True
+            )
             self.store.restore_run(
                 first_id,
                 [len(one.body) for one in doubles],
@@ -214,8 +253,10 @@ class StoreMachine(RuleBasedStateMachine):
         first_id, envelope = self.next_id, self.envelope(priority, persistent, None)
         made = [self.made(envelope, size, 0, None) for size in sizes]
         self.store.append_run(first_id, envelope, [one.blob for one in made])
+        self.came()
         for one in made:
             self.level_of(one).append(self.double(one))
+        self.keeps_to_cap()
 
     @rule(
         size=st.integers(0, 300),
@@ -232,6 +273,7 @@ class StoreMachine(RuleBasedStateMachine):
         one = self.made(self.envelope(priority, persistent, key), size, expires_ns, key)
         double, older = self.double(one), self.older_of(one)
         replaced = self.store.append(one)
+        self.came()
         if older is None:
             assert replaced is None
             self.level_of(one).append(double)
@@ -239,6 +281,11 @@ class StoreMachine(RuleBasedStateMachine):
             assert replaced is not None
             assert (replaced.id, replaced.body) == (older.id, older.body)
             self.replace(older, double)
+        self.keeps_to_cap()
+
+    def came(self) -> None:
+        """What was made has come."""
+        self.coming = self.coming_count = 0
 
     def replace(self, older: Message, newer: Message) -> None:
         """At the same place."""
@@ -401,17 +448,18 @@ class StoreMachine(RuleBasedStateMachine):
         for level in self.levels:
             level.clear()
         self.gone.clear()
+        self.owner.forget_paged()
         if self.pager is not None:
             self.pager.is_broken = self.temp.is_broken = False
-            assert self.temp.used == 0
             assert self.owner.storage.memory.charge_of(self.store) == 0
+        assert self.temp.used == 0 or any(rival.is_deep for rival in self.rivals)
 
     # -- memory -------------------------------------------------------------------------------------------------------
 
     @rule(octets=st.integers(0, 3000))
     def page_out(self, octets: int) -> None:
         """Another queue needs memory."""
-        if self.pager is None:
+        if self.pager is None and not self.had_cap:
             return
         held = self.store.held_octets
         freed = self.store.page_out(octets)
@@ -438,18 +486,64 @@ class StoreMachine(RuleBasedStateMachine):
     @rule()
     def settle(self) -> None:
         """At the end of a dispatch."""
-        self.store.settle_allowance()
+        while self.store.settle_allowance():
+            pass
         assert self.store.allowance >= 0
+        if self.store.cap is not None and self.store.may_page and self.store.at_hand and not self.has_refused:
+            assert self.store.cap.is_kept
+
+    @precondition(lambda self: self.kind.has_tail and self.is_metered)
+    @rule(
+        limits=st.lists(
+            st.tuples(st.sampled_from([0, 100, 600, 2000]), st.booleans(), st.sampled_from([0, 64])), max_size=2
+        )
+    )
+    def limit_memory(self, limits: list[tuple[int, bool, int]]) -> None:
+        """The queue has a cap, or none any more."""
+        bounds = [
+            StandInBound(self, limit // 50 if in_messages else limit, in_messages, 0 if in_messages else each)
+            for limit, in_messages, each in limits
+        ]
+        self.had_cap = True
+        self.has_spooled = self.has_spooled or self.pager is None
+        self.store.limit_memory(MemoryCap(bounds) if bounds else None, is_metered=True)
+        self.settle()
+
+    @property
+    def has_refused(self) -> bool:
+        """Whether messages stay in memory that have to leave it: the temp store has no room, or is not for them."""
+        return any(isinstance(part, Message) for part in self.store.paged_parts())
+
+    def keeps_to_cap(self) -> None:
+        """New messages that are too much are not at hand."""
+        cap, here = self.store.cap, list(self.store)
+        if cap is not None and self.store.may_page and here and here[-1].id == self.next_id - 1:
+            assert cap.is_kept
 
     @rule(straight=st.booleans(), waiting=st.booleans())
     def load(self, straight: bool, waiting: bool) -> None:
         """Between turns."""
-        if self.store.is_low() and self.store.wants_more(straight, waiting):
-            before = self.store.at_hand
+        if self.store.cap is None or not self.store.may_page:
+            if self.store.is_low() and self.store.wants_more(straight, waiting):
+                before = self.store.at_hand
+                self.store.load()
+                assert self.store.at_hand > before
+            return
+        self.settle()
+        for _ in range(len(self.here) + 1):
+            if not self.store.is_low() or not self.store.wants_more(False, waiting):
+                break
+            before, room = self.store.at_hand, self.store.cap.room()
             self.store.load()
-            assert self.store.at_hand > before
+            brought = list(self.store)[before:]
+            assert 1 <= len(brought) <= max(1, room[0])
+            assert sum(len(one.body) for one in brought[:-1]) <= room[1]
+            self.store.settle_allowance()
+            assert self.store.at_hand == before + len(brought)  # else it would be loaded again, for ever
+        else:
+            raise AssertionError("there is no end to loading")
 
-    @precondition(lambda self: not self.store.at_hand and not self.store.expiring and not self.kind.in_order)
+    @precondition(lambda self: not (self.store.at_hand or self.store.expiring or self.kind.in_order or self.is_metered))
     @rule(count=st.integers(1, 20), octets=st.integers(1, 2000), taken_max=st.integers(0, 20))
     def load_straight(self, count: int, octets: int, taken_max: int) -> None:
         """Consumers take some of what is paged out as if it were new."""
@@ -466,7 +560,9 @@ class StoreMachine(RuleBasedStateMachine):
         assert len(taken) + self.store.at_hand <= count
         self.remove(here[: len(taken)])
 
-    @precondition(lambda self: self.kind.has_tail and not (self.has_spooled and self.pager is not None))
+    @precondition(
+        lambda self: self.kind.has_tail and not (self.has_spooled and (self.pager is not None or self.had_cap))
+    )
     @rule(counts=st.booleans())
     def count_octets(self, counts: bool) -> None:
         """A limit on octets is new, or none is left."""
@@ -525,9 +621,20 @@ class StoreMachine(RuleBasedStateMachine):
         if self.counts:
             sizes = [message.envelope.framing.body_size(message.blob) for message in here]
             assert self.has_spooled or store.body_octets == sum(sizes)
-        if self.pager is None:
+        if self.pager is None and not self.had_cap:
             assert not store.is_deep
             assert store.at_hand == len(here)
+        if self.kind.has_tail and self.is_metered:
+            self.paged_is_right()
+
+    def paged_is_right(self) -> None:
+        """The owner was told of what is paged out, to the octet."""
+        parts = [part for part in self.store.paged_parts() if not isinstance(part, Message)]
+        ids = {id_ for part in parts for id_ in part.ids}
+        owner = self.owner
+        assert owner.paged == -owner.at_hand == len(ids)
+        assert owner.paged_octets == sum(octets_paged(part.sizes[:], part.place) for part in parts)
+        assert -owner.at_hand_octets == sum(len(one.blob) for one in self.here if one.id in ids)
 
     @invariant()
     def order_is_right(self) -> None:

@@ -20,6 +20,8 @@ from leveret.settings import SettingsRepository, entry
 
 USER = User("guest")
 MS = 1_000_000
+#: Settings that page messages out.
+MEMORY_LIMITS = frozenset({"memory_limit", "max_size_bytes", "max_size_messages", "cursor", "producer_flow_control"})
 PERSISTENT: dict[str, Any] = {"delivery_mode": 2}
 
 
@@ -76,8 +78,11 @@ class DepthWorld:
         self.broker.storage.close()
 
     def repository(self) -> SettingsRepository:
-        """The operator's settings."""
-        return SettingsRepository([entry("q", **self.said)])
+        """The operator's settings; where nothing leaves memory, without limits on what is there."""
+        said = self.said
+        if self.memory is None:
+            said = {key: value for key, value in said.items() if key not in MEMORY_LIMITS}
+        return SettingsRepository([entry("q", **said)])
 
     def flush(self) -> None:
         """The client reads what was put for it."""

@@ -49,6 +49,7 @@ class Got:
     routing_key: str
     properties: Any
     headers: dict[str, Any] = field(default_factory=dict)
+    consumer: str = ""
 
 
 #: Makes a broker with settings (TOML) and a connection to it, with the queue `q` declared with these arguments.
@@ -97,7 +98,9 @@ class Desk(ABC):
         """basic.recover(requeue=true)."""
 
     @abstractmethod
-    def consume(self, queue: str = "q", *, prefetch: int = 0, no_ack: bool = False, tag: str = "t") -> None:
+    def consume(
+        self, queue: str = "q", *, prefetch: int = 0, no_ack: bool = False, tag: str = "t", **arguments: Any
+    ) -> None:
         """basic.qos and basic.consume. Raises: Refused."""
 
     @abstractmethod
@@ -205,7 +208,9 @@ def load(settings: str) -> Configuration:
 class VirtualDesk(Desk):
     """A broker on virtual time and one connection to it, without sockets. `chance`: see `Broker`."""
 
-    def __init__(self, settings: str = "", *, beside: VirtualDesk | None = None, **broker: Any) -> None:
+    def __init__(
+        self, settings: str = "", *, beside: VirtualDesk | None = None, heartbeat_s: int = 0, **broker: Any
+    ) -> None:
         if beside is None:
             configuration = load(settings)
             options = broker_options(configuration)
@@ -214,7 +219,7 @@ class VirtualDesk(Desk):
             self._objects.apply(configuration)
         else:
             self.pair, self._objects = beside.pair, beside._objects
-        self.peer: Peer = self.pair.open(channels=3)
+        self.peer: Peer = self.pair.open(channels=3, heartbeat_s=heartbeat_s)
         self.peer.call(PUBLISHES, C.Confirm.Select)
         self._deliveries: list[Got] = []
         self._control = ControlTable()
@@ -288,9 +293,12 @@ class VirtualDesk(Desk):
     def recover(self) -> None:
         self._call(GETS, C.Basic.Recover, requeue=True)
 
-    def consume(self, queue: str = "q", *, prefetch: int = 0, no_ack: bool = False, tag: str = "t") -> None:
+    def consume(
+        self, queue: str = "q", *, prefetch: int = 0, no_ack: bool = False, tag: str = "t", **arguments: Any
+    ) -> None:
+        table = {key.replace("_", "-"): value for key, value in arguments.items()}
         self._call(GETS, C.Basic.Qos, prefetch_count=prefetch)
-        self._call(GETS, C.Basic.Consume, queue=queue, consumer_tag=tag, no_ack=no_ack)
+        self._call(GETS, C.Basic.Consume, queue=queue, consumer_tag=tag, no_ack=no_ack, arguments=table)
 
     def cancel(self, tag: str = "t") -> None:
         self._call(GETS, C.Basic.Cancel, consumer_tag=tag)
@@ -359,4 +367,5 @@ def _got(received: Any) -> Got:
         frame.routing_key,
         received.properties,
         received.properties.headers or {},
+        getattr(frame, "consumer_tag", ""),
     )

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+
+from memory_pager import MemoryPager
 
 from leveret.engine import (
     Broker,
@@ -15,6 +18,7 @@ from leveret.engine import (
     Queue,
     Route,
     Session,
+    TempStore,
     User,
 )
 from leveret.engine.messages.content import PLAIN, encode_header
@@ -68,12 +72,12 @@ class Publisher:
             self._confirmed = tag
         return outcomes
 
-    def resume(self, octets: int, messages: int) -> int:
+    def resume(self, octets: int, messages: int) -> tuple[int, int]:
         """See `Waiter`."""
         return self._go_on(octets, messages)
 
-    def _go_on(self, octets: int, messages: int) -> int:
-        used = 0
+    def _go_on(self, octets: int, messages: int) -> tuple[int, int]:
+        used, before = 0, messages
         while self.wants:
             offer = self.session.offer(
                 self.bench.route(self.to),
@@ -99,22 +103,38 @@ class Publisher:
         if self.wants:
             assert self.full is not None
             self.bench.broker.flow.wait(self.full, self.client, self)
-        return used
+        return used, before - messages
 
 
 class FlowBench:
-    """One broker with settings for the queue `q`."""
+    """One broker with settings for the queue `q`.
+
+    `pager`, `open_temp`: where messages go that leave memory; without them none do.
+    """
 
     def __init__(
-        self, *, system: SystemUsage | None = None, whole: WholeLimits = NO_WHOLE_LIMITS, **settings: object
+        self,
+        *,
+        system: SystemUsage | None = None,
+        whole: WholeLimits = NO_WHOLE_LIMITS,
+        pager: MemoryPager | None = None,
+        open_temp: Callable[[], TempStore] | None = None,
+        **settings: object,
     ) -> None:
         repository, options = _configured(system, whole, settings)
         self.broker = Broker(ManualClock(), settings=repository, options=options, unsent_max=1 << 40)
+        self.broker.pager = pager
+        if open_temp is not None:
+            self.broker.storage.open_temp = open_temp
+        self.begin()
         self.vhost = self.broker.virtual_hosts["/"]
         self.facts = PropertyFacts()
         self.queue: Queue = self.declare("q")
         self.consumer: Session = self.broker.connect("/", USER, name="consumer", flush=lambda: None).open_session()
         self.got: list[int] = []
+
+    def begin(self) -> None:
+        """The broker has nothing yet."""
 
     def declare(self, name: str, **arguments: Field) -> Queue:
         """A durable queue; those of other names than `q` have no settings. Arguments have underscores for dashes."""
@@ -138,12 +158,12 @@ class FlowBench:
             got = self.consumer.get(queue or self.queue, no_ack=False)
             assert got is not None
             self.consumer.ack(got[0])
-            bodies.append(PLAIN.split(got[1].blob)[1])
+            bodies.append(got[1].envelope.framing.split(got[1].blob)[1])
         self.end_turn()
         return bodies
 
     def end_turn(self) -> None:
-        while self.broker.end_turn():
+        while self.broker.end_turn() or self.broker.feed():
             pass
 
     @property

@@ -56,11 +56,12 @@ class MemoryTempStore:
     def spool(self, blobs: Sequence[bytes]) -> Place | None:
         """See `TempStore`."""
         octets = b"".join(blobs)
-        if self.used + len(octets) > self._room:
+        if self.used + len(octets) > self._room or 0 < self.limit <= self.used:
             return None
         place = Place(self, len(self._octets))
         self._octets += octets
         self.used += len(octets)
+        self.on_change(self.used)
         return place
 
     def unspool(self, place: Place, size: int) -> bytes:
@@ -76,19 +77,24 @@ class MemoryTempStore:
         assert place.chunk is self
         self.used -= size
         assert self.used >= 0
+        self.on_change(self.used)
 
     def close(self) -> None:
         """See `TempStore`."""
 
 
 class StoreOwner:
-    """A durable queue as its store sees it. `loaded_count`: messages that came back."""
+    """A durable queue as its store sees it. `loaded_count`: messages that came back.
+
+    What it was told of messages that were paged out is counted, from 0 on.
+    """
 
     store: Store
 
     def __init__(self, storage: Storage) -> None:
         self.storage = storage
         self.loaded_count = 0
+        self.at_hand = self.at_hand_octets = self.paged = self.paged_octets = 0
 
     def stores(self, envelope: Envelope) -> bool:
         """See `Owner`."""
@@ -103,3 +109,14 @@ class StoreOwner:
         self.loaded_count += len(messages)
         for message in messages:
             assert attempts in (0, message.deliveries - message.uncounted)
+
+    def forget_paged(self) -> None:
+        """All is gone."""
+        self.at_hand = self.at_hand_octets = self.paged = self.paged_octets = 0
+
+    def paged_out(self, count: int, octets: int, octets_paged: int, *, are_stored: bool) -> None:
+        """See `Owner`."""
+        self.at_hand -= count
+        self.at_hand_octets -= octets
+        self.paged += count
+        self.paged_octets += octets_paged

@@ -89,12 +89,15 @@ class PikaDesk(Desk):
     def recover(self) -> None:
         self._do("basic_recover", requeue=True)
 
-    def consume(self, queue: str = "q", *, prefetch: int = 0, no_ack: bool = False, tag: str = "t") -> None:
+    def consume(
+        self, queue: str = "q", *, prefetch: int = 0, no_ack: bool = False, tag: str = "t", **arguments: Any
+    ) -> None:
         def delivered(channel: BlockingChannel, method: Any, properties: Any, body: bytes) -> None:
             self._deliveries.append(_got(method, properties, body))
 
         self._do("basic_qos", prefetch_count=prefetch)
-        self._do("basic_consume", queue, delivered, auto_ack=no_ack, consumer_tag=tag)
+        table = {key.replace("_", "-"): value for key, value in arguments.items()}
+        self._do("basic_consume", queue, delivered, auto_ack=no_ack, consumer_tag=tag, arguments=table)
 
     def cancel(self, tag: str = "t") -> None:
         self.taken_later()
@@ -176,4 +179,5 @@ def _got(method: Any, properties: Any, body: bytes) -> Got:
         method.routing_key,
         properties,
         properties.headers or {},
+        getattr(method, "consumer_tag", ""),
     )

@@ -39,21 +39,23 @@ def _event(line: str) -> dict[str, Any]:
 def told(
     spark: Any,
     *lines: str,
-    snapshots: dict[tuple[int, int], dict[str, list[int]]] | None = None,
+    snapshots: dict[tuple[int, int], dict[Any, list[int]]] | None = None,
     payloads: list[dict[str, Any]] | None = None,
     scope: str = "all",
     base_lsn: int = 1,
 ) -> Frames:
-    """`snapshots`: (begin, end) LSN of a checkpoint -> queue -> messages; the snapshot's own LSN is begin."""
+    """`snapshots`: (begin, end) LSN of a checkpoint -> queue, or (virtual host, queue) -> messages; the snapshot's own
+    LSN is begin."""
     events = [_event(line) for line in lines]
     held = snapshots or {}
     rows: dict[str, list[dict[str, Any]]] = {
         "events": events,
         "payloads": payloads or [],
         "snapshots": [
-            {"lsn": span[0], "ts": BEGIN, "queue": queue, "vhost": "/", "msg_id": id_}
+            {"lsn": span[0], "ts": BEGIN, "queue": queue, "vhost": vhost, "msg_id": id_}
             for span, queues in held.items()
-            for queue, ids in queues.items()
+            for name, ids in queues.items()
+            for vhost, queue in [name if isinstance(name, tuple) else ("/", name)]
             for id_ in ids
         ],
         "checkpoints": [{"begin_lsn": begin, "end_lsn": end, "ts": BEGIN} for begin, end in held],

@@ -21,20 +21,15 @@ BESIDE = (
     *("pytest", "pytest-asyncio", "pytest-trio", "pytest-xdist", "pytest-cov"),
 )
 #: What the wheel asks for: installed with the others, so that an index that is out of reach is no failure of ours.
-NEEDED = ("trio", "pamqp>=4.0.1,<5")
+NEEDED = ("trio", "pamqp>=3.3,<5", "twine>=6,<7")
+#: What an application may be pinned to: aiormq 6.8 wants pamqp 3.3.0 and nothing else.
+OLDER = ("aiormq==6.8.1", "aio-pika", "pika", "pytest", "pytest-asyncio", "trio")
 
 
 @pytest.fixture(scope="module")
-def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The interpreter of an environment with the wheel; nothing of this tree can be imported there."""
-    folder = tmp_path_factory.mktemp("environment")
-    subprocess.run([sys.executable, "-m", "venv", folder / "venv"], check=True, capture_output=True)
-    python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
-    install = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--retries", "1"]
-    try:
-        subprocess.run([*install, *BESIDE, *NEEDED], check=True, capture_output=True, timeout=180)
-    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
-        pytest.skip(f"needs a package index: {error}")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of what is tracked, as the tree has it now."""
+    folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"
     tracked = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     for name in filter(None, tracked.split("\0")):
@@ -44,8 +39,43 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
     build = [sys.executable, "-m", "build", "--wheel", "--outdir", folder, source]
     subprocess.run(build, check=True, capture_output=True, timeout=180)
     (wheel,) = folder.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of an environment with the wheel; nothing of this tree can be imported there."""
+    return environment(tmp_path_factory.mktemp("environment"), wheel, *BESIDE, *NEEDED)
+
+
+@pytest.fixture(scope="module")
+def older(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One where pamqp is 3.3.0."""
+    return environment(tmp_path_factory.mktemp("older"), wheel, *OLDER)
+
+
+def environment(folder: Path, wheel: Path, *distributions: str) -> Path:
+    """The Python of a new environment with these, and then the wheel, which finds all that it needs there."""
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", folder / "venv"], check=True, capture_output=True)
+    python = folder / "venv" / ("Scripts" if os.name == "nt" else "bin") / "python"
+    install = [*pip(python), "install", "--quiet", "--retries", "1", "--no-compile"]  # most of it is never imported
+    try:
+        subprocess.run([*install, *distributions], check=True, capture_output=True, timeout=180)
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        pytest.skip(f"needs a package index: {error}")
     subprocess.run([*install, "--no-index", wheel], check=True, capture_output=True, timeout=180)
     return python
+
+
+def pip(python: Path) -> list[str | Path]:
+    """The command line of our own pip for another environment: one there takes seconds to install."""
+    return [sys.executable, "-m", "pip", "--disable-pip-version-check", "--python", python]
+
+
+def pip_check(python: Path) -> str:
+    """What pip has against the distributions of an environment."""
+    done = subprocess.run([*pip(python), "check"], capture_output=True, text=True, timeout=180)
+    return done.stdout + done.stderr
 
 
 def run(python: Path, folder: Path, *arguments: str) -> str:
@@ -124,3 +154,64 @@ def test_nothing_but_leveret_is_added(python: Path, tmp_path: Path) -> None:
         "print(sorted(one.replace('<', '>').split('>')[0] for one in here.requires if 'extra' not in one))\n"
     )
     assert run(python, tmp_path, "-c", script).splitlines() == ["{'leveret'}", "['pamqp', 'trio']"]
+
+
+def test_the_wheel_is_fit_for_an_index(python: Path, wheel: Path, tmp_path: Path) -> None:
+    """Its metadata and its page."""
+    output = run(python, tmp_path, "-m", "twine", "check", "--strict", str(wheel))
+    assert "PASSED" in output
+    assert "No broken requirements found" in pip_check(python)
+
+
+def test_the_version_tells_what_is_installed(python: Path, tmp_path: Path) -> None:
+    """The same code as in this tree, by its digest; what it runs on."""
+    script = "import leveret.__main__ as m; m.main(['--version'])"
+    lines = run(python, tmp_path, "-c", script).splitlines()
+    ours = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    assert re.fullmatch(r"leveret \d+\.\d+\.\d+", lines[0])
+    assert lines[:2] == ours[:2] and re.fullmatch(r"code [0-9a-f]{12} \(\d{3,} files\)", lines[1])
+    assert lines[2].startswith("CPython 3.") and re.search(r"trio \d.*, pamqp 4\.\d", lines[4])
+
+
+#: Octets on which pamqp 3.3 hangs: an array that claims more than it has, and property flags that never end.
+HOSTILE = """
+import socket, struct, sys
+from leveret.testing import start_broker
+
+def frame(kind, channel, payload):
+    return struct.pack(">BHI", kind, channel, len(payload)) + payload + b"\\xce"
+
+def method(channel, index, arguments):
+    return frame(1, channel, struct.pack(">I", index) + arguments)
+
+def start_ok(table):
+    return method(0, 10 << 16 | 11, struct.pack(">I", len(table)) + table + b"\\x05PLAIN" + struct.pack(">I", 12)
+                  + b"\\0guest\\0guest" + b"\\x05en_US")
+
+login = start_ok(b"") + method(0, 10 << 16 | 31, struct.pack(">HIH", 10, 131072, 0))
+login += method(0, 10 << 16 | 40, b"\\x01/\\0\\0") + method(1, 20 << 16 | 10, b"\\0")
+publish = method(1, 60 << 16 | 40, b"\\0\\0\\0\\x01q\\0")
+flags = struct.pack(">HHQ", 60, 0, 1) + b"\\0\\x01" * 1000
+close = method(0, 10 << 16 | 50, struct.pack(">HBHH", 200, 0, 0, 0))
+array = b"\\x01aA" + struct.pack(">I", 1000) + b"tt"
+with start_broker() as broker:
+    for octets in (start_ok(array), login + publish + frame(2, 1, flags) + frame(3, 1, b"x") + close):
+        with socket.create_connection(("127.0.0.1", broker.port), timeout=60) as sock:
+            sock.sendall(b"AMQP\\0\\0\\x09\\x01" + octets)
+            sock.recv(65536)
+            broker.queues()  # when all that was sent is read: a loop that hangs does not answer
+    print("alive", broker.queues())
+"""
+
+
+def test_beside_pamqp_3(older: Path, tmp_path: Path) -> None:
+    """aiormq 6.8.1 pins it; pip has nothing against it, clients work, and what hangs its decoder does not hang us."""
+    assert "No broken requirements found" in pip_check(older)
+    script = "import importlib.metadata as m; print(m.version('pamqp'), m.version('aiormq'))"
+    assert run(older, tmp_path, "-c", script).strip() == "3.3.0 6.8.1"
+    page = next(Path(__file__).parent.glob("test_tutorials_aio_pika.py"))
+    (tmp_path / page.name).write_text(page.read_text())
+    assert re.search(r" \d+ passed", run(older, tmp_path, "-m", "pytest"))
+    assert "alive ()" in run(older, tmp_path, "-c", HOSTILE).splitlines()

@@ -240,3 +240,18 @@ def test_real_time_passes_by_itself() -> None:
         broker.assert_queue("short", ready=0, within=20)
         (expired,) = broker.history("expired")
         assert expired.at >= 0.005
+
+
+def test_a_consumer_timeout_by_virtual_time_is_said(caplog: pytest.LogCaptureFixture) -> None:
+    """The channel is closed as a real broker would, and the log says that the clock was moved; -1 is the way out."""
+    for timeout, is_closed in (("30m", True), (-1, False)):
+        caplog.clear()
+        config = {"broker": {"consumer-timeout": timeout}}
+        with start_broker(clock="virtual", config=config) as broker, channel_of(broker.url) as channel:
+            channel.queue_declare("q")
+            broker.inject(routing_key="q", body="x")
+            channel.basic_get("q")
+            broker.clock.advance(hours=2)
+            broker.assert_queue("q", ready=int(is_closed), unacked=int(not is_closed))
+        text = "virtual time was moved past the consumer time-out (1800 s) of 127.0.0.1:"
+        assert (text in caplog.text) is is_closed

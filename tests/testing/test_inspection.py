@@ -282,16 +282,39 @@ def test_virtual_hosts_do_not_see_each_other(broker: RunningBroker) -> None:
 
 
 def test_leaks_are_named(broker: RunningBroker) -> None:
-    """Connections with their channels, consumers and unacked messages; queues with what is in them."""
+    """Connections with their consumers, and unacked messages by what they are; queues when they are asked for."""
     assert broker.leaks() == []
     with channel_of(broker.url, client_properties={"connection_name": "mine"}) as channel:
         channel.queue_declare("q")
-        broker.inject(routing_key="q", body="x")
-        channel.basic_consume("q", keep)
         channel.queue_declare("r")
-        assert broker.leaks(patience=0) == [
-            "connection 'mine' is open (1 channels, 1 consumers, 1 unacked)",
-            "queue 'q' was left behind (1 unacked, 1 consumers)",
-            "queue 'r' was left behind (empty)",
+        broker.inject(routing_key="q", json={"id": 7}, message_id="m")
+        broker.inject(routing_key="r", body="got")
+        tag = channel.basic_consume("q", keep)
+        channel.basic_nack(channel.basic_get("r")[0].delivery_tag)
+        channel.basic_get("r")
+        leaks = [
+            "connection 'mine' is open (1 channel, 1 consumer, 2 unacked messages)",
+            f"  consumer {tag!r} of queue 'q' on connection 'mine'",
+            f"unacked, delivered to consumer {tag!r} of connection 'mine': exchange '', routing key 'q': "
+            "{\"id\": 7} (content_type='application/json', message_id='m')",
+            "unacked, delivered to a get of connection 'mine', delivered 2 times: exchange '', routing key 'r': got",
         ]
-    assert broker.leaks() == ["queue 'q' was left behind (1 ready)", "queue 'r' was left behind (empty)"]
+        assert broker.leaks(patience=0) == leaks
+        assert broker.leaks(patience=0, queues=True) == [
+            *leaks,
+            "queue 'q' was left behind (1 unacked, 1 consumers)",
+            "queue 'r' was left behind (1 unacked)",
+        ]
+    assert broker.leaks() == []
+    assert broker.leaks(queues=True) == ["queue 'q' was left behind (1 ready)", "queue 'r' was left behind (1 ready)"]
+
+
+def test_many_unacked_messages_are_cut(broker: RunningBroker) -> None:
+    """Ten are named."""
+    with channel_of(broker.url) as channel:
+        channel.queue_declare("q")
+        for number in range(13):
+            broker.inject(routing_key="q", body=str(number))
+            channel.basic_get("q")
+        leaks = broker.leaks(patience=0)
+        assert len(leaks) == 12 and leaks[-1] == "... and 3 more unacked messages"

@@ -58,7 +58,9 @@ def test_fixtures_give_each_test_a_broker_as_new(tmp_path: Path) -> None:
     code, output = run(tmp_path)
     assert code == 0, output
     assert "20 passed" in output
-    assert "left behind in the broker" in output
+    assert "left behind" not in output  # the virtual host is thrown away, with its queues
+    code, output = run(tmp_path, "-o", "amqp_leaked_queues=true")
+    assert code == 0 and "left behind in the broker" in output
     assert "queue 'q' was left behind (empty)" in output
 
 
@@ -79,6 +81,9 @@ def test_leaks(amqp_url):
 
 @pytest.mark.amqp(leaks=True)
 def test_may_leak(amqp_url):
+    LEFT.append(pika.BlockingConnection(pika.URLParameters(amqp_url)))
+
+def test_queues_are_no_leaks(amqp_url):
     publish(amqp_url, "q", "x")
 
 def test_is_clean(amqp_url):
@@ -88,8 +93,11 @@ def test_is_clean(amqp_url):
     for arguments in (["--amqp-fail-on-leak"], ["-o", "amqp_fail_on_leak=true"]):
         code, output = run(tmp_path, *arguments)
         assert code == 1, output
-        assert "3 passed, 1 error" in output
-        assert re.search(r"connection '127.0.0.1:\d+ -> .*' is open \(1 channels, 0 consumers, 1 unacked\)", output)
+        assert "4 passed, 1 error" in output
+        assert re.search(
+            r"connection '127.0.0.1:\d+ -> .*' is open \(1 channel, 0 consumers, 1 unacked message\)", output
+        )
+        assert "routing key 'q': x" in output
 
 
 def test_the_marker_turns_the_clock(tmp_path: Path) -> None:
@@ -190,7 +198,9 @@ def test_xdist_workers_do_not_clash(tmp_path: Path) -> None:
         PUBLISH + "def test_leaks(amqp_url):\n    publish(amqp_url, 'from a worker', 'x')\n"
     )
     for _ in range(2):
-        code, output = run(tmp_path, "-n", "4", "-v")  # -v: all leaks are listed, whatever their order
+        code, output = run(
+            tmp_path, "-n", "4", "-v", "-o", "amqp_leaked_queues=true"
+        )  # -v: all leaks are listed, whatever their order
         assert code == 0, output
         assert "21 passed" in output
         assert "queue 'from a worker' was left behind (1 ready)" in output
@@ -208,6 +218,7 @@ def test_leaks(amqp_url, number):
     publish(amqp_url, f"q{number}", "x")
 """
     )
+    (tmp_path / "pytest.ini").write_text("[pytest]\namqp_leaked_queues = true\n")
     code, output = run(tmp_path)
     assert code == 0, output
     assert "queue 'q19' was left behind" in output and "queue 'q20'" not in output
@@ -328,6 +339,7 @@ class Shop(BrokerTestMixin, unittest.TestCase):
 
 class Leaky(BrokerTestMixin, unittest.TestCase):
     amqp_fail_on_leak = True
+    amqp_leaked_queues = True
 
     def test_leaks(self):
         publish(self.amqp_url, "q", "x")

@@ -16,6 +16,7 @@ import trio
 from consumers import channel_of
 
 from leveret.testing import BrokerOptionsError, BrokerStopped, WouldBlockTheLoop, open_broker, start_broker
+from leveret.testing.options import read_options
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -88,11 +89,30 @@ def test_a_profile_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
+    "name, profile",
+    [
+        ("rabbitmq-4.2", "rabbitmq-4.0"),
+        ("4.1", "rabbitmq-4.0"),
+        ("4.0.9", "rabbitmq-4.0"),
+        ("rabbitmq-3.12", "rabbitmq-3.10"),
+        ("rabbitmq-3.13.7", "rabbitmq-3.13"),
+        ("4.3.1", "rabbitmq-4.3"),
+    ],
+)
+def test_a_version_between_two_profiles_follows_the_one_before(name: str, profile: str) -> None:
+    """Nothing that profiles are about changed between them."""
+    assert read_options(profile=name).configuration.value("broker", "profile") == profile
+
+
+@pytest.mark.parametrize(
     "options, message",
     [
-        ({"clock": "stopped"}, 'expected "real" or "virtual"'),
+        ({"clock": "stopped"}, "expected one of 'real', 'virtual'"),
         ({"quiet_ms": -1}, "quiet_ms: -1 is not right"),
         ({"profile": "rabbitmq-2"}, "expected one of leveret, rabbitmq-3.10"),
+        ({"profile": "rabbitmq-4.4"}, "did you mean 'rabbitmq-4.3'"),
+        ({"profile": "3.8.1"}, "did you mean 'rabbitmq-3.10'"),
+        ({"profile": "rabitmq-4.0"}, "did you mean 'rabbitmq-4.0'"),
         ({"data": __file__}, "data: .*Not a directory"),
         ({"config": {"limits": {"memroy": 1}}}, "memroy"),
         ({"config": "no-such-file.toml"}, "no-such-file.toml cannot be read"),

@@ -8,10 +8,12 @@ from typing import Any, assert_type
 
 from leveret.testing import (
     Autojump,
+    BrokerAt,
     BrokerTestMixin,
     Fault,
     HistoryEvent,
     MessageSnapshot,
+    Partial,
     PublishedMessage,
     QueueSnapshot,
     Record,
@@ -19,7 +21,9 @@ from leveret.testing import (
     RunningBroker,
     VirtualHostView,
     open_broker,
+    process_worker,
     start_broker,
+    thread_worker,
 )
 
 
@@ -38,11 +42,15 @@ def use(broker: RunningBroker) -> None:
     assert_type(broker.history("delivered", queue="q"), Record[HistoryEvent])
     assert_type([event.at for event in broker.history()], list[float])
     assert_type(broker.assert_published("e", body={"n": 1}, count=1, message_id="m"), PublishedMessage | None)
+    assert_type(broker.assert_published("e", body=Partial({"n": 1}), headers={"n": callable}), PublishedMessage | None)
+    broker.assert_not_published("e", body={"n": 1}, within=0.1, message_id="m")
+    assert_type(broker.plain(), dict[str, Any])
+    assert_type(broker.published()[0].plain(), dict[str, Any])
     assert_type(broker.assert_queue("q", ready=[b"x", "y", {"z": 1}], unacked=0, consumers=1), QueueSnapshot)
     assert_type(broker.inject("e", "k", json={"n": 1}, headers={"h": [1, 2]}, priority=3), bool)
     assert_type(broker.remove("q", lambda message: message.redelivered), tuple[MessageSnapshot, ...])
     assert_type(broker.vhost("v"), VirtualHostView)
-    assert_type(broker.leaks(), list[str])
+    assert_type(broker.leaks(queues=True), list[str])
     assert_type(broker.clock.now(), datetime)
     assert_type(broker.clock.elapsed, float)
     assert_type(broker.clock.autojump(limit=timedelta(hours=1)), Autojump)
@@ -52,6 +60,12 @@ def use(broker: RunningBroker) -> None:
     broker.settled(timeout=1, ignore=["dead.*"])
     broker.reset(clock="virtual")
     broker.restart(durable=True)
+    broker.vhost("v").reset()
+    assert_type(broker.at("v"), BrokerAt)
+    with thread_worker(broker.at("v"), print, 1, consumes="q", stop=print, patience=1.5) as thread:
+        assert_type(thread.is_alive(), bool)
+    with process_worker(broker, ["worker", "{url}"], consumes="q", says="ready", environment={"A": "{url}"}) as process:
+        assert_type(process.pid, int)
     with start_broker(data="folder") as kept, start_broker(data=Path("folder")) as other:
         assert_type((kept, other), tuple[RunningBroker, RunningBroker])
 

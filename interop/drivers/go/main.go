@@ -59,8 +59,10 @@ type answer map[string]any
 // lacks says what the client has no call for: operation, operation:argument, type:LETTER, scenario:NAME.
 var lacks = map[string]string{
 	"basic.recover-async":         "no such call",
+	"connection.open:unannounced": "always announces connection.blocked",
 	"type:L":                      "not written",
 	"scenario:content-cluster-id": "no such field",
+	"scenario:M4":                 "gives up by itself after three intervals, since its heartbeats wait behind the blocked write",
 	"connection.open=text":        "says it in its own words",
 }
 

@@ -6,6 +6,7 @@ import asyncio
 import ssl
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import aio_pika
@@ -13,7 +14,7 @@ import aiormq
 import aiormq.channel
 import aiormq.connection
 from channel_driver import DELIVERY, RETURN, ChannelDriver
-from driver import BROKEN_OFF, PROPERTIES, Closed, body_of, content, where
+from driver import BROKEN_OFF, PROPERTIES, UNANNOUNCED, Closed, body_of, content, where
 
 CODES: dict[type[BaseException], tuple[str, int]] = {
     **{kind: ("channel", code) for code, kind in aiormq.channel.EXCEPTION_MAPPING.items()},
@@ -30,6 +31,7 @@ class AioPika(ChannelDriver):
     lacks = {
         "basic.recover-async": "waits for an answer that does not come",
         "connection.open:frame_max": "taken from the broker",
+        "confirm=order": "tells of those that one ack confirms in any order",
         "event:blocked": "waits by itself until publishing is allowed again",
         "property:cluster_id": "no such argument",
         "return=code": "does not tell why something came back",
@@ -47,6 +49,7 @@ class AioPika(ChannelDriver):
         super().__init__()
         self.loop = asyncio.new_event_loop()
         self.queues: dict[tuple[str, str, str], Any] = {}
+        self.tasks: set[asyncio.Task[bool]] = set()
 
     def reset(self, request: dict[str, Any]) -> None:
         super().reset(request)
@@ -65,6 +68,8 @@ class AioPika(ChannelDriver):
         tls = {"ssl": True, "ssl_context": ssl.create_default_context(cafile=request["ca"])} if "ca" in request else {}
         connect: Any = aio_pika.connect_robust if recover else aio_pika.connect
         options: dict[str, Any] = {"reconnect_interval": RECONNECT_SECONDS} if recover else {}
+        if request.get("unannounced"):
+            options["client_properties"] = UNANNOUNCED
         connection = self.done(
             request,
             lambda: connect(
@@ -149,20 +154,31 @@ class AioPika(ChannelDriver):
             properties["expiration"] = int(properties["expiration"]) / 1000
         message = aio_pika.Message(body_of(request), headers=self.table(request, "headers"), **properties)
         flags = {key: request.get(key, False) for key in ("mandatory", "immediate")}
-        ack = True
 
-        async def publish() -> None:
-            nonlocal ack
+        async def publish() -> bool:
             channel = self.channel(request)
             name = request["exchange"]
             exchange = await channel.get_exchange(name, ensure=False) if name else channel.default_exchange
             try:
                 await exchange.publish(message, request["routing_key"], **flags)
             except aiormq.exceptions.DeliveryError:
-                ack = False
+                return False
+            return True
 
-        self.done(request, publish)
-        self.confirmed(request, ack)
+        if request.get("in_background"):
+            task = self.loop.create_task(publish())
+            self.tasks.add(task)
+            self.published[where(request)] += 1
+            task.add_done_callback(partial(self._published, request, self.published[where(request)]))
+            self.loop.run_until_complete(asyncio.sleep(0))
+        else:
+            self.confirmed(request, self.done(request, publish))
+
+    def _published(self, request: dict[str, Any], seq: int, task: asyncio.Task[bool]) -> None:
+        """A publish in the background is confirmed, or ended with its channel, which is told as such."""
+        self.tasks.discard(task)
+        if not task.cancelled() and task.exception() is None:
+            self.happened("confirm", *where(request), seq=seq, ack=task.result())
 
     def basic_get(self, request: dict[str, Any]) -> dict[str, Any]:
         queue = self.queue(request)

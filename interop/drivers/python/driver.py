@@ -21,6 +21,16 @@ PROPERTIES = (
     *("content_type", "content_encoding", "delivery_mode", "priority", "correlation_id", "reply_to"),
     *("expiration", "message_id", "timestamp", "type", "user_id", "app_id", "cluster_id"),
 )
+#: Properties of a client that does not announce connection.blocked.
+UNANNOUNCED = {
+    "capabilities": {
+        "authentication_failure_close": True,
+        "basic.nack": True,
+        "connection.blocked": False,
+        "consumer_cancel_notify": True,
+        "publisher_confirms": True,
+    }
+}
 BROKEN_OFF = "lost"  # the scope of a connection that ended without a word
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pika
 import pika.exceptions
 from channel_driver import DELIVERY, RETURN, ChannelDriver, of_attributes
-from driver import BROKEN_OFF, Closed, body_of, where
+from driver import BROKEN_OFF, UNANNOUNCED, Closed, body_of, where
 from pika.adapters.blocking_connection import BlockingChannel
 
 LOST = (
@@ -29,6 +29,7 @@ class Pika(ChannelDriver):
     lacks = {
         "basic.recover-async": "no such call",
         "basic.publish:immediate": "no such argument",
+        "basic.publish:in_background": "on channels with confirms it waits for each",
         "recover": "does not connect again by itself",
         "scenario:consume-tag-used-twice": "refused by the client itself",
         **{f"type:{letter}": "not written" for letter in "bBsuiLfd"},
@@ -41,6 +42,8 @@ class Pika(ChannelDriver):
         }
         if "ca" in request:
             options["ssl_options"] = pika.SSLOptions(ssl.create_default_context(cafile=request["ca"]), "localhost")
+        if request.get("unannounced"):
+            options["client_properties"] = UNANNOUNCED
         parameters = pika.ConnectionParameters(
             request["host"],
             request["port"],

@@ -5,6 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Sequence
+from textwrap import indent
 from typing import Any
 
 from ..control.command_arguments import Command
@@ -45,7 +46,11 @@ def add_command(verbs: Any) -> None:
         add_help=False,
     )
     ctl.add_argument("-h", "--help", action="store_true", help="show this, or the help of one COMMAND")
-    ctl.add_argument("--url", default=None, help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator")
+    ctl.add_argument(
+        "--url",
+        default=None,
+        help="amqp[s]://USER:PASSWORD@HOST:PORT/VHOST of an administrator, or http:// of a test server",
+    )
     ctl.add_argument("--ca", metavar="FILE", help="with amqps: trusted authorities, instead of this machine's")
     ctl.add_argument("--certificate", metavar="FILE", help="with amqps: the client's own, if the broker asks for one")
     ctl.add_argument("--key", metavar="FILE", help="of that certificate, unless it is in the same file")
@@ -69,6 +74,8 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     if options.help or options.command is None:
         print(_help_of(options.command) if options.command in COMMANDS else parser.format_help().rstrip())
         return EXIT_OK if options.help else EXIT_FAILED
+    if options.url is not None and options.url.startswith("http://"):
+        return _run_remote(options)
     try:
         name, arguments = _read(options.command, options.arguments, options.vhost)
         files = (options.ca, options.certificate, options.key)
@@ -82,6 +89,22 @@ def _run(options: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
         print(f"leveret ctl: {printable_lines(str(error))}", file=sys.stderr)
         return EXIT_FAILED
     print(text)
+    return EXIT_OK
+
+
+def _run_remote(options: argparse.Namespace) -> int:
+    """An operation of a test server."""
+    from .control_client import ControlFailed
+    from .remote_control import remote_request
+
+    items = [*options.arguments, *([f"vhost={options.vhost}"] if options.vhost is not None else [])]
+    try:
+        result = remote_request(options.url, options.command, items, options.timeout)
+    except (CommandError, ControlFailed) as error:
+        print(f"leveret ctl: {printable_lines(str(error))}", file=sys.stderr)
+        return EXIT_FAILED
+    if result is not None:
+        print(json.dumps(result, indent=None if options.json else 2))
     return EXIT_OK
 
 
@@ -208,7 +231,11 @@ def _cell(value: Any) -> str:
 
 
 def _value_text(value: Any) -> str:
-    """Lists of lines and tables of numbers are printed below their name."""
+    """Lists of lines, tables of numbers and tables are printed below their name."""
+    if value is None or value == []:
+        return "none"
+    if isinstance(value, list) and all(isinstance(row, dict) for row in value):
+        return "\n" + indent(_as_table(value), "  ")
     if isinstance(value, dict):
         return "".join(f"\n  {printable(key)}: {printable(str(one))}" for key, one in value.items())
     if isinstance(value, list):

@@ -10,7 +10,7 @@ from typing import Any
 from ..settings import Configuration
 from ..settings.difference import differences
 from ..settings.explain import Explanation, Row, explain
-from ..settings.printable import printable
+from ..settings.printable import printable, printable_lines
 from ..settings.values import value_text
 
 EXIT_SAME, EXIT_CHANGED, EXIT_UNUSABLE = 0, 1, 2
@@ -28,8 +28,10 @@ def add_commands(verbs: Any, load: Load) -> None:
     why.set_defaults(run=lambda options: _explain(options, load))
 
     diff = verbs.add_parser("diff", help="what another configuration would change")
-    diff.add_argument("old", metavar="OLD")
-    diff.add_argument("new", metavar="NEW")
+    diff.add_argument("files", nargs="+", metavar="FILE", help="OLD and NEW, or with --live all files of the new one")
+    diff.add_argument("--live", action="store_true", help="instead of OLD: a running broker, and its queues")
+    diff.add_argument("--url", default=None, help="with --live: amqp[s]://USER:PASSWORD@HOST:PORT of an administrator")
+    diff.add_argument("--json", action="store_true", help="with --live: print JSON")
     diff.set_defaults(run=lambda options: _diff(options, load))
 
 
@@ -62,18 +64,65 @@ def explanation_text(one: Explanation) -> str:
     if one.policies:
         lines.append("policies: " + ", ".join(one.policies))
     lines.append("flow control: " + one.flow)
-    settings = [printable(f"{row.name} = {value_text(row.value)}") for row in one.rows]
+    lines.append("paged out: " + one.paging)
+    settings = [printable(f"{row.name} = {_text(row.value)}") for row in one.rows]
     width = min(max(map(len, settings), default=0), 60)
     lines += [f"  {setting:{width}}  {row.rule}" for setting, row in zip(settings, one.rows)]
     return "\n".join(map(printable, lines))
 
 
+def _text(value: object) -> str:
+    return "unset" if value is None else value_text(value)
+
+
 def _diff(options: argparse.Namespace, load: Load) -> int:
-    old, faults = load([options.old])
-    new, more = load([options.new])
+    if options.live:
+        return _live(options, load)
+    if len(options.files) != 2:
+        print("leveret diff: expected OLD and NEW, or --live", file=sys.stderr)
+        return EXIT_UNUSABLE
+    (old, faults), (new, more) = (load([name]) for name in options.files)
     if faults + more:
         print("\n".join(map(printable, faults + more)), file=sys.stderr)
         return EXIT_UNUSABLE
     changes = differences(old, new)
     print("\n".join(printable(str(change)) for change in changes) if changes else "no change")
     return EXIT_CHANGED if changes else EXIT_SAME
+
+
+def _live(options: argparse.Namespace, load: Load) -> int:
+    """The broker compares, since it knows its queues; the files are read here, where the command is given."""
+    from .control_client import DEFAULT_URL, ControlFailed, request
+
+    new, faults = load(options.files)
+    if faults:
+        print("\n".join(map(printable, faults)), file=sys.stderr)
+        return EXIT_UNUSABLE
+    arguments: dict[str, Any] = {"files": [[name, _read(name)] for name in options.files]}
+    if new.included:
+        arguments["included"] = {name: _read(name) for name in new.included}
+    try:
+        answer = request(options.url or DEFAULT_URL, "diff", arguments)
+    except ControlFailed as error:
+        print(f"leveret diff: {printable_lines(str(error))}", file=sys.stderr)
+        return EXIT_UNUSABLE
+    if options.json:
+        print(json.dumps(answer))
+    else:
+        print("\n".join(map(printable, _live_lines(answer))) or "no change")
+    return EXIT_CHANGED if answer["changes"] or answer["queues"] else EXIT_SAME
+
+
+def _live_lines(answer: dict[str, Any]) -> list[str]:
+    lines = list(answer["changes"])
+    for one in answer["queues"]:
+        where = "" if one["vhost"] == "/" else f" in vhost {one['vhost']!r}"
+        lines += [f"queue {one['queue']!r}{where}, which is there:", *(f"  {change}" for change in one["changes"])]
+    if answer["more"]:
+        lines.append(f"... and {answer['more']} more queues")
+    return lines
+
+
+def _read(name: str) -> str:
+    with open(name, encoding="utf-8") as file:
+        return file.read()

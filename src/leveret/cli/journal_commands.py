@@ -198,8 +198,10 @@ def _content_fields(heap: bytes, names: Names, bodies: bool) -> dict[str, object
     content = decode_content(heap)
     fields: dict[str, object] = {
         "routing_key": _text(content.routing_key),
-        "queues": [names.text(id_) for id_ in content.queue_ids],
+        "queues": [names.text(id_) for id_ in content.queue_ids if id_],
     }
+    if 0 in content.queue_ids:
+        fields["logged"] = True
     if content.expires_ms:
         fields["expires_ms"] = content.expires_ms
     if content.cause_id:

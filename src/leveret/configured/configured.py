@@ -23,8 +23,12 @@ from ..engine import (
     VirtualHost,
     own_settings,
 )
-from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, QueueDeclaration
-from ..settings.addresses.queue_arguments import LIVE_ARGUMENTS
+from ..settings import ArgumentFault, Configuration, Divert, ExchangeDeclaration, Origin, Policies, QueueDeclaration
+from ..settings.addresses.queue_arguments import is_leased, live_arguments
+from ..settings.leased.faults import LeasedFault
+from ..settings.leased.lifetimes import ACTS
+from ..settings.leased.model import leased_settings
+from ..settings.lifetime import RESTART
 from ..settings.values import shown, value_text
 from .configured_policies import ConfiguredPolicies
 from .configured_users import ConfiguredUsers, faults_of_users
@@ -33,6 +37,10 @@ from .typed_arguments import fields_of, plain_of
 
 RING = "x-ring-size"
 LATER = "takes effect when the queue is created anew"
+#: Arguments of leased queues that a start changes, and what is said of them while the broker runs.
+AT_START = frozenset(argument for argument, acts in ACTS.items() if acts is RESTART)
+POINT = "x-recovery-point"
+AFTER_RESTART = "takes effect when the broker starts anew"
 
 #: Virtual host and name.
 Key = tuple[str, str]
@@ -78,6 +86,7 @@ class ConfiguredObjects:
         self._vhosts: set[str] = set()
         self._users = ConfiguredUsers(broker)
         self._policies = ConfiguredPolicies(broker)
+        self._is_starting = True  # the queues that are there were there before the broker was stopped
         self._done: list[str] = []
         self._lost: list[str] = []
         self._remarks: dict[str, None] = {}  # of this `apply`; those of the one before are not repeated
@@ -100,6 +109,7 @@ class ConfiguredObjects:
         created = [self._vhost(name) for name in configuration.vhosts]
         self._done += self._users.apply(configuration)
         self._done += self._policies.apply(configuration)
+        broker.replace_logged_topics(configuration.logged_topics)
         exchanges_made = [self._exchange(exchange) for exchange in configuration.exchanges]
         queues_made = [self._queue(queue) for queue in configuration.queues]
         self._tell_created(sum(created), sum(exchanges_made), sum(queues_made))
@@ -110,8 +120,13 @@ class ConfiguredObjects:
                 f"virtual host {shown(name)} is no longer declared; it stays, `leveret ctl delete_vhost` ends it"
             )
         self._replace_diverts(configuration)
+        self._is_starting = False
         news = [remark for remark in self._remarks if remark not in before]
         return Report((), tuple(self._done), (*self._lost, *news))
+
+    def policies_after(self, configuration: Configuration) -> Policies:
+        """What the broker's policies would be with another configuration. Nothing is changed."""
+        return self._policies.policies_after(configuration)
 
     def _remark(self, text: str) -> None:
         self._remarks[text] = None
@@ -149,6 +164,9 @@ class ConfiguredObjects:
         vhost = self.broker.create_virtual_host(declared.vhost)
         current = vhost.queues.get(declared.name)
         managed = self._queues.get((declared.vhost, declared.name))
+        if current is not None and self._is_starting and _follows(current, declared):
+            current.keep()
+            managed = self._queues[declared.vhost, declared.name] = _ManagedQueue(current, declared)
         if managed is not None and managed.queue is current:
             self._update(managed, declared)
         else:
@@ -202,14 +220,17 @@ class ConfiguredObjects:
             if key != "x-address" and _differ(key, queue.arguments.get(key), wanted.get(key))
         ]
         merged = dict(queue.arguments)
+        live = frozenset() if "x-queue-type" in changed else live_arguments(declared.arguments)
+        if self._is_starting and live:
+            live |= AT_START
         for key in changed:
-            if key not in LIVE_ARGUMENTS:
+            if key not in live:
                 self._later(declared, key, _value(queue.arguments.get(key)), _value(wanted.get(key)))
             elif key in wanted:
                 merged[key] = wanted[key]
             else:
                 del merged[key]
-        changed = [key for key in changed if key in LIVE_ARGUMENTS]
+        changed = [key for key in changed if key in live]
         if changed:
             self._change(queue, declared, merged, changed)
 
@@ -217,7 +238,9 @@ class ConfiguredObjects:
         """Other arguments for a queue that exists, all of them of the kind that acts at once."""
         try:
             own = own_settings(arguments)
-        except ArgumentFault as fault:  # with one that stays, because it can't be changed
+            if is_leased(declared.arguments):
+                leased_settings(queue.name, plain_of(arguments))
+        except (ArgumentFault, LeasedFault) as fault:  # with one that stays, because it can't be changed
             for key in changed:
                 self._remark(f"{declared.origin_of(key)}: queue {shown(queue.name)}: {fault} stays; {key} {LATER}")
             return
@@ -230,7 +253,8 @@ class ConfiguredObjects:
 
     def _later(self, declared: QueueDeclaration, key: str, before: object, after: object) -> None:
         origin = declared.origin_of(key)
-        self._remark(f"{origin}: queue {shown(declared.name)}: {key}: {before} -> {after} {LATER}")
+        later = AFTER_RESTART if key in AT_START else LATER
+        self._remark(f"{origin}: queue {shown(declared.name)}: {key}: {before} -> {after} {later}")
 
     def _replace_diverts(self, configuration: Configuration) -> None:
         """All at once; one that is no longer declared stays unless config-delete-diverts is FORCE for its address."""
@@ -286,6 +310,20 @@ class ConfiguredObjects:
                 self._done.append(f"{what} is no longer declared: deleted, as config-delete-addresses is FORCE")
 
 
+def unknown_points(broker: Broker, configuration: Configuration) -> list[str]:
+    """E-RP-UNKNOWN: recovery points of queues that are to be built which the log does not have, a line each."""
+    found: list[str] = []
+    for declared in configuration.queues:
+        if is_leased(declared.arguments):
+            point = leased_settings(declared.name, declared.arguments).recovery_point
+            vhost = broker.create_virtual_host(declared.vhost)
+            queue = vhost.queues.get(declared.name)
+            if (queue is None or queue.recovery != point) and not vhost.knows_point(point):
+                fault = LeasedFault("E-RP-UNKNOWN", POINT, shown(point))
+                found.append(f"{declared.origin_of(POINT)}: {POINT.removeprefix('x-')}: {fault}")
+    return found
+
+
 def faults_of(configuration: Configuration) -> list[str]:
     """What no broker could declare, as FILE:LINE: KEY: why; found by doing it in an empty one."""
     broker = Broker(ManualClock(), settings=configuration.repository)
@@ -304,6 +342,17 @@ def faults_of(configuration: Configuration) -> list[str]:
             key = vars(error).get("key", "queue")
             found.append((queue.origin_of(key), f"{key}: {text_of(error)}"))
     return [f"{origin}: {text}" for origin, text in sorted(found)] + faults_of_users(configuration)
+
+
+def _follows(queue: Queue, declared: QueueDeclaration) -> bool:
+    """Whether a durable queue has all that is declared but for arguments that can change on one that exists.
+
+    So it may follow a configuration that was changed while the broker was stopped, or just before it was killed.
+    """
+    wanted, live = fields_of(declared.arguments), live_arguments(declared.arguments) | AT_START
+    keys = (queue.arguments.keys() | wanted.keys()) - live
+    is_same = queue.durable and declared.durable and not queue.auto_delete and queue.address == declared.address
+    return is_same and not any(_differ(key, queue.arguments.get(key), wanted.get(key)) for key in keys)
 
 
 def set_ring_size(queue: Queue, size: int) -> None:

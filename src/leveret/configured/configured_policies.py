@@ -5,7 +5,7 @@ since then holds until then. One that is no longer declared is gone. Source: beh
 """
 
 from ..engine import Broker
-from ..settings import Configuration, Policy
+from ..settings import Configuration, Policies, Policy
 from ..settings.values import shown
 
 
@@ -18,6 +18,22 @@ class ConfiguredPolicies:
 
     def apply(self, configuration: Configuration) -> list[str]:
         """Apply all of them at once; returns a line for everything that changed."""
+        changed, gone = self._changed_by(configuration)
+        lines = [f"{one.title} {'changed' if one.identity in self._declared else 'set'}" for one in changed]
+        lines += [f"{_kind(one)} {shown(one.name)} is no longer declared: cleared" for one in gone]
+        policies = self.policies_after(configuration)
+        self._declared = {policy.identity: policy for policy in configuration.policies}
+        if changed or gone:
+            self.broker.replace_policies(policies)
+        return lines
+
+    def policies_after(self, configuration: Configuration) -> Policies:
+        """What the broker's policies would be with another configuration. Nothing is changed."""
+        changed, gone = self._changed_by(configuration)
+        return self.broker.policies.without(one.identity for one in gone).with_these(changed)
+
+    def _changed_by(self, configuration: Configuration) -> tuple[list[Policy], list[Policy]]:
+        """Those to set, and those to clear."""
         now = self.broker.policies
         wanted = {policy.identity: policy for policy in configuration.policies}
         changed = [
@@ -26,13 +42,7 @@ class ConfiguredPolicies:
             if self._declared.get(identity) != policy
             or now.find(policy.vhost, policy.name, is_operator=policy.is_operator) is None
         ]
-        gone = [policy for identity, policy in self._declared.items() if identity not in wanted]
-        lines = [f"{one.title} {'changed' if one.identity in self._declared else 'set'}" for one in changed]
-        lines += [f"{_kind(one)} {shown(one.name)} is no longer declared: cleared" for one in gone]
-        self._declared = wanted
-        if changed or gone:
-            self.broker.replace_policies(now.without(one.identity for one in gone).with_these(changed))
-        return lines
+        return changed, [policy for identity, policy in self._declared.items() if identity not in wanted]
 
 
 def _kind(policy: Policy) -> str:

@@ -64,6 +64,7 @@ def broker_options(configuration: Configuration) -> BrokerOptions:
         tells_last_death=profile.tells_last_death,
         has_transient_queues=profile.has_transient_queues,
         classic_tells_attempts=profile.classic_tells_attempts,
+        has_consumer_filters=profile.has_consumer_filters,
         delays_everywhere=profile.delays_everywhere,
         queues_max=limits.number("queues"),
         bindings_max=limits.number("bindings"),

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from ..engine import Field, FieldTable, number_of
-from ..settings.addresses.queue_arguments import plain_value
+from ..settings.addresses.queue_arguments import plain_values
 
 
 def fields_of(arguments: Mapping[str, object]) -> FieldTable:
@@ -11,7 +11,7 @@ def fields_of(arguments: Mapping[str, object]) -> FieldTable:
 
     Args: arguments: as configurations have them; a loader has looked at their values.
     """
-    return {key: _field(plain_value(key, value)) for key, value in arguments.items()}
+    return {key: _field(value) for key, value in plain_values(arguments).items()}
 
 
 def _field(value: object) -> Field:

@@ -78,6 +78,14 @@ def _read_queue_type(name: str, value: object) -> str:
     return value
 
 
+def _read_flag(name: str, value: object) -> bool:
+    if value in (True, "true"):
+        return True
+    if value in (False, "false"):
+        return False
+    raise ValueError(f"{name} must be true or false, not {shown(value)}")
+
+
 def _read_anything(name: str, value: object) -> object:
     return value
 
@@ -91,6 +99,9 @@ LIMIT = Kind("NUMBER", _read_limit)
 JSON = Kind("JSON", _read_json)
 RING_SIZE = Kind("NUMBER", _read_ring_size)
 QUEUE_TYPE = Kind("TYPE", _read_queue_type)
+FLAG = Kind("BOOLEAN", _read_flag)
+#: One of a few, which the command knows.
+WORD = Kind("WORD", _read_name)
 #: Checked by the command itself, with messages of its own.
 WORDS = Kind("WORD,WORD", _read_anything)
 ANY_PATTERN = Kind("PATTERN", _read_anything)

@@ -12,6 +12,7 @@ from ..settings.values import shown
 from .command_arguments import (
     ANY_PATTERN,
     DOCUMENT,
+    FLAG,
     JSON,
     LIMIT,
     NAME,
@@ -20,6 +21,7 @@ from .command_arguments import (
     QUEUE_TYPE,
     RING_SIZE,
     TEXT,
+    WORD,
     WORDS,
     Argument,
     Command,
@@ -39,6 +41,18 @@ def _vhost(text: str = 'its virtual host (default "/")') -> Argument:
 _IN_VHOST = _vhost()
 _OF_VHOST = _vhost("only in this virtual host")
 _QUEUE = Argument("queue", NAME, "the queue's name", is_required=True, is_first=True)
+_AS_USER = Argument("as-user", NAME, "with the permissions of this user (default: all)")
+_EXCHANGE = Argument("exchange", NAME, "the exchange's name", is_required=True, is_first=True)
+_ARGUMENTS = Argument("arguments", JSON, 'like {"x-max-length": 10}')
+_BOUND = (
+    Argument("source", NAME, "the exchange that messages come from", is_required=True, is_first=True),
+    Argument("destination", NAME, "the queue or exchange that they go to", is_required=True, is_first=True),
+    Argument("routing-key", TEXT, "(default: empty)", is_first=True),
+    Argument("arguments", JSON, "of a headers exchange"),
+    Argument("destination-type", WORD, "queue (the default) or exchange"),
+    _IN_VHOST,
+    _AS_USER,
+)
 _ID = Argument("id", NUMBER, "the message's id in `scheduled list`", is_required=True, is_first=True)
 _USER = Argument("user", NAME, "the user's name", is_required=True, is_first=True)
 _OF_USER = Argument("user", NAME, "only of this user")
@@ -55,6 +69,13 @@ def _named(text: str) -> Argument:
 
 def _pattern(name: str, text: str) -> Argument:
     return Argument(name, PATTERN, text, is_required=True, is_first=True)
+
+
+_PARAMETER = (
+    Argument("component", NAME, "the plug-in's name for itself", is_required=True, is_first=True),
+    _named("of the parameter"),
+)
+_VALUE = Argument("value", JSON, "any JSON", is_required=True, is_first=True)
 
 
 def _policies(command: str, title: str) -> tuple[Command, ...]:
@@ -85,6 +106,14 @@ _COMMANDS = (
         (_named("of the queue or address"), _OF_VHOST),
     ),
     Command(
+        "diff",
+        "what other configuration files would change; `leveret diff --live` sends them",
+        (
+            Argument("files", JSON, "[[NAME, TEXT], ...]", is_required=True, is_first=True),
+            Argument("included", JSON, "{NAME: TEXT} of the files that they include"),
+        ),
+    ),
+    Command(
         "ring",
         "resize a ring queue",
         (
@@ -93,6 +122,121 @@ _COMMANDS = (
             _IN_VHOST,
         ),
     ),
+    Command("leases", "who has which message of a leased queue, and until when", (_QUEUE, _IN_VHOST)),
+    Command(
+        "lease renew",
+        "leases of a leased queue begin again, whoever has them",
+        (
+            _QUEUE,
+            Argument("bookmark", TEXT, "of the messages; commas between several", is_required=True, is_first=True),
+            _IN_VHOST,
+        ),
+    ),
+    Command(
+        "discard",
+        "acknowledge messages of a leased queue that others may hold",
+        (
+            _QUEUE,
+            Argument("bookmark", TEXT, "those with these bookmarks, separated by commas; or"),
+            Argument("filter", TEXT, "those that a content filter takes"),
+            Argument("option", TEXT, "cancel: break the leases; expire: as dead letters"),
+            _IN_VHOST,
+        ),
+    ),
+    Command(
+        "declare-queue",
+        "a queue, or check that the one that is there is the same",
+        (
+            _QUEUE,
+            Argument("durable", FLAG, "true: it outlives a restart (default false)"),
+            Argument("auto-delete", FLAG, "true: it goes with its last consumer (default false)"),
+            _ARGUMENTS,
+            _IN_VHOST,
+            _AS_USER,
+        ),
+    ),
+    Command(
+        "delete-queue",
+        "with its messages",
+        (
+            _QUEUE,
+            Argument("if-empty", FLAG, "true: only if nothing is ready in it"),
+            Argument("if-unused", FLAG, "true: only if it has no consumers"),
+            _IN_VHOST,
+            _AS_USER,
+        ),
+    ),
+    Command("purge", "delete the ready messages of a queue", (_QUEUE, _IN_VHOST, _AS_USER)),
+    Command(
+        "get",
+        "take messages out of a queue, or have a look at them",
+        (
+            _QUEUE,
+            Argument("count", NUMBER, "at most so many (default 1)"),
+            Argument(
+                "ackmode", WORD, "ack_requeue_true (the default), ack_requeue_false, reject_requeue_true or .._false"
+            ),
+            Argument("encoding", WORD, "auto (the default): text where it is UTF-8; or base64"),
+            Argument("truncate", NUMBER, "bodies after so many octets"),
+            _IN_VHOST,
+            _AS_USER,
+        ),
+    ),
+    Command(
+        "browse",
+        "look at the messages of a queue and change nothing",
+        (
+            _QUEUE,
+            Argument("count", NUMBER, "at most so many (default 50, at most 500)"),
+            Argument("after", NUMBER, "those behind this position (default 0: from the head)"),
+            Argument("state", WORD, "ready (the default) or unacked"),
+            Argument("encoding", WORD, "auto (the default): text where it is UTF-8; or base64"),
+            Argument("truncate", NUMBER, "bodies after so many octets"),
+            _IN_VHOST,
+            _AS_USER,
+        ),
+    ),
+    Command("exchanges", "all exchanges", (_OF_VHOST,)),
+    Command(
+        "declare-exchange",
+        "an exchange, or check that the one that is there is the same",
+        (
+            _EXCHANGE,
+            Argument("type", NAME, "direct (the default), fanout, topic, headers, ...", is_first=True),
+            Argument("durable", FLAG, "true: it outlives a restart (default false)"),
+            Argument("auto-delete", FLAG, "true: it goes with its last binding (default false)"),
+            Argument("internal", FLAG, "true: clients cannot publish to it (default false)"),
+            _ARGUMENTS,
+            _IN_VHOST,
+            _AS_USER,
+        ),
+    ),
+    Command(
+        "delete-exchange",
+        "with its bindings",
+        (
+            _EXCHANGE,
+            Argument("if-unused", FLAG, "true: only if nothing is bound to it"),
+            _IN_VHOST,
+            _AS_USER,
+        ),
+    ),
+    Command(
+        "publish",
+        "one message; tells whether a queue got it",
+        (
+            Argument("exchange", TEXT, "its name; empty: the default exchange", is_required=True, is_first=True),
+            Argument("routing-key", TEXT, "of the message", is_required=True, is_first=True),
+            Argument("payload", TEXT, "its body", is_required=True, is_first=True),
+            Argument("payload-encoding", WORD, "string (the default) or base64"),
+            Argument("properties", JSON, 'like {"delivery_mode": 2}'),
+            _IN_VHOST,
+            _AS_USER,
+        ),
+    ),
+    Command("bindings", "all bindings but those to the default exchange", (_OF_VHOST,)),
+    Command("bind", "a queue or exchange to an exchange", _BOUND),
+    Command("unbind", "end a binding", _BOUND),
     Command("scheduled list", "messages that are scheduled, soonest first", (_QUEUE, _IN_VHOST)),
     Command("scheduled fire", "make one ready now", (_QUEUE, _ID, _IN_VHOST)),
     Command("scheduled cancel", "delete one", (_QUEUE, _ID, _IN_VHOST)),
@@ -166,6 +310,15 @@ _COMMANDS = (
             Argument("max-channels", LIMIT, "-1: no limit; without it: not changed"),
         ),
     ),
+    Command(
+        "users replace",
+        "a user with this password (or none) and these tags, new or as it was otherwise",
+        (
+            _named("of the user"),
+            *_PASSWORD,
+            Argument("tags", WORDS, "administrator, monitoring, ...", is_required=True),
+        ),
+    ),
     Command("permissions list", "who may do what", (_OF_USER, _OF_VHOST)),
     Command(
         "permissions set",
@@ -205,6 +358,16 @@ _COMMANDS = (
             Argument("default-queue-type", QUEUE_TYPE, "of queues declared without a type"),
         ),
     ),
+    Command("vhosts about", "its description and tags", (_named("of the virtual host"),)),
+    Command(
+        "vhosts describe",
+        "a text and words about a virtual host, until a restart",
+        (
+            _named("of the virtual host"),
+            Argument("description", TEXT, "without it: none"),
+            Argument("tags", WORDS, "without it: none"),
+        ),
+    ),
     Command(
         "vhosts delete",
         "with its queues and messages; its connections are closed",
@@ -229,11 +392,29 @@ _COMMANDS = (
     ),
     *_policies("policies", "policies"),
     *_policies("operator-policies", "operator policies"),
-    Command("definitions export", "everything that is declared and set, as RabbitMQ's JSON"),
+    Command(
+        "parameters list",
+        "what plug-ins of RabbitMQ would be told",
+        (Argument("component", NAME, "only of this plug-in"), _OF_VHOST),
+    ),
+    Command("parameters set", "add one, or replace the one of that name", (*_PARAMETER, _VALUE, _IN_VHOST)),
+    Command("parameters clear", "delete one", (*_PARAMETER, _IN_VHOST)),
+    Command("global-parameters list", "those of no virtual host"),
+    Command("global-parameters set", "add one, or replace the one of that name", (_named("of the parameter"), _VALUE)),
+    Command("global-parameters clear", "delete one", (_named("of the parameter"),)),
+    Command(
+        "cluster-name",
+        "what the broker calls itself",
+        (Argument("name", NAME, "the new name, until a restart; without it: not changed", is_first=True),),
+    ),
+    Command("definitions export", "everything that is declared and set, as RabbitMQ's JSON", (_OF_VHOST,)),
     Command(
         "definitions import",
         "add and replace the contents of a file of RabbitMQ's JSON",
-        (Argument("definitions", DOCUMENT, "the file", is_required=True, is_first=True, typed="file"),),
+        (
+            Argument("definitions", DOCUMENT, "the file", is_required=True, is_first=True, typed="file"),
+            _vhost("everything in it is for this virtual host"),
+        ),
     ),
 )
 

@@ -12,20 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 from ..configured.configured import ConfiguredObjects, Report
 from ..engine import (
-    PLAIN,
     Broker,
     ContentError,
     Envelope,
-    PropertyValue,
     VirtualHost,
+    answer_request,
     decode_properties,
-    encode_header,
-    publish_by_name,
 )
 from .command_error import CommandError
 from .steps import Steps, finished
 
 if TYPE_CHECKING:
+    from .control_parameters import Kept
     from .definitions import Definitions
 
 logger = logging.getLogger("leveret.control")
@@ -56,7 +54,14 @@ class ControlTable:
         """Export and import of definitions."""
         from .definitions import Definitions
 
-        return Definitions(lambda: self.broker)
+        return Definitions(lambda: self.broker, self.kept)
+
+    @cached_property
+    def kept(self) -> "Kept":
+        """What is kept for others."""
+        from .control_parameters import Kept
+
+        return Kept()
 
     @cached_property
     def handlers(self) -> dict[str, Handler]:
@@ -64,7 +69,10 @@ class ControlTable:
         from .control_access import AccessCommands
         from .control_broker import BrokerCommands
         from .control_connections import ConnectionCommands
+        from .control_messages import MessageCommands
+        from .control_parameters import ParameterCommands
         from .control_policies import PolicyCommands
+        from .control_topology import TopologyCommands
 
         whole = BrokerCommands(
             lambda: self.broker,
@@ -76,8 +84,11 @@ class ControlTable:
             **whole.handlers,
             "reload": self._reload_command,
             **ConnectionCommands(lambda: self.broker).handlers,
-            **AccessCommands(lambda: self.broker).handlers,
+            **AccessCommands(lambda: self.broker, self.kept.forget).handlers,
             **PolicyCommands(lambda: self.broker).handlers,
+            **TopologyCommands(lambda: self.broker).handlers,
+            **MessageCommands(lambda: self.broker).handlers,
+            **ParameterCommands(lambda: self.broker, self.kept).handlers,
             **self.definitions.handlers,
         }
 
@@ -97,6 +108,13 @@ class ControlTable:
         """Run one command, to its end. Raises: CommandError."""
         result = self._begin(name, arguments)
         return finished(result) if isinstance(result, Generator) else result
+
+    def steps(self, name: object, arguments: object = None) -> Steps:
+        """The steps of one command; the last comes when what it did is safe. Raises: CommandError."""
+        result = self._begin(name, arguments)
+        if not isinstance(result, Generator):
+            result = _at_once(result)
+        return (yield from self._until_safe(result))
 
     def _begin(self, name: object, arguments: object) -> Any:
         """The result of a command, or the steps that come to it. Raises: CommandError."""
@@ -125,17 +143,7 @@ class ControlTable:
         except ContentError:
             properties = {}
         answer = yield from self._answer(body)
-        reply_to = properties.get("reply_to")
-        if not isinstance(reply_to, bytes) or not reply_to:
-            return
-        kept: dict[str, PropertyValue] = {"content_type": b"application/json"}
-        if isinstance(properties.get("correlation_id"), bytes):
-            kept["correlation_id"] = properties["correlation_id"]
-        import json
-
-        raw = json.dumps(answer).encode()
-        reply = Envelope("", reply_to.decode("utf-8", "replace"))
-        publish_by_name(vhost, reply, [PLAIN.join(encode_header(len(raw), kept), raw)])
+        answer_request(vhost, properties, answer)
 
     def _answer(self, body: bytes) -> Steps:
         import json
@@ -176,6 +184,11 @@ class ControlTable:
         if report.faults:
             raise CommandError("nothing was changed:\n" + "\n".join(report.faults))
         return {"reloaded": True, "done": report.done, "warnings": report.warnings}
+
+
+def _at_once(result: object) -> Steps:
+    yield from ()
+    return result
 
 
 def _is_text(body: bytes) -> bool:

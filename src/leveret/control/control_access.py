@@ -10,6 +10,7 @@ from typing import Any
 
 from ..configured.configured_users import new_hash
 from ..engine import (
+    NO_PASSWORD,
     SHA256,
     Broker,
     Grant,
@@ -29,11 +30,15 @@ class AccessCommands:
     """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
     later."""
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
+    def __init__(
+        self, broker: Callable[[], Broker], on_vhost_deleted: Callable[[str], object] = lambda name: None
+    ) -> None:
         self._broker = broker
+        self._on_vhost_deleted = on_vhost_deleted
         self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "users list": self._list_users,
             "users add": self._add_user,
+            "users replace": self._replace_user,
             "users delete": self._delete_user,
             "users passwd": self._set_password,
             "users tags": self._set_tags,
@@ -71,6 +76,17 @@ class AccessCommands:
         user = User(name, password, tags, permissions=MappingProxyType({}))
         self.broker.replace_user(user)
         return _shown_user(user)
+
+    def _replace_user(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """As `users add`, also for one who exists: permissions, limits and the rule about loopback stay.
+
+        Without a password or hash there is none.
+        """
+        name, tags = arguments["name"], tags_of(arguments["tags"])
+        has_password = bool({"password", "password-hash"} & arguments.keys())
+        password = _password("users replace", arguments) if has_password else NO_PASSWORD
+        before = self.broker.users.find(name) or User(name, permissions=MappingProxyType({}))
+        return self._replace(replace(before, password=password, tags=tags))
 
     def _delete_user(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """`name`: its connections are closed."""
@@ -217,6 +233,7 @@ class AccessCommands:
             self.broker.delete_virtual_host(name)
         except VirtualHostNotFound:
             raise CommandError(f"no virtual host {name!r}") from None
+        self._on_vhost_deleted(name)
         return {"name": name, "connections_closed": connections}
 
     def _limit_vhost(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -7,12 +7,14 @@ from typing import Any
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, set_ring_size
 from ..configured.typed_arguments import plain_of
-from ..engine import Broker, Queue
+from ..engine import BadRequest, Broker, Queue, discarding, leases_of, renew_leases
 from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
 from ..settings.faults import nearest
 from .command_error import CommandError
+from .held import blocked_by, held_of, held_of_all
 from .running import explain_running
+from .steps import Steps
 
 #: How many scheduled messages are listed, soonest first.
 LISTED_MAX = 1000
@@ -38,7 +40,11 @@ class BrokerCommands:
             "status": self._status,
             "queues": self._queues,
             "explain": self._explain,
+            "diff": self._diff,
             "ring": self._ring,
+            "leases": self._leases,
+            "lease renew": self._renew,
+            "discard": self._discard,
             "scheduled list": self._list_scheduled,
             "scheduled fire": self._fire,
             "scheduled cancel": self._cancel,
@@ -68,6 +74,7 @@ class BrokerCommands:
             "alarm": self.broker.alarm,
             "usage": self._usage(),
             "blocked": self._blocked(),
+            "held": held_of_all(self.broker),
             "slow_consumers": self.broker.slow_consumers.counts,
             "counters": statistics.counters,
             **(self._edge_status() if self._edge_status is not None else {}),
@@ -89,17 +96,10 @@ class BrokerCommands:
         ]
 
     def _blocked(self) -> list[dict[str, Any]]:
-        """Connections whose publishes are held, the longest first."""
-        now_ns = self.broker.clock.monotonic_ns()
+        """Connections whose publishes are held, the longest first, and how much of each."""
         return [
-            {
-                "connection": blocked.client.name,
-                "vhost": blocked.client.vhost.name,
-                "destination": blocked.destination,
-                "limit": blocked.limit,
-                "waiting_ms": (now_ns - blocked.since_ns) // 1_000_000,
-            }
-            for blocked in self.broker.flow.blocked()
+            {"connection": client.name, "vhost": client.vhost.name, **why, "held": held_of(client)}
+            for client, why in blocked_by(self.broker)
         ]
 
     def _queues(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
@@ -119,6 +119,7 @@ class BrokerCommands:
                 "unacked": queue.unacked,
                 "scheduled": len(queue.scheduled),
                 "consumers": len(queue.consumers),
+                "deferred_acks": queue.deferred_count,
                 "policy": queue.policy.policy.name if queue.policy.policy is not None else None,
                 "operator_policy": queue.policy.operator.name if queue.policy.operator is not None else None,
                 "effective_policy_definition": dict(queue.policy.definition),
@@ -138,6 +139,14 @@ class BrokerCommands:
             raise CommandError("this broker has no configuration")
         return [asdict(one) for one in explain_running(objects, arguments["name"], vhost)]
 
+    def _diff(self, arguments: dict[str, Any]) -> Steps:
+        objects = self._objects()
+        if objects is None:
+            raise CommandError("this broker has no configuration")
+        from .live_difference import live_difference  # a broker that is never asked does without
+
+        return (yield from live_difference(objects, arguments["files"], arguments.get("included")))
+
     def _ring(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Resize a ring; nothing is deleted (address-settings page 4.3)."""
         queue, size = self._queue_named(arguments), arguments["size"]
@@ -148,6 +157,36 @@ class BrokerCommands:
                 raise CommandError(f"queue {queue.name!r} can be no ring: {fault}") from None
         set_ring_size(queue, size)
         return {"queue": queue.name, "vhost": queue.vhost_name, "ring_size": size}
+
+    def _leases(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """Who has which message of a leased queue, and until when; those that end first come first."""
+        queue = self._queue_named(arguments)
+        if queue.rules.leased is None:
+            raise CommandError(f"queue {queue.name!r} is no leased queue")
+        return leases_of(queue, LISTED_MAX)
+
+    def _renew(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Leases begin again, whoever has them."""
+        queue = self._queue_named(arguments)
+        if queue.rules.leased is None:
+            raise CommandError(f"queue {queue.name!r} is no leased queue")
+        try:
+            count = renew_leases(queue, arguments["bookmark"])
+        except BadRequest as error:
+            raise CommandError(str(error)) from None
+        return {"queue": queue.name, "vhost": queue.vhost_name, "renewed": count}
+
+    def _discard(self, arguments: dict[str, Any]) -> Steps:
+        """As a request to amps.control (queues page A.6)."""
+        queue = self._queue_named(arguments)
+        if queue.rules.leased is None:
+            raise CommandError(f"queue {queue.name!r} is no leased queue")
+        option = arguments.get("option", "")
+        try:
+            done = yield from discarding(queue, arguments.get("bookmark"), arguments.get("filter"), option)
+        except BadRequest as error:
+            raise CommandError(str(error)) from None
+        return {"queue": queue.name, "vhost": queue.vhost_name, **asdict(done)}
 
     def _list_scheduled(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         queue = self._queue_named(arguments)

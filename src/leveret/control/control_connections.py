@@ -11,6 +11,7 @@ from ..engine import Broker, Client, ConnectionForced, Consumer, Holder, Session
 from ..settings.faults import nearest
 from .command_error import CommandError
 from .command_table import ALARM_BY_HAND, CLOSED_BY_HAND
+from .held import blocked_by, held_of
 
 
 class ConnectionCommands:
@@ -45,6 +46,9 @@ class ConnectionCommands:
                 yield client
 
     def _list_connections(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        waits: dict[Client, list[dict[str, Any]]] = {}
+        for client, why in blocked_by(self.broker):
+            waits.setdefault(client, []).append(why)
         return [
             {
                 "name": client.name,
@@ -57,6 +61,8 @@ class ConnectionCommands:
                 "state": self._state(client),
                 "channels": len(client.sessions),
                 "since_ms": client.since_ms,
+                "blocked_by": waits.get(client, []),
+                "held": held_of(client),
             }
             for client in self._clients(arguments)
         ]
@@ -105,6 +111,7 @@ class ConnectionCommands:
                         "exclusive": consumer.exclusive,
                         "prefetch": consumer.prefetch,
                         "priority": consumer.priority,
+                        "filter": "" if consumer.filter is None else consumer.filter.text,
                         "unacked": consumer.unacked,
                         **self._age(session, oldest.get(consumer)),
                     }
@@ -142,7 +149,7 @@ class ConnectionCommands:
         return {"alarm": self.broker.alarm}
 
     def _unblock(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        blocked = sum(client.is_blocked for client in self.broker.clients)
+        blocked = len(self.broker.flow.alarm.ring)
         self.broker.end_alarm()
         return {"alarm": None, "were_blocked": blocked}
 

@@ -13,14 +13,25 @@ from typing import Any
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, text_of
 from ..configured.configured_users import new_hash
-from ..engine import PREDECLARED, Broker, EngineError, Exchange, ManualClock, Queue, ServiceExchange, User, VirtualHost
+from ..engine import (
+    PREDECLARED,
+    Broker,
+    EngineError,
+    Exchange,
+    ManualClock,
+    Queue,
+    ServiceExchange,
+    User,
+    VirtualHost,
+    json_of_table,
+)
 from ..settings import Configuration
 from ..settings.values import shown
 from .command_error import CommandError
 from .control_access import grants_of, with_grants
+from .control_parameters import Kept
 from .control_policies import policy_value
 from .definitions_reader import (
-    KEPT,
     LIMITS_COMPONENT,
     OBJECTS_A_STEP,
     OPERATOR_POLICY_COMPONENT,
@@ -31,7 +42,6 @@ from .definitions_reader import (
     declare_exchange,
     declare_queue,
 )
-from .json_arguments import json_of
 from .steps import Steps, finished
 
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
@@ -40,24 +50,32 @@ _PREDECLARED = {name for name, _, _ in PREDECLARED}
 class Definitions:
     """Export and import for one broker; stores entries of sections that it does not use, by their identity."""
 
-    def __init__(self, broker: Callable[[], Broker]) -> None:
+    def __init__(self, broker: Callable[[], Broker], kept: Kept) -> None:
         self._broker = broker
-        self._kept: dict[str, dict[tuple[str, ...], dict[str, Any]]] = {section: {} for section in KEPT}
+        self._kept = kept.sections
         self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "definitions export": lambda arguments: self.export(),
+            "definitions export": lambda arguments: self.export(arguments.get("vhost")),
             "definitions import": self._import,
         }
 
     def _import(self, arguments: dict[str, Any]) -> Steps:
         try:
-            return (yield from self.steps_of(arguments["definitions"]))
+            return (yield from self.steps_of(arguments["definitions"], arguments.get("vhost")))
         except DefinitionsFault as fault:
             raise CommandError(f"nothing was changed:\n{fault}") from None
 
-    def export(self) -> dict[str, Any]:
-        """The whole broker except exclusive queues, the default exchange's bindings, and predeclared exchanges."""
+    def export(self, only: str | None = None) -> dict[str, Any]:
+        """The whole broker except exclusive queues, the default exchange's bindings, and predeclared exchanges.
+
+        `only`: what is in one virtual host, written as RabbitMQ does: queues, exchanges and bindings do not name it.
+        Raises: CommandError.
+        """
         broker = self._broker()
         vhosts = list(broker.virtual_hosts.values())
+        if only is not None:
+            if only not in broker.virtual_hosts:
+                raise CommandError(f"no virtual host {only!r}")
+            return self._export_one(broker, broker.virtual_hosts[only])
         users = list(broker.users)
         grants = [(user.name, vhost, grant) for user in users for vhost, grant in grants_of(user, broker).items()]
         return {
@@ -80,13 +98,30 @@ class Definitions:
             "queues": [
                 _queue_value(queue) for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive
             ],
-            "exchanges": [
-                _exchange_value(exchange, vhost)
-                for vhost in vhosts
-                for exchange in vhost.exchanges.values()
-                if exchange.name not in _PREDECLARED and not isinstance(exchange, ServiceExchange)
-            ],
+            "exchanges": [_exchange_value(exchange, vhost) for vhost in vhosts for exchange in _declared(vhost)],
             "bindings": [value for vhost in vhosts for value in _binding_values(vhost)],
+        }
+
+    def _export_one(self, broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
+        parameters = [*_parameter_values(broker), *self._kept["parameters"].values()]
+        objects = {
+            "queues": [_queue_value(queue) for queue in vhost.queues.values() if not queue.exclusive],
+            "exchanges": [_exchange_value(exchange, vhost) for exchange in _declared(vhost)],
+            "bindings": list(_binding_values(vhost)),
+        }
+        for rows in objects.values():
+            for row in rows:
+                del row["vhost"]
+        return {
+            "product_name": "Leveret",
+            "product_version": __version__,
+            "parameters": [one for one in parameters if one["vhost"] == vhost.name],
+            "policies": [
+                policy_value(policy)
+                for policy in broker.policies
+                if not policy.is_operator and policy.vhost == vhost.name
+            ],
+            **objects,
         }
 
     def take_in(self, document: object) -> dict[str, Any]:
@@ -94,13 +129,19 @@ class Definitions:
         result: dict[str, Any] = finished(self.steps_of(document))
         return result
 
-    def steps_of(self, document: object) -> Steps:
+    def steps_of(self, document: object, only: str | None = None) -> Steps:
         """Import a document. Returns counts, and remarks about objects that were not changed.
+
+        `only`: all of it is for this virtual host; what is in none is left out.
 
         Each step is short; the caller ends the broker's turn after it. Raises: DefinitionsFault, when anything in it is
         wrong; nothing is changed.
         """
         broker = self._broker()
+        if only is not None:
+            if only not in broker.virtual_hosts:
+                raise CommandError(f"no virtual host {only!r}")
+            document = _in_vhost(document, only)
         plan = yield from DefinitionsReader(broker, document).plan()
         remarks = yield from _apply(broker, plan)
         for section, identity, entry in plan.kept:
@@ -115,6 +156,28 @@ class Definitions:
             "bindings": len(plan.bindings),
         }
         return {"imported": counts, "remarks": remarks}
+
+
+def _declared(vhost: VirtualHost) -> list[Exchange]:
+    """Exchanges that somebody declared."""
+    return [
+        exchange
+        for exchange in vhost.exchanges.values()
+        if exchange.name not in _PREDECLARED and not isinstance(exchange, ServiceExchange)
+    ]
+
+
+def _in_vhost(document: object, vhost: str) -> object:
+    """The sections that are about what is in a virtual host, all entries for this one."""
+    if not isinstance(document, dict):
+        return document
+    found: dict[str, Any] = {}
+    for section in ("parameters", "policies", "queues", "exchanges", "bindings"):
+        rows = document.get(section, [])
+        if isinstance(rows, list):
+            rows = [{**row, "vhost": vhost} if isinstance(row, dict) else row for row in rows]
+        found[section] = rows
+    return found
 
 
 def faults_of_definitions(configuration: Configuration, document: object) -> list[str]:
@@ -223,7 +286,7 @@ def _exchange_value(exchange: Exchange, vhost: VirtualHost) -> dict[str, Any]:
         "durable": exchange.durable,
         "auto_delete": exchange.auto_delete,
         "internal": exchange.internal,
-        "arguments": json_of(exchange.arguments),
+        "arguments": json_of_table(exchange.arguments),
     }
 
 
@@ -233,7 +296,7 @@ def _queue_value(queue: Queue) -> dict[str, Any]:
         "vhost": queue.vhost_name,
         "durable": queue.durable,
         "auto_delete": queue.auto_delete,
-        "arguments": json_of(queue.arguments),
+        "arguments": json_of_table(queue.arguments),
     }
 
 
@@ -249,5 +312,5 @@ def _binding_values(vhost: VirtualHost) -> Iterator[dict[str, Any]]:
                 "destination": target.name,
                 "destination_type": "queue" if isinstance(target, Queue) else "exchange",
                 "routing_key": binding.routing_key,
-                "arguments": json_of(binding.arguments),
+                "arguments": json_of_table(binding.arguments),
             }

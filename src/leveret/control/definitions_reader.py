@@ -27,13 +27,13 @@ from ..engine import (
     User,
     VirtualHostLimits,
     read_password_hash,
+    table_of_json,
 )
 from ..expressions.patterns.pattern_syntax import PatternFault
 from ..settings import Policy, make_policy
 from ..settings.values import shown
 from .command_error import CommandError
 from .control_access import grants_of, tags_of
-from .json_arguments import table_of
 from .steps import Steps
 
 FAULTS_MAX = 50
@@ -360,7 +360,7 @@ def _flag(entry: dict[str, Any], key: str) -> bool:
 
 def _arguments(entry: dict[str, Any]) -> FieldTable:
     try:
-        return table_of(entry.get("arguments") or {})
+        return table_of_json(entry.get("arguments") or {})
     except ValueError as error:
         raise ValueError(f"arguments: expected {error}") from None
 

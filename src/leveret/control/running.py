@@ -4,6 +4,7 @@ As `settings.explain`, but for existing queues: a queue's own arguments come fir
 a client, and a resized ring shows its present size. Source: address-settings page 3.8, 6.7; rulings 11, 24.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from ..configured.configured import ConfiguredObjects
@@ -22,8 +23,9 @@ from ..settings.explain import (
     rules_of_declaration,
     titles_of,
     vhosts_to_explain,
+    with_leased_rows,
 )
-from ..settings.values import value_text
+from ..settings.values import shown, value_text
 
 
 def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = None) -> list[Explanation]:
@@ -48,7 +50,37 @@ def explain_running(objects: ConfiguredObjects, name: str, vhost: str | None = N
         places = [place for place in vhosts_to_explain(repository, policies, name, places) if place in places]
     found = [explain_address(repository, name, place, policies) for place in places]
     found = [_with_exchange(one, exchanges, broker) for one in found] if exchanges else found
+    found = [replace(one, rows=(*one.rows, *_log_rows(broker, name, one.vhost))) for one in found]
     return found + explain_topic(repository, name, found[0].vhost)
+
+
+def _log_rows(broker: Broker, topic: str, vhost: str) -> Iterator[Row]:
+    """The leased queues that select a topic of that name, as far as names go, and what has it logged."""
+    is_captured = False
+    for queue in broker.virtual_hosts[vhost].queues.values():
+        leased = queue.rules.leased
+        if leased is not None and leased.selects(topic):
+            is_captured, settings = True, leased.settings
+            beside = "" if settings.filter is None else f", if {settings.filter}"
+            yield Row("captured-by", queue.name, f"underlying-topic {shown(settings.underlying_topic)}{beside}")
+    listed = [one for one in broker.logged_topics if one.vhost == vhost]
+    for logged in listed:
+        if logged.records()(topic):
+            yield Row("logged-by", logged.name, f"{logged.origin}: {logged.title}, kept {logged.kept_ms} ms")
+    if is_captured and not listed:
+        yield Row("logged-by", "the queues that capture it", "no logged topics are listed (W-TXLOG)")
+
+
+def _recovery_rows(broker: Broker, queue: Queue) -> Iterator[Row]:
+    """Of a leased queue: what has its topic logged, and from which recovery point it was built."""
+    leased = queue.rules.leased
+    if leased is None:
+        return
+    for row in _log_rows(broker, leased.settings.default_publish_target, queue.vhost_name):
+        if row.name == "logged-by":
+            yield row
+    built = "is being built" if queue.is_reviewed else queue.recovery
+    yield Row("built-from", built, f"recovery-point {shown(leased.settings.recovery_point)}")
 
 
 def _with_exchange(address: Explanation, exchanges: list[Exchange], broker: Broker) -> Explanation:
@@ -80,7 +112,9 @@ def _queue(broker: Broker, configuration: Configuration, queue: Queue, is_manage
     rows += [Row(key, value, by) for key, value in flags.items()]
     if not queue.enabled:
         rows.append(Row("enabled", False, by))
+    rows = with_leased_rows(rows, queue.name, arguments, own_rules, layer)
     rows += argument_rows(arguments, own_rules, layer)
+    rows += _recovery_rows(broker, queue)
     declared_at = str(declared.origin) if declared is not None else ""
     matches = matches_of(broker.settings, address, vhost)
     entries = broker.settings.queue_entries(address, vhost, queue.name)

@@ -7,7 +7,7 @@ import socket
 import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import trio
 
@@ -27,6 +27,11 @@ from .reloading import CurrentConfiguration, Load, log_report, reload, run_reloa
 from .runtime import Runtime, SystemClock
 from .tls_files import NO_TLS, TlsFiles
 
+if TYPE_CHECKING:
+    from ..console.metrics.facts import MetricsFacts
+    from .console import ConsoleFacts
+    from .service_manager import ServiceManager
+
 logger = logging.getLogger("leveret")
 
 FRONTEND_GROUP = "leveret.frontends"
@@ -39,6 +44,17 @@ class FrontendMissing(Exception):
     """No installed distribution offers the frontend; the message is for the operator."""
 
 
+@dataclass(slots=True, frozen=True)
+class ConsoleWish:
+    """Where the console is to listen, and where its metrics are scraped. `.._named`: somebody said so, and must have
+    it; else it is left out if it cannot listen there."""
+
+    listen: list[Address]
+    is_named: bool = False
+    metrics: list[Address] = field(default_factory=list)
+    metrics_named: bool = False
+
+
 @dataclass(slots=True)
 class ServeOptions:
     """What `leveret serve` was asked for.
@@ -46,6 +62,8 @@ class ServeOptions:
     `load` reads the configuration files again. `watch` knows them as they were before.
     `tls`: what the configuration's `[tls]` came to.
     `definitions`: a document in RabbitMQ's form, without faults, imported at the start.
+    `console`: where it is served; None: nowhere.
+    `is_forced`, `reviews_queues`: see `build_broker`.
     """
 
     configuration: Configuration
@@ -55,6 +73,9 @@ class ServeOptions:
     watch: FileWatch | None = None
     tls: TlsFiles = NO_TLS
     definitions: object = None
+    console: "ConsoleWish | None" = None
+    is_forced: bool = False
+    reviews_queues: bool = False
     ready: Callable[[str], None] = field(default=lambda line: print(printable(line), flush=True))
 
 
@@ -64,6 +85,10 @@ def find_frontend(name: str) -> Frontend:
         from ..amqp_frontend.server import serve as serve_amqp
 
         return serve_amqp
+    if name == "console":
+        from ..console.server import serve as serve_console
+
+        return serve_console
     from importlib.metadata import entry_points
 
     for entry_point in entry_points(group=FRONTEND_GROUP, name=name):
@@ -84,12 +109,15 @@ def serve(options: ServeOptions) -> int:
     ignore(RELOADS)  # the configuration has just been read, and the journal may take a while
     try:
         listeners = _bind_all(options.listen)
+        wish = options.console or ConsoleWish([])
+        console_listeners = _bind_console("console", wish.listen, is_named=wish.is_named)
+        metrics_listeners = _bind_console("metrics", wish.metrics, is_named=wish.metrics_named)
     except AddressTaken as error:
         return _refused(error)
     collector.set_up()
     errors: list[BaseException] = []
     try:
-        trio.run(_serve, options, frontend, listeners)
+        trio.run(_serve, options, frontend, listeners, console_listeners, metrics_listeners)
     except* (DataUnusable, OSError) as group:
         errors += leaves(group)
     except* Unreadable as group:
@@ -97,7 +125,7 @@ def serve(options: ServeOptions) -> int:
         hint = "" if options.data is None else ". `leveret journal verify` tells what is wrong"
         logger.critical("%s; the broker stops%s", errors[-1], hint)
     ignore((*STOPS, *RELOADS))  # nothing is left to end
-    for listener in listeners if errors else ():
+    for listener in (*listeners, *console_listeners, *metrics_listeners) if errors else ():
         listener.close()
     for text in {str(error): None for error in errors}:
         print(printable(f"leveret: {text}"), file=sys.stderr)
@@ -122,6 +150,17 @@ def _bind_all(addresses: list[Address]) -> list[socket.socket]:
     return listeners
 
 
+def _bind_console(what: str, addresses: list[Address], *, is_named: bool) -> list[socket.socket]:
+    """Listeners of the console; none if an address is taken that nobody named. Raises: AddressTaken."""
+    try:
+        return _bind_all(addresses)
+    except AddressTaken as error:
+        if is_named:
+            raise
+        logger.warning("no %s: %s", what, error)
+        return []
+
+
 def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     """The errors in a group, however deep."""
     return [
@@ -129,17 +168,32 @@ def leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
     ]
 
 
-async def _serve(options: ServeOptions, frontend: Frontend, listeners: list[socket.socket]) -> None:
-    await _Serving(options, frontend, listeners).run()
+async def _serve(
+    options: ServeOptions,
+    frontend: Frontend,
+    listeners: list[socket.socket],
+    console_listeners: list[socket.socket],
+    metrics_listeners: list[socket.socket],
+) -> None:
+    await _Serving(options, frontend, listeners, console_listeners, metrics_listeners).run()
 
 
 class _Serving:
     """One broker in this process: built when this is made, served and closed by `run`. Raises: DataUnusable."""
 
-    def __init__(self, options: ServeOptions, frontend: Frontend, listeners: list[socket.socket]) -> None:
+    def __init__(
+        self,
+        options: ServeOptions,
+        frontend: Frontend,
+        listeners: list[socket.socket],
+        console_listeners: list[socket.socket],
+        metrics_listeners: list[socket.socket],
+    ) -> None:
         self._options = options
         self._frontend = frontend
         self._listeners = listeners
+        self._console_listeners = console_listeners
+        self._metrics_listeners = metrics_listeners
         self._tls_listeners = [listener for address, listener in zip(options.listen, listeners) if address.is_tls]
         configuration = options.configuration
         log_report(Report(warnings=(*configuration.warnings, *options.tls.warnings)))
@@ -150,6 +204,8 @@ class _Serving:
             None if options.data is None else Data(options.data),
             reload=None if options.load is None else self._reload,
             edge_status=_edge_status,
+            is_forced=options.is_forced,
+            reviews_all=options.reviews_queues,
         )
         log_report(built.report)
         log_flow(built.broker)
@@ -163,6 +219,7 @@ class _Serving:
         self._lost: DataUnusable | Unreadable | None = None  # why it had to stop
         if built.keeper is None:
             built.broker.storage.on_unreadable = self._lose
+        self._manager = _service_manager()
 
     async def run(self) -> None:
         """Until a signal comes, or the data directory is lost. Raises: DataUnusable, Unreadable."""
@@ -179,8 +236,15 @@ class _Serving:
                 await nursery.start(self._run_frontend)
                 for address, listener in zip(options.listen, self._listeners):
                     options.ready(f"leveret ready {url_of(address, listener)}")
+                self._tell_ready()
+                if self._manager is not None:
+                    nursery.start_soon(self._manager.show_life)
                 nursery.start_soon(self._heed, signals)
+                if self._console_listeners or self._metrics_listeners:
+                    nursery.start_soon(self._run_console)
                 await self._ended.wait()
+            if self._manager is not None:
+                self._manager.stopping()
             self._stopping.set()
             await self._has_served.wait()
             nursery.cancel_scope.cancel()
@@ -199,6 +263,50 @@ class _Serving:
             task_status=task_status,
         )
         self._has_served.set()
+
+    async def _run_console(self) -> None:
+        """Once AMQP is served: what it imports must not keep clients waiting."""
+        from .console import ConsoleFacts, listening, url_of_console
+        from .metrics_facts import metrics_facts
+
+        options = self._options
+        sockets = dict(zip(self._listeners, options.listen))
+        assert options.console is not None
+        own = dict(zip(self._console_listeners, options.console.listen))
+        metrics = dict(zip(self._metrics_listeners, options.console.metrics))
+        facts = ConsoleFacts(
+            lambda: self._built.control,
+            lambda: self._current.configuration,
+            self._built.broker.clock.wall_ms(),
+            options.data,
+            lambda: [*listening(sockets), *listening(own, "http"), *listening(metrics, "http/prometheus")],
+        )
+        keeper = self._built.keeper
+        told = metrics_facts(
+            lambda: self._current.configuration, options.data, lambda: None if keeper is None else keeper.journal
+        )
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._serve_console, facts, told)
+            for listener in self._console_listeners:
+                options.ready(f"leveret ready {url_of_console(listener)}")
+            for listener in self._metrics_listeners:
+                options.ready(f"leveret ready {url_of_console(listener)}metrics")
+
+    async def _serve_console(
+        self,
+        facts: "ConsoleFacts",
+        told: "MetricsFacts",
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        await find_frontend("console")(
+            self._runtime,
+            self._console_listeners,
+            facts.options,
+            metrics_listeners=self._metrics_listeners,
+            facts=told,
+            stopping=self._stopping,
+            task_status=task_status,
+        )
 
     async def _heed(self, signals: SignalQueue) -> None:
         async for number in signals:
@@ -235,8 +343,16 @@ class _Serving:
         )
 
     def _reload_now(self, why: str) -> None:
+        if self._manager is not None:
+            self._manager.reloading()
         run_reload(self._built.control, why)
         self._runtime.end_turn()
+        self._tell_ready()
+
+    def _tell_ready(self) -> None:
+        if self._manager is not None:
+            urls = (url_of(address, listener) for address, listener in zip(self._options.listen, self._listeners))
+            self._manager.ready(" ".join(urls))
 
     def _close(self) -> None:
         self._built.close()
@@ -244,6 +360,17 @@ class _Serving:
             listener.close()
             if address.path:
                 _remove(address.path)
+        for listener in (*self._console_listeners, *self._metrics_listeners):
+            listener.close()
+
+
+def _service_manager() -> "ServiceManager | None":
+    """Who started the process, if he wants to know how it gets on."""
+    if "NOTIFY_SOCKET" not in os.environ:
+        return None
+    from .service_manager import ServiceManager
+
+    return ServiceManager.from_environment(os.environ)
 
 
 def _edge_status() -> dict[str, Any]:

@@ -1,11 +1,11 @@
 """The composition root: a broker as its configuration wants it, for `leveret serve` and for test brokers alike."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..configured.configured import ConfiguredObjects, Report
+from ..configured.configured import ConfiguredObjects, Report, unknown_points
 from ..configured.configured_users import DEFAULT_GUEST
 from ..configured.options import broker_options, unsent_max
 from ..control.control import EXCHANGE, ControlTable
@@ -57,9 +57,9 @@ class BuiltBroker:
             self.broker.storage.close()
 
 
-def default_users() -> Users:
-    """guest / guest: administrator, from loopback only."""
-    return Users([DEFAULT_GUEST])
+def default_users(*, from_anywhere: bool = False) -> Users:
+    """guest / guest: administrator, from loopback only unless a test broker listens for others."""
+    return Users([replace(DEFAULT_GUEST, loopback_only=False) if from_anywhere else DEFAULT_GUEST])
 
 
 def build_broker(
@@ -71,6 +71,8 @@ def build_broker(
     users: Users | None = None,
     reload: Callable[[], Report] | None = None,
     edge_status: Callable[[], dict[str, Any]] | None = None,
+    is_forced: bool = False,
+    reviews_all: bool = False,
 ) -> BuiltBroker:
     """A broker as the configuration wants it: with what is in its directory, and what the configuration declares.
 
@@ -79,6 +81,8 @@ def build_broker(
         data: None: everything in memory.
         users: who is there from the start; None: whom the journal has, and guest if nobody is configured or restored.
         reload, edge_status: see `ControlTable`.
+        is_forced: recovery points that the log does not have stand for now.
+        reviews_all: leased queues are built from their recovery points, as if nothing was known of them.
     Raises: DataUnusable.
     """
     control = ControlTable(reload=reload, edge_status=edge_status)
@@ -97,9 +101,15 @@ def build_broker(
     keeper = None if data is None else _open_journal(data, broker, configuration)
     if users is None and not configuration.users and not any(broker.users):
         broker.replace_user(DEFAULT_GUEST)
+    if not is_forced and (unknown := unknown_points(broker, configuration)):
+        if keeper is not None:
+            keeper.close()
+        raise DataUnusable("; ".join(unknown) + " (--force: from now on)")
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
-    return BuiltBroker(broker, control, objects, keeper, objects.apply(configuration))
+    report = objects.apply(configuration)
+    broker.review_queues(all_of_them=reviews_all)
+    return BuiltBroker(broker, control, objects, keeper, report)
 
 
 def _open_temp_store(broker: Broker, directory: str | None) -> TempStore:

@@ -55,6 +55,7 @@ class FileWatch:
     """Compares marks with those of what was loaded. Pure: `look` is given the marks."""
 
     def __init__(self, loaded: Marks) -> None:
+        self._given = frozenset(loaded)
         self._loaded = dict(loaded)
         self._last = dict(loaded)
         self._missing: set[str] = set()
@@ -68,6 +69,14 @@ class FileWatch:
         """The files are being loaded, for whatever reason; take the marks before reading."""
         self._loaded = dict(marks)
         self._last = dict(marks)
+
+    def follow(self, marks: Marks) -> None:
+        """Watch beside the given files those that they include now, and no others."""
+        for known in (self._loaded, self._last):
+            for name in [name for name in known if name not in self._given and name not in marks]:
+                del known[name]
+            for name, mark in marks.items():
+                known.setdefault(name, mark)
 
     def look(self, marks: Marks) -> Finding:
         """What is to be done, each change and each disappearance reported once.

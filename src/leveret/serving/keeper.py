@@ -64,6 +64,7 @@ class Keeper:
         self._checkpoint: Iterator[None] | None = None
         self._is_to_state = False
         self._is_to_tick = False
+        self._is_to_retry = False
         self._ticked_lsn = 0  # up to here readers know that it is durable
         if journal.has_spent_reserve:
             self._begin_low()
@@ -232,19 +233,25 @@ class Keeper:
             return
         is_known = self.recorder.takes_nothing
         self.recorder.fail(for_good=not isinstance(error, JournalFull))
-        if isinstance(error, JournalFull) and is_known:
-            return  # tried again, and still no room
         if isinstance(error, JournalFull):
+            self._retry_later()
+            if is_known:
+                return  # tried again, and still no room; or again, before it was known that there had been some
             logger.error("%s; publishers of persistent messages are refused until there is room", error)
-            self._set(RETRY_SECONDS, self._retry)
         elif isinstance(error, DirectoryLost):
             self._lost(error)
         else:
             logger.critical("%s; nothing durable is taken any more until the broker is started anew", error)
         self.broker.more_is_safe()
 
+    def _retry_later(self) -> None:
+        if not self._is_to_retry:
+            self._is_to_retry = True
+            self._set(RETRY_SECONDS, self._retry)
+
     def _retry(self) -> None:
         """There may be room now. If not, but consumers freed more than it takes to say so, the reserve is spent."""
+        self._is_to_retry = False
         journal = self.journal
         if journal.state is not WriterState.FULL:
             return
@@ -253,7 +260,7 @@ class Keeper:
             journal.spend_reserve()
         else:
             journal.retry()
-        self._set(RETRY_SECONDS, self._retry)
+        self._retry_later()
 
     def _can_make_room(self) -> bool:
         try:

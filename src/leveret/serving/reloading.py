@@ -69,6 +69,8 @@ def reload(
     if watch is not None:
         watch.note_loaded(marks_of(watch.files))
     loaded, faults = load()
+    if watch is not None:
+        watch.follow(marks_of(loaded.included))
     tls = load_tls(loaded)
     faults += tls.faults
     if needs_tls and tls.context is None and not faults:

@@ -13,11 +13,14 @@ docs/testing-your-application.md walks through it.
 
 from typing import TYPE_CHECKING, Any
 
+from .assert_view import QueueMissing
 from .blocked import BlockedSnapshot
-from .broker import RunningBroker
+from .broker import BrokerAt, RunningBroker
 from .clock import Autojump, ClockIsReal, TestClock
 from .history import HistoryEvent, PublishedMessage, Record
+from .leases import LeaseSnapshot
 from .loop_thread import BrokerStopped, WouldBlockTheLoop
+from .matching import Partial
 from .options import QUIET_MS_DEFAULT, BrokerOptionsError, Config
 from .snapshots import ConsumerSnapshot, MessageSnapshot, Properties, QueueSnapshot
 from .start import open_broker, start_broker
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from .faults import Faults
     from .recording import Recording, RecordingError, Replay, ReplayReport
     from .unittest_mixin import BrokerTestMixin
+    from .workers import WorkerFailed, process_worker, thread_worker
 
 #: Name -> module, for what is loaded when it is asked for: it needs the frontend, or unittest.
 _LATER = {
@@ -38,6 +42,9 @@ _LATER = {
     "Replay": "recording",
     "ReplayReport": "recording",
     "BrokerTestMixin": "unittest_mixin",
+    "WorkerFailed": "workers",
+    "process_worker": "workers",
+    "thread_worker": "workers",
 }
 
 
@@ -53,6 +60,7 @@ __all__ = [
     "QUIET_MS_DEFAULT",
     "Autojump",
     "BlockedSnapshot",
+    "BrokerAt",
     "BrokerOptionsError",
     "BrokerStopped",
     "BrokerTestMixin",
@@ -62,10 +70,13 @@ __all__ = [
     "Fault",
     "Faults",
     "HistoryEvent",
+    "LeaseSnapshot",
     "MessageSnapshot",
     "NotSettled",
+    "Partial",
     "Properties",
     "PublishedMessage",
+    "QueueMissing",
     "QueueSnapshot",
     "Record",
     "Recording",
@@ -75,7 +86,10 @@ __all__ = [
     "RunningBroker",
     "TestClock",
     "VirtualHostView",
+    "WorkerFailed",
     "WouldBlockTheLoop",
     "open_broker",
+    "process_worker",
     "start_broker",
+    "thread_worker",
 ]

@@ -1,19 +1,36 @@
 """Assertions about messages, and texts for when they fail that say where the difference is."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..settings.printable import printable
 from .history import PublishedMessage
-from .snapshots import MessageSnapshot, QueueSnapshot, plain, shown_body
-
-#: A body as tests write it: octets, text, or anything else to be compared as JSON.
-Body = Any
+from .matching import (
+    Body,
+    Wanted,
+    aligned,
+    is_body,
+    is_condition,
+    is_json,
+    is_like,
+    projected,
+    shown_expected,
+    shown_json,
+    shown_wanted,
+    why_not,
+)
+from .plain_form import plain_body
+from .snapshots import MessageSnapshot, QueueSnapshot, json_content, plain, shown_body
 
 _UNSAID: Any = object()
+#: So many characters before the first difference of long bodies are shown, and so many in all.
+BEFORE_MAX, AROUND_MAX = 60, 180
 SHOWN_MAX = 20
+
+#: What a queue should hold in one state: so many, these bodies in this order, or what the list of bodies (in plain
+#: values) should be like.
+Contents = Any
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,8 +40,8 @@ class Expected:
     `headers`: these must be there, more may be. `properties`: by name, as `Properties` has them.
     """
 
-    exchange: str | None = None
-    routing_key: str | None = None
+    exchange: Wanted = None
+    routing_key: Wanted = None
     body: Body = _UNSAID
     headers: Mapping[str, Any] = field(default_factory=dict)
     properties: Mapping[str, Any] = field(default_factory=dict)
@@ -41,76 +58,88 @@ class Expected:
             ("exchange", self.exchange, message.exchange),
             ("routing key", self.routing_key, message.routing_key),
         ):
-            if wanted is not None and wanted != is_now:
-                found.append(f"{name}: {is_now!r}, expected {wanted!r}")
+            if wanted is not None and not is_like(wanted, is_now):
+                found.append(f"{name}: {is_now!r}, expected {_said(wanted, is_now)}")
         for name, wanted in self.headers.items():
             is_now = message.headers.get(name, _UNSAID)
             if is_now is _UNSAID:
-                found.append(f"header {name!r}: is missing, expected {wanted!r}")
-            elif plain(is_now) != wanted:
-                found.append(f"header {name!r}: {plain(is_now)!r}, expected {wanted!r}")
+                found.append(f"header {name!r}: is missing, expected {shown_wanted(wanted)}")
+            elif not is_like(wanted, plain(is_now)):
+                found.append(f"header {name!r}: {plain(is_now)!r}, expected {_said(wanted, plain(is_now))}")
         for name, wanted in self.properties.items():
             is_now = getattr(message.properties, name)
-            if is_now != wanted:
-                found.append(f"property {name}: {is_now!r}, expected {wanted!r}")
+            if not is_like(wanted, is_now):
+                found.append(f"property {name}: {is_now!r}, expected {_said(wanted, is_now)}")
         if self.says_body and not is_body(self.body, message.body):
             found += body_difference(self.body, message.body)
         return found
 
+    def among(self, messages: Sequence[PublishedMessage]) -> list[PublishedMessage]:
+        """Those that are as expected."""
+        return [message for message in messages if not self.differences(message)]
+
     def __str__(self) -> str:
         parts = []
         if self.exchange is not None:
-            parts.append(f"exchange {self.exchange!r}")
+            parts.append(f"exchange {shown_wanted(self.exchange)}")
         if self.routing_key is not None:
-            parts.append(f"routing key {self.routing_key!r}")
-        parts += [f"header {name}={value!r}" for name, value in self.headers.items()]
-        parts += [f"{name}={value!r}" for name, value in self.properties.items()]
+            parts.append(f"routing key {shown_wanted(self.routing_key)}")
+        parts += [f"header {name}={shown_wanted(value)}" for name, value in self.headers.items()]
+        parts += [f"{name}={shown_wanted(value)}" for name, value in self.properties.items()]
         if self.says_body:
             parts.append(f"body {shown_expected(self.body)}")
         return ", ".join(parts) or "any message"
 
 
-def is_body(wanted: Body, body: bytes) -> bool:
-    """Whether a body is the one that a test means."""
-    if isinstance(wanted, bytes):
-        return wanted == body
-    if isinstance(wanted, str):
-        return wanted.encode() == body
-    try:
-        return bool(json.loads(body) == wanted)
-    except ValueError:
-        return False
-
-
-def shown_expected(wanted: Body) -> str:
-    """A body that a test expects, as it would be shown if it were there."""
-    if isinstance(wanted, bytes):
-        return shown_body(wanted)
-    return shown_body(wanted.encode()) if isinstance(wanted, str) else json.dumps(wanted, default=repr)
-
-
 def body_difference(wanted: Body, body: bytes) -> list[str]:
-    """Line by line for JSON and for text of several lines, else both bodies."""
-    if isinstance(wanted, bytes | str):
-        text = wanted.decode("utf-8", "replace") if isinstance(wanted, bytes) else wanted
-        was = body.decode("utf-8", "replace")
+    """Line by line for JSON and for text of several lines, else both bodies, from shortly before they differ."""
+    if isinstance(wanted, bytes | bytearray | memoryview | str):
+        raw = wanted.encode() if isinstance(wanted, str) else bytes(wanted)
+        text, was = raw.decode("utf-8", "backslashreplace"), body.decode("utf-8", "backslashreplace")
         if "\n" not in text and "\n" not in was:
-            return [f"body: {shown_body(body)}, expected {shown_expected(wanted)}"]
-        return ["body:", *_line_difference(text.splitlines(), was.splitlines())]
-    try:
-        is_now = json.loads(body)
-    except ValueError:
+            if max(len(text), len(was)) <= AROUND_MAX:
+                return [f"body: {shown_body(body)}, expected {shown_body(raw)}"]
+            return [f"body: {_around(was, text)}, expected {_around(text, was)}"]
+        return ["body:", *_line_difference(text.split("\n"), was.split("\n"))]
+    if is_condition(wanted):
+        return [f"body: {shown_body(body)}, expected {_said(wanted, body)}"]
+    is_now = json_content(body, _UNSAID)
+    if not is_json(wanted):
+        return [f"body: {shown_body(body)}, expected {shown_wanted(wanted)}"]
+    if is_now is _UNSAID:
         return [f"body: {shown_body(body)}, which is no JSON; expected {shown_expected(wanted)}"]
-    pretty = [json.dumps(one, indent=2, sort_keys=True, default=repr).splitlines() for one in (wanted, is_now)]
+    pretty = [shown_json(one, 2).splitlines() for one in (aligned(wanted, is_now), projected(wanted, is_now))]
     return ["body:", *_line_difference(*pretty)]
 
 
+def _said(wanted: Wanted, value: Any) -> str:
+    """What is wanted; of a condition also why it is not met."""
+    return f"{shown_wanted(wanted)}, which {why_not(wanted, value)}" if is_condition(wanted) else shown_wanted(wanted)
+
+
+def _around(text: str, other: str) -> str:
+    """A part of a long text, from shortly before it differs from the other."""
+    place = next(
+        (index for index, pair in enumerate(zip(text, other)) if pair[0] != pair[1]), min(len(text), len(other))
+    )
+    first = max(0, place - BEFORE_MAX)
+    last = min(len(text), first + AROUND_MAX)
+    before, after = "..." if first else "", "..." if last < len(text) else ""
+    return f"{before}{text[first:last]!r}{after} ({len(text)} characters)"
+
+
 def _line_difference(wanted: Sequence[str], is_now: Sequence[str]) -> list[str]:
-    """Both as one list: `-` only expected, `+` only there."""
+    """Both as one list: `-` only expected, `+` only there. What can't be seen is escaped."""
     import difflib  # only when something fails
 
     lines = [line for line in difflib.ndiff(wanted, is_now) if not line.startswith("?")]
-    return [f"  {printable(line).rstrip()}" for line in lines]
+    return [f"  {_visible(line)}" for line in lines]
+
+
+def _visible(line: str) -> str:
+    mark, text = line[:2], line[2:]
+    shown = repr(text) if mark != "  " and text != text.rstrip() else printable(text)
+    return f"{mark}{shown}".rstrip()
 
 
 def publish_failure(
@@ -135,27 +164,38 @@ def publish_failure(
     return "\n".join(lines)
 
 
-def queue_failure(
-    queue: QueueSnapshot, expected: Mapping[str, "int | Sequence[Body] | None"], consumers: int | None
+def unexpected_failure(
+    expected: Expected, published: Sequence[PublishedMessage], like: Sequence[PublishedMessage]
 ) -> str:
+    """Why `assert_not_published` fails."""
+    lines = [f"expected no message published like this: {expected}"]
+    lines.append(f"but {len(like)} of {len(published)} published were like it:")
+    for message in like[:SHOWN_MAX]:
+        to = ", ".join(map(repr, message.queues)) or "no queue"
+        lines.append(f"  {message} (at {message.at:g} s, to {to})")
+    return "\n".join(lines)
+
+
+def queue_failure(queue: QueueSnapshot, expected: Mapping[str, Contents], consumers: int | None) -> str:
     """Why `assert_queue` fails; "" when it does not."""
     lines: list[str] = []
     for state, wanted in expected.items():
         if wanted is None:
             continue
         messages: tuple[MessageSnapshot, ...] = getattr(queue, state)
-        if isinstance(wanted, int):
+        if isinstance(wanted, int) and not isinstance(wanted, bool):
             if len(messages) != wanted:
                 lines.append(f"{state}: {len(messages)} messages, expected {wanted}")
                 lines += [f"    {message}" for message in messages[:SHOWN_MAX]]
+        elif not isinstance(wanted, list | tuple):
+            bodies = [plain_body(message.body) for message in messages]
+            if not is_like(wanted, bodies):
+                lines.append(f"{state}: {bodies!r}, expected {_said(wanted, bodies)}")
         elif len(wanted) != len(messages) or not all(map(is_body, wanted, (each.body for each in messages))):
             lines.append(f"{state}: (- expected, + in the queue)")
-            shown = [
-                shown_expected(each) if not any(is_body(each, one.body) for one in messages) else shown_body(_raw(each))
-                for each in wanted
-            ]
-            is_now = [_as_wanted(one.body, wanted) for one in messages]
-            lines += [f"  {line}" for line in _line_difference(shown, is_now)]
+            bodies_there = [message.body for message in messages]
+            shown = [_as_there(each, bodies_there[index:] + bodies_there) for index, each in enumerate(wanted)]
+            lines += [f"  {line}" for line in _line_difference(shown, list(map(shown_body, bodies_there)))]
     if consumers is not None and len(queue.consumers) != consumers:
         lines.append(f"consumers: {len(queue.consumers)}, expected {consumers}")
         lines += [f"    {printable(consumer.tag)} on {printable(consumer.connection)}" for consumer in queue.consumers]
@@ -164,15 +204,6 @@ def queue_failure(
     return "\n".join([f"queue {queue.name!r} in virtual host {queue.vhost!r} is not as expected:", *lines, str(queue)])
 
 
-def _raw(wanted: Body) -> bytes:
-    if isinstance(wanted, bytes):
-        return wanted
-    return wanted.encode() if isinstance(wanted, str) else json.dumps(wanted, default=repr).encode()
-
-
-def _as_wanted(body: bytes, wanted: Sequence[Body]) -> str:
-    """A body that is expected somewhere is written as the test wrote it, so that the lines are equal."""
-    for each in wanted:
-        if is_body(each, body):
-            return shown_body(_raw(each))
-    return shown_body(body)
+def _as_there(wanted: Body, bodies: Sequence[bytes]) -> str:
+    """A body that is there is written as it is there, so that the lines are equal."""
+    return next((shown_body(body) for body in bodies if is_body(wanted, body)), shown_expected(wanted))

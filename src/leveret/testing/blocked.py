@@ -45,7 +45,7 @@ def blocked_of(edge: "Edge", vhost: str) -> tuple[BlockedSnapshot, ...]:
             blocked.destination,
             blocked.limit,
             blocked.since_ns / 1e9,
-            sum(held.messages() for held in endpoints[blocked.client].session.backlog.area.channels.values()),
+            endpoints[blocked.client].session.backlog.area.contents.publishes,
         )
         for blocked in edge.broker.flow.blocked()
         if blocked.client in endpoints

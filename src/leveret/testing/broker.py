@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import trio
 
-from .assertions import _UNSAID, Body
+from .assertions import _UNSAID, Contents
 from .blocked import BlockedSnapshot
 from .history import HistoryEvent, PublishedMessage, Record
 from .host import Host
+from .leases import LeaseSnapshot
 from .loop_thread import PATIENCE_S
+from .matching import Body, Wanted
+from .options import BrokerOptionsError
 from .pending import leaks_of
 from .snapshots import MessageSnapshot, QueueSnapshot
+from .typos import CLOCKS, check_word
 from .vhost_view import VirtualHostView
 from .virtual_clock import ClockMode
 
@@ -57,6 +61,22 @@ class RunningBroker(Host):
         """For clients, with the default virtual host."""
         return self.vhost().url
 
+    @property
+    def management_url(self) -> str:
+        """Of RabbitMQ's HTTP API, for `start_broker(management=True)`; it ends with a slash."""
+        listener = self.edge.console_listener
+        if listener is None:
+            raise BrokerOptionsError("this broker has no console, expected start_broker(management=True)")
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/"
+
+    @property
+    def metrics_url(self) -> str:
+        """Of its metrics for Prometheus, for `start_broker(management=True)`."""
+        listener = self.edge.metrics_listener
+        if listener is None:
+            raise BrokerOptionsError("this broker has no metrics, expected start_broker(management=True)")
+        return f"http://127.0.0.1:{listener.getsockname()[1]}/metrics"
+
     def __repr__(self) -> str:
         return f"<RunningBroker on port {self.port}, {self.clock.mode} time>"
 
@@ -69,11 +89,23 @@ class RunningBroker(Host):
             self.ask(lambda: self.edge.broker.create_virtual_host(wanted))
         return VirtualHostView(self, wanted)
 
+    def _there(self, name: str | None) -> VirtualHostView:
+        """One that is there, for methods that look: a misspelt name makes none. Raises: LookupError."""
+        return self.vhost() if name is None else VirtualHostView(self, self.known_vhost(name))
+
+    def at(self, vhost: str) -> "BrokerAt":
+        """The same broker with another default virtual host, made if it is not there; `reset` is about that one."""
+        self.vhost(vhost)
+        return BrokerAt(self, vhost)
+
     def reset(self, *, clock: ClockMode | None = None) -> None:
         """As new: connections are reset, everything declared is gone, the history is empty, faults are over.
 
         Time starts again (`clock`: in another mode). The port stays. O(open connections), however much was declared.
+        Raises: ValueError.
         """
+        if clock is not None:
+            check_word("clock", clock, CLOCKS)
 
         def again() -> None:
             self.clock.stop_autojumps()
@@ -88,22 +120,22 @@ class RunningBroker(Host):
         """The broker disappears without a goodbye and is back at once; see `faults.restart`."""
         self.faults.restart(durable=durable, vhost=None).stop()
 
-    def leaks(self, *, vhost: str | None = None, patience: float = 0.2) -> list[str]:
-        """What was left behind: connections, consumers, unacked messages, queues; a line each.
+    def leaks(self, *, queues: bool = False, vhost: str | None = None, patience: float = 0.2) -> list[str]:
+        """What was left behind: connections, with their consumers and what they have unacked; a line each.
 
-        `patience`: real seconds for clients that are about to close.
+        `queues`: those, too, for virtual hosts that stay. `patience`: real seconds for clients that are about to close.
         """
-        name = self.default_vhost if vhost is None else vhost
+        name = self.known_vhost(vhost)
 
         async def look() -> list[str]:
             await self.edge.catch_up()
-            found = leaks_of(self.edge, name)
+            found = leaks_of(self.edge, name, queues=queues)
             if self.edge.endpoints_of(name):
                 with trio.move_on_after(patience):
                     while self.edge.endpoints_of(name):
                         await self.edge.happened()
                         await self.edge.catch_up()
-                found = leaks_of(self.edge, name)
+                found = leaks_of(self.edge, name, queues=queues)
             return found
 
         return self.thread.submit(look).result()
@@ -112,11 +144,11 @@ class RunningBroker(Host):
 
     def queue(self, name: str, *, vhost: str | None = None) -> QueueSnapshot:
         """See `VirtualHostView.queue`."""
-        return self.vhost(vhost).queue(name)
+        return self._there(vhost).queue(name)
 
     def queues(self, *, vhost: str | None = None) -> tuple[QueueSnapshot, ...]:
         """See `VirtualHostView.queues`."""
-        return self.vhost(vhost).queues()
+        return self._there(vhost).queues()
 
     def published(
         self,
@@ -127,17 +159,21 @@ class RunningBroker(Host):
         vhost: str | None = None,
     ) -> Record[PublishedMessage]:
         """See `VirtualHostView.published`."""
-        return self.vhost(vhost).published(exchange, routing_key, copies=copies)
+        return self._there(vhost).published(exchange, routing_key, copies=copies)
 
     def history(
         self, *kinds: str, queue: str | None = None, message: int | None = None, vhost: str | None = None
     ) -> Record[HistoryEvent]:
         """See `VirtualHostView.history`."""
-        return self.vhost(vhost).history(*kinds, queue=queue, message=message)
+        return self._there(vhost).history(*kinds, queue=queue, message=message)
+
+    def plain(self, *, vhost: str | None = None) -> dict[str, Any]:
+        """See `VirtualHostView.plain`."""
+        return self._there(vhost).plain()
 
     def blocked(self, *, vhost: str | None = None) -> tuple[BlockedSnapshot, ...]:
         """See `VirtualHostView.blocked`."""
-        return self.vhost(vhost).blocked()
+        return self._there(vhost).blocked()
 
     def assert_blocked(
         self,
@@ -150,14 +186,50 @@ class RunningBroker(Host):
         vhost: str | None = None,
     ) -> tuple[BlockedSnapshot, ...]:
         """See `VirtualHostView.assert_blocked`."""
-        return self.vhost(vhost).assert_blocked(
+        __tracebackhide__ = True
+        return self._there(vhost).assert_blocked(
             destination, connection=connection, limit=limit, count=count, within=within
         )
 
+    def leases(self, queue: str | None = None, *, vhost: str | None = None) -> tuple[LeaseSnapshot, ...]:
+        """See `VirtualHostView.leases`."""
+        return self._there(vhost).leases(queue)
+
+    def assert_leased(
+        self,
+        queue: str,
+        body: Body = _UNSAID,
+        *,
+        consumer: str | None = None,
+        connection: str = "",
+        count: int | None = None,
+        within: float = 0,
+        vhost: str | None = None,
+    ) -> tuple[LeaseSnapshot, ...]:
+        """See `VirtualHostView.assert_leased`."""
+        __tracebackhide__ = True
+        return self._there(vhost).assert_leased(
+            queue, body, consumer=consumer, connection=connection, count=count, within=within
+        )
+
+    def assert_lease_ended(
+        self,
+        queue: str,
+        why: str | None = None,
+        *,
+        message: int | None = None,
+        count: int | None = None,
+        within: float = 0,
+        vhost: str | None = None,
+    ) -> tuple[HistoryEvent, ...]:
+        """See `VirtualHostView.assert_lease_ended`."""
+        __tracebackhide__ = True
+        return self._there(vhost).assert_lease_ended(queue, why, message=message, count=count, within=within)
+
     def assert_published(
         self,
-        exchange: str | None = None,
-        routing_key: str | None = None,
+        exchange: Wanted = None,
+        routing_key: Wanted = None,
         body: Body = _UNSAID,
         *,
         headers: Mapping[str, Any] | None = None,
@@ -167,23 +239,42 @@ class RunningBroker(Host):
         **properties: Any,
     ) -> PublishedMessage | None:
         """See `VirtualHostView.assert_published`."""
-        return self.vhost(vhost).assert_published(
+        __tracebackhide__ = True
+        return self._there(vhost).assert_published(
             exchange, routing_key, body, headers=headers, count=count, within=within, **properties
+        )
+
+    def assert_not_published(
+        self,
+        exchange: Wanted = None,
+        routing_key: Wanted = None,
+        body: Body = _UNSAID,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        within: float = 0,
+        vhost: str | None = None,
+        **properties: Any,
+    ) -> None:
+        """See `VirtualHostView.assert_not_published`."""
+        __tracebackhide__ = True
+        self._there(vhost).assert_not_published(
+            exchange, routing_key, body, headers=headers, within=within, **properties
         )
 
     def assert_queue(
         self,
         name: str,
         *,
-        ready: "int | Sequence[Body] | None" = None,
-        unacked: "int | Sequence[Body] | None" = None,
-        scheduled: "int | Sequence[Body] | None" = None,
+        ready: Contents = None,
+        unacked: Contents = None,
+        scheduled: Contents = None,
         consumers: int | None = None,
         within: float = 0,
         vhost: str | None = None,
     ) -> QueueSnapshot:
         """See `VirtualHostView.assert_queue`."""
-        return self.vhost(vhost).assert_queue(
+        __tracebackhide__ = True
+        return self._there(vhost).assert_queue(
             name, ready=ready, unacked=unacked, scheduled=scheduled, consumers=consumers, within=within
         )
 
@@ -199,7 +290,7 @@ class RunningBroker(Host):
         **properties: Any,
     ) -> bool:
         """See `VirtualHostView.inject`."""
-        return self.vhost(vhost).inject(exchange, routing_key, body, json=json, headers=headers, **properties)
+        return self._there(vhost).inject(exchange, routing_key, body, json=json, headers=headers, **properties)
 
     def remove(
         self,
@@ -209,19 +300,20 @@ class RunningBroker(Host):
         vhost: str | None = None,
     ) -> tuple[MessageSnapshot, ...]:
         """See `VirtualHostView.remove`."""
-        return self.vhost(vhost).remove(queue, which)
+        return self._there(vhost).remove(queue, which)
 
     def settled(
         self, timeout: float = 5.0, *, ignore: Sequence[str] = (), due: bool = True, vhost: str | None = None
     ) -> None:
         """See `VirtualHostView.settled`."""
-        self.vhost(vhost).settled(timeout, ignore=ignore, due=due)
+        __tracebackhide__ = True
+        self._there(vhost).settled(timeout, ignore=ignore, due=due)
 
     def settled_async(
         self, timeout: float = 5.0, *, ignore: Sequence[str] = (), due: bool = True, vhost: str | None = None
     ) -> Awaitable[None]:
         """See `VirtualHostView.settled_async`."""
-        return self.vhost(vhost).settled_async(timeout, ignore=ignore, due=due)
+        return self._there(vhost).settled_async(timeout, ignore=ignore, due=due)
 
     # -- recording --------------------------------------------------------------------------------------------------
 
@@ -236,3 +328,24 @@ class RunningBroker(Host):
         from .recording import Replay
 
         return Replay(self, path)
+
+
+class BrokerAt(RunningBroker):
+    """A running broker with a default virtual host of its own. What is about the whole broker is about that broker."""
+
+    def __init__(self, broker: RunningBroker, vhost: str) -> None:
+        self._whole = broker
+        self.default_vhost = vhost
+        self.thread = broker.thread
+        self._options = broker._options
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in ("clock", "edge", "recorder"):
+            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self)
+        return getattr(self._whole, name)
+
+    def reset(self, *, clock: ClockMode | None = None) -> None:
+        """Its virtual host as new; all others, and time, go on. Raises: ValueError for a clock, which all share."""
+        if clock not in (None, self.clock.mode):
+            raise ValueError(f"reset: {clock!r}: the clock belongs to the whole broker, reset that")
+        self.vhost().reset()

@@ -29,6 +29,7 @@ from .server import Tap, WatchedEndpoint, WatchedServer
 from .virtual_clock import ClockMode, EngineClock
 
 if TYPE_CHECKING:
+    from ..journal import Journal
     from .data import DataDirectory
 
 logger = logging.getLogger("leveret.testing")
@@ -53,7 +54,7 @@ class Edge(Runtime):
         self.frontend_options: FrontendOptions = frontend_options(
             options.configuration, descriptor_max=descriptor_limits().connections
         )
-        self.users = default_users()
+        self.users = default_users(from_anywhere=not options.host.startswith("127."))
         self.faults = FaultTable()
         self._changes: dict[object, Callable[[Configuration], Configuration]] = {}  # of faults
         self.tap: Tap | None = None
@@ -70,8 +71,10 @@ class Edge(Runtime):
         self._built = self._build()
         super().__init__(self._built.broker, self._commit_of_data, sleeps=not self.clock.is_virtual)
         self._watch(self, True)
-        self.listener = bind(Address("127.0.0.1", 0), BACKLOG)
+        self.listener = bind(Address(options.host, options.port), BACKLOG)
         self.port: int = self.listener.getsockname()[1]
+        self.console_listener = bind(Address("127.0.0.1", 0), BACKLOG) if options.management else None
+        self.metrics_listener = bind(Address("127.0.0.1", 0), BACKLOG) if options.management else None
         self.nursery: trio.Nursery
         self.server: WatchedServer
 
@@ -137,6 +140,24 @@ class Edge(Runtime):
         self._watch(self, True)
         self._go_on()
 
+    async def reset_vhost(self, name: str) -> None:
+        """One virtual host as new, with what the configuration declares in it; its connections are reset."""
+        await self.remove_vhost(name)
+        self.broker.create_virtual_host(name)
+        self.apply_configuration()
+        self.end_turn()
+
+    async def remove_vhost(self, name: str) -> None:
+        """With all that is in it. Nobody is left who could still do something in it."""
+        self.faults.clear_of(name, self)
+        for endpoint in self.endpoints_of(name):
+            endpoint.abort()
+        while self.endpoints_of(name):
+            await self.happened()
+        self.broker.delete_virtual_host(name)
+        self.end_turn()
+        await self.catch_up()
+
     @property
     def has_data(self) -> bool:
         """Whether what is durable is on disk."""
@@ -175,7 +196,7 @@ class Edge(Runtime):
         self.server.stop_listening()
         trio.lowlevel.notify_closing(self.listener)
         self.listener.close()
-        self.listener = _reserve(self.port)
+        self.listener = _reserve(self.options.host, self.port)
 
     def open_listener(self) -> None:
         """Connections are accepted again, on the same port."""
@@ -225,6 +246,8 @@ class Edge(Runtime):
                 if self._data is not None:
                     nursery.start_soon(self._data.tend)
                 self.server.listen(self.listener)
+                if self.console_listener is not None and self.metrics_listener is not None:
+                    await nursery.start(self._serve_console, self.console_listener, self.metrics_listener, stopping)
                 started(nursery)
                 await stopping.wait()
                 self.server.stop_listening()
@@ -237,6 +260,47 @@ class Edge(Runtime):
                 self._built.close()
             self.broker.listeners.clear()
             self.listener.close()
+            for listener in (self.console_listener, self.metrics_listener):
+                if listener is not None:
+                    listener.close()
+
+    async def _serve_console(
+        self,
+        listener: socket.socket,
+        metrics_listener: socket.socket,
+        stopping: trio.Event,
+        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+    ) -> None:
+        """Of whatever engine there is at the time. Nobody guesses passwords here: failed logins need not wait."""
+        from ..console.server import serve
+        from ..serving.console import ConsoleFacts, listening
+        from ..serving.metrics_facts import metrics_facts
+
+        sockets = {self.listener: Address("127.0.0.1", self.port)}
+        own, metrics = {listener: Address("127.0.0.1")}, {metrics_listener: Address("127.0.0.1")}
+        path = None if self._data is None else self._data.path
+        facts = ConsoleFacts(
+            lambda: self._built.control,
+            lambda: self.configuration,
+            self.clock.wall_ms(),
+            path,
+            lambda: [*listening(sockets), *listening(own, "http"), *listening(metrics, "http/prometheus")],
+            {"failure_delay_ms": 0},
+        )
+
+        def journal() -> "Journal | None":
+            keeper = self._built.keeper
+            return None if keeper is None else keeper.journal
+
+        await serve(
+            self,
+            [listener],
+            facts.options,
+            metrics_listeners=[metrics_listener],
+            facts=metrics_facts(lambda: self.configuration, path, journal),
+            stopping=stopping,
+            task_status=task_status,
+        )
 
     # -- quiet ------------------------------------------------------------------------------------------------------
 
@@ -320,10 +384,10 @@ def _directory_of(options: EdgeOptions) -> "DataDirectory | None":
     return DataDirectory(options.data)
 
 
-def _reserve(port: int) -> socket.socket:
+def _reserve(host: str, port: int) -> socket.socket:
     """A socket that holds the port and does not listen: connections are refused."""
     reserved = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     if os.name != "nt":  # there it would mean sharing the port
         reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    reserved.bind(("127.0.0.1", port))
+    reserved.bind((host, port))
     return reserved

@@ -163,6 +163,12 @@ class FaultTable:
         for fault in list(self._faults):
             self.remove(fault, edge)
 
+    def clear_of(self, vhost: str, edge: Stage) -> None:
+        """Those of one virtual host are over."""
+        for fault in list(self._faults):
+            if fault.aim.vhost == vhost:
+                self.remove(fault, edge)
+
     def _tell(self) -> None:
         self._steps_in = any(fault.steps_in for fault in self._faults)
         self._changed.set()

@@ -8,6 +8,7 @@ gave its connection. `after`: so many occasions go well first; `times`: so many 
 
 from ..amqp_frontend.codec import INDEX_OF
 from ..settings import entry
+from ..settings.faults import nearest
 from ..settings.values import size_bytes
 from .connection_faults import (
     Away,
@@ -22,6 +23,7 @@ from .host import Host
 from .loop_thread import BrokerStopped
 from .memory_limit import MemoryLimit
 from .message_faults import Block, CancelConsumers, Chaos, HoldConfirms, LoseAcks, NackConfirms
+from .typos import check_chance, missing
 
 #: Methods that only a broker sends; all other methods are looked for in what clients send.
 OUTGOING = frozenset(
@@ -197,8 +199,13 @@ class Faults:
         return self._start(MemoryLimit(self._aim(vhost, ""), octets, address, fails=fails, fails_after_ms=after_ms))
 
     def cancel_consumers(self, queue: str, *, times: int | None = None, vhost: str | None = None) -> Fault:
-        """basic.cancel from the broker to a queue's consumers of this moment."""
-        return self._start(CancelConsumers(self._aim(vhost, "", 0, times), queue))
+        """basic.cancel from the broker to a queue's consumers of this moment. Raises: LookupError."""
+        aim = self._aim(vhost, "", 0, times)
+        hosts = self._broker.edge.broker.virtual_hosts
+        where = hosts.values() if aim.vhost is None else [hosts[aim.vhost]]
+        if not any(queue in each.queues for each in where):
+            raise missing("queue", queue, [name for each in where for name in each.queues])
+        return self._start(CancelConsumers(aim, queue))
 
     def chaos(
         self,
@@ -212,15 +219,20 @@ class Faults:
         connection: str = "",
         vhost: str | None = None,
     ) -> Fault:
-        """Any event may go wrong, reproducibly: see `message_faults.Chaos`. Chances are for each event, in 1."""
+        """Any event may go wrong, reproducibly: see `message_faults.Chaos`. Chances are for each event, in 1.
+
+        Raises: ValueError.
+        """
+        for name, chance in (("drop", drop), ("close", close), ("nack", nack), ("lose", lose), ("cut", cut)):
+            check_chance(name, chance)
         aim = self._aim(vhost, connection)
         return self._start(Chaos(aim, seed, drop=drop, close=close, nack=nack, lose=lose, cut=cut))
 
     # -- helpers ----------------------------------------------------------------------------------------------------
 
     def _aim(self, vhost: str | None, connection: str, after: int = 0, times: int | None = None) -> Aim:
-        name = self._broker.default_vhost if vhost is None else vhost
-        return Aim(None if name == "*" else name, connection, after=after, times=times)
+        name = None if vhost == "*" else self._broker.known_vhost(vhost)
+        return Aim(name, connection, after=after, times=times)
 
     def _start(self, fault: Fault) -> Fault:
         edge = self._broker.edge
@@ -242,7 +254,4 @@ class Faults:
 
 def _check_method(name: str | None) -> None:
     if name is not None and name not in INDEX_OF:
-        from difflib import get_close_matches
-
-        near = get_close_matches(name, INDEX_OF, 1)
-        raise ValueError(f"no method {name!r}" + (f", did you mean {near[0]!r}?" if near else ""))
+        raise ValueError(f"no method {name!r}{nearest(name, INDEX_OF)}")

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, Generic, TypeVar, overload
 
 from ..engine import Binding, Broker, DeliveredEvent, Envelope, Event, PublishedEvent
+from .plain_form import plain_message
 from .snapshots import Properties, content_of, shown_body
 from .virtual_clock import EngineClock
 
@@ -40,7 +41,10 @@ class HistoryEvent:
 
 @dataclass(slots=True, frozen=True)
 class PublishedMessage:
-    """One message as it was published. `cause`: why the broker itself published it (a dead letter); None: a client."""
+    """One message as it was published.
+
+    `cause`: why the broker itself published it (a dead letter); None: a client. `queues`: where it went, by name.
+    """
 
     id: int
     at: float
@@ -51,6 +55,7 @@ class PublishedMessage:
     body: bytes
     properties: Properties
     cause: str | None = None
+    queues: tuple[str, ...] = ()
 
     @property
     def headers(self) -> Mapping[str, Any]:
@@ -68,6 +73,10 @@ class PublishedMessage:
 
     def __str__(self) -> str:
         return f"exchange {self.exchange!r}, routing key {self.routing_key!r}: {shown_body(self.body)}"
+
+    def plain(self) -> dict[str, Any]:
+        """In plain values, without what differs from run to run: see `plain_form`."""
+        return plain_message(self)
 
 
 class Record(Sequence[Entry], Generic[Entry]):
@@ -169,9 +178,24 @@ class Recorder:
                         body,
                         properties,
                         cause,
+                        tuple(queue.name for queue in event.reached),
                     )
                 )
         return Record(found, self.dropped)
+
+    def subjects(self, vhost: str) -> set[str]:
+        """What anything happened to, of what is kept."""
+        return {event.subject for _, event in self._events if event.vhost == vhost}
+
+    def forget(self, vhost: str) -> None:
+        """Nothing happened in this virtual host."""
+        kept = [entry for entry in self._events if entry[1].vhost != vhost]
+        self._events = deque(kept)
+        self._messages = sum(len(event.messages) or 1 for _, event in kept)
+
+    def raw_events(self) -> Iterator[Event]:
+        """The engine's, oldest first; in the broker's loop."""
+        return (event for _, event in self._events)
 
     def _times(self, now_ns: int) -> tuple[float, datetime]:
         wall_ms = self._clock.start_ms + now_ns // 1_000_000

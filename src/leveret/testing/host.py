@@ -9,6 +9,7 @@ from .clock import TestClock
 from .history import Recorder
 from .loop_thread import LoopThread
 from .options import EdgeOptions
+from .typos import missing
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -41,6 +42,14 @@ class Host:
         if is_anew:
             self.recorder = Recorder(edge.clock, self._options.history_max)
         self.recorder.listen_to(edge.broker)
+
+    def known_vhost(self, name: str | None) -> str:
+        """The name of a virtual host that is there; None: the default one. Raises: LookupError."""
+        wanted = self.default_vhost if name is None else name
+        there = self.edge.broker.virtual_hosts
+        if name is not None and wanted not in there:
+            raise missing("virtual host", wanted, there)
+        return wanted
 
     @property
     def port(self) -> int:

@@ -19,7 +19,10 @@ class BrokerStopped(RuntimeError):
 
 
 class WouldBlockTheLoop(RuntimeError):
-    """A call that waits for clients was made from a running event loop: its clients could not react meanwhile."""
+    """A call that waits was made from a running event loop, whose clients could not react meanwhile.
+
+    Or from the broker's own: a condition that asks the broker.
+    """
 
 
 class LoopThread:
@@ -102,6 +105,8 @@ class LoopThread:
 
     def submit(self, function: Callable[[], Awaitable[T]]) -> "Future[T]":
         """Run an async function in the loop. Raises (also in the future): BrokerStopped."""
+        if threading.current_thread() is self._thread:
+            raise WouldBlockTheLoop("the broker was asked from inside one of its own answers, such as a condition")
         future: Future[T] = Future()
         token = self._token
         if token is None or not self.is_running:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from importlib.util import find_spec
 from os import PathLike, fspath
 from tempfile import gettempdir
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 from ..configured.machine import fitted_to_machine
 from ..settings import Configuration, load_configuration
 from ..settings.declared.configuration import KEYS
-from ..settings.declared.profiles import PROFILES
 from .toml_writer import toml_of
+from .typos import CLOCKS, check_word
 from .virtual_clock import ClockMode
 
 #: How long nothing must happen, in real time, before virtual time goes on (ruling 25).
@@ -30,6 +31,9 @@ class EdgeOptions:
     history_max: int = 100_000
     seed: int | None = None
     data: str | None = None  # directory of the journal; None: everything in memory
+    management: bool = False
+    host: str = "127.0.0.1"  # an IPv4 address of this machine
+    port: int = 0  # 0: a free one
 
 
 #: What `config` may be: the path of a file (TOML, XML of Artemis), TOML as text, or the same as a dict.
@@ -50,19 +54,24 @@ def read_options(
     quiet_ms: float = QUIET_MS_DEFAULT,
     virtual_heartbeats: bool = False,
     seed: int | None = None,
+    management: bool = False,
+    host: str = "127.0.0.1",
+    port: int = 0,
 ) -> EdgeOptions:
     """The options of `start_broker`, checked. Raises: BrokerOptionsError."""
-    if clock not in ("real", "virtual"):
-        raise BrokerOptionsError(f'clock: {clock!r} is not right, expected "real" or "virtual"')
+    check_word("clock", clock, CLOCKS, BrokerOptionsError)
     if not quiet_ms >= 0:
         raise BrokerOptionsError(f"quiet_ms: {quiet_ms!r} is not right, expected milliseconds")
+    if management and find_spec("h11") is None:
+        raise BrokerOptionsError('management: needs the console, expected: pip install "leveret[console]"')
     configuration = _configuration(config)
     if configuration.system_usage is not None:
         configuration = fitted_to_machine(configuration, gettempdir() if data is None else fspath(data))
     if profile is not None:
-        if profile not in PROFILES:
-            raise BrokerOptionsError(f"profile: {profile!r} is not right, expected one of {', '.join(PROFILES)}")
-        explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
+        try:
+            explicit = {**configuration.explicit, ("broker", "profile"): KEYS["broker"]["profile"].read(profile)}
+        except ValueError as error:
+            raise BrokerOptionsError(f"profile: {profile!r} is not right, expected {error}") from None
         configuration = replace(configuration, explicit=explicit)
     start_ms = None
     if clock_start is not None:
@@ -77,6 +86,9 @@ def read_options(
         configuration.value("limits", "history-events"),
         seed,
         None if data is None else fspath(data),
+        management,
+        host,
+        port,
     )
 
 

@@ -3,9 +3,10 @@
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from ..engine import holder_of
+from ..engine import Consumer, Message, holder_of
 from ..settings.printable import printable
 from .blocked import blocked_of
+from .snapshots import message_of
 
 if TYPE_CHECKING:
     from .edge import Edge
@@ -42,20 +43,38 @@ def pending_of(edge: "Edge", vhost: str, is_ignored: Callable[[str], bool], due:
     return found
 
 
-def leaks_of(edge: "Edge", vhost: str) -> list[str]:
-    """What a test left behind in its virtual host: connections, consumers, unacked messages, queues."""
+#: So many unacked messages are named.
+UNACKED_MAX = 10
+
+
+def leaks_of(edge: "Edge", vhost: str, *, queues: bool) -> list[str]:
+    """What a test left behind in its virtual host: connections, consumers, unacked messages by what they are.
+
+    `queues`: also queues, and how much is in them. A line each.
+    """
     found: list[str] = []
+    held: list[str] = []
     for endpoint in edge.endpoints_of(vhost):
         client = endpoint.client
         assert client is not None
-        consumers = sum(len(session.consumers) for session in client.sessions)
-        unacked = sum(len(session.unacked) for session in client.sessions)
-        channels = len(client.sessions)
-        found.append(
-            f"connection {endpoint.name!r} is open ({channels} channels, {consumers} consumers, {unacked} unacked)"
+        consumers = [consumer for session in client.sessions for consumer in session.consumers.values()]
+        unacked = [message for session in client.sessions for message in session.unacked.values()]
+        name = repr(endpoint.name)
+        has = ", ".join(
+            (
+                _count(len(client.sessions), "channel"),
+                _count(len(consumers), "consumer"),
+                _count(len(unacked), "unacked message"),
+            )
         )
+        found.append(f"connection {name} is open ({has})")
+        found += [f"  consumer {one.tag!r} of queue {one.queue.name!r} on connection {name}" for one in consumers]
+        held += [_unacked(message, name) for message in unacked]
+    found += held[:UNACKED_MAX]
+    if len(held) > UNACKED_MAX:
+        found.append(f"... and {len(held) - UNACKED_MAX} more unacked messages")
     there = edge.broker.virtual_hosts.get(vhost)
-    for queue in there.queues.values() if there is not None else ():
+    for queue in there.queues.values() if there is not None and queues else ():
         states = [
             f"{count} {what}"
             for count, what in (
@@ -68,3 +87,16 @@ def leaks_of(edge: "Edge", vhost: str) -> list[str]:
         ]
         found.append(f"queue {queue.name!r} was left behind ({', '.join(states) or 'empty'})")
     return found
+
+
+def _unacked(message: Message, connection: str) -> str:
+    holder = holder_of(message)
+    to = f"consumer {holder.tag!r}" if isinstance(holder, Consumer) else "a get"
+    snapshot = message_of(message)
+    again = f", delivered {snapshot.deliveries} times" if snapshot.deliveries > 1 else ""
+    what = f"exchange {snapshot.exchange!r}, routing key {snapshot.routing_key!r}: {snapshot}"
+    return f"unacked, delivered to {to} of connection {connection}{again}: {what}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"

@@ -24,6 +24,7 @@ from ..amqp_frontend.states import ChannelState
 from ..amqp_frontend.tls import TlsTransport
 from ..amqp_frontend.turn import handle_bytes
 from ..engine import Client, Clock, Deadlines, Queue
+from .consumer_timeouts import said
 from .options import EdgeOptions
 from .single_events import behind_open, single_events
 from .virtual_clock import EngineClock
@@ -196,6 +197,8 @@ class WatchedSession(AmqpSession):
             connection=WatchedConnection(endpoint),
         )
         self._watch(endpoint)
+        if endpoint.edge.clock.is_virtual:
+            self.output.on_session_failed = said(lambda: endpoint.name, self.closing.session_failed)
 
     def _watch(self, endpoint: "WatchedEndpoint | None") -> None:
         self.endpoint = endpoint

@@ -19,6 +19,7 @@ from ..engine import (
     decode_properties,
     holder_of,
     messages_of,
+    runs_of,
 )
 from .virtual_clock import EngineClock
 
@@ -178,9 +179,7 @@ def _only_on_disk(queue: Queue) -> Iterator[Message]:
         if isinstance(part, Message):
             yield part
         else:
-            pager = queue.storage.pager
-            assert pager is not None
-            yield from messages_of(part.ids, pager.load(part.ids))
+            yield from messages_of(part.ids, runs_of(queue.storage, part, release=False))
 
 
 def message_of(message: Message, due_ns: int | None = None) -> MessageSnapshot:
@@ -274,11 +273,19 @@ def plain(value: Any) -> Any:
     return [plain(item) for item in value] if isinstance(value, tuple) else value
 
 
+def json_content(body: bytes, default: Any = None) -> Any:
+    """A body as JSON; `default` when it is none."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        return default
+
+
 def shown_body(body: bytes, size_max: int = 200) -> str:
-    """A body as a person would like to see it: text where it is text."""
+    """A body as a person would like to see it: text where it is text, with what can't be seen escaped."""
     try:
         text = body.decode()
-        shown = text if text.isprintable() and text else repr(text)
+        shown = text if text.isprintable() and text and text == text.strip() else repr(text)
     except UnicodeDecodeError:
         shown = repr(body)
     return shown if len(shown) <= size_max else f"{shown[:size_max]}... ({len(body)} octets)"

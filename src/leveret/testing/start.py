@@ -27,6 +27,7 @@ def start_broker(
     quiet_ms: float = QUIET_MS_DEFAULT,
     virtual_heartbeats: bool = False,
     seed: int | None = None,
+    management: bool = False,
 ) -> Iterator[RunningBroker]:
     """A broker in a thread of its own, on a free port of 127.0.0.1: bound and accepting inside the `with` block.
 
@@ -41,6 +42,7 @@ def start_broker(
         quiet_ms: how long nothing must happen, in real time, before virtual time goes on.
         virtual_heartbeats: heartbeats and handshake limits go by the broker's clock, too.
         seed: makes the broker's own chance (collision avoidance) reproducible.
+        management: RabbitMQ's HTTP API is served, too, at `management_url`. Needs `leveret[console]`.
     Raises: BrokerOptionsError.
     """
     options = read_options(
@@ -52,6 +54,7 @@ def start_broker(
         quiet_ms=quiet_ms,
         virtual_heartbeats=virtual_heartbeats,
         seed=seed,
+        management=management,
     )
     broker = RunningBroker(options).start()
     try:
@@ -71,6 +74,7 @@ async def open_broker(
     quiet_ms: float = QUIET_MS_DEFAULT,
     virtual_heartbeats: bool = False,
     seed: int | None = None,
+    management: bool = False,
 ) -> AsyncIterator[RunningBroker]:
     """`start_broker` for trio and asyncio: `async with`; starting and stopping leave the loop running."""
     options = read_options(
@@ -82,6 +86,7 @@ async def open_broker(
         quiet_ms=quiet_ms,
         virtual_heartbeats=virtual_heartbeats,
         seed=seed,
+        management=management,
     )
     broker = RunningBroker(options)
     await _whole(broker.thread.begin())

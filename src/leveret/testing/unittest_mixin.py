@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, ClassVar
 from .broker import RunningBroker
 from .options import QUIET_MS_DEFAULT, Config
 from .start import start_broker
+from .typos import check_attributes
 from .virtual_clock import ClockMode
 
 if TYPE_CHECKING:
@@ -14,11 +15,14 @@ else:
     _Base = object
 
 
+_OPTIONS = ("amqp_clock", "amqp_config", "amqp_profile", "amqp_quiet_ms", "amqp_fail_on_leak", "amqp_leaked_queues")
+
+
 class BrokerTestMixin(_Base):
     """Put it before `unittest.TestCase`: `self.amqp_broker` and `self.amqp_url` are there in each test.
 
-    Class attributes choose the broker; `amqp_fail_on_leak` makes a test fail that leaves things behind. What it leaves
-    is looked at after the test's own clean-ups.
+    Class attributes choose the broker; `amqp_fail_on_leak` makes a test fail that leaves connections behind, and
+    with `amqp_leaked_queues` queues. What it leaves is looked at after the test's own clean-ups.
     """
 
     amqp_clock: ClassVar[ClockMode] = "real"
@@ -26,11 +30,13 @@ class BrokerTestMixin(_Base):
     amqp_profile: ClassVar[str | None] = None
     amqp_quiet_ms: ClassVar[float] = QUIET_MS_DEFAULT
     amqp_fail_on_leak: ClassVar[bool] = False
+    amqp_leaked_queues: ClassVar[bool] = False
     amqp_broker: ClassVar[RunningBroker]
 
     @classmethod
     def setUpClass(cls) -> None:
-        """Start the class's broker."""
+        """Start the class's broker. Raises: TypeError for a class attribute that is a typing error of one of these."""
+        check_attributes(cls, _OPTIONS)
         super().setUpClass()
         context = start_broker(
             clock=cls.amqp_clock, config=cls.amqp_config, profile=cls.amqp_profile, quiet_ms=cls.amqp_quiet_ms
@@ -52,6 +58,6 @@ class BrokerTestMixin(_Base):
         return self.amqp_broker.url
 
     def _look_for_leaks(self) -> None:
-        leaks = self.amqp_broker.leaks() if self.amqp_fail_on_leak else []
+        leaks = self.amqp_broker.leaks(queues=self.amqp_leaked_queues) if self.amqp_fail_on_leak else []
         if leaks:
             self.fail("left behind in the broker:\n" + "\n".join(leaks))

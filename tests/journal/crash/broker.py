@@ -26,15 +26,39 @@ START_SECONDS = 3600.0
 AIM_SECONDS, LOOK_SECONDS = 0.5, 0.0005
 
 
+#: Queues with limits, where publishers are held: one in octets, one in messages.
+LIMITED = ("limited", "counted")
+#: Little is held in memory, more in the temp store, and then the connection is not read. The temp store is never full:
+#: transient messages would wait for it, also in a commit, which what comes on other channels passes.
+LIMITS = """
+[system-usage]
+memory = "1GiB"
+temp = "64MiB"
+[flow]
+hold-bytes = "8KiB"
+hold-spool = "48KiB"
+[[address-setting]]
+match = "limited"
+memory-limit = "48KiB"
+cursor = "vm"
+[[address-setting]]
+match = "counted"
+max-size-messages = 30
+address-full-policy = "BLOCK"
+"""
+
+
 @dataclass(slots=True, frozen=True)
 class Setup:
-    """What the broker of a lane is configured with."""
+    """What the broker of a lane is configured with. `has_limits`: `LIMITS` hold."""
 
     directory: str
     fsync: str = "commit"
     memory: str = "256MiB"
     segment_size: str = "256KiB"
     scope: str = "durable"
+    has_limits: bool = False
+    caps: str = ""  # else: of what each queue may have in memory, as keys of an address-setting
 
     @property
     def journal(self) -> str:
@@ -48,10 +72,14 @@ class Setup:
             f'[journal]\nfsync = "{self.fsync}"\nsegment-size = "{self.segment_size}"\nscope = "{self.scope}"\n'
             f"reserve = 0\n"
             f'[limits]\nmemory = "{self.memory}"\nhandshake-timeout = "1h"\nfirst-octet-timeout = "1h"\n'
+            + (LIMITS if self.has_limits else "")
+            + (f'[[address-setting]]\nmatch = "#"\n{self.caps}\n' if self.caps and not self.has_limits else "")
         )
         return ["serve", "--listen", "127.0.0.1:0", "--data", self.journal, "--config", str(config)] + [
             "--log-level",
             "error",
+            "--management",
+            "off",
         ]
 
 

@@ -14,6 +14,8 @@ from pamqp import body, commands, frame, header
 #: Where messages go: a fanout exchange that several queues are bound to, or a queue by its name.
 FANOUT = "e"
 PRIORITIES = 10
+#: Messages for these have priorities.
+PRIORITIZED = ("first", "urgent")
 #: Octets from which bodies are cut.
 _PATTERN = bytes(at * 7 % 251 for at in range(256)) * 640
 _BODY_FRAME_OCTETS = 100_000
@@ -25,8 +27,13 @@ def is_transient(number: int, target: str) -> bool:
     return target == FANOUT and number % 16 == 0
 
 
+def has_headers(number: int) -> bool:
+    """Whether a message has headers wherever it is published to."""
+    return number % 8 == 1
+
+
 def priority_of(number: int) -> int:
-    """Of the messages of the queue with priorities."""
+    """Of the messages of queues with priorities."""
     return number * 7 % PRIORITIES
 
 
@@ -46,7 +53,7 @@ def key_of(number: int) -> int:
 
 
 def _headers(number: int, target: str) -> dict[str, Any]:
-    headers: dict[str, Any] = {"n": number, "of": target, "list": ["a", 1, None]} if number % 8 == 1 else {}
+    headers: dict[str, Any] = {"n": number, "of": target, "list": ["a", 1, None]} if has_headers(number) else {}
     if target == "newest":
         headers["key"] = key_of(number)
     elif target == "later":
@@ -79,11 +86,11 @@ def properties_of(number: int, target: str) -> commands.Basic.Properties | None:
     """None: nothing but that it is persistent."""
     headers = _headers(number, target)
     expiration = expiration_ms(number, target)
-    if not (headers or expiration or target == "first" or is_transient(number, target)):
+    if not (headers or expiration or target in PRIORITIZED or is_transient(number, target)):
         return None
     return commands.Basic.Properties(
         delivery_mode=1 if is_transient(number, target) else 2,
-        priority=priority_of(number) if target == "first" else None,
+        priority=priority_of(number) if target in PRIORITIZED else None,
         expiration=None if expiration is None else str(expiration),
         headers=headers or None,
         message_id=str(number) if headers else None,

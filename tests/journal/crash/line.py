@@ -15,7 +15,7 @@ from pamqp import base, commands, frame
 from .content import FANOUT, is_transient, number_of, publish_octets
 from .truth import Broken, Fact, Operation
 from .wire import Delivery, Wire
-from .world import World, count, message
+from .world import TOPIC, World, count, message
 
 CONFIRMED, TRANSACTED, DECLARING = 1, 2, 3
 PREFETCHES = (200, 200, 5000)
@@ -24,7 +24,7 @@ TRANSACTION_SIZES = (8, 8, 8, 8, 8, 8, 8, 400)
 #: Counts above `max-redelivery-records` are not written.
 COUNT_MAX = 8
 #: What a transaction may publish to: queues without a length.
-TRANSACTED_TARGETS = (FANOUT, "first", "timed", "work")
+TRANSACTED_TARGETS = (FANOUT, "first", "timed", "work", "lent", TOPIC)
 
 
 @dataclass(slots=True)
@@ -38,6 +38,7 @@ class Mood:
     window: int  # publishes without a confirm, about
     transactions: float = 0.3  # how likely in a step
     declares: float = 0.2
+    transacted: tuple[str, ...] = TRANSACTED_TARGETS
 
 
 @dataclass(slots=True)
@@ -114,6 +115,13 @@ class Line:
         self._open[self._tag] = world.did(self.number, f"publish {number} to {target}", adds, removes)
         return publish_octets(number, target, CONFIRMED)
 
+    def purge(self, queue: str) -> bytes:
+        """All that is ready there, before anybody consumes it."""
+        operation = self._world.did(self.number, f"purge {queue}", removes=self._world.messages_in(queue))
+        self.asked.append(operation)
+        octets: bytes = frame.marshal(commands.Queue.Purge(queue=queue), DECLARING)
+        return octets
+
     def _settlements(self, how_many: int) -> bytes:
         """Acks, also of many at once, rejects that leave dead letters, and some that come back."""
         world, held = self._world, self._held[CONFIRMED]
@@ -171,7 +179,7 @@ class Line:
         chance = world.chance
         octets = []
         for _ in range(chance.randrange(chance.choice(TRANSACTION_SIZES))):
-            number, target = world.new_number(), chance.choice(TRANSACTED_TARGETS)
+            number, target = world.new_number(), chance.choice(self._mood.transacted)
             if target != FANOUT and self.number:
                 target = FANOUT  # the others are line 0's
             gathered.publishes.append((number, target))

@@ -12,12 +12,15 @@ from pamqp import commands
 
 from leveret.cli.control_client import request
 
-from .content import FANOUT, key_of, number_of, priority_of, properties_in, what_differs
+from .borrower import check_once
+from .content import PRIORITIZED, key_of, number_of, priority_of, properties_in, what_differs
 from .truth import Broken, Fact, Line
 from .wire import DEADLINE_SECONDS, Delivery, Wire
 from .world import (
     DIED_IN,
-    FANOUT_QUEUES,
+    LEASED,
+    ONCE,
+    PUBLISHED_TO,
     SLACK_MS,
     World,
     binding_fact,
@@ -59,6 +62,8 @@ def look(port: int, world: World) -> dict[str, int]:
             handed_out[queue["name"]] = drain(wire, channel, queue["name"], queue["ready"])
     if "later" in names:
         facts += waiting(world, control.ask("scheduled", queue="later"))
+    if ONCE in names:
+        check_once(world, {number_of(one.body) for one in handed_out.get(ONCE, ())})
     wire.finish_politely()
     for vhost in sorted({str(fact[1]) for fact in facts if fact[0] == "inner"}):
         facts += inside(port, vhost, [str(fact[3]) for fact in facts if fact[:3] == ("inner", vhost, "queue")])
@@ -173,7 +178,11 @@ def waiting(world: World, listed: list[dict[str, Any]]) -> list[Fact]:
 def drain(wire: Wire, channel: int, queue: str, ready: int) -> list[Delivery]:
     """Everything in a queue, as it is handed out on a channel of its own; closing that gives it back."""
     wire.ask(commands.Channel.Open(), commands.Channel.OpenOk, channel=channel)
-    arguments = {}
+    arguments: dict[str, Any] = {}
+    if queue == "lent":  # handed out, as to anybody; of the others pictures are enough
+        wire.ask(commands.Basic.Qos(prefetch_count=0), commands.Basic.QosOk, channel=channel)
+    elif queue in LEASED:
+        arguments = {"x-browse": True}
     if queue.startswith("log"):
         wire.ask(commands.Basic.Qos(prefetch_count=65535), commands.Basic.QosOk, channel=channel)
         arguments = {"x-stream-offset": "first"}
@@ -196,7 +205,7 @@ def contents(world: World, queue: str, found: list[Delivery]) -> list[Fact]:
     What was out when a broker was killed did not come back. Source: address-settings page 5.7.
     """
     facts: list[Fact] = []
-    target = FANOUT if queue in FANOUT_QUEUES else DIED_IN.get(queue, queue)
+    target = PUBLISHED_TO.get(queue, queue)
     for at, one in enumerate(found):
         number = number_of(one.body)
         facts.append(message(queue, number))
@@ -210,6 +219,8 @@ def contents(world: World, queue: str, found: list[Delivery]) -> list[Fact]:
             raise Broken(
                 f"message {number} in {queue}, which came back {tries} times: redelivered is {one.redelivered}"
             )
+        if queue in LEASED:
+            check_lease(world, queue, number, one)
         if queue == world.stream:
             check_offset(world, number, headers[OFFSET_HEADER], at)
     return facts
@@ -223,6 +234,16 @@ def check_offset(world: World, number: int, offset: int, at: int) -> None:
         raise Broken(f"message {number} had offset {world.offsets[number]} in the stream, now {offset}")
 
 
+def check_lease(world: World, queue: str, number: int, found: Delivery) -> None:
+    """It is as if it had never been delivered, but for its bookmark, which it keeps."""
+    headers = properties_in(found.header)["headers"]
+    if headers.get(COUNT_HEADER, 1) != 1:
+        raise Broken(f"message {number} in {queue} says after a restart: {headers}")
+    bookmark = headers["x-bookmark"]
+    if world.bookmarks.setdefault(message(queue, number), bookmark) != bookmark:
+        raise Broken(f"message {number} in {queue} has another bookmark than before: {bookmark}")
+
+
 def check_order(world: World, queue: str, numbers: list[int]) -> None:
     """What one connection published comes in that order, by priority first."""
     last: dict[Line, tuple[int, int]] = {}
@@ -230,7 +251,7 @@ def check_order(world: World, queue: str, numbers: list[int]) -> None:
         return  # a message takes the place of the one that it replaces
     for number in numbers:
         line, place = world.places[message(queue, number)]
-        rank = (-priority_of(number) if queue == "first" else 0, place)
+        rank = (-priority_of(number) if queue in PRIORITIZED else 0, place)
         if rank < last.get(line, rank):
             raise Broken(f"message {number} comes too late in {queue}")
         last[line] = rank
@@ -245,5 +266,6 @@ def remember(world: World, numbers: dict[str, list[int]], facts: list[Fact]) -> 
     world.counts = {(str(fact[1]), int(str(fact[2]))): int(str(fact[3])) for fact in facts if fact[0] == "count"}
     world.stream = next((str(fact[1]) for fact in facts if fact[0] == "queue" and str(fact[1]).startswith("log")), "")
     world.times = {fact: times for fact, times in world.times.items() if fact in here}
+    world.bookmarks = {fact: bookmark for fact, bookmark in world.bookmarks.items() if fact in here}
     world.newest = {key_of(number): number for number in numbers.get("newest", ())}
     world.offsets = {number: at for at, number in enumerate(numbers.get(world.stream, ()))}

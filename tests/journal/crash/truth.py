@@ -68,6 +68,11 @@ class Truth:
         """Whether it is not there, and was not since the last look."""
         return fact not in self.here and fact not in self._made
 
+    def is_sure(self, fact: Fact) -> bool:
+        """Whether it was made for sure, whatever became of it since."""
+        maker = self._made.get(fact)
+        return fact in self.here or (maker is not None and maker.index < self._done.get(maker.line, 0))
+
     def answered(self, operation: Operation) -> None:
         """The broker said that it is durable: so is everything before it on its line."""
         self._done[operation.line] = max(self._done.get(operation.line, 0), operation.index + 1)

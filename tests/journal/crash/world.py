@@ -9,11 +9,15 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
-from .content import FANOUT, delay_ms, expiration_ms, is_transient, key_of
+from .broker import LIMITED
+from .content import FANOUT, delay_ms, expiration_ms, has_headers, is_transient, key_of
 from .truth import Fact, Line, Operation, Truth
 
 FANOUT_QUEUES = ("a", "b", "quorum")
 RING_SIZE, CAPPED_LENGTH, KEPT_LENGTH = 50, 80, 600
+#: The topic that leased queues capture; its messages with headers go to one more.
+TOPIC, CAPTURING = "orders", ("captured", "captured-in-part")
+ONCE, ONCE_BACKLOG = "once", 200
 #: Times are stated anew at each start and checkpoint, in whole milliseconds.
 SLACK_MS = 100
 TIMED_MS, BRIEF_MS = 3_600_000, 5000
@@ -34,14 +38,35 @@ QUEUES: dict[str, dict[str, Any]] = {
     "newest": {"x-last-value-key": "key"},
     "kept": {"x-non-destructive": True, "x-ring-size": KEPT_LENGTH},
     "later": {},  # what comes here waits for hours
+    **{name: {} for name in LIMITED},
 }
 STREAM = {"x-queue-type": "stream"}
+_LEASED = {"x-queue-type": "amps", "x-max-backlog-per-consumer": 100_000}
+#: Leased queues. Nothing expires in them: only an acknowledgement takes a message out, or a reject from "lent", where
+#: leases end by acts alone.
+LEASED: dict[str, dict[str, Any]] = {
+    "lent": _LEASED | {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "ended"},
+    "lent-briefly": _LEASED | {"x-lease-period": 30, "x-max-backlog-per-consumer": 20, "x-fairness": "round-robin"},
+    ONCE: {
+        "x-queue-type": "amps",
+        "x-semantics": "at-most-once",
+        "x-max-backlog-per-consumer": 50,
+        "x-max-backlog-total": ONCE_BACKLOG,
+    },
+    "urgent": _LEASED | {"x-priority-expr": "PROPERTY('priority')", "x-max-backlog-per-consumer": 50},
+    "captured": _LEASED | {"x-underlying-topic": TOPIC, "x-max-backlog-total": 100},
+    "captured-in-part": _LEASED
+    | {"x-underlying-topic": TOPIC, "x-queue-filter": "n IS NOT NULL", "x-lease-period": 60},
+}
+QUEUES |= {"ended": {}, **LEASED}
 #: Where dead letters come from: their contents are those of messages for there.
-DIED_IN = {"dead": "work", "over": "capped", "late": "brief"}
+DIED_IN = {"dead": "work", "over": "capped", "late": "brief", "ended": "lent"}
+#: What messages were published to that are in these queues, which are others.
+PUBLISHED_TO = {**dict.fromkeys(FANOUT_QUEUES, FANOUT), **dict.fromkeys(CAPTURING, TOPIC), **DIED_IN}
 #: Queues that drop their head when a message comes: only one connection publishes to them, and none consumes; nor does
 #: any from "brief", "newest", "later".
 LENGTHS = {"ring": RING_SIZE, "capped": CAPPED_LENGTH, "kept": KEPT_LENGTH}
-CONSUMED = ("a", "b", "quorum", "first", "timed", "work", "dead", "over", "late")
+CONSUMED = ("a", "b", "quorum", "first", "timed", "work", "dead", "over", "late", "ended")
 
 
 def message(queue: str, number: int) -> Fact:
@@ -122,6 +147,8 @@ class World:
         self.counts: dict[tuple[str, int], int] = {}  # how often messages came back, if they did
         self.places: dict[Fact, tuple[Line, int]] = {}  # of messages: line, and a number that rises
         self.offsets: dict[int, int] = {}  # in the stream
+        self.bookmarks: dict[Fact, str] = {}  # of messages in leased queues
+        self.is_borrowed = False  # somebody consumed leased queues since the last look
         self.newest: dict[int, int] = {}  # key -> number
         self.times: dict[Fact, tuple[int, int]] = {}  # when messages expire or are due, wall ms: not before, not after
         self.waiting: dict[int, tuple[int, int]] = {}  # id -> number, due time (wall ms)
@@ -153,6 +180,8 @@ class World:
             if is_transient(number, target):
                 return [message("quorum", number)], []
             return [message(queue, number) for queue in FANOUT_QUEUES], []
+        if target == TOPIC:
+            return [message(queue, number) for queue in CAPTURING[: 1 + has_headers(number)]], []
         adds, removes = [message(target, number)], []
         after_ms = self.time_ms(number, target)
         if after_ms is not None:

@@ -45,7 +45,7 @@ def audit(files: SimulatedFiles) -> dict[QueueName, set[int]]:
     reader = JournalReader(DATA, files)
     records = list(reader.records(trust_open=True))
     begin = max((record.arg for _, record in records if record.kind == CHECKPOINT), default=0)
-    books = _Books(is_whole=bool(records) and records[0][0] == 1)
+    books = JournalBooks(is_whole=bool(records) and records[0][0] == 1)
     for lsn, record in records:
         books.enter(record, counts=lsn >= begin, reader=reader)
     names = reader.names
@@ -54,7 +54,7 @@ def audit(files: SimulatedFiles) -> dict[QueueName, set[int]]:
     }
 
 
-class _Books:
+class JournalBooks:
     """`live`: queue id -> ids of messages. `is_whole`: the journal has all its records still."""
 
     def __init__(self, *, is_whole: bool) -> None:

@@ -13,11 +13,12 @@ from typing import Any
 from unittest.mock import patch
 
 from leveret.amqp_frontend import replies, turn
-from leveret.amqp_frontend.states import CHANNEL_NEXT, CONNECTION_NEXT
+from leveret.amqp_frontend.states import CHANNEL_NEXT, CONNECTION_NEXT, HOLD_NEXT
 from leveret.engine import EventKind
 
 from .clients import KINDS
 from .faults import FAULTS
+from .flow_rows import ROWS, counting_rows
 
 #: How lives of the broker end.
 ENDINGS = ("killed", "power cut", "struck", "struck while it started", "stopped", "directory lost", "unreadable")
@@ -42,6 +43,8 @@ def known() -> dict[str, set[str]]:
         "connection": {_transition(state, step) for state, row in CONNECTION_NEXT.items() for step in row},
         "channel": {_transition(state, step) for state, row in CHANNEL_NEXT.items() for step in row},
         "method": {_method(of) for of in (*turn.HANDLERS, *turn.CONNECTION_HANDLERS, *turn.EVENT_HANDLERS)},
+        "holding": {_transition(state, step) for state, row in HOLD_NEXT.items() for step in row},
+        "flow row": set(ROWS),
         "refusal": {error.__name__ for error in replies.REPLY},
     }
 
@@ -76,13 +79,14 @@ class _Counted(dict[Any, Any]):
 def counting(counts: Counter[str]) -> Iterator[None]:
     """Meanwhile the product's tables count."""
     with ExitStack() as stack:
-        for group, table in (("connection", CONNECTION_NEXT), ("channel", CHANNEL_NEXT)):
+        for group, table in (("connection", CONNECTION_NEXT), ("channel", CHANNEL_NEXT), ("holding", HOLD_NEXT)):
             rows = {state: _Counted(row, group, _named(state), counts) for state, row in table.items()}
             stack.enter_context(patch.dict(table, rows))
         for name in ("HANDLERS", "CONNECTION_HANDLERS", "EVENT_HANDLERS"):
             stack.enter_context(patch.object(turn, name, _Counted(getattr(turn, name), "method", _method, counts)))
         refusals = _Counted(replies.REPLY, "refusal", lambda error: str(error.__name__), counts)
         stack.enter_context(patch.object(replies, "REPLY", refusals))
+        stack.enter_context(counting_rows(counts))
         yield
 
 

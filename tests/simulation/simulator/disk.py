@@ -41,6 +41,7 @@ class Disk:
         self.fault: Callable[[str, str], object] | None = None  # raises OSError; asked before each operation
         self.strike: Callable[[], object] = lambda: None
         self.strike_as = "struck"  # what is said of a broker that was hit
+        self.struck_before = ""  # which operation, of which kind of file
         self.strikes_next: int | None = None  # the process that starts next is hit before so many operations
         self.operations = 0
         self.troubles: list[Trouble] = []
@@ -66,6 +67,7 @@ class Disk:
         if self._operations_left is not None:
             self._operations_left -= 1
             if self._operations_left < 0:
+                self.struck_before = f"{operation} of {os.path.splitext(path)[1] or 'another file'}"
                 self.strike()
                 raise Struck
         for trouble in self.troubles:
@@ -116,6 +118,11 @@ class Disk:
     def is_troubled(self) -> bool:
         """Whether the broker may have refused to start, or stopped by itself, because of it."""
         return self.has_failed or self._capacity is not None
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is room for some octets only, or for none."""
+        return self._capacity is not None
 
     @property
     def is_rotten(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+from collections import Counter
 from collections.abc import Callable
 from random import Random
 from typing import Any, cast
@@ -24,6 +25,7 @@ from leveret.settings import Configuration
 from .disk import DATA, Disk, Struck
 from .loop import SECOND, SimulatedClock, now_ns, pass_time
 from .network import Network, SimulatedSocket
+from .temp import SimulatedTempStore
 
 DESCRIPTORS = 1 << 62
 #: How often the disk looks for work of which no turn told it (segments to be deleted).
@@ -72,6 +74,7 @@ class Host:
         chance: Random,
         configuration: Configuration,
         *,
+        happened: Counter[str],
         reload: Callable[[], Report] | None = None,
         on_turn: Callable[[Host], object] = lambda host: None,
     ) -> None:
@@ -95,6 +98,8 @@ class Host:
         keeper = self.built.keeper
         assert keeper is not None
         self.keeper = keeper
+        self.temp = SimulatedTempStore(lambda: not disk.is_full, happened)
+        self.broker.storage.open_temp = lambda: self.temp
         pager: Any = self.broker.pager
         pager.pause = lambda: None
         self.runtime = Runtime(self.broker, self._commit)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from random import Random
 from typing import Any
 
-from .parts import ClientPlan, ExchangePlan, Plan
-from .queue_kinds import Settings, make_queue
+from .flow_kinds import FLOW_KINDS
+from .parts import ClientPlan, ExchangePlan, Plan, behind
+from .queue_kinds import QUEUE_KINDS, Settings, make_queue
 
 #: Where dead letters go, of all queues that have any.
 DEAD = "dead"
@@ -14,8 +15,11 @@ DEAD = "dead"
 CONCERNS_PUBLISHERS = ("priority_max", "expirations", "last_value_keys")
 
 
-def inhabit(plan: Plan, chance: Random) -> None:
-    """Fill a world, and say in its configuration what its queues want to have there."""
+def inhabit(plan: Plan, chance: Random, *, has_flow: bool = False) -> None:
+    """Fill a world, and say in its configuration what its queues want to have there.
+
+    `has_flow`: half of its queues have limits of flow control.
+    """
     settings = Settings()
     dead = make_queue(
         chance, 0, settings, DEAD, kind=chance.choice(("plain", "plain", "quorum", "priorities")), name=DEAD
@@ -23,7 +27,8 @@ def inhabit(plan: Plan, chance: Random) -> None:
     dead.features["unordered"] = True  # dead letters come when they come
     plan.queues.append(dead)
     for number in range(1, chance.randint(3, 7)):
-        plan.queues.append(make_queue(chance, number, settings, DEAD))
+        kinds = FLOW_KINDS if has_flow and chance.random() < 0.5 else QUEUE_KINDS
+        plan.queues.append(make_queue(chance, number, settings, DEAD, kinds=kinds))
     plan.configuration += str(settings)
     for number in range(chance.randint(0, 3)):
         plan.exchanges.append(_exchange(plan, chance, number))
@@ -37,12 +42,32 @@ def inhabit(plan: Plan, chance: Random) -> None:
     for exchange in plan.exchanges:
         targets = [[exchange.name, key] for key in chance.sample(("a", "a.b", "a.c", "b", "c.d"), 3)]
         _add(plan, chance, "publisher", _publisher(plan, chance, targets))
-    for _ in range(chance.randint(0, 2)):
+    # Where all messages count, those of a declarer may hold it before it can purge or delete its queue.
+    for _ in range(0 if "[system-usage]" in plan.configuration else chance.randint(0, 2)):
         _add(plan, chance, "declarer", {})
+    for queue in plan.queues:
+        if has_flow and ({"flow", "fails_full"} & queue.features.keys()) and chance.random() < 0.7:
+            both = [
+                ["publisher", _publisher(plan, chance, [["", queue.name]])],
+                ["worker", _worker(chance, queue.name)],
+            ]
+            _add(plan, chance, "several", {"channels": both, "flow": True})
+    if has_flow:
+        _know_of_flow(plan, chance)
     for _ in range(chance.randint(0, 2)):
         _add(plan, chance, "several", {"channels": [_some(plan, chance) for _ in range(chance.randint(2, 4))]})
     if chance.random() < 0.5:
         _add(plan, chance, "inspector", {})
+
+
+def _know_of_flow(plan: Plan, chance: Random) -> None:
+    """Some announce connection.blocked and some do not; some publish on when they are told."""
+    for client in plan.clients:
+        client.options["announces"] = chance.random() < 0.6
+        if client.kind == "publisher":
+            client.options["heedless"] = chance.random() < 0.3
+            if client.options["mode"] == "none" and chance.random() < 0.5:
+                client.options["insists"] = True
 
 
 def _add(plan: Plan, chance: Random, kind: str, options: dict[str, Any]) -> None:
@@ -60,13 +85,13 @@ def _some(plan: Plan, chance: Random) -> list[Any]:
 def _publisher(plan: Plan, chance: Random, targets: list[list[str]]) -> dict[str, Any]:
     features: dict[str, Any] = {}
     for exchange, key in targets:
-        for name in _behind(plan, exchange) if exchange else (key,):
+        for name in behind(plan, exchange) if exchange else (key,):
             features |= plan.queue(name).features
     options: dict[str, Any] = {"targets": targets}
     options |= {name: features[name] for name in CONCERNS_PUBLISHERS if name in features}
     if any(plan.exchange(exchange).kind == "headers" for exchange, _ in targets if exchange):
         options["headers"] = True
-    modes = ["confirms"] * 5 + ["none"] + ["transactions"] * ("refuses_at" not in features)
+    modes = ["confirms"] * 5 + ["none"] + ["transactions"] * (not {"refuses_at", "fails_full"} & features.keys())
     options["mode"] = chance.choice(modes)
     if options["mode"] == "confirms":
         if chance.random() < 0.3:
@@ -74,16 +99,6 @@ def _publisher(plan: Plan, chance: Random, targets: list[list[str]]) -> dict[str
         if chance.random() < 0.3:
             options["mandatory"] = True
     return options
-
-
-def _behind(plan: Plan, name: str) -> set[str]:
-    """The queues that an exchange may reach."""
-    exchange = plan.exchange(name)
-    found: set[str] = set()
-    for destination, is_queue, _, _ in exchange.bindings:
-        found |= {destination} if is_queue else _behind(plan, destination)
-    other = exchange.arguments.get("alternate-exchange")
-    return found if other is None else found | _behind(plan, other[1])
 
 
 def _worker(chance: Random, queue: str) -> dict[str, Any]:

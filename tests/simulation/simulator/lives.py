@@ -77,6 +77,12 @@ class Lives:
         self._world.note(what)
         self._world.knowledge.happened[what] += 1
 
+    def _count_strike(self) -> None:
+        disk = self._world.disk
+        if disk.struck_before:
+            self._world.knowledge.happened[f"struck before: {disk.struck_before}"] += 1
+            disk.struck_before = ""
+
     def _start(self) -> Host | None:
         """None: it was not to be."""
         world = self._world
@@ -90,11 +96,13 @@ class Lives:
                 world.clock,
                 self._chance,
                 world.configuration,
+                happened=world.knowledge.happened,
                 reload=self._reload,
                 on_turn=self._turn_ended,
             )
         except Struck:
             self._happened("broker: struck while it started")
+            self._count_strike()
             (disk.cut_power if self._chance.random() < 0.5 else disk.lose_process)()
             return None
         except (DataUnusable, Unreadable) as error:
@@ -145,6 +153,7 @@ class Lives:
     def _ended(self, host: Host) -> None:
         disk, how = self._world.disk, host.ended_by
         self._happened(f"broker: {how}")
+        self._count_strike()
         if how in ("directory lost", "unreadable") and not disk.is_troubled:
             raise Broken(f"the broker ended without a reason: {how}")
         self._written_lsn = host.keeper.journal.written_lsn

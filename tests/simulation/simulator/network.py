@@ -54,6 +54,10 @@ class Weather:
         self.factor = 1
 
 
+#: States of a connection, as TCP_INFO has them on Linux.
+_ESTABLISHED, _CLOSE_WAIT = 1, 8
+
+
 class SimulatedSocket:
     """The broker's end of a link. It never blocks: `readable` and `writable` wait."""
 
@@ -81,6 +85,11 @@ class SimulatedSocket:
     def getsockname(self) -> tuple[str, int]:
         """See `socket.socket`."""
         return "127.0.0.1", 5672
+
+    def getsockopt(self, level: int, option: int, size: int = 0) -> bytes:
+        """See `socket.socket`: the state of the connection, as far as the system that the broker runs on knows it."""
+        has_ended = self._ended or self._broken is not None
+        return bytes([_CLOSE_WAIT if has_ended else _ESTABLISHED])
 
     def setsockopt(self, level: int, option: int, value: Any) -> None:
         """See `socket.socket`."""
@@ -266,6 +275,16 @@ class Link:
     def reset_after(self, octets: int) -> None:
         """It is cut when the client has sent so many more."""
         self._until_reset = octets
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether something that the client sent has not arrived."""
+        return self._to_broker_ns > now_ns()
+
+    @property
+    def unread_by_broker(self) -> int:
+        """Octets that the client sent, and that wait to be read."""
+        return len(self.socket._arrived)
 
     @property
     def is_idle(self) -> bool:

@@ -91,3 +91,13 @@ class Plan:
         values["faults"] = [FaultPlan(**one) for one in values["faults"]]
         values["exchanges"] = [ExchangePlan(**one) for one in values.get("exchanges", ())]
         return cls(**values)
+
+
+def behind(plan: Plan, name: str) -> set[str]:
+    """The queues that an exchange may reach."""
+    exchange = plan.exchange(name)
+    found: set[str] = set()
+    for destination, is_queue, _, _ in exchange.bindings:
+        found |= {destination} if is_queue else behind(plan, destination)
+    other = exchange.arguments.get("alternate-exchange")
+    return found if other is None else found | behind(plan, other[1])

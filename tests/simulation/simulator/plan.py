@@ -7,7 +7,10 @@ from __future__ import annotations
 
 from random import Random
 
-from .inhabitants import inhabit
+from .flow_kinds import SHARE, WITH_SYSTEM, limits_of_all
+from .inhabitants import DEAD, inhabit
+from .lease_kinds import SHARE as LEASED_SHARE
+from .lease_kinds import add_leased
 from .parts import ClientPlan, ExchangePlan, FaultPlan, Plan, QueuePlan
 
 __all__ = ["ClientPlan", "ExchangePlan", "FaultPlan", "Plan", "QueuePlan", "make_plan"]
@@ -56,6 +59,7 @@ WEIGHTS = {
     "operator looks": 1,
     "operator imports what was exported": 1,
     "operator changes the configuration": 1,
+    "operator changes limits": 2,
     "operator traces": 1,
 }
 #: Seconds between two pauses, on average.
@@ -68,10 +72,18 @@ def make_plan(seed: int, seconds: float = 60) -> Plan:
     """The world of a seed."""
     chance = Random(f"plan {seed}")
     plan = Plan(seed, seconds, _configuration(chance))
-    inhabit(plan, Random(f"inhabitants {seed}"))
-    for _ in range(chance.choice((0, 0, 1, 3))):
+    flow = Random(f"flow {seed}")
+    has_flow = flow.random() < SHARE
+    has_system = has_flow and flow.random() < WITH_SYSTEM
+    if has_flow:
+        plan.configuration += limits_of_all(flow, has_system=has_system)
+    inhabit(plan, Random(f"inhabitants {seed}"), has_flow=has_flow)
+    for _ in range(0 if has_system else chance.choice((0, 0, 1, 3))):  # who leave messages that nobody takes
         options = {"user": chance.choice(("guest", "u0", "u1", "u2")), "vhost": chance.choice(("/", "v0", "v1"))}
         plan.clients.append(ClientPlan("tenant", len(plan.clients) + 1, chance.getrandbits(32), options))
+    lease = Random(f"leased {seed}")
+    if not has_system and lease.random() < LEASED_SHARE:
+        add_leased(plan, lease, DEAD)
     if chance.random() < 0.15:
         add_past(plan, chance.choice(PASTS), first_seed=chance.getrandbits(32))
     at_s = 0.0

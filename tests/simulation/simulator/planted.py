@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from random import Random
 from typing import Any
 from unittest.mock import patch
@@ -14,18 +15,24 @@ from unittest.mock import patch
 from simulated_files import SimulatedFiles
 
 from leveret.amqp_frontend.confirming import Confirming
+from leveret.amqp_frontend.hold_area import HoldArea
 from leveret.engine.broker import Broker
 from leveret.engine.dead_letters import DeadLetters
-from leveret.engine.peers import session as sessions
+from leveret.engine.flow.control import FlowControl
+from leveret.engine.peers import delivering
 from leveret.engine.peers.confirms import Confirms
 from leveret.engine.peers.session import Session
-from leveret.engine.queues import admission, ring
+from leveret.engine.queues import admission, granting, leased_core, leased_queue, ring
 from leveret.engine.queues.core import QueueCore
+from leveret.engine.queues.lease_table import LeaseTable
+from leveret.engine.queues.leased_core import LeasedCore
 from leveret.engine.queues.queue import Queue
 from leveret.journal.format.record import USER
 from leveret.journal.recovery.recovered import RecoveredQueue
 from leveret.journal.recovery.replay import Replay, decode_declared
 
+#: Read before anything is replaced: what it imports by name would be the planted fault for good.
+assert leased_queue
 #: Makes of a method one that fails; the chance is that of the world.
 Make = Callable[[Callable[..., Any], Random], Callable[..., Any]]
 
@@ -123,6 +130,52 @@ def _bring_users_back(original: Callable[..., Any], chance: Random) -> Callable[
     return undeclared
 
 
+def _drop_held(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    """The first of a run that was held."""
+
+    def take(area: Any, held: Any) -> Any:
+        event = original(area, held)
+        blobs = getattr(event, "blobs", ())
+        return replace(event, blobs=blobs[1:]) if len(blobs) > 1 and chance.random() < 0.05 else event
+
+    return take
+
+
+def _leak_a_lease(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    """The first of some that begin never ends by time."""
+
+    def note(table: LeaseTable, ids: list[int], due_ns: int) -> Any:
+        return original(table, ids[1:] if chance.random() < 0.02 else ids, due_ns)
+
+    return note
+
+
+def _lend_twice(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    """What was lent is ready as well."""
+
+    def begin(queue: LeasedCore, messages: list[Any], session: Any) -> None:
+        original(queue, messages, session)
+        if chance.random() < 0.02 and not queue.leased.settings.is_at_most_once:
+            queue.merge([leased_core._another(messages[0])])
+            queue.mark()
+
+    return begin
+
+
+def _forget_a_tombstone(original: Callable[..., Any], chance: Random) -> Callable[..., Any]:
+    """The tag of a lease that has ended is not known any more."""
+
+    def broken(queue: LeasedCore, leases: list[Any]) -> Any:
+        messages = original(queue, leases)
+        for lease in leases:
+            unacked = lease.holder.session.unacked
+            for tag in [tag for tag, one in unacked.items() if one is lease and chance.random() < 0.1]:
+                del unacked[tag]
+        return messages
+
+    return broken
+
+
 #: Name -> what is replaced: its owner, its name, and by what.
 PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "forgotten fsync": [(SimulatedFiles, "sync", _forget_to_sync)],
@@ -135,12 +188,17 @@ PLANTED: dict[str, list[tuple[Any, str, Make]]] = {
     "forgotten wake-up of a client": [(Broker, "more_is_safe", _forget_a_client)],
     "forgotten wake-up of a queue": [(QueueCore, "mark", _rarely(0.1))],
     "lost at requeue": [(Queue, "requeue", _lose_at_requeue)],
-    "forgotten redelivered flag": [(sessions, "Delivered", _forget_the_flag)],
+    "forgotten redelivered flag": [(delivering, "Delivered", _forget_the_flag)],
     "forgotten expiry": [(admission, "_time_to_live_ms", _rarely(0.05))],
     "ring one too many": [
         (ring, "takes_runs", _rarely(1, lambda *_: False)),
         (ring, "enforce_after_arrival", _rarely(0.05)),
     ],
+    "lease never ends": [(LeaseTable, "_note", _leak_a_lease)],
+    "lease granted twice": [(granting, "begin", _lend_twice)],
+    "tombstone refused": [(LeasedCore, "broken", _forget_a_tombstone)],
+    "dropped held publish": [(HoldArea, "take", _drop_held)],
+    "nobody woken when there is room": [(FlowControl, "_note_eased", _rarely(0.2))],
     "ack is gone after a crash": [
         (RecoveredQueue, "remove", _rarely(0.01, lambda *_: True)),
         (RecoveredQueue, "remove_range", _rarely(0.1)),

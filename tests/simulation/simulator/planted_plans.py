@@ -27,6 +27,11 @@ NEEDS = {
     "doubled dead letter": ("dead_letter_to", "dead_letter_address"),
     "forgotten expiry": ("ttl_ms", "expirations"),
     "ring one too many": ("ring_size",),
+    "lease never ends": ("leased",),
+    "lease granted twice": ("leased",),
+    "tombstone refused": ("leased",),
+    "dropped held publish": ("flow",),
+    "nobody woken when there is room": ("flow",),
 }
 #: Worlds that lack them are passed over; the next one to look at is so far away that nobody else comes there.
 STEP = 10**9

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any
 
@@ -192,12 +192,19 @@ QUEUE_KINDS: dict[str, tuple[int, Kind]] = {
 
 
 def make_queue(
-    chance: Random, number: int, settings: Settings, other: str, *, kind: str | None = None, name: str | None = None
+    chance: Random,
+    number: int,
+    settings: Settings,
+    other: str,
+    *,
+    kind: str | None = None,
+    name: str | None = None,
+    kinds: Mapping[str, tuple[int, Kind]] = QUEUE_KINDS,
 ) -> QueuePlan:
     """A queue of some kind. `other`: where its dead letters go, if any."""
     if kind is None:
-        kind = chance.choices(list(QUEUE_KINDS), [weight for weight, _ in QUEUE_KINDS.values()])[0]
+        kind = chance.choices(list(kinds), [weight for weight, _ in kinds.values()])[0]
     queue = QueuePlan(name or f"{kind}-{number}")
     queue.features["kind"] = kind
-    QUEUE_KINDS[kind][1](chance, queue, settings, other)
+    kinds[kind][1](chance, queue, settings, other)
     return queue

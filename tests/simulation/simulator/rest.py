@@ -6,10 +6,12 @@ Then what clients hold, what the broker says, and what the books know must be th
 from __future__ import annotations
 
 from collections import Counter
-from typing import Protocol
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, Protocol
 
 from .books import Books
-from .clients.client import RUNNING, Client, Mood
+from .books.whereabouts import Place
+from .clients.client import CLOSING, RUNNING, Client, Mood
 from .host import Host
 from .ledger import Broken, Ledger, QueueName
 from .loop import SECOND, now_ns, pass_time
@@ -69,29 +71,37 @@ class Rest:
         if host is None or not host.is_alive:
             return ["no broker"]
         restless = []
+        held = _held_by(host)  # until others make room, which they do not in a pause
         for client in world.clients:
-            question = client.unanswered()
+            is_held = client.product in held
+            question = None if is_held and mood is not Mood.ENDING else client.unanswered()
             if question is None:
                 self._forgotten.pop(client.number, None)
             if question is not None:
                 waited_s = (now_ns() - max(question.asked_ns, self._since_ns)) / SECOND
                 if waited_s > ANSWER_S:
                     raise Broken(f"client {client.number} waits for {question.answer} since {waited_s} s")
-                self._look_at_waiting(client, host, question.answer)
+                if not is_held:
+                    self._look_at_waiting(client, host, question.answer)
                 restless.append(f"client {client.number}: {question.answer}")
             elif client.state is not RUNNING:
-                if client.comes_and_goes:
+                if client.comes_and_goes or (is_held and client.state is CLOSING):
                     continue
                 restless.append(f"client {client.number}: not connected")
+            elif client.link is not None and client.link.is_under_way:
+                restless.append(f"client {client.number}: octets are under way")
             elif world.books.deliveries.owed(client.product):
                 restless.append(f"client {client.number}: deliveries")
             elif mood is Mood.ENDING and any(channel.held() for channel in client.channels.values()):
                 restless.append(f"client {client.number}: not settled")
-        there = sum(client.state is RUNNING for client in world.clients)
+        there = sum(
+            client.state is RUNNING or (client.state is CLOSING and client.product in held) for client in world.clients
+        )
         connected = host.broker.statistics().clients
         if connected != there:
             restless.append(f"{connected} connections of {there}")
         if mood is Mood.ENDING:
+            restless += [f"{one.client.name} waits for {one.destination}" for one in host.broker.flow.blocked()]
             drained = {
                 name for client in world.clients for channel in client.channels.values() for name in channel.drains
             }
@@ -123,27 +133,57 @@ class Rest:
         world = self._world
         world.ledger.check_contents()
         world.books.check()
-        self._check_held()
-        self._check_credit()
+        check_held(world.clients, world.books.whereabouts.places)
+        assert world.host is not None
+        broker = world.host.broker
+        has_alarm = broker.alarm is not None or any(node.is_root and node.is_full for node in broker.flow.nodes())
+        check_lost(world.clients, _held_by(world.host), has_alarm=has_alarm)
+        check_credit(world.clients, world.books.whereabouts.places)
 
-    def _check_held(self) -> None:
-        """An acknowledgement that was lost on its way shows here, as does one too many."""
-        held: Counter[QueueName] = Counter()
-        for client in self._world.clients:
-            for channel in client.channels.values():
-                held.update(channel.held())
-        for name, place in self._world.books.whereabouts.places.items():
-            if held[name] != place.queue.unacked:
-                raise Broken(f"{name} has {place.queue.unacked} out, its clients hold {held[name]}")
 
-    def _check_credit(self) -> None:
-        """What is ready and who would take it are not there at the same time: somebody forgot to wake."""
-        places = self._world.books.whereabouts.places
-        for client in self._world.clients:
-            for channel in client.channels.values():
-                queue = channel.credit()
-                place = None if queue is None else places.get((client.vhost, queue))
-                if place is not None and place.ready and not place.keeps:
-                    raise Broken(
-                        f"client {client.number} would take more of {queue}, which has {len(place.ready)} ready"
-                    )
+def check_held(clients: Iterable[Client], places: Mapping[QueueName, Place]) -> None:
+    """An acknowledgement that was lost on its way shows here, as does one too many. Raises: Broken."""
+    held: Counter[QueueName] = Counter()
+    unread: set[QueueName] = set()  # of connections that publish so much that they are not read
+    for client in clients:
+        for channel in client.channels.values():
+            held.update(channel.held())
+            if channel.consumed is not None and client.link is not None and client.link.unread_by_broker:
+                unread.add((client.vhost, channel.consumed))
+    for name, place in places.items():
+        is_less = place.is_leased and held[name] > place.queue.unacked  # tags of leases that have ended
+        if name not in unread and not is_less and held[name] != place.queue.unacked:
+            raise Broken(f"{name} has {place.queue.unacked} out, its clients hold {held[name]}")
+
+
+def _held_by(host: Host) -> set[str]:
+    """The products of connections that wait for room."""
+    waiting: Iterable[Any] = host.broker.flow.blocked()
+    return {one.client.properties["product"].text for one in waiting}
+
+
+def check_lost(clients: Iterable[Client], held: Collection[str], *, has_alarm: bool) -> None:
+    """A publish that nobody answers to is neither lost nor forgotten while it is held, and whoever is not held any more
+    knows it. Raises: Broken.
+    """
+    for client in clients:
+        if client.state is not RUNNING or client.product in held or has_alarm:
+            continue
+        if client.blocked:
+            raise Broken(f"client {client.number} still believes that it is blocked")
+        assert client.link is not None
+        lost = [key for channel in client.channels.values() for key in channel.lost_publishes()]
+        if lost and client.link.is_idle:
+            raise Broken(f"client {client.number} published {[key.hex() for key in lost[:5]]}, which never came")
+
+
+def check_credit(clients: Iterable[Client], places: Mapping[QueueName, Place]) -> None:
+    """What is ready and who would take it are not there at the same time: somebody forgot to wake. Raises: Broken."""
+    for client in clients:
+        for channel in client.channels.values():
+            if client.link is not None and client.link.unread_by_broker:
+                continue  # it publishes so much that it is not read
+            queue = channel.credit()
+            place = None if queue is None else places.get((client.vhost, queue))
+            if place is not None and place.ready and not place.keeps:
+                raise Broken(f"client {client.number} would take more of {queue}, which has {len(place.ready)} ready")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from random import Random
@@ -140,7 +141,7 @@ class World:
         self.configure("")
         self.host: Host | None = None
         self.lives = Lives(self)
-        self.books = Books(self.plan, self.clock)
+        self.books = Books(self.plan, self.clock, self.knowledge.happened)
         self.clients: list[Client] = [make_client(self, one) for one in self.plan.clients]
         self.rest = Rest(self)
         self._postponed: list[FaultPlan] = []
@@ -158,9 +159,10 @@ class World:
         report.happened.update(f"client: {client.kind}" for client in self.plan.clients)
         self.note("the end")
 
-    def configure(self, more: str) -> None:
-        """The configuration's file is another one: what it was at first, and this."""
-        self.configuration, faults = load_configuration([("world.toml", f"{self.plan.configuration}\n{more}")])
+    def configure(self, more: str, change: Callable[[str], str] = lambda text: text) -> None:
+        """The configuration's file is another one: what it was at first, with a change, and this."""
+        text = f"{change(self.plan.configuration)}\n{more}"
+        self.configuration, faults = load_configuration([("world.toml", text)])
         assert not faults, faults
 
     async def _guarded(self, task) -> None:  # type: ignore[no-untyped-def]

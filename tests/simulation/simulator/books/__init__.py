@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -13,6 +14,8 @@ from .book import Book
 from .deaths import Deaths
 from .deliveries import Deliveries
 from .expiries import Expiries
+from .flow import Flow
+from .leases import Leases
 from .limits import Limits
 from .priorities import Priorities
 from .redelivery import Redelivery
@@ -26,17 +29,28 @@ class Books:
 
     takes_mixed = False
 
-    def __init__(self, plan: Plan, clock: SimulatedClock) -> None:
+    def __init__(self, plan: Plan, clock: SimulatedClock, happened: Counter[str]) -> None:
+        """`happened`: what the books counted."""
         self.events = 0
         self.whereabouts = where = Whereabouts(plan)
-        self.routing = Routing()
+        self.routing = Routing(
+            {queue.name for queue in plan.queues if "drops_full" in queue.features},
+            {queue.name for queue in plan.queues if "leased" in queue.features},
+        )
+        self.flow = Flow(clock, happened)
         self.deaths = Deaths(where)
         self.deliveries = Deliveries(where, self.routing)
         self.statistics = Statistics(where)
         self.redelivery = Redelivery(where, clock)
+        self.leases = Leases(where, clock)
         books: Iterable[Any] = (
-            *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where)),
-            *(Priorities(where), Expiries(where, clock), where),  # it comes last: the others see what was before
+            *(self.routing, self.deaths, self.deliveries, self.statistics, self.redelivery, Limits(where), self.flow),
+            *(
+                Priorities(where),
+                Expiries(where, clock),
+                self.leases,
+                where,
+            ),  # it comes last: the others see what was before
         )
         self._books = list(books)
         self._at_ends = [book for book in self._books if type(book).turn_ended is not Book.turn_ended]

@@ -102,7 +102,9 @@ class Deliveries(Book):
                 expected[tag] = name, id_, None, consumer
             line.tag = tag
             return
-        is_ordered = not place.features.get("priority_max") and not place.features.get("last_value_keys")
+        is_ordered = (
+            not place.is_leased and not place.features.get("priority_max") and not place.features.get("last_value_keys")
+        )
         newest = self._newest.get((name, event.session), 0)
         ever, now = self._ever, self._now
         for tag, id_ in enumerate(event.messages, line.tag + 1):
@@ -118,7 +120,7 @@ class Deliveries(Book):
                 expected[tag] = name, id_, True, consumer
             else:
                 now.add(key)
-                expected[tag] = name, id_, None, consumer
+                expected[tag] = name, id_, False if place.is_leased else None, consumer
         line.tag = tag
         self._newest[name, event.session] = newest
         if is_ordered:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from leveret.engine import Broker, EnqueuedEvent, LeftEvent, PublishedEvent
 
 from ..ledger import Broken, QueueName, keys_of
 from .book import Book, Handlers
+
+#: The firehose publishes copies there as soon as a publish is read, also of one that is rolled back later.
+TRACED = "amq.rabbitmq.trace"
 
 
 class Routing(Book):
@@ -17,7 +20,14 @@ class Routing(Book):
     publisher rolled them back.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dropping: Collection[str] = (), reviewing: Collection[str] = ()) -> None:
+        """`dropping`: queues that drop what they have no room for, of which its publisher hears nothing.
+
+        `reviewing`: leased queues, which begin with what was logged of their topics before they were declared.
+        """
+        self._dropping = dropping
+        self._reviewing = reviewing
+        self._reviewed: set[tuple[QueueName, int]] = set()
         self.keys: dict[int, bytes] = {}
         self.seen: set[bytes] = set()
         self.refused: set[bytes] = set()
@@ -33,13 +43,14 @@ class Routing(Book):
 
     def attach(self, broker: Broker) -> None:
         self._owed.clear()
+        self._reviewed.clear()  # ids that were lost come again
         self._broker = broker
 
     def _published(self, event: PublishedEvent) -> None:
         ids = event.messages
         keys = keys_of(event)
         self.keys.update(zip(ids, keys))
-        if event.cause is None:
+        if event.cause is None and event.subject != TRACED:
             self.seen.update(keys)
             if self.never and not self.never.isdisjoint(keys):
                 raise Broken(f"a message came although it was rolled back: {keys}")
@@ -60,12 +71,20 @@ class Routing(Book):
             newest[publisher] = key
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
-        self._paid((event.vhost, event.subject), event.messages)
+        name = event.vhost, event.subject
+        if event.subject in self._reviewing and name not in self._owed:
+            for id_ in event.messages:
+                if id_ not in self.keys or (name, id_) in self._reviewed:
+                    raise Broken(f"message {id_} came into {name} and was not published, or twice")
+                self._reviewed.add((name, id_))
+            return
+        self._paid(name, event.messages)
 
     def _left(self, event: LeftEvent) -> None:
         if not event.came_in:
             self._paid((event.vhost, event.subject), event.messages)
-            if event.kind.value == "dropped" or event.reason == "maxlen":
+            is_refusal = event.kind.value == "dropped" or event.reason == "maxlen"
+            if is_refusal and event.subject not in self._dropping:
                 self.refused.update(self.keys[id_] for id_ in event.messages)
 
     def _paid(self, name: QueueName, ids: Sequence[int]) -> None:

@@ -10,6 +10,7 @@ from leveret.engine import (
     DeliveredEvent,
     EnqueuedEvent,
     EventKind,
+    LeaseEndedEvent,
     LeftEvent,
     PublishedEvent,
     QueueEvent,
@@ -34,6 +35,10 @@ COUNTER = {
 }
 
 
+#: The exchange that the broker itself serves.
+CONTROL = "amps.control"
+
+
 class Statistics(Book):
     """Counted since the life, or the queue, began."""
 
@@ -53,6 +58,7 @@ class Statistics(Book):
             AckedEvent: self._acked,
             RequeuedEvent: self._requeued,
             LeftEvent: self._left,
+            LeaseEndedEvent: self._lease_ended,
         }
 
     def attach(self, broker: Broker) -> None:
@@ -70,7 +76,7 @@ class Statistics(Book):
 
     def _on_published(self, event: PublishedEvent) -> None:
         self._published += len(event.messages)
-        if not event.queues:
+        if not event.queues and event.subject != CONTROL:
             self._unroutable += len(event.messages)
 
     def _enqueued(self, event: EnqueuedEvent) -> None:
@@ -84,6 +90,9 @@ class Statistics(Book):
 
     def _requeued(self, event: RequeuedEvent) -> None:
         self._of(event)["requeued"] += len(event.messages)
+
+    def _lease_ended(self, event: LeaseEndedEvent) -> None:
+        self._counted[event.vhost, event.subject]["lease_ended"] += len(event.messages)
 
     def _left(self, event: LeftEvent) -> None:
         self._of(event)[COUNTER[event.kind]] += len(event.messages)

@@ -13,6 +13,7 @@ from leveret.engine import (
     DueEvent,
     EnqueuedEvent,
     EventKind,
+    LeaseEndedEvent,
     LeftEvent,
     Message,
     Queue,
@@ -32,16 +33,19 @@ FOREIGN: dict[str, Any] = {"foreign": True}
 class Place:
     """A queue. `ready`, `out` and `waiting`: message ids, the oldest first as far as they came in order.
 
-    `keeps`: what is out are copies, of which events do not tell all; `features`: what the plan says of it.
+    `keeps`: what is out are copies, of which events do not tell all; `has_slots`: what is out is gone already;
+    `features`: what the plan says of it.
     """
 
-    __slots__ = ("features", "keeps", "name", "out", "queue", "ready", "waiting")
+    __slots__ = ("features", "has_slots", "is_leased", "keeps", "name", "out", "queue", "ready", "waiting")
 
     def __init__(self, queue: Queue, features: dict[str, Any]) -> None:
         self.name: QueueName = (queue.vhost_name, queue.name)
         self.queue = queue
         self.features = features
         self.keeps = bool(features.get("keeps"))
+        self.is_leased = "leased" in features
+        self.has_slots = features.get("leased", {}).get("semantics") == "at-most-once"
         self.ready: dict[int, None] = {}
         self.out: dict[int, None] = {}
         self.waiting: dict[int, None] = {}
@@ -69,6 +73,7 @@ class Whereabouts(Book):
             AckedEvent: self._acked,
             LeftEvent: self._left,
             RequeuedEvent: self._requeued,
+            LeaseEndedEvent: self._lease_ended,
             ScheduledEvent: self._scheduled,
             DueEvent: self._due,
         }
@@ -81,8 +86,12 @@ class Whereabouts(Book):
                 place.waiting = dict.fromkeys(message.id for message in queue.scheduled)
                 place.ready = dict.fromkeys(sorted(id_ for id_ in ids_of(queue) if id_ not in place.waiting))
 
+    def features_of(self, queue: str) -> dict[str, Any]:
+        """What the plan says of a queue by this name."""
+        return self._features.get(queue, FOREIGN)
+
     def _add(self, queue: Queue) -> Place:
-        place = Place(queue, self._features.get(queue.name, FOREIGN))
+        place = Place(queue, self.features_of(queue.name))
         self.places[place.name] = place
         return place
 
@@ -118,6 +127,10 @@ class Whereabouts(Book):
             if not event.kept:
                 raise Broken(f"{place.name} keeps its messages, but for {event.messages}, which were acknowledged")
             return
+        if place.is_leased:  # also by somebody who does not have it
+            for id_ in event.messages:
+                place.ready.pop(id_, None) if id_ in place.ready else self._take_out(place, (id_,), "acknowledged")
+            return
         self._take_out(place, event.messages, "acknowledged")
 
     def _take_out(self, place: Place, ids: Any, what: str) -> None:
@@ -146,6 +159,11 @@ class Whereabouts(Book):
             self._take_out(place, event.messages, "requeued")
             place.ready |= dict.fromkeys(event.messages)
 
+    def _lease_ended(self, event: LeaseEndedEvent) -> None:
+        place = self.places[event.vhost, event.subject]
+        self._take_out(place, event.messages, "not leased any more")
+        place.ready |= dict.fromkeys(event.messages)
+
     def _scheduled(self, event: ScheduledEvent) -> None:
         place = self.places[event.vhost, event.subject]
         if event.counted is not None:
@@ -170,7 +188,7 @@ class Whereabouts(Book):
                 raise Broken(f"{place.name} has {queue.ready_count} ready, by the books {len(place.ready)}")
             if len(place.waiting) != len(queue.scheduled):
                 raise Broken(f"{place.name} has {len(queue.scheduled)} waiting, by the books {len(place.waiting)}")
-            if not place.keeps and len(place.out) != queue.unacked:
+            if not place.keeps and not place.has_slots and len(place.out) != queue.unacked:
                 raise Broken(f"{place.name} has {queue.unacked} out, by the books {len(place.out)}")
 
 

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from ..plan import ClientPlan
+from .borrower import Borrower
 from .channel import Channel
 from .client import Client, Surroundings
 from .declarer import Declarer
@@ -20,6 +21,7 @@ KINDS: dict[str, Callable[[Client, int, dict[str, Any], int], Channel]] = {
     "worker": Worker,
     "tenant": Tenant,
     "getter": Getter,
+    "borrower": Borrower,
     "declarer": Declarer,
     "inspector": Inspector,
 }

@@ -18,6 +18,8 @@ class Channel:
 
     #: Queues that it takes all messages out of when the world ends; none for most.
     drains: tuple[str, ...] = ()
+    #: The queue of which it settles deliveries.
+    consumed: str | None = None
     #: Whether its connection need not be there when everything rests, and by which replies it may end.
     comes_and_goes = False
     connection_ends: tuple[int, ...] = ()
@@ -51,6 +53,10 @@ class Channel:
     def held(self) -> Counter[QueueName]:
         """How many deliveries of each queue it has and did not settle."""
         return Counter()
+
+    def lost_publishes(self) -> list[bytes]:
+        """Keys of publishes that were neither taken nor refused, though all that was sent is read."""
+        return []
 
     def credit(self) -> str | None:
         """The queue of which it would take one more message right now."""

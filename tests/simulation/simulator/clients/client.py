@@ -104,6 +104,7 @@ class Client:
         self.state = OFFLINE
         self.user = plan.options.get("user", "guest")
         self.vhost = plan.options.get("vhost", "/")
+        self.announces: bool = plan.options.get("announces", True)  # that it wants to hear when it is blocked
         self.link: Link | None = None
         self.waiting: deque[Question] = deque()
         self.blocked = False
@@ -284,7 +285,7 @@ class Client:
 
     def _start(self, _: Method) -> None:
         response = f"\0{self.user}\0{self.user}".encode()
-        capabilities = {"connection.blocked": True, "consumer_cancel_notify": True, "basic.nack": True}
+        capabilities = {"connection.blocked": self.announces, "consumer_cancel_notify": True, "basic.nack": True}
         properties = {"capabilities": capabilities, "product": self.product}
         self.send(
             method_frame(
@@ -328,10 +329,16 @@ class Client:
         self.open_channel(channel.number)
 
     def _blocked(self, _: Method) -> None:
+        if self.blocked or not self.announces:
+            raise Broken(f"client {self.number} hears that it is blocked, twice or without having asked for it")
         self.blocked = True
+        self.world.knowledge.happened["connection.blocked"] += 1
 
     def _unblocked(self, _: Method) -> None:
+        if not self.blocked:
+            raise Broken(f"client {self.number} hears that it is not blocked any more, and was not")
         self.blocked = False
+        self.world.knowledge.happened["connection.unblocked"] += 1
 
     def _cancelled(self, method: Method) -> None:
         self.channels[method.channel].cancelled(method["consumer_tag"])
@@ -369,7 +376,8 @@ class Client:
 
     def closed(self, code: int, text: str) -> None:
         """The broker closed the connection, and says why."""
-        if any(code in channel.connection_ends for channel in self.channels.values()):
+        is_stall = code == 506 and "[flow]" in self.world.plan.configuration
+        if is_stall or any(code in channel.connection_ends for channel in self.channels.values()):
             self.world.knowledge.happened[f"connection closed: {code}"] += 1
         elif code != 320 and (code != 541 or not self.world.disk.is_troubled):  # what it did will never be durable
             raise Broken(f"client {self.number} was closed: {code} {text}")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from leveret.interop.wire.raw_codec import Method
 
 from ..ledger import KEY_SIZE, Broken
+from ..parts import behind
 from .channel import Channel
 from .client import FRAME_MAX, Client, Question
 from .knowledge import body_of, key_of, publisher_of
@@ -16,32 +17,56 @@ from .wire import content, properties, publish_method
 #: Publishes without an answer before it waits.
 WINDOW = 200
 BATCH = 30
+#: Octets that wait to be read by the broker, from which on a socket takes no more.
+UNREAD_MAX = 200_000
+MS = 1_000_000
 NOWHERE = "nowhere"
 
 
+class Sent(NamedTuple):
+    """A publish that was not answered yet. `expiration_ms`: as its properties say; None: they say nothing."""
+
+    key: bytes
+    persistent: bool
+    mandatory: bool
+    sent_ns: int
+    expiration_ms: int | None
+
+    def may_be_over(self, now_ns: int) -> bool:
+        """Whether it may have expired while it was held."""
+        return self.expiration_ms is not None and now_ns >= self.sent_ns + self.expiration_ms * MS
+
+
 class Publisher(Channel):
-    """`options`: targets (exchange and routing key each), mode (confirms, transactions, none), retries, mandatory."""
+    """`options`: targets (exchange and routing key each), mode (confirms, transactions, none), retries, mandatory;
+    heedless: it publishes on when it hears that it is blocked; insists: it publishes as mandatory, without confirms.
+    """
 
     def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
         super().__init__(client, number, options, seed)
         self.mode: str = options.get("mode", "confirms")
         self.targets: list[list[str]] = options.get("targets") or [["", options["queue"]]]
-        self._methods = [publish_method(number, exchange, key) for exchange, key in self.targets]
+        insists = bool(options.get("insists"))
+        self._methods = [publish_method(number, exchange, key, mandatory=insists) for exchange, key in self.targets]
         self._lost_method = publish_method(number, "", NOWHERE, mandatory=True)
         self._heads = make_heads(self.chance, options)
         self._publisher = 0
         self._published = 0  # over all connections
         self._tag = 0  # on this channel
-        self._unconfirmed: dict[int, tuple[bytes, bool, bool]] = {}  # tag -> key, persistent, mandatory
+        self._unconfirmed: dict[int, Sent] = {}  # by tag
+        self._unanswered: dict[bytes, Sent] = {}  # by key: publishes to which nobody answers
         self._waits_since_ns = 0
         self._again: list[tuple[bytes, bool]] = []  # unconfirmed when the connection was lost: key, persistent
         self._returned: set[bytes] = set()
         self._transaction: list[tuple[bytes, bool]] = []
+        self._committing: list[tuple[bytes, bool]] = []
         self._is_ready = False
 
     def opened(self) -> None:
         self._publisher = publisher_of(self.client.number, self.number, self.client.life)
         self._tag = 0
+        if self.mode == "transactions":
+            self.world.books.flow.committing.add(key_of(self._publisher, 0)[:4])
         self._declare(0)
 
     def _declare(self, index: int) -> None:
@@ -65,11 +90,11 @@ class Publisher(Channel):
     def lost(self) -> None:
         self._is_ready = False
         if self.options.get("retries"):
-            self._again += [
-                (key, persistent) for key, persistent, mandatory in self._unconfirmed.values() if not mandatory
-            ]
+            self._again += [(one.key, one.persistent) for one in self._unconfirmed.values() if not one.mandatory]
         self._unconfirmed.clear()
-        self._transaction.clear()
+        self._unanswered.clear()
+        self._transaction = []
+        self._committing = []
 
     def unanswered(self) -> Question | None:
         if not self._unconfirmed:
@@ -78,8 +103,12 @@ class Publisher(Channel):
 
     def act(self) -> None:
         client = self.client
-        if not self._is_ready or client.waiting or client.blocked or len(self._unconfirmed) > WINDOW:
+        if not self._is_ready or client.waiting or len(self._unconfirmed) > WINDOW:
             return
+        if client.blocked and not self.options.get("heedless"):
+            return
+        if client.link is not None and client.link.unread_by_broker > UNREAD_MAX:
+            return  # its socket takes no more
         self.send(b"".join(self._batch()))
         if self.mode == "transactions" and self.chance.random() < 0.3:
             self._end_transaction()
@@ -91,40 +120,40 @@ class Publisher(Channel):
     def _batch(self) -> list[bytes]:
         chance, knowledge = self.chance, self.world.knowledge
         parts: list[bytes] = []
-        method, (head, persistent) = chance.choice(self._methods), chance.choice(self._heads)
+        method, head = chance.choice(self._methods), chance.choice(self._heads)
         for _ in range(chance.randint(1, BATCH)):
             if chance.random() < 0.1:
-                method, (head, persistent) = chance.choice(self._methods), chance.choice(self._heads)
+                method, head = chance.choice(self._methods), chance.choice(self._heads)
             if self._again:
                 key, persistent = self._again.pop()
+                of = head if not persistent else next((one for one in self._heads if one.persistent), head)
                 self.world.books.routing.again.add(key)
                 size = knowledge.published[key]
                 knowledge.happened["published again"] += 1
-                parts += (self._publish(key, persistent, False, method), self._content(key, size, head, persistent))
+                parts.append(self._publish(key, of._replace(persistent=persistent), False, method))
+                parts.append(content(self.number, of.octets, body_of(key, size), FRAME_MAX))
                 continue
             self._published += 1
             key = key_of(self._publisher, self._published)
             size = chance.choice((0, 10, 10, 100, 1000, 20_000 if chance.random() < 0.05 else 50))
             knowledge.publish(key, size)
             is_mandatory = "mandatory" in self.options and chance.random() < 0.1
-            parts.append(self._publish(key, persistent, is_mandatory, method))
-            parts.append(content(self.number, head, body_of(key, size), FRAME_MAX))
+            parts.append(self._publish(key, head, is_mandatory, method))
+            parts.append(content(self.number, head.octets, body_of(key, size), FRAME_MAX))
         return parts
 
-    def _content(self, key: bytes, size: int, head: bytes, persistent: bool) -> bytes:
-        if persistent:
-            head = next((one for one, is_persistent in self._heads if is_persistent), head)
-        return content(self.number, head, body_of(key, size), FRAME_MAX)
-
-    def _publish(self, key: bytes, persistent: bool, mandatory: bool, method: bytes) -> bytes:
+    def _publish(self, key: bytes, head: Head, mandatory: bool, method: bytes) -> bytes:
         self.world.knowledge.operations += 1
+        now_ns = self.world.schedule.now_ns
         if self.mode == "confirms":
             if not self._unconfirmed:
-                self._waits_since_ns = self.world.schedule.now_ns
+                self._waits_since_ns = now_ns
             self._tag += 1
-            self._unconfirmed[self._tag] = key, persistent, mandatory
+            self._unconfirmed[self._tag] = Sent(key, head.persistent, mandatory, now_ns, head.expiration_ms)
         elif self.mode == "transactions":
-            self._transaction.append((key, persistent))
+            self._transaction.append((key, head.persistent))
+        else:
+            self._unanswered[key] = Sent(key, head.persistent, mandatory, now_ns, head.expiration_ms)
         return self._lost_method if mandatory else method
 
     # -- answers ------------------------------------------------------------------------------------------------------
@@ -139,9 +168,10 @@ class Publisher(Channel):
             found = unconfirmed.pop(one, None)
             if found is None:
                 raise Broken(f"client {self.client.number} got a confirm for {one}, which is not outstanding")
-            key, persistent, mandatory = found
-            if key not in routing.seen:
-                raise Broken(f"message {key.hex()} was confirmed before it was published")
+            key, persistent, mandatory = found[:3]
+            if key not in routing.seen or (key in routing.again and not is_ack and key not in routing.refused):
+                self._never_came(found, is_ack=is_ack)
+                continue
             if mandatory and key in routing.unroutable and key not in self._returned:
                 raise Broken(f"message {key.hex()} was confirmed before it was returned")
             self._returned.discard(key)
@@ -154,9 +184,61 @@ class Publisher(Channel):
             if is_ack and persistent:
                 knowledge.confirm(key)
 
+    def _never_came(self, sent: Sent, *, is_ack: bool) -> None:
+        """What is answered and was never published was refused for want of room, or expired while it was held."""
+        key, now_ns = sent.key, self.world.schedule.now_ns
+        if is_ack:
+            if not sent.may_be_over(now_ns):
+                raise Broken(f"message {key.hex()} was confirmed before it was published")
+            self.world.knowledge.happened["confirm: expired while it was held"] += 1
+        else:
+            self._check_refusal(key, sent.sent_ns)
+            self.world.knowledge.happened["refusal: no room"] += 1
+        if key not in self.world.books.routing.again:
+            self.world.books.routing.never.add(key)
+
+    def _check_refusal(self, key: bytes, sent_ns: int) -> None:
+        plan, disk = self.world.plan, self.world.disk
+        if disk.is_troubled or disk.has_been_full:
+            return
+        queues = {name for exchange, name in self.targets if not exchange}
+        for exchange in {exchange for exchange, _ in self.targets if exchange}:
+            queues |= behind(plan, exchange)
+        may_refuse = "send-fail-if-no-space" in plan.configuration.partition("[[")[0] or any(
+            "may_refuse" in plan.queue(name).features for name in queues
+        )
+        if not may_refuse:
+            raise Broken(f"message {key.hex()} was refused for want of room, and nothing says that it may be")
+        if not self.world.books.flow.was_full(queues, sent_ns):
+            raise Broken(f"message {key.hex()} was refused for want of room, and there was room")
+
+    def closed(self, code: int, text: str) -> None:
+        if code != 406 or "RESOURCE_ERROR" not in text or self.mode == "confirms":
+            super().closed(code, text)
+        self.world.knowledge.happened["channel closed: no room"] += 1
+        if self.mode == "transactions":
+            self.world.books.routing.never.update(key for key, _ in (*self._committing, *self._transaction))
+
+    def lost_publishes(self) -> list[bytes]:
+        """Keys of what nobody answers to, and that has not come although the connection is still there."""
+        seen, now_ns = self.world.books.routing.seen, self.world.schedule.now_ns
+        late = {key: one for key, one in self._unanswered.items() if key not in seen and not one.may_be_over(now_ns)}
+        self._unanswered = late
+        return list(late)
+
     def returned(self, method: Method, body: bytes) -> None:
         key = body[-KEY_SIZE:]
         self.world.knowledge.check(body)
+        if "insists" in self.options:
+            sent = self._unanswered.pop(key, None)
+            if sent is not None and method["reply_code"] == 312 and key in self.world.books.routing.unroutable:
+                return
+            if sent is None or method["reply_code"] != 506 or key in self.world.books.routing.seen:
+                raise Broken(f"message {key.hex()} was returned for want of room, and was published, or is unknown")
+            self._check_refusal(key, sent.sent_ns)
+            self.world.books.routing.never.add(key)
+            self.world.knowledge.happened["returned: no room"] += 1
+            return
         self.world.knowledge.happened["returned"] += 1
         if key not in self.world.books.routing.unroutable or key in self._returned:
             raise Broken(f"message {key.hex()} was returned, and was routed, or was returned before")
@@ -167,6 +249,7 @@ class Publisher(Channel):
     def _end_transaction(self) -> None:
         done, self._transaction = self._transaction, []
         if self.chance.random() < 0.8:
+            self._committing = done
             self.ask("tx.commit", "tx.commit-ok", lambda _: self._committed(done))
         else:
             self.world.books.routing.never.update(key for key, _ in done)
@@ -175,6 +258,7 @@ class Publisher(Channel):
     def _committed(self, done: list[tuple[bytes, bool]]) -> None:
         knowledge, routing = self.world.knowledge, self.world.books.routing
         knowledge.happened["commit of publishes"] += 1
+        self._committing = []
         for key, persistent in done:
             if key not in routing.seen:
                 raise Broken(f"message {key.hex()} was committed, and not published")
@@ -182,8 +266,16 @@ class Publisher(Channel):
                 knowledge.confirm(key)
 
 
-def make_heads(chance: Random, options: dict[str, Any]) -> list[tuple[bytes, bool]]:
-    """Properties that it chooses among, and whether they say persistent."""
+class Head(NamedTuple):
+    """Properties that a publisher chooses, as octets, and what they say."""
+
+    octets: bytes
+    persistent: bool
+    expiration_ms: int | None
+
+
+def make_heads(chance: Random, options: dict[str, Any]) -> list[Head]:
+    """Properties that it chooses among."""
     heads = []
     for number in range(12):
         persistent = number == 0 or chance.random() < 0.8
@@ -201,5 +293,7 @@ def make_heads(chance: Random, options: dict[str, Any]) -> list[tuple[bytes, boo
             headers["of"] = chance.choice(("a", "b", "c"))
         if headers:
             more["headers"] = headers
-        heads.append((properties(persistent=persistent, **more), persistent))
+        expiration = more.get("expiration")
+        octets = properties(persistent=persistent, **more)
+        heads.append(Head(octets, persistent, None if expiration is None else int(expiration)))
     return heads

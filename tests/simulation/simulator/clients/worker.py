@@ -24,6 +24,7 @@ class Worker(Channel):
     def __init__(self, client: Client, number: int, options: dict[str, Any], seed: int) -> None:
         super().__init__(client, number, options, seed)
         self.queue = client.world.plan.queue(options["queue"])
+        self.consumed = self.queue.name
         self.drains = () if self.queue.features.get("keeps") else (self.queue.name,)
         self.no_ack = bool(options.get("no_ack")) and not self.queue.features.get("stream")  # which has no such thing
         self._has_transactions = bool(options.get("transactions"))
@@ -117,7 +118,7 @@ class Worker(Channel):
 
     def finish(self) -> None:
         """Acknowledge everything."""
-        if self.client.waiting:
+        if any(question.channel == self.number for question in self.client.waiting):
             return
         if self._held:
             self._settle([settle(ACK, self.number, max(self._held), MULTIPLE)], list(self._held))
@@ -127,6 +128,9 @@ class Worker(Channel):
     def _settle(self, frames: list[bytes], tags: list[int]) -> None:
         self.world.knowledge.operations += len(frames)
         settled = {tag: self._held.pop(tag) for tag in tags}
+        if "leased" in self.queue.features:  # said of what comes back, too: an acknowledgement may come later
+            for name, id_ in settled.values():
+                self.world.books.leases.acks(name, id_, self.client.product, self.number)
         if self._has_transactions:
             self._settled |= settled
         self.send(b"".join(frames))
@@ -148,7 +152,7 @@ class Worker(Channel):
         """What was answered never comes back: it is gone wherever the broker may start again."""
         self._settled = {}
         self.world.knowledge.happened["commit of acknowledgements"] += 1
-        if self.queue.features.get("keeps"):
+        if {"keeps", "leased"} & self.queue.features.keys():  # others may have what was acknowledged
             return
         if (left := self.world.ledger.first_left(settled.values())) is not None:
             raise Broken(f"{left[0]}: the acknowledgement of {left[1]} was committed before it was durable")

@@ -6,6 +6,7 @@ Users are u0 to u2, virtual hosts v0 and v1; policies are for the queues of tena
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from functools import partial
 from random import Random
@@ -164,9 +165,32 @@ def _reload(world: Victim, chance: Random) -> None:
     run(world, "reload")
 
 
+def _limit(world: Victim, chance: Random) -> None:
+    """Limits of flow control are others, or none, while publishes are held for them."""
+    lines = []
+    for queue in world.plan.queues:
+        if (limits := queue.features.get("flow")) and chance.random() < 0.7:
+            factor = chance.choice((0, 0.3, 1, 3))
+            lines += ["[[address-setting]]", f'match = "{queue.name}"', 'vhost = "/"']
+            lines += [f"{key} = {max(1, int(limit * factor)) if factor else -1}" for key, limit in limits.items()]
+    factor = chance.choice((0, 0.5, 1, 4))
+
+    def change(text: str) -> str:
+        return re.sub(
+            r"(?m)^(memory|store|temp) = (\d+)$", lambda found: f"{found[1]} = {int(int(found[2]) * factor)}", text
+        )
+
+    world.configure("\n".join(lines), change)
+    run(world, "reload")
+
+
 def _trace(world: Victim, chance: Random) -> None:
     run(world, "trace-on")
     world.schedule.after(some_time_ns(chance, 2), partial(run, world, "trace-off"))
+
+
+#: Limits of [system-usage], which worlds give in octets.
+_OF_ALL = re.compile(r"(?m)^(memory|store|temp) = (\d+)$")
 
 
 _ACTS: dict[str, Callable[[Victim, Random], None]] = {
@@ -182,6 +206,7 @@ _ACTS: dict[str, Callable[[Victim, Random], None]] = {
     "looks": _look,
     "imports what was exported": _export_and_import,
     "changes the configuration": _reload,
+    "changes limits": _limit,
     "traces": _trace,
 }
 OPERATOR_FAULTS: dict[str, Fault] = {f"operator {name}": act for name, act in _ACTS.items()}

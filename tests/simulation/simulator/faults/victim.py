@@ -12,6 +12,7 @@ from ..host import Host
 from ..lives import Lives
 from ..loop import SECOND, SimulatedClock
 from ..network import Network
+from ..plan import Plan
 from ..schedule import Schedule
 
 #: What a fault makes of the world is over after so long.
@@ -29,8 +30,10 @@ class Victim(Protocol):
     schedule: Schedule
     knowledge: Knowledge
 
-    def configure(self, more: str) -> None:
-        """The configuration's file is another one: what it was at first, and this."""
+    plan: Plan
+
+    def configure(self, more: str, change: Callable[[str], str] = ...) -> None:
+        """See `World.configure`."""
 
     def note(self, text: str) -> None:
         """Something that two runs of one seed have in common."""

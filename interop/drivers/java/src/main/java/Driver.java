@@ -174,6 +174,11 @@ public final class Driver {
         factory.setAutomaticRecoveryEnabled(flag(r, "recover"));
         factory.setNetworkRecoveryInterval(200);
         factory.setExceptionHandler(new StrictExceptionHandler());
+        if (flag(r, "unannounced")) {
+            Map<String, Object> properties = new HashMap<>(factory.getClientProperties());
+            properties.put("capabilities", map("basic.nack", true, "consumer_cancel_notify", true, "publisher_confirms", true));
+            factory.setClientProperties(properties);
+        }
         if (r.has("ca")) {
             factory.useSslProtocol(trusting(text(r, "ca", "")));
             factory.enableHostnameVerification();

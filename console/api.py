@@ -1,0 +1,257 @@
+"""The API as a whole: from a request without its body to who may ask for it, and from its body to the answer.
+
+The order of the checks: path, method, origin, what is accepted, login, tag, virtual host, content type, body.
+Source: management page 1.9, 20.
+"""
+
+import ipaddress
+import logging
+from collections.abc import Callable, Generator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from ..engine import Broker, Queue, VirtualHost
+from .bodies import content_type
+from .dispatcher import Action, Dispatcher, Level, Route
+from .login import Logins, has_vhost, is_administrator, is_monitor, is_policymaker, may_see
+from .messages import Answer, Refusal, Request, not_authorised, not_found
+from .options import CommandRefused, ConsoleOptions, Steps
+from .pages import Pages
+from .sampler import Sampler
+from .sessions import Sessions
+
+logger = logging.getLogger("leveret.console")
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+_PAGE = "/api/index.html"
+#: Paths that lead elsewhere.
+MOVED = {
+    "/api": _PAGE,
+    "/api/": _PAGE,
+    "/doc/stats.html": _PAGE,
+    "/stats": _PAGE,
+    "/cli": "/cli/index.html",
+    "/cli/": "/cli/index.html",
+    "/mgmt": "/",
+}
+
+
+@dataclass(slots=True, frozen=True)
+class Call:
+    """A request that may be made: `run` it with its body."""
+
+    api: "Api"
+    request: Request
+    action: Action | None = None
+    answer: Answer | None = None
+
+    @property
+    def wants_body(self) -> bool:
+        """Whether the body is read at all."""
+        return self.action is not None and self.request.method not in _SAFE
+
+    def steps(self, body: bytes) -> Steps:
+        """The steps to its answer; the last gives an `Answer`. Errors are answers."""
+        if self.answer is not None or self.action is None:
+            return self.answer
+        request = replace(self.request, body=body)
+        try:
+            self.api.check_content_type(request, self.action)
+            result = self.action.handler(self.api, request)
+            if isinstance(result, Generator):
+                result = yield from result
+        except Refusal as refusal:
+            return refusal.answer()
+        except CommandRefused as refused:
+            return refusal_of(refused).answer()
+        return result if isinstance(result, Answer) else Answer(200, result)
+
+
+def refusal_of(refused: CommandRefused) -> Refusal:
+    """How the refusal of a command is answered (management page 1.5, 10)."""
+    if refused.code == 403:
+        return not_authorised("Access refused.")
+    text = refused.reason.partition(" - ")[2] if refused.code else refused.reason
+    if refused.code == 404:
+        return Refusal(404, "not_found", text)
+    return Refusal(400, "bad_request", text)
+
+
+class Api:
+    """What serves the requests of one console. `routes`: all of them."""
+
+    def __init__(
+        self,
+        broker: Callable[[], Broker],
+        options: Callable[[], ConsoleOptions],
+        routes: list[Route],
+        pages: Pages,
+        sampler: Sampler,
+    ) -> None:
+        self._broker = broker
+        self._options = options
+        self._pages = pages
+        self.dispatcher = Dispatcher()
+        self.dispatcher.add(routes)
+        self.logins = Logins(broker)
+        self.sessions = Sessions(lambda: self.broker.clock.monotonic_ns(), broker)
+        self.sampler = sampler
+
+    @property
+    def broker(self) -> Broker:
+        """The broker as it is now."""
+        return self._broker()
+
+    @property
+    def options(self) -> ConsoleOptions:
+        """As configured now."""
+        return self._options()
+
+    # -- before the body --------------------------------------------------------------------------------------------
+
+    def open(self, request: Request) -> Call:
+        """A request without its body. Raises: Refusal."""
+        options = self.options
+        self.check_host(request.headers.get("host", ""), options)
+        path = request.path
+        if options.path_prefix:
+            if not path.startswith(options.path_prefix):
+                raise not_found()
+            path = path.removeprefix(options.path_prefix)
+        found = self.dispatcher.find(path.removeprefix("/api/")) if path.startswith("/api/") else None
+        if found is None:
+            return Call(self, request, answer=self._other(request, path))
+        route, names = found
+        if request.method == "OPTIONS":
+            return Call(self, request, answer=Answer(200, headers=(("allow", route.allow),)))
+        action = route.action(request.method)
+        if action is None:
+            raise Refusal(405, headers=(("allow", route.allow),))
+        if request.method not in _SAFE:
+            self._check_origin(request, options)
+        if not _accepts_json(request.headers.get("accept")):
+            raise Refusal(406)
+        request = replace(request, names=names)
+        if action.level is not Level.OPEN:
+            page = "x-requested-with" in request.headers
+            header = request.headers.get("authorization")
+            person = self.sessions.find(request.headers.get("cookie")) if header is None else None
+            if person is not None:
+                user = self.logins.admitted(person, request.peer)
+            else:
+                user = self.logins.log_in(header, request.peer, challenges=not page)
+            request = replace(request, user=user)
+            self._check_level(request, action.level)
+        return Call(self, request, action)
+
+    def _other(self, request: Request, path: str) -> Answer:
+        """What is no resource. Raises: Refusal."""
+        if request.method not in _SAFE:
+            raise not_found()
+        moved = MOVED.get(path)
+        if moved is not None:
+            return Answer(301, headers=(("location", self.options.path_prefix + moved),))
+        answer = self._pages.get(path, list(self.dispatcher))
+        if answer is None:
+            raise not_found()
+        return answer
+
+    def check_host(self, host: str, options: ConsoleOptions) -> None:
+        """A name that somebody else may have pointed here is refused: DNS rebinding. Raises: Refusal."""
+        name = host.strip().lower()
+        name = name[1 : name.find("]")] if name.startswith("[") else name.partition(":")[0]
+        if not name or name == "localhost" or name in options.hosts:
+            return
+        try:
+            ipaddress.ip_address(name)
+        except ValueError:
+            raise Refusal(
+                421, "misdirected", "unknown host: list it in [management] hosts, or use an address"
+            ) from None
+
+    def _check_origin(self, request: Request, options: ConsoleOptions) -> None:
+        """A page elsewhere must not change anything with a browser's login. Raises: Refusal."""
+        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
+        if origin is not None:
+            host = request.headers.get("host", "")
+            if origin in options.origins or origin.partition("://")[2].lower() == host.lower():
+                return
+            raise Refusal(403, "forbidden", "requests from pages elsewhere change nothing here")
+        if site is not None and site not in ("same-origin", "none"):
+            raise Refusal(403, "forbidden", "requests from pages elsewhere change nothing here")
+
+    def _check_level(self, request: Request, level: Level) -> None:
+        user, vhost = request.user, request.names.get("V")
+        if level is Level.ADMINISTRATOR and not is_administrator(user):
+            raise not_authorised("Not administrator user")
+        if level is Level.MONITORING and not is_monitor(user):
+            raise not_authorised("Not monitor user")
+        if level is Level.POLICYMAKER and not (
+            is_policymaker(user) and (vhost is None or is_administrator(user) or has_vhost(user, vhost))
+        ):
+            raise not_authorised("User not authorised to access object")
+        if level is Level.VHOST and vhost is not None and not may_see(user, vhost):
+            raise not_authorised("User not authorised to access virtual host")
+
+    def check_content_type(self, request: Request, action: Action) -> None:
+        """Raises: Refusal."""
+        media = content_type(request)
+        if media == "" or (action.content_types and media not in action.content_types):
+            raise Refusal(415)
+
+    # -- for the resources ------------------------------------------------------------------------------------------
+
+    def ask(self, command: str, **arguments: Any) -> Any:
+        """What a command of the control table that only reads comes to. Raises: CommandRefused."""
+        return self.options.control.ask(command, _given(arguments))
+
+    def run(self, command: str, **arguments: Any) -> Steps:
+        """Run a command of the control table; arguments that are None are left out. Raises: CommandRefused."""
+        return self.options.control.steps(command, _given(arguments))
+
+    def is_node(self, name: str) -> bool:
+        """Whether a node is meant that is this one: tools make up the part behind the sign."""
+        return name == self.options.node or name.startswith("rabbit@")
+
+    def vhost(self, request: Request) -> VirtualHost:
+        """The virtual host of the path. Raises: Refusal."""
+        found = self.broker.virtual_hosts.get(request.names["V"])
+        if found is None:
+            raise not_found()
+        return found
+
+    def vhost_to_change(self, request: Request) -> VirtualHost:
+        """The same, where something is to be put. Raises: Refusal."""
+        found = self.broker.virtual_hosts.get(request.names["V"])
+        if found is None:
+            raise Refusal(404, "not_found", "vhost_not_found")
+        return found
+
+    def queue(self, request: Request) -> Queue:
+        """The queue of the path. Raises: Refusal."""
+        found = self.vhost(request).queues.get(request.names["Q"])
+        if found is None:
+            raise not_found()
+        return found
+
+    def vhosts_to_list(self, request: Request) -> list[VirtualHost]:
+        """Whose objects a list shows: that of the path, or of the page's menu, or all that the user may see."""
+        if "V" in request.names:
+            return [self.vhost(request)]
+        wanted = request.headers.get("x-vhost")
+        return [
+            vhost
+            for vhost in self.broker.virtual_hosts.values()
+            if may_see(request.user, vhost.name) and wanted in (None, "", vhost.name)
+        ]
+
+
+def _given(arguments: dict[str, Any]) -> dict[str, Any]:
+    return {name.replace("_", "-"): value for name, value in arguments.items() if value is not None}
+
+
+def _accepts_json(header: str | None) -> bool:
+    if header is None:
+        return True
+    kinds = {part.partition(";")[0].strip().lower() for part in header.split(",")}
+    return bool(kinds & {"application/json", "*/*", "application/*"})

@@ -1,0 +1,147 @@
+"""Bodies of requests: JSON whatever the content type says, and what may be wrong with it, in RabbitMQ's words.
+
+Source: management page 1.3, 10, 20.
+"""
+
+import json
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from .messages import Request, bad_request
+
+#: Levels of arrays and objects in each other, and digits of a number; more is no JSON to us.
+DEPTH_MAX, DIGITS_MAX = 100, 30
+#: Erlang's printer breaks a list that is longer.
+_LINE = 80
+_DOUBLY = "invalid payload: the request body JSON-decoded to a string. Is the input doubly-JSON-encoded?"
+
+
+def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> Any:
+    """The value of a JSON text. Raises: Refusal with `fault` as the reason.
+
+    `is_strict`: an object with one key twice is a fault.
+    """
+    try:
+        text = body.decode()
+        value = json.loads(
+            text, parse_int=_integer, parse_constant=_constant, object_pairs_hook=_unique if is_strict else None
+        )
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
+    except (ValueError, RecursionError):
+        raise bad_request(fault) from None
+    if body.count(b"[") + body.count(b"{") > DEPTH_MAX and _is_deep(value):
+        raise bad_request(fault)
+    return value
+
+
+def _integer(text: str) -> int:
+    if len(text) > DIGITS_MAX:
+        raise ValueError
+    return int(text)
+
+
+def _constant(text: str) -> object:
+    raise ValueError(text)  # NaN and Infinity, which Python reads but JSON does not have
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError
+    return found
+
+
+def _is_deep(value: object) -> bool:
+    level: list[Any] = [value]
+    for _ in range(DEPTH_MAX):
+        level = [
+            inner
+            for one in level
+            if isinstance(one, dict | list)
+            for inner in (one.values() if isinstance(one, dict) else one)
+        ]
+        if not level:
+            return False
+    return any(isinstance(one, dict | list) for one in level)
+
+
+def json_object(request: Request) -> dict[str, Any]:
+    """The object that a body holds; none, null and `undefined` are an empty one. Raises: Refusal."""
+    body = request.body.strip()
+    if body in (b"", b"null", b"undefined"):
+        return {}
+    value = parsed(body)
+    if isinstance(value, str):
+        raise bad_request(_DOUBLY)
+    if not isinstance(value, dict):
+        raise bad_request("not_json")
+    return value
+
+
+def require(given: dict[str, Any], *keys: str) -> list[Any]:
+    """The values of these keys. Raises: Refusal that names all that are missing."""
+    missing = [f"{{key_missing,{key}}}" for key in keys if key not in given]
+    if missing:
+        line = f"[{','.join(missing)}]"
+        raise bad_request(line if len(line) <= _LINE else "[" + ",\n ".join(missing) + "]")
+    return [given[key] for key in keys]
+
+
+def boolean(value: object) -> bool:
+    """A boolean, or its word. Raises: Refusal."""
+    if isinstance(value, bool):
+        return value
+    if value in ("true", "false"):
+        return value == "true"
+    raise bad_request(["not_boolean", value])
+
+
+def integer(value: object) -> int:
+    """An integer, or its digits. Raises: Refusal."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.removeprefix("-").isascii() and value.removeprefix("-").isdigit():
+        return int(value)
+    raise bad_request(["not_integer", value])
+
+
+def text(value: object, name: str) -> str:
+    """Raises: Refusal."""
+    if not isinstance(value, str):
+        raise bad_request(["not_string", name])
+    return value
+
+
+def arguments(given: dict[str, Any]) -> dict[str, Any]:
+    """The table of arguments; an empty list and null are an empty one. Raises: Refusal."""
+    value = given.get("arguments")
+    if value is None or value == []:
+        return {}
+    if not isinstance(value, dict):
+        raise bad_request("arguments: expected an object")
+    if any_in(value, lambda one: one is None):
+        raise bad_request("null_not_allowed")
+    return value
+
+
+def any_in(value: object, is_meant: Callable[[object], bool]) -> bool:
+    """Whether a value, or one in it, is meant."""
+    if is_meant(value):
+        return True
+    inner: Iterable[object] = ()
+    if isinstance(value, dict):
+        inner = value.values()
+    elif isinstance(value, list):
+        inner = value
+    return any(any_in(one, is_meant) for one in inner)
+
+
+def content_type(request: Request) -> str | None:
+    """The media type in lower case; None: none was sent; empty: it is malformed."""
+    header = request.headers.get("content-type")
+    if header is None:
+        return None
+    media = header.partition(";")[0].strip().lower()
+    kind, slash, subtype = media.partition("/")
+    return media if kind and slash and subtype and " " not in media else ""

@@ -1,0 +1,373 @@
+"""One connection of the console: requests are read, answered, and answered in time. h11 knows HTTP/1.1, this waits.
+
+Loaded with the first connection. Source: management page 20.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
+
+import h11
+import trio
+
+from ..engine import Broker
+from .api import Api, Call
+from .login import is_monitor
+from .messages import (
+    HEADERS,
+    JSON_TYPE,
+    Answer,
+    Peer,
+    Refusal,
+    Request,
+    bad_request,
+    encoded,
+    not_authorised,
+    not_found,
+    query_of,
+)
+from .metrics.facts import MetricsFacts
+from .options import MS_A_SECOND, ConsoleOptions
+from .pages import Pages
+from .routes import ROUTES
+from .sampler import Sampler
+
+if TYPE_CHECKING:
+    from .metrics.requests import Metrics, MetricsCall
+
+logger = logging.getLogger("leveret.console")
+
+#: What a port answers a request with. Raises: Refusal.
+Opens = Callable[[Request], "Call | MetricsCall"]
+
+READ_SIZE = 64 * 1024
+HEAD_MAX = 16 * 1024
+#: Seconds for a request's head, which are those between two requests as well; for a body, and for an answer.
+HEAD_S, BODY_S, ANSWER_S = 5.0, 30.0, 30.0
+#: A body may be as slow as it likes for so long; then it must come at so many octets a second.
+SLOW_S, SLOWEST = 10.0, 1024
+#: Requests at once.
+AT_ONCE_MAX = 10
+#: Failed logins whose answers wait at once; more are told to come back.
+WAITING_MAX = 50
+#: A connection that is closed before its peer has sent all is read on for so long, and so much.
+PARTING_S, PARTING_MAX = 1.0, 1024 * 1024
+#: An answer that is shorter is not worth packing.
+PACKED_MIN = 1024
+#: Octets of a body that are sent in one step.
+SENT_AT_ONCE = 256 * 1024
+
+
+class Runtime(Protocol):
+    """What a frontend gets from the composition root."""
+
+    broker: Broker
+
+    def end_turn(self) -> None:
+        """Dispatch and flush after a turn; what does not fit into it is done soon after."""
+
+
+class Answering:
+    """What all connections of a console share: the API, and how much goes on at once."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        options: Callable[[], ConsoleOptions],
+        sampler: Sampler,
+        facts: MetricsFacts | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.options = options
+        self.api = Api(lambda: runtime.broker, options, ROUTES, Pages(), sampler)
+        self._facts = facts
+        self._metrics: Metrics | None = None
+        self._at_once = 0
+        self._waiting = 0
+
+    async def serve(self, stream: trio.SocketStream, peer: Peer, *, is_metrics: bool) -> None:
+        """One connection, to its end. `is_metrics`: it came to their port."""
+        await Connection(self, stream, peer, self.open_metrics if is_metrics else self.open).serve()
+
+    # -- what is served -----------------------------------------------------------------------------------------------
+
+    @property
+    def metrics(self) -> "Metrics":
+        """Made when somebody asks for it first. Raises: Refusal, where there is none."""
+        if self._facts is None:
+            raise not_found()
+        if self._metrics is None:
+            from .metrics.requests import Metrics  # a broker that nobody scrapes does without
+
+            self._metrics = Metrics(lambda: self.runtime.broker, self.options, self._facts, self._require_monitor)
+        return self._metrics
+
+    def _require_monitor(self, request: Request) -> None:
+        """Raises: Refusal."""
+        if not is_monitor(self.api.logins.log_in(request.headers.get("authorization"), request.peer)):
+            raise not_authorised("Not monitor user")
+
+    def open(self, request: Request) -> "Call | MetricsCall":
+        """At the console's port: the API, and with a login the metrics as well. Raises: Refusal."""
+        if not request.path.startswith(("/metrics", "/health/")):
+            return self.api.open(request)
+        call = self.open_metrics(request)
+        if request.path.startswith("/metrics"):
+            self._require_monitor(request)
+        return call
+
+    def open_metrics(self, request: Request) -> "MetricsCall":
+        """At the port of the metrics. Raises: Refusal."""
+        self.api.check_host(request.headers.get("host", ""), self.options())
+        return self.metrics.open(request)
+
+    # -- how much at once ---------------------------------------------------------------------------------------------
+
+    async def delay(self, request: Request, name: str | None = None) -> None:
+        """A failed login waits for its answer; `name`: of a form, else the header says it. Raises: Refusal, when too
+        many do."""
+        options = self.options()
+        first_ms, max_ms = options.failure_delay_ms, options.failure_delay_max_ms
+        logins = self.api.logins
+        if name is None:
+            delay_ms = logins.delay_ms(request.headers.get("authorization"), request.peer, first_ms, max_ms)
+        else:
+            delay_ms = logins.delay_of(name, request.peer, first_ms, max_ms)
+        if not delay_ms:
+            return
+        if self._waiting >= WAITING_MAX:
+            raise Refusal(429, "too_many_failed_logins", "try again later", (("retry-after", "5"),))
+        self._waiting += 1
+        self._at_once -= 1  # who waits for a refusal keeps nobody else out
+        try:
+            await trio.sleep(delay_ms / MS_A_SECOND)
+        finally:
+            self._waiting -= 1
+            self._at_once += 1
+
+    def begin(self) -> None:
+        """A request is under way. Raises: Refusal."""
+        if self._at_once >= AT_ONCE_MAX:
+            raise Refusal(503, "busy", "too many requests at once", (("retry-after", "1"),))
+        self._at_once += 1
+
+    def end(self) -> None:
+        """The request is answered."""
+        self._at_once -= 1
+
+
+class Connection:
+    """One accepted stream, request after request."""
+
+    def __init__(self, server: Answering, stream: trio.SocketStream, peer: Peer, open_: "Opens") -> None:
+        self._server = server
+        self._open = open_
+        self._stream = stream
+        self._peer = peer
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEAD_MAX)
+
+    async def serve(self) -> None:
+        """Until either side is done with it."""
+        http = self._http
+        try:
+            while True:
+                event: object = None
+                with trio.move_on_after(HEAD_S):
+                    event = await self._next()
+                if not isinstance(event, h11.Request) or not await self._answer(event):
+                    return
+                if http.our_state is not h11.DONE or http.their_state is not h11.DONE:
+                    await self._part()
+                    return
+                http.start_next_cycle()
+        except h11.RemoteProtocolError as error:
+            if http.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+                await self._send_in_time(Answer(error.error_status_hint), head=False, is_packed=False)
+
+    async def _part(self) -> None:
+        """Close so that the answer arrives, also when the peer is still sending."""
+        await self._stream.send_eof()
+        with trio.move_on_after(PARTING_S):
+            unread = PARTING_MAX
+            while unread > 0 and (data := await self._stream.receive_some(READ_SIZE)):
+                unread -= len(data)
+
+    async def _next(self) -> object:
+        while (event := self._http.next_event()) is h11.NEED_DATA:
+            self._http.receive_data(await self._stream.receive_some(READ_SIZE))
+        return event
+
+    async def _answer(self, event: h11.Request) -> bool:
+        """Whether the answer was taken in time."""
+        is_packed = False
+        try:
+            request = self._request_of(event)
+            is_packed = "gzip" in request.headers.get("accept-encoding", "")
+            answer = await self._answer_to(request)
+        except Refusal as refusal:
+            answer = refusal.answer()
+        return await self._send_in_time(answer, head=event.method == b"HEAD", is_packed=is_packed)
+
+    async def _send_in_time(self, answer: Answer, *, head: bool, is_packed: bool) -> bool:
+        with trio.move_on_after(ANSWER_S) as scope:
+            await self._send(answer, head=head, is_packed=is_packed)
+        return not scope.cancelled_caught
+
+    def _request_of(self, event: h11.Request) -> Request:
+        try:
+            target = event.target.decode("ascii")
+            headers = {name.decode("ascii"): value.decode("utf-8", "replace") for name, value in event.headers}
+        except UnicodeDecodeError:
+            raise bad_request("the request is not text") from None
+        if len(target) + sum(len(name) + len(value) for name, value in headers.items()) > HEAD_MAX:
+            raise Refusal(431, "head_too_large", f"the head of a request is at most {HEAD_MAX} octets")
+        path, _, query = target.partition("?")
+        return Request(event.method.decode("ascii"), path, query_of(query), headers, self._peer, raw_query=query)
+
+    async def _answer_to(self, request: Request) -> Answer:
+        server = self._server
+        server.begin()
+        try:
+            try:
+                call = self._open(request)
+            except Refusal as refusal:
+                if refusal.status == 401:
+                    await server.delay(request)
+                raise
+            body = await self._body(request) if call.wants_body else b""
+            answer = await self._run(call, body)
+            if answer.failed_login is not None:
+                await server.delay(request, answer.failed_login)
+            return answer
+        finally:
+            server.end()
+
+    async def _run(self, call: "Call | MetricsCall", body: bytes) -> Answer:
+        steps = call.steps(body)
+        runtime = self._server.runtime
+        try:
+            while True:
+                try:
+                    next(steps)
+                except StopIteration as end:
+                    answer: Answer = end.value
+                    return answer
+                except Refusal as refusal:
+                    return refusal.answer()
+                finally:
+                    runtime.end_turn()
+                await trio.lowlevel.checkpoint()
+        except Exception:
+            logger.exception("%s %s failed", call.request.method, call.request.path[:200])
+            return Answer(500)
+
+    async def _body(self, request: Request) -> bytes:
+        limit = self._server.options().body_max
+        length = request.headers.get("content-length", "0")
+        if length.isdigit() and int(length) > limit:
+            raise bad_request(f"the body is larger than {limit} octets")
+        if self._http.they_are_waiting_for_100_continue:
+            await self._stream.send_all(self._http.send(h11.InformationalResponse(status_code=100, headers=[])))
+        parts: list[bytes] = []
+        size, began = 0, trio.current_time()
+        with trio.move_on_after(BODY_S):
+            while True:
+                event = await self._next()
+                if isinstance(event, h11.EndOfMessage):
+                    return b"".join(parts)
+                if not isinstance(event, h11.Data):
+                    break
+                parts.append(bytes(event.data))
+                size += len(event.data)
+                if size > limit:
+                    raise bad_request(f"the body is larger than {limit} octets")
+                passed = trio.current_time() - began
+                if passed > SLOW_S and size < passed * SLOWEST:
+                    break
+        raise Refusal(408, "timeout", "the body did not come in time")
+
+    async def _send(self, answer: Answer, *, head: bool, is_packed: bool) -> None:
+        http = self._http
+        body, headers = answer.body, [*HEADERS, *answer.headers]
+        if body is None and answer.value is not None:
+            body = await _encoded_in_slices(answer.value)
+            headers.append(JSON_TYPE)
+        body = body or b""
+        is_open = all(name != "content-encoding" for name, _ in headers)
+        if is_packed and is_open and len(body) >= PACKED_MIN and answer.status == 200:
+            import gzip
+
+            body = gzip.compress(body, 1, mtime=0)
+            headers.append(("content-encoding", "gzip"))
+        if answer.status not in (204, 304):
+            headers.append(("content-length", str(len(body))))
+        headers += [("server", "Leveret"), ("date", _date(time.time()))]
+        if self._must_close():
+            headers.append(("connection", "close"))
+        raw = (
+            http.send(
+                h11.Response(
+                    status_code=answer.status, headers=_clean(headers), reason=HTTPStatus(answer.status).phrase.encode()
+                )
+            )
+            or b""
+        )
+        if head:
+            body = b""
+        for start in range(0, len(body), SENT_AT_ONCE):
+            if len(body) > SENT_AT_ONCE:  # what is long is not copied in one go
+                await self._stream.send_all(raw)
+                raw = b""
+            raw += http.send(h11.Data(data=body[start : start + SENT_AT_ONCE])) or b""
+        raw += http.send(h11.EndOfMessage()) or b""
+        await self._stream.send_all(raw)
+
+    def _must_close(self) -> bool:
+        """Whether more of the request is to come, which nobody wants to read."""
+        http = self._http
+        if http.their_state is not h11.SEND_BODY:
+            return False
+        if http.they_are_waiting_for_100_continue:
+            return True
+        event = http.next_event()
+        while isinstance(event, h11.Data):
+            event = http.next_event()
+        return not isinstance(event, h11.EndOfMessage)
+
+
+#: Entries of a list that are encoded at once.
+_ENCODED_AT_ONCE = 50
+
+
+async def _encoded_in_slices(value: object) -> bytes:
+    """JSON; a long list does not hold the broker up."""
+    items = value.get("items") if isinstance(value, dict) else value
+    if not isinstance(items, list) or len(items) <= _ENCODED_AT_ONCE:
+        return encoded(value)
+    parts = []
+    for start in range(0, len(items), _ENCODED_AT_ONCE):
+        parts.append(encoded(items[start : start + _ENCODED_AT_ONCE])[1:-1])
+        await trio.lowlevel.checkpoint()
+    whole = b"[" + b",".join(parts) + b"]"
+    if isinstance(value, dict):
+        frame = encoded({key: one for key, one in value.items() if key != "items"})
+        whole = frame[:-1] + b',"items":' + whole + b"}"
+    return whole
+
+
+_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+
+
+def _date(seconds: float) -> str:
+    """As HTTP has it, in English whatever the locale."""
+    at = time.gmtime(seconds)
+    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year}"
+    return f"{day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
+
+
+def _clean(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Names of objects may be in a header: no control characters."""
+    return [(name, "".join(c if " " <= c <= "~" else "?" for c in value)) for name, value in headers]

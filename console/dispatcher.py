@@ -1,0 +1,106 @@
+"""From a path to what serves it: segments are split on the raw path, then decoded once.
+
+A pattern is written as in the page: `queues/V/Q/get`. Words in capitals are variable, all others literal; a literal
+word wins. One trailing slash is allowed; an empty segment is never a name. Source: management page 1.1, 1.2.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Any
+from urllib.parse import unquote
+
+from .messages import Request
+
+#: In this order they stand in `allow`.
+METHODS = ("HEAD", "GET", "PUT", "POST", "DELETE", "OPTIONS")
+#: Stands for the exchange without a name in paths, where a segment is an exchange.
+DEFAULT_EXCHANGE = "amq.default"
+_EXCHANGES = frozenset({"X", "SOURCE", "TARGET"})
+
+
+class Level(Enum):
+    """Who may (management page 1.5)."""
+
+    OPEN = auto()  # anybody
+    ANY = auto()  # one of the four tags
+    VHOST = auto()  # and permissions in the virtual host of the path; administrators may see without
+    MONITORING = auto()
+    POLICYMAKER = auto()  # and permissions in the virtual host of the path, if there is one
+    ADMINISTRATOR = auto()
+
+
+#: Serves a request: the answer at once, or the steps that come to it.
+Handler = Callable[[Any, Request], Any]
+
+
+@dataclass(slots=True, frozen=True)
+class Action:
+    """What a method of a route does. `json_only`: only these content types are taken, else 415."""
+
+    level: Level
+    handler: Handler
+    content_types: tuple[str, ...] = ()
+
+
+@dataclass(slots=True, frozen=True)
+class Route:
+    """One pattern. `has_head`: HEAD is answered as GET."""
+
+    pattern: str
+    actions: Mapping[str, Action]
+    has_head: bool = True
+
+    @property
+    def allow(self) -> str:
+        """The methods, as the header has them."""
+        known = {*self.actions, "OPTIONS"}
+        if self.has_head and "GET" in known:
+            known.add("HEAD")
+        return ", ".join(method for method in METHODS if method in known)
+
+    def action(self, method: str) -> Action | None:
+        """What a method does; None: the route lacks it."""
+        return self.actions.get("GET" if method == "HEAD" and self.has_head else method)
+
+
+@dataclass(slots=True)
+class Dispatcher:
+    """Routes by the number of their segments, those with the most literal words first."""
+
+    _routes: dict[int, list[tuple[tuple[str, ...], Route]]] = field(default_factory=dict)
+
+    def add(self, routes: list[Route]) -> None:
+        """Serve these as well."""
+        for route in routes:
+            words = tuple(route.pattern.split("/"))
+            known = self._routes.setdefault(len(words), [])
+            known.append((words, route))
+            known.sort(key=lambda one: [word.isupper() for word in one[0]])
+
+    def __iter__(self) -> Iterator[Route]:
+        return iter([route for known in self._routes.values() for _, route in known])
+
+    def find(self, path: str) -> tuple[Route, dict[str, str]] | None:
+        """The route of a raw path behind `/api/`, and its variable parts; None: there is none."""
+        segments = path.split("/")
+        if len(segments) > 1 and not segments[-1]:
+            segments.pop()
+        for words, route in self._routes.get(len(segments), ()):
+            names = _match(words, segments)
+            if names is not None:
+                return route, names
+        return None
+
+
+def _match(words: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
+    names = {}
+    for word, segment in zip(words, segments):
+        if word.isupper():
+            if not segment:
+                return None
+            value = unquote(segment, errors="replace")
+            names[word] = "" if word in _EXCHANGES and value == DEFAULT_EXCHANGE else value
+        elif word != segment:
+            return None
+    return names

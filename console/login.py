@@ -1,0 +1,116 @@
+"""Who asks, and what the tags of a user allow. Source: management page 1.5, 20.
+
+Hashes are of one round, as RabbitMQ's are: to check one takes microseconds, so that nothing is cached, and a changed
+password counts at once.
+"""
+
+import base64
+import binascii
+from collections.abc import Callable
+
+from ..engine import HTTP, Broker, User, errors
+from .messages import CHALLENGE, Peer, Refusal, not_authorised
+
+#: Tags with which the API may be used at all.
+TAGS = frozenset({"administrator", "monitoring", "policymaker", "management"})
+#: Failed logins of one address as one user that cost nothing.
+FREE_FAILURES = 5
+#: Pairs of address and user that are remembered.
+REMEMBERED_MAX = 10_000
+
+
+def is_administrator(user: User) -> bool:
+    """Whether everything is open."""
+    return "administrator" in user.tags
+
+
+def is_monitor(user: User) -> bool:
+    """Whether nodes, and all connections and channels, may be seen."""
+    return bool(user.tags & {"administrator", "monitoring"})
+
+
+def is_policymaker(user: User) -> bool:
+    """Whether policies and parameters may be set."""
+    return bool(user.tags & {"administrator", "policymaker"})
+
+
+def has_vhost(user: User, vhost: str) -> bool:
+    """Whether the user has a permission entry there."""
+    return user.permissions is None or vhost in user.permissions
+
+
+def may_see(user: User, vhost: str) -> bool:
+    """Whether objects of a virtual host are shown."""
+    return is_administrator(user) or has_vhost(user, vhost)
+
+
+def credentials(header: str) -> tuple[str, str] | None:
+    """Name and password of a Basic header; None: it is none."""
+    scheme, _, text = header.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        name, colon, password = base64.b64decode(text.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return None
+    return (name, password) if colon else None
+
+
+def login_failed(*, challenges: bool = True) -> Refusal:
+    """Wrong password or unknown user: nobody learns which."""
+    return Refusal(401, "not_authorized", "Login failed", (CHALLENGE,) if challenges else ())
+
+
+class Logins:
+    """Checks logins, and says how long the answer to a failed one has to wait."""
+
+    def __init__(self, broker: Callable[[], Broker]) -> None:
+        self._broker = broker
+        self._failures: dict[tuple[str, str], int] = {}
+
+    def log_in(self, header: str | None, peer: Peer, *, challenges: bool = True) -> User:
+        """The user of an `authorization` header. Raises: Refusal.
+
+        `challenges`: a browser may ask for a password; not for requests of the page itself.
+        """
+        challenge = (CHALLENGE,) if challenges else ()
+        if header is None:
+            raise Refusal(401, headers=challenge)
+        found = credentials(header)
+        user = None if found is None else self.check(*found, peer)
+        if user is None:
+            raise Refusal(401, "not_authorized", "Login failed", challenge)
+        return self.admitted(user, peer)
+
+    def check(self, name: str, password: str, peer: Peer) -> User | None:
+        """The user whose password it is, wherever he is; None: it is not."""
+        users = self._broker().users
+        key = (peer.address, name)
+        try:
+            users.log_in(name, password, mechanism=HTTP, is_loopback=True)
+        except errors.LoginRefused:
+            self._failures[key] = self._failures.pop(key, 0) + 1
+            if len(self._failures) > REMEMBERED_MAX:
+                del self._failures[next(iter(self._failures))]
+            return None
+        self._failures.pop(key, None)
+        return users.find(name)
+
+    def admitted(self, user: User, peer: Peer) -> User:
+        """The user, if he may use the API from there. Raises: Refusal."""
+        if user.loopback_only and not peer.is_loopback:
+            raise not_authorised("User can only log in via localhost")
+        if not user.tags & TAGS:
+            raise not_authorised("Not management user")
+        return user
+
+    def delay_ms(self, header: str | None, peer: Peer, first_ms: int, max_ms: int) -> int:
+        """How long the answer to a failed login waits: for a while it costs nothing, then more with each."""
+        found = None if header is None else credentials(header)
+        return 0 if found is None else self.delay_of(found[0], peer, first_ms, max_ms)
+
+    def delay_of(self, name: str, peer: Peer, first_ms: int, max_ms: int) -> int:
+        """The same by the name of the user."""
+        count = self._failures.get((peer.address, name), 0)
+        over = count - FREE_FAILURES
+        return 0 if over <= 0 or not first_ms else int(min(max_ms, first_ms * 2 ** min(over - 1, 30)))

@@ -1,0 +1,123 @@
+"""One request of the API and its answer, as values; and the refusals. Source: management page 1.4, 1.5."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qsl
+
+from ..engine import User
+
+#: Of every answer. Source: management page 1.4, 20.
+HEADERS = (
+    ("cache-control", "no-cache, no-store"),
+    ("vary", "accept, accept-encoding, origin"),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        "form-action 'self'; base-uri 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'",
+    ),
+)
+#: The only content type that a few routes take.
+JSON_MEDIA = ("application/json",)
+JSON_TYPE = ("content-type", "application/json")
+CHALLENGE = ("www-authenticate", 'Basic realm="RabbitMQ Management"')
+
+
+@dataclass(slots=True, frozen=True)
+class Peer:
+    """Who asks. `address`: without a port."""
+
+    address: str
+    is_loopback: bool
+
+
+@dataclass(slots=True, frozen=True)
+class Request:
+    """`path`: percent-encoded, as it was sent. `headers`: by lower-case names, the last of several.
+
+    `user`: who asks, set when the login is checked. `names`: the variable parts of the path, decoded.
+    """
+
+    method: str
+    path: str
+    query: Mapping[str, str]
+    headers: Mapping[str, str]
+    peer: Peer
+    body: bytes = b""
+    user: User = field(default=User(""))
+    names: Mapping[str, str] = field(default_factory=dict)
+    raw_query: str = ""  # as it was sent
+
+    def flag(self, name: str) -> bool:
+        """Whether a parameter of the query is `true`."""
+        return self.query.get(name) == "true"
+
+
+@dataclass(slots=True, frozen=True)
+class Answer:
+    """What is sent. `value`: encoded as JSON if `body` is None; no body at all if both are None.
+
+    `failed_login`: as whom somebody tried to log in by a form: the answer waits.
+    """
+
+    status: int
+    value: Any = None
+    headers: tuple[tuple[str, str], ...] = ()
+    body: bytes | None = None
+    failed_login: str | None = None
+
+
+class Refusal(Exception):
+    """The request is answered with an error. `error` empty: without a body."""
+
+    def __init__(
+        self, status: int, error: str = "", reason: Any = "", headers: tuple[tuple[str, str], ...] = ()
+    ) -> None:
+        super().__init__(f"{status} {error} {reason}")
+        self.status = status
+        self.error = error
+        self.reason = reason
+        self.headers = headers
+
+    def answer(self) -> Answer:
+        """What is sent."""
+        value = {"error": self.error, "reason": self.reason} if self.error else None
+        return Answer(self.status, value, self.headers)
+
+
+def bad_request(reason: Any) -> Refusal:
+    """400 with RabbitMQ's code."""
+    return Refusal(400, "bad_request", reason)
+
+
+def not_found() -> Refusal:
+    """404 as the router answers."""
+    return Refusal(404, "Object Not Found", "Not Found")
+
+
+def not_authorised(reason: str) -> Refusal:
+    """The login is right, the user may not: 401, there is no 403 (management page 1.5)."""
+    return Refusal(401, "not_authorised", reason)
+
+
+def encoded(value: Any) -> bytes:
+    """JSON, compact, in UTF-8."""
+    import json  # with the first answer: a broker that is never asked does without
+
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+
+
+def query_of(text: str) -> dict[str, str]:
+    """The parameters behind the question mark; of several with one name the first. Raises: Refusal."""
+    found: dict[str, str] = {}
+    try:
+        for name, value in parse_qsl(text, keep_blank_values=True, max_num_fields=100):
+            found.setdefault(name, value)
+    except ValueError:
+        raise bad_request("too many parameters") from None
+    return found

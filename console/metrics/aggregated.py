@@ -1,0 +1,268 @@
+"""`/metrics`: sums over all objects, RabbitMQ's names first, ours behind them. Source: management page 12.1."""
+
+from collections.abc import Generator, Iterator
+
+from ...engine import BOUNDS, Broker
+from ..options import ConsoleOptions
+from ..views.nodes import is_disk_alarm, is_memory_alarm
+from . import families as f
+from .exposition import Family, Sample, histogram, labelled, written
+from .facts import JournalFigures, MetricsFacts, ProcessFigures
+from .own import own_page
+from .sums import ALL_TYPES, ChannelSums, QueueSums, channel_sums, queue_sums
+
+PREFIX = "rabbitmq_"
+AMQP, STREAM = '{protocol="amqp091"}', '{protocol="stream"}'
+#: What a target for dead letters is called.
+STRATEGIES = {"disabled": False, "at_most_once": True}
+
+
+def aggregated_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Generator[None, None, list[str]]:
+    """In steps; the last gives the text, in parts."""
+    queues = yield from queue_sums(broker)
+    channels = yield from channel_sums(broker)
+    process, journal = facts.process(), facts.journal()
+    yield
+    parts = [
+        identity(options, broker, "aggregated", PREFIX),
+        node_page(broker, options, process, journal, PREFIX),
+        _objects(queues, channels),
+        _queues(queues),
+        _channels(broker, queues, channels),
+        _global(broker, queues, channels),
+        _dead_letters(queues),
+        _sizes(broker),
+    ]
+    yield
+    return [*parts, own_page(broker, queues, channels, options, facts.delays, process, journal)]
+
+
+def table(prefix: str, group: tuple[Family, ...], values: Iterator[float] | tuple[float, ...]) -> str:
+    """A group without labels, one value each."""
+    return "".join(written(prefix, family, [Sample(value)]) for family, value in zip(group, values, strict=True))
+
+
+def identity(options: ConsoleOptions, broker: Broker, endpoint: str, prefix: str) -> str:
+    """Who this is. Dashboards join everything with it."""
+    name = options.control.ask("cluster-name", {})["name"]
+    build, who = f.IDENTITY
+    versions = {
+        "rabbitmq_version": options.version,
+        "prometheus_plugin_version": options.product_version,
+        "prometheus_client_version": options.product_version,
+        "erlang_version": options.python_version,
+        "product_version": options.product_version,
+        "product_name": "Leveret",
+    }
+    node = {
+        "rabbitmq_node": options.node,
+        "rabbitmq_cluster": name,
+        "rabbitmq_cluster_permanent_id": f"leveret-{options.node}",
+        "rabbitmq_endpoint": endpoint,
+    }
+    return written(prefix, build, [Sample(1, labelled(versions))]) + written(prefix, who, [Sample(1, labelled(node))])
+
+
+def churn_page(broker: Broker, prefix: str) -> str:
+    """Clients and queues that came and went."""
+    now = broker.activity
+    counts = (
+        now.connections_opened,
+        now.connections_closed,
+        now.channels_opened,
+        now.channels_closed,
+        now.queues_declared,
+        now.queues_created,
+        now.queues_deleted,
+    )
+    return table(prefix, f.CHURN, counts)
+
+
+def logins_page(broker: Broker, prefix: str) -> str:
+    """By protocol."""
+    rows = {f'{{protocol="{protocol}"}}': counts for protocol, counts in broker.users.attempts.items()}
+    every, right, wrong = f.LOGINS
+    return "".join(
+        [
+            written(prefix, every, [Sample(sum(counts), labels) for labels, counts in rows.items()]),
+            written(prefix, right, [Sample(counts[0], labels) for labels, counts in rows.items()]),
+            written(prefix, wrong, [Sample(counts[1], labels) for labels, counts in rows.items()]),
+        ]
+    )
+
+
+def node_page(
+    broker: Broker, options: ConsoleOptions, process: ProcessFigures, journal: JournalFigures | None, prefix: str
+) -> str:
+    """Process, disk, alarms, and what came and went."""
+    is_low = is_memory_alarm(broker)
+    is_short = 0 < process.descriptors_max <= process.descriptors
+    sockets = len(broker.clients) + len(options.listeners())
+    uptime_s = (broker.clock.wall_ms() - options.started_ms) / 1000
+    node = (
+        process.descriptors,
+        sockets,
+        process.memory,
+        process.disk_free,
+        process.tasks,
+        process.descriptors_max,
+        process.descriptors_max,
+        process.memory_max,
+        process.disk_reserve,
+        uptime_s,
+    )
+    persister = dict.fromkeys((family.name for family in f.PERSISTER), 0.0)
+    if journal is not None:
+        persister["io_write_ops_total"] = journal.commits
+        persister["io_write_bytes_total"] = journal.written
+        persister["io_sync_ops_total"] = journal.syncs
+        persister["io_sync_time_seconds_total"] = journal.sync_s
+    return "".join(
+        [
+            table(prefix, f.ALARMS, (is_short, is_disk_alarm(broker), is_low)),
+            churn_page(broker, prefix),
+            table(prefix, f.NODE, node),
+            table(prefix, f.GARBAGE, (process.collections,)),
+            table(prefix, f.PERSISTER, tuple(persister.values())),
+            logins_page(broker, prefix),
+        ]
+    )
+
+
+def _objects(queues: QueueSums, channels: ChannelSums) -> str:
+    return table(PREFIX, f.OBJECTS, (channels.connections, channels.channels, queues.consumers, queues.queues))
+
+
+def _queues(sums: QueueSums) -> str:
+    octets, all_ = sums.octets, sums.ready + sums.unacked
+    in_memory = octets.ready + octets.unacked - octets.paged
+    values = {
+        "queue_process_memory_bytes": in_memory + memory_of(sums.queues, all_ - sums.paged),
+        "queue_messages_ram": all_ - sums.paged,
+        "queue_messages_ram_bytes": in_memory,
+        "queue_messages_ready_ram": sums.ready - sums.paged,
+        "queue_messages_unacked_ram": sums.unacked,
+        "queue_messages_persistent": octets.persistent_count,
+        "queue_messages_persistent_bytes": octets.persistent,
+        "queue_messages_bytes": octets.ready + octets.unacked,
+        "queue_messages_ready_bytes": octets.ready,
+        "queue_messages_unacked_bytes": octets.unacked,
+        "queue_messages_paged_out": sums.paged,
+        "queue_messages_paged_out_bytes": octets.paged,
+        "queue_consumers": sums.consumers,
+    }
+    parts = [table(PREFIX, f.QUEUE_COARSE, (sums.ready, sums.unacked, all_))]
+    for family in f.QUEUE_METRICS:  # those that make no sum have no sample
+        samples = [Sample(values[family.name])] if family.name in values else []
+        parts.append(written(PREFIX, family, samples))
+    parts.append(table(PREFIX, f.QUEUE_COUNTERS, (0, 0)))
+    return "".join([*parts, table(PREFIX, f.QUEUE_PUBLISHED, (sums.count("enqueued"),))])
+
+
+def memory_of(queues: int, messages: int) -> int:
+    """Octets that queues and their messages take beside the bodies."""
+    from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS
+
+    return queues * EMPTY_QUEUE_OCTETS + messages * MESSAGE_OCTETS
+
+
+def published(broker: Broker) -> int:
+    """By clients; `Counters.published` has what the broker publishes itself as well."""
+    return broker.counters.published - broker.activity.own
+
+
+def _channels(broker: Broker, queues: QueueSums, sums: ChannelSums) -> str:
+    count, activity = queues.count, broker.activity
+    gauges = (
+        sums.consumers,
+        sums.unacked,
+        sums.unconfirmed,
+        sums.uncommitted,
+        sums.acks_uncommitted,
+        sums.prefetch,
+        sums.prefetch_total,
+    )
+    counters = (
+        published(broker),
+        sums.confirmed,
+        activity.returned,
+        activity.dropped,
+        count("got_no_ack"),
+        count("got") - count("got_no_ack"),
+        count("get_empty"),
+        count("no_ack") - count("got_no_ack"),
+        _consumed(queues),
+        count("redelivered"),
+        count("acknowledged"),
+    )
+    return (
+        table(PREFIX, f.CHANNEL_GAUGES, gauges)
+        + table(PREFIX, f.CHANNEL_COUNTERS, counters)
+        + table(PREFIX, f.CONNECTION_COARSE, (sums.octets_in, sums.octets_out))
+        + table(PREFIX, f.CONNECTION_COUNTERS, (sums.reads, sums.writes))
+        + table(PREFIX, f.CONNECTION_GAUGES, (sums.pending, sums.channels))
+    )
+
+
+def _consumed(queues: QueueSums) -> int:
+    """Deliveries to consumers that acknowledge."""
+    count = queues.count
+    return count("delivered") - count("got") - count("no_ack") + count("got_no_ack")
+
+
+def _global(broker: Broker, queues: QueueSums, channels: ChannelSums) -> str:
+    activity = broker.activity
+    by_protocol = (
+        published(broker),
+        channels.confirmable,
+        broker.counters.routed,
+        channels.confirmed,
+        activity.dropped,
+        activity.returned,
+    )
+    parts = [
+        written(PREFIX, family, [Sample(value, AMQP), Sample(0, STREAM)])
+        for family, value in zip(f.GLOBAL, by_protocol, strict=True)
+    ]
+    for family, value in zip(f.GLOBAL_GAUGES, (channels.publishers, queues.consumers), strict=True):
+        parts.append(written(PREFIX, family, [Sample(value, AMQP), Sample(0, STREAM)]))
+    rows = {kind: _by_type(queues.counts[kind]) for kind in ALL_TYPES}
+    for at, family in enumerate(f.GLOBAL_BY_TYPE):
+        samples = [Sample(rows[kind][at], f'{{protocol="amqp091",queue_type="{kind}"}}') for kind in ALL_TYPES]
+        parts.append(written(PREFIX, family, samples))
+    return "".join(parts)
+
+
+def _by_type(counts: dict[str, int]) -> tuple[int, ...]:
+    """In the order of `GLOBAL_BY_TYPE`."""
+    got, got_no_ack, no_ack, delivered = (counts[name] for name in ("got", "got_no_ack", "no_ack", "delivered"))
+    return (
+        delivered,
+        delivered - got - no_ack + got_no_ack,
+        no_ack - got_no_ack,
+        got - got_no_ack,
+        got_no_ack,
+        counts["get_empty"],
+        counts["redelivered"],
+        counts["acknowledged"],
+    )
+
+
+def _sizes(broker: Broker) -> str:
+    """Counted from the first scrape on: who is not scraped does not pay for it."""
+    sizes = broker.count_sizes()
+    samples = histogram(BOUNDS, sizes.counts, sizes.octets, 'protocol="amqp091"')
+    return written(PREFIX, f.MESSAGE_SIZE, samples)
+
+
+def _dead_letters(queues: QueueSums) -> str:
+    parts = []
+    for family in f.DEAD_LETTERS:
+        reason = family.name.removeprefix("global_messages_dead_lettered_").removesuffix("_total")
+        samples = []
+        for kind in ALL_TYPES:
+            for strategy, goes_on in STRATEGIES.items():
+                count = queues.deaths[kind].get((reason, goes_on), 0)
+                samples.append(Sample(count, f'{{queue_type="{kind}",dead_letter_strategy="{strategy}"}}'))
+        parts.append(written(PREFIX, family, samples))
+    return "".join(parts)

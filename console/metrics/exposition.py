@@ -1,0 +1,100 @@
+"""The text that Prometheus reads: families, samples, labels. Source: management page 12; text format 0.0.4."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+COUNTER, GAUGE, UNTYPED, HISTOGRAM = "counter", "gauge", "untyped", "histogram"
+CONTENT_TYPE = ("content-type", "text/plain; version=0.0.4; charset=utf-8")
+
+
+class Family(NamedTuple):
+    """`name`: without prefix. `help`: one line."""
+
+    name: str
+    kind: str
+    help: str
+
+
+class Sample(NamedTuple):
+    """`suffix`: behind the family's name, of histograms. `labels`: as text, with their braces."""
+
+    value: float
+    labels: str = ""
+    suffix: str = ""
+
+
+def escaped(text: str) -> str:
+    """A label's value. Names of queues are hostile: a quote ends no label, a new line no sample.
+
+    NUL, at which Prometheus' reader would stop, is written out.
+    """
+    if text.isalnum():
+        return text
+    text = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return text.replace("\0", "\\\\0") if "\0" in text else text
+
+
+def labelled(values: Mapping[str, str]) -> str:
+    """Labels with their braces; none: nothing."""
+    if not values:
+        return ""
+    return "{" + ",".join(f'{name}="{escaped(value)}"' for name, value in values.items()) + "}"
+
+
+def number(value: float) -> str:
+    """As it is written; not a number: NaN."""
+    if value != value:
+        return "NaN"
+    return repr(value) if isinstance(value, float) else str(int(value))
+
+
+def head(prefix: str, family: Family) -> str:
+    """The two lines before a family's samples."""
+    name = prefix + family.name
+    return f"# TYPE {name} {family.kind}\n# HELP {name} {family.help}\n"
+
+
+def written(prefix: str, family: Family, samples: list[Sample]) -> str:
+    """A family with its samples."""
+    name = prefix + family.name
+    lines = [f"{name}{one.suffix}{one.labels} {number(one.value)}\n" for one in samples]
+    return head(prefix, family) + "".join(lines)
+
+
+def encoded(text: str) -> bytes:
+    """What is sent; half of a surrogate pair, which is no text, becomes a question mark."""
+    return text.encode("utf-8", "replace")
+
+
+class Buckets:
+    """A histogram: how often a value was at most each of the bounds, which rise. `add` costs a bisect and two sums."""
+
+    __slots__ = ("bounds", "counts", "total")
+
+    def __init__(self, bounds: tuple[float, ...]) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)  # the last one: above all of them
+        self.total = 0.0
+
+    def add(self, value: float, times: int = 1) -> None:
+        """`value` was seen."""
+        from bisect import bisect_left
+
+        self.counts[bisect_left(self.bounds, value)] += times
+        self.total += value * times
+
+
+def _bound(value: float) -> str:
+    """As dashboards have it: 100.0, 1e+06."""
+    return str(float(value)) if value < 1_000_000 else f"{value:g}"
+
+
+def histogram(bounds: tuple[float, ...], counts: list[int], total: float, labels: str = "") -> list[Sample]:
+    """The samples of a histogram. `counts`: of each bucket alone; the last one is above all bounds. `labels`: as text,
+    without braces."""
+    samples, sum_so_far, comma = [], 0, "," if labels else ""
+    for bound, count in zip((*map(_bound, bounds), "+Inf"), counts):
+        sum_so_far += count
+        samples.append(Sample(sum_so_far, f'{{{labels}{comma}le="{bound}"}}', "_bucket"))
+    braces = f"{{{labels}}}" if labels else ""
+    return [*samples, Sample(sum_so_far, braces, "_count"), Sample(total, braces, "_sum")]

@@ -1,0 +1,52 @@
+"""What pages of metrics are told beside the broker: of the process, the journal, and how the event loop gets on."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from .exposition import Buckets
+
+#: Seconds; a turn has a budget of 5 ms.
+DELAYS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+
+
+@dataclass(slots=True, frozen=True)
+class ProcessFigures:
+    """Octets, seconds, numbers. Limits: 0 where there is none."""
+
+    descriptors: int
+    descriptors_max: int
+    memory: int
+    memory_max: int
+    disk_free: int
+    disk_reserve: int
+    cpu_s: float
+    collections: int
+    tasks: int
+
+
+@dataclass(slots=True, frozen=True)
+class JournalFigures:
+    """`state`: running, full or failed. `sync_counts`: of each bucket of `sync_bounds` alone, in seconds."""
+
+    state: str
+    commits: int
+    written: int
+    syncs: int
+    sync_s: float
+    sync_bounds: tuple[float, ...]
+    sync_counts: tuple[int, ...]
+    segments: int
+    backlog: int
+    messages: int
+    unsynced: int
+
+
+@dataclass(slots=True, frozen=True)
+class MetricsFacts:
+    """`journal` gives None for a broker without one. `is_open`: objects' names are shown to anybody, also from
+    elsewhere."""
+
+    process: Callable[[], ProcessFigures]
+    journal: Callable[[], JournalFigures | None]
+    delays: Buckets
+    is_open: Callable[[], bool] = lambda: False

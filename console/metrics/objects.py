@@ -1,0 +1,270 @@
+"""`/metrics/per-object` and `/metrics/detailed`: a sample for each queue, channel and connection. In slices.
+
+Source: management page 12.2, 12.3.
+"""
+
+from collections.abc import Callable, Generator, Iterable, Sequence
+from typing import Any
+
+from ...engine import Broker, Client, Queue, Session, VirtualHost
+from ..options import ConsoleOptions
+from ..views.queues import EMPTY_QUEUE_OCTETS, MESSAGE_OCTETS
+from ..views.tables import channel_name
+from . import families as f
+from .aggregated import PREFIX, churn_page, identity, logins_page, node_page, table
+from .exposition import GAUGE, Family, escaped, head, number
+from .facts import MetricsFacts
+from .sums import octets_of
+
+DETAILED, CLUSTER = "rabbitmq_detailed_", "rabbitmq_cluster_"
+#: Objects whose lines are made in one step, and messages of a queue whose bodies are looked at.
+OBJECTS_A_STEP, MESSAGES_A_QUEUE = 50, 10
+NAN = float("nan")
+#: How many of a channel's counters are of publishing; they come first.
+PUBLISHING = 4
+
+#: Parts of a text: together they may be too long to be joined in one step.
+Text = Generator[None, None, list[str]]
+Row = Callable[[Any], tuple[float, ...]]
+
+_STATUS = Family("vhost_status", GAUGE, "1: the virtual host is there")
+_EXCHANGE = Family("exchange_name", GAUGE, "1: the exchange is there")
+_BINDINGS = Family("exchange_bindings", GAUGE, "Bindings from the exchange")
+
+
+def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts) -> Text:
+    """In steps; the last gives the text."""
+    queues = list(broker.queues())
+    parts = [
+        identity(options, broker, "per-object", PREFIX),
+        node_page(broker, options, facts.process(), facts.journal(), PREFIX),
+        table(PREFIX, f.OBJECTS, _totals(broker, queues)),
+    ]
+    yield
+    groups = (*f.QUEUE_COARSE, *f.QUEUE_METRICS, *f.QUEUE_COUNTERS, *f.QUEUE_PUBLISHED)
+    parts += yield from _lines(PREFIX, groups, queues, _queue_labels, _whole_queue)
+    groups = (*f.CHANNEL_GAUGES, *f.CHANNEL_COUNTERS)
+    parts += yield from _lines(PREFIX, groups, _sessions(broker), _channel_labels, _whole_channel)
+    groups = (*f.CONNECTION_COARSE, *f.CONNECTION_COUNTERS, *f.CONNECTION_GAUGES)
+    parts += yield from _lines(PREFIX, groups, list(broker.clients), _client_labels, _whole_client)
+    return parts
+
+
+def detailed_page(
+    broker: Broker,
+    options: ConsoleOptions,
+    facts: MetricsFacts,
+    families: Iterable[str],
+    vhosts: Sequence[str],
+) -> Text:
+    """Only what is asked for. `vhosts`: whose queues and exchanges; none: all. Unknown words are passed over."""
+    wanted, clients = set(families), list(broker.clients)
+    row: Row
+    chosen = [one for one in broker.virtual_hosts.values() if not vhosts or one.name in vhosts]
+    queues = [queue for vhost in chosen for queue in vhost.queues.values()]
+    parts = [identity(options, broker, "detailed", DETAILED)]
+    if wanted & {"node_metrics", "node_coarse_metrics", "node_persister_metrics"}:
+        parts.append(node_page(broker, options, facts.process(), facts.journal(), DETAILED))
+    elif "connection_churn_metrics" in wanted:
+        parts.append(churn_page(broker, DETAILED))
+    yield
+    if "queue_coarse_metrics" in wanted:
+        parts += yield from _lines(DETAILED, f.QUEUE_COARSE, queues, _queue_labels, _coarse_queue)
+    if "queue_metrics" in wanted:
+        groups = (*f.QUEUE_METRICS, *f.QUEUE_COUNTERS)
+        parts += yield from _lines(DETAILED, groups, queues, _queue_labels, _fine_queue)
+    elif "queue_consumer_count" in wanted:
+        groups = f.QUEUE_METRICS[:1]
+        parts += yield from _lines(DETAILED, groups, queues, _queue_labels, lambda one: (len(one.consumers),))
+    if "channel_queue_exchange_metrics" in wanted:
+        row = lambda one: (one.counters.enqueued,)  # noqa: E731
+        parts += yield from _lines(DETAILED, f.QUEUE_PUBLISHED, queues, _queue_labels, row)
+    if "channel_exchange_metrics" in wanted:
+        groups = f.CHANNEL_COUNTERS[:PUBLISHING]
+        row = lambda one: _counts_of_channel(one)[:PUBLISHING]  # noqa: E731
+        parts += yield from _lines(DETAILED, groups, _sessions(broker), _channel_labels, row)
+    if "channel_queue_metrics" in wanted:
+        groups = f.CHANNEL_COUNTERS[PUBLISHING:]
+        row = lambda one: _counts_of_channel(one)[PUBLISHING:]  # noqa: E731
+        parts += yield from _lines(DETAILED, groups, _sessions(broker), _channel_labels, row)
+    if "channel_metrics" in wanted:
+        parts += yield from _lines(DETAILED, f.CHANNEL_GAUGES, _sessions(broker), _channel_labels, _channel)
+    if "connection_coarse_metrics" in wanted:
+        parts += yield from _lines(DETAILED, f.CONNECTION_COARSE, clients, _client_labels, _octets_of_client)
+    if "connection_metrics" in wanted:
+        groups = (*f.CONNECTION_COUNTERS, *f.CONNECTION_GAUGES)
+        parts += yield from _lines(DETAILED, groups, clients, _client_labels, _client)
+    if "auth_attempt_metrics" in wanted:
+        parts.append(logins_page(broker, DETAILED))
+    if "vhost_status" in wanted:
+        row = lambda one: (1,)  # noqa: E731
+        labels = lambda one: f'{{vhost="{escaped(one.name)}"}}'  # noqa: E731
+        parts += yield from _lines(CLUSTER, (_STATUS,), chosen, labels, row)
+    parts += yield from _exchanges(wanted, chosen)
+    return parts
+
+
+def _exchanges(wanted: set[str], vhosts: list[VirtualHost]) -> Text:
+    parts: list[str] = []
+    found = [(vhost, exchange) for vhost in vhosts for exchange in vhost.exchanges.values()]
+
+    def labels(one: Any) -> str:
+        vhost, exchange = one
+        return f'{{vhost="{escaped(vhost.name)}",exchange="{escaped(exchange.name)}",type="{exchange.type}"}}'
+
+    if "exchange_names" in wanted:
+        parts += yield from _lines(CLUSTER, (_EXCHANGE,), found, labels, lambda one: (1,))
+    if "exchange_bindings" in wanted:
+        row: Row = lambda one: (len(one[1].bindings),)  # noqa: E731
+        parts += yield from _lines(CLUSTER, (_BINDINGS,), found, labels, row)
+    return parts
+
+
+def _lines(
+    prefix: str,
+    families: Sequence[Family],
+    objects: Sequence[Any],
+    labels: Callable[[Any], str],
+    row: Row,
+) -> Text:
+    """Families one after the other, each with a line for every object; all values of an object are taken at once."""
+    names = [prefix + family.name for family in families]
+    columns: list[list[str]] = [[head(prefix, family)] for family in families]
+    for start in range(0, len(objects), OBJECTS_A_STEP):
+        for one in objects[start : start + OBJECTS_A_STEP]:
+            label = labels(one)
+            for name, column, value in zip(names, columns, row(one)):
+                column.append(f"{name}{label} {value if type(value) is int else number(value)}\n")
+        yield
+    texts = []
+    for column in columns:
+        texts.append("".join(column))
+        column.clear()
+        yield
+    return texts
+
+
+def _totals(broker: Broker, queues: list[Queue]) -> tuple[float, ...]:
+    channels = sum(len(client.sessions) for client in broker.clients)
+    return len(broker.clients), channels, sum(len(queue.consumers) for queue in queues), len(queues)
+
+
+# -- labels and values ------------------------------------------------------------------------------------------------
+
+
+def _queue_labels(queue: Queue) -> str:
+    return f'{{vhost="{escaped(queue.vhost_name)}",queue="{escaped(queue.name)}"}}'
+
+
+def _coarse_queue(queue: Queue) -> tuple[float, ...]:
+    ready, unacked = queue.ready_count, queue.unacked
+    return ready, unacked, ready + unacked
+
+
+def _fine_queue(queue: Queue) -> tuple[float, ...]:
+    """In the order of `QUEUE_METRICS` and `QUEUE_COUNTERS`."""
+    ready, unacked, consumers = queue.ready_count, queue.unacked, len(queue.consumers)
+    if not ready and not unacked:
+        free = int(consumers > 0)
+        return consumers, free, free, EMPTY_QUEUE_OCTETS, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, NAN, 0, 0
+    octets = octets_of(queue, MESSAGES_A_QUEUE)
+    paged = len(queue.store) - queue.store.at_hand if queue.store.is_deep else 0
+    all_octets = octets.ready + octets.unacked
+    in_memory = ready + unacked - paged
+    free = int(consumers > 0 and not ready)
+    return (
+        consumers,
+        free,
+        free,
+        EMPTY_QUEUE_OCTETS + in_memory * MESSAGE_OCTETS + all_octets - octets.paged,
+        in_memory,
+        all_octets - octets.paged,
+        ready - paged,
+        unacked,
+        octets.persistent_count,
+        octets.persistent,
+        all_octets,
+        octets.ready,
+        octets.unacked,
+        paged,
+        octets.paged,
+        _head_timestamp(queue),
+        0,
+        0,
+    )
+
+
+def _whole_queue(queue: Queue) -> tuple[float, ...]:
+    return *_coarse_queue(queue), *_fine_queue(queue), queue.counters.enqueued
+
+
+def _head_timestamp(queue: Queue) -> float:
+    from ...engine import ContentError, decode_properties
+
+    first = next(iter(queue.store), None)
+    if first is None:
+        return NAN
+    try:
+        found = decode_properties(first.header).get("timestamp")
+    except ContentError:
+        return NAN
+    return found if isinstance(found, int) else NAN
+
+
+def _sessions(broker: Broker) -> list[Session]:
+    return [session for client in broker.clients for session in client.sessions]
+
+
+def _channel_labels(session: Session) -> str:
+    return f'{{channel="{escaped(channel_name(session))}"}}'
+
+
+def _channel(session: Session) -> tuple[float, ...]:
+    confirms, transaction = session.confirms, session.transaction
+    return (
+        len(session.consumers),
+        len(session.unacked),
+        0 if confirms is None else confirms.published - confirms.confirmed,
+        0 if transaction is None else transaction.count,
+        0 if transaction is None else len(transaction.acked),
+        session.prefetch,
+        session.prefetch_total,
+    )
+
+
+def _counts_of_channel(session: Session) -> tuple[float, ...]:
+    """In the order of `CHANNEL_COUNTERS`."""
+    got, got_no_ack, no_ack = session.got, session.got_no_ack, session.no_ack
+    return (
+        session.published,
+        session.confirmed,
+        session.returned,
+        session.dropped,
+        got_no_ack,
+        got - got_no_ack,
+        session.get_empty,
+        no_ack - got_no_ack,
+        session.delivered - got - no_ack + got_no_ack,
+        session.redelivered,
+        session.acked,
+    )
+
+
+def _whole_channel(session: Session) -> tuple[float, ...]:
+    return *_channel(session), *_counts_of_channel(session)
+
+
+def _client_labels(client: Client) -> str:
+    return f'{{channel="{escaped(client.name)}"}}'
+
+
+def _octets_of_client(client: Client) -> tuple[float, ...]:
+    return client.link.octets_in, client.link.octets_out
+
+
+def _client(client: Client) -> tuple[float, ...]:
+    return client.link.reads, client.link.writes, len(client.outbox), len(client.sessions)
+
+
+def _whole_client(client: Client) -> tuple[float, ...]:
+    return *_octets_of_client(client), *_client(client)

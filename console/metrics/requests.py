@@ -1,0 +1,126 @@
+"""What the port of the metrics answers: three pages for Prometheus, and health for orchestrators.
+
+Source: management page 12, 20.
+"""
+
+import zlib
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
+from urllib.parse import parse_qsl
+
+from ...engine import Broker
+from ..messages import Answer, Refusal, Request
+from ..options import ConsoleOptions, Steps
+from .aggregated import aggregated_page
+from .exposition import CONTENT_TYPE, encoded
+from .facts import MetricsFacts
+from .objects import detailed_page, per_object_page
+
+#: Octets that are packed in one step.
+PACKED_AT_ONCE = 64 * 1024
+PER_OBJECT, DETAILED = "/metrics/per-object", "/metrics/detailed"
+#: What one request may ask for.
+WORDS_MAX = 200
+
+Page = Generator[None, None, list[str]]
+
+
+@dataclass(slots=True, frozen=True)
+class MetricsCall:
+    """A request that may be made. It has no body. `page` None: the answer is known."""
+
+    request: Request
+    page: Callable[[], Page] | None = None
+    answer: Answer | None = None
+
+    wants_body = False
+
+    def steps(self, body: bytes) -> Steps:
+        """The steps to the answer."""
+        if self.page is None:
+            return self.answer
+        texts = yield from self.page()
+        parts = []
+        for text in texts:
+            parts.append(encoded(text))
+            yield
+        texts.clear()
+        whole = b"".join(parts)
+        headers: tuple[tuple[str, str], ...] = (CONTENT_TYPE,)
+        if "gzip" in self.request.headers.get("accept-encoding", ""):
+            whole = yield from _packed(whole)
+            headers = (CONTENT_TYPE, ("content-encoding", "gzip"))
+        return Answer(200, headers=headers, body=whole)
+
+
+def _packed(body: bytes) -> Generator[None, None, bytes]:
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31: as gzip
+    parts = []
+    for start in range(0, len(body), PACKED_AT_ONCE):
+        parts.append(packer.compress(body[start : start + PACKED_AT_ONCE]))
+        yield
+    parts.append(packer.flush())
+    return b"".join(parts)
+
+
+class Metrics:
+    """`log_in` raises Refusal unless the request's user may see the names of objects."""
+
+    def __init__(
+        self,
+        broker: Callable[[], Broker],
+        options: Callable[[], ConsoleOptions],
+        facts: MetricsFacts,
+        log_in: Callable[[Request], None],
+    ) -> None:
+        self._broker = broker
+        self._options = options
+        self._facts = facts
+        self._log_in = log_in
+
+    def open(self, request: Request) -> MetricsCall:
+        """What a request is answered with. Raises: Refusal."""
+        path = request.path.removesuffix("/") or "/"
+        pages: dict[str, Callable[[], Page]] = {
+            "/metrics": self._aggregated,
+            PER_OBJECT: self._per_object,
+            DETAILED: lambda: self._detailed(request),
+        }
+        health = {"/health/live": self._live, "/health/ready": self._ready}
+        if path not in pages and path not in health:
+            raise Refusal(404)
+        if request.method not in ("GET", "HEAD"):
+            raise Refusal(405, headers=(("allow", "HEAD, GET"),))
+        if path in health:
+            return MetricsCall(request, answer=health[path]())
+        if path != "/metrics" and not request.peer.is_loopback and not self._facts.is_open():
+            self._log_in(request)
+        return MetricsCall(request, pages[path])
+
+    def _aggregated(self) -> Page:
+        return aggregated_page(self._broker(), self._options(), self._facts)
+
+    def _per_object(self) -> Page:
+        return per_object_page(self._broker(), self._options(), self._facts)
+
+    def _detailed(self, request: Request) -> Page:
+        """Families and virtual hosts may stand in the query more than once."""
+        try:
+            words = parse_qsl(request.raw_query, keep_blank_values=True, max_num_fields=WORDS_MAX)
+        except ValueError:
+            raise Refusal(400, "bad_request", "too many parameters") from None
+        families = [value for name, value in words if name == "family"]
+        vhosts = [value for name, value in words if name == "vhost"]
+        return detailed_page(self._broker(), self._options(), self._facts, families, vhosts)
+
+    def _live(self) -> Answer:
+        """The event loop turns: who gets this answer knows."""
+        return Answer(200, {"status": "ok"})
+
+    def _ready(self) -> Answer:
+        """Whether clients can do their work here; full queues and limits are theirs to wait for, and no reason."""
+        durability = self._broker().durability
+        if durability is not None and durability.has_failed:
+            reason = "the journal takes nothing"
+            return Answer(503, {"status": "failed", "reason": reason})
+        return Answer(200, {"status": "ok"})

@@ -1,0 +1,96 @@
+"""What the console is given: its configuration, what it knows of the process, and the table of commands.
+
+The console imports nothing of the composition root: what it needs of it is handed in here.
+"""
+
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+#: Work in short steps: the turn is ended after each, and others have theirs. Returns what it comes to.
+Steps = Generator[None, None, Any]
+
+MS_A_SECOND = 1000
+
+
+class CommandRefused(Exception):
+    """A command did nothing. `code`: the reply code of the engine's refusal, whose text is `reason`; 0: the command's
+    own words."""
+
+    def __init__(self, reason: str, code: int = 0) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.code = code
+
+
+class Control(Protocol):
+    """The table of commands of the running broker: the only way in which the console changes anything."""
+
+    def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        """Run a command that only reads. Raises: CommandRefused."""
+
+    def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
+        """Run a command; the last step comes when what it did is safe. Raises: CommandRefused."""
+
+
+@dataclass(slots=True, frozen=True)
+class Listening:
+    """One listener of the broker. `protocol` in RabbitMQ's words: amqp, amqp/ssl, http, ..."""
+
+    protocol: str
+    ip_address: str
+    port: int
+
+
+@dataclass(slots=True, frozen=True)
+class Certificate:
+    """What expires: `expires_ms` in wall time, `shown` as people read it; `file` and `authority` are paths."""
+
+    file: str
+    expires_ms: int
+    shown: str = ""
+    authority: str = ""
+
+
+@dataclass(slots=True, frozen=True)
+class Machine:
+    """What the operating system says of the process; figures in octets where they are memory or disk."""
+
+    process_id: int
+    descriptors: int
+    descriptors_max: int
+    sockets: int
+    memory: int
+    memory_max: int
+    disk_free: int
+    processors: int
+    tasks: int
+
+
+@dataclass(slots=True, frozen=True)
+class ConsoleOptions:
+    """`version`: of RabbitMQ, as clients are to see it. `product_version`: our own.
+
+    `hosts`: names that may stand in Host, beside addresses and localhost. `origins`: of pages elsewhere that may ask.
+    `failure_delay_ms`: after several failed logins the next answers wait so long, doubling up to `.._max_ms`.
+    """
+
+    control: Control
+    listeners: Callable[[], list[Listening]]
+    machine: Callable[[], Machine]
+    node: str = "rabbit@localhost"
+    version: str = "3.10.8"
+    product_version: str = ""
+    python_version: str = ""
+    hosts: tuple[str, ...] = ()
+    origins: tuple[str, ...] = ()
+    path_prefix: str = ""
+    body_max: int = 20_000_000
+    connections_max: int = 100
+    failure_delay_ms: int = 200
+    failure_delay_max_ms: int = 5_000
+    started_ms: int = 0
+    data: str | None = None  # directory of the journal
+    log_files: tuple[str, ...] = ()
+    config_files: tuple[str, ...] = ()
+    certificates: Callable[[], list[Certificate]] = field(default=list)

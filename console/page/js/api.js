@@ -1,0 +1,139 @@
+// Requests. Everything goes to the broker that served the page.
+import { useEffect, useRef, useState } from "./lib.js";
+import { note, set, state, useShared } from "./state.js";
+
+const BASE = new URL("api/", document.baseURI);
+const PATIENCE_MS = 15000;
+const BACKOFF_MAX_S = 30;
+
+/** The broker said no. `status` 0: it did not answer. */
+export class Refused extends Error {
+  constructor(status, text, isLoggedOut = false) {
+    super(text);
+    this.status = status;
+    this.isLoggedOut = isLoggedOut;
+  }
+
+  get isGone() {
+    return this.status === 0 || this.status === 502 || this.status === 504;
+  }
+}
+
+/** A path of the API from its segments. */
+export const path = (...segments) => segments.map((one) => encodeURIComponent(one)).join("/");
+
+/** The segment for an exchange: that without a name has one in paths. */
+export const exchangeSegment = (name) => name || "amq.default";
+
+/** Lists are narrowed to a virtual host by a header: its octets, in which a browser sends no control characters. */
+function ofVhost(vhost) {
+  const octets = String.fromCharCode(...new TextEncoder().encode(vhost));
+  return vhost && !/[\x00-\x1f\x7f]/.test(octets) ? { "x-vhost": octets } : {};
+}
+
+function reasonOf(response, value) {
+  if (value && value.reason !== undefined) {
+    return typeof value.reason === "string" ? value.reason.trim() : JSON.stringify(value.reason);
+  }
+  const known = {
+    401: "Not logged in.",
+    404: "There is no such thing (any more).",
+    405: "This broker cannot do that.",
+    500: "The broker failed to answer; its log says why.",
+    503: "The broker has too many requests at once.",
+  };
+  return known[response.status] || `${response.status} ${response.statusText}`;
+}
+
+/** The value that the API answers; null without a body. Throws: Refused. */
+export async function ask(method, target, { body, form, headers, signal } = {}) {
+  const sent = { accept: "application/json", "x-requested-with": "leveret", ...headers };
+  if (body !== undefined) sent["content-type"] = "application/json";
+  const patience = AbortSignal.timeout(PATIENCE_MS);
+  const signals = signal ? [signal, patience] : [patience];
+  let response, text;
+  try {
+    response = await fetch(new URL(target, BASE), {
+      method,
+      headers: sent,
+      body: form ? new URLSearchParams(form) : body === undefined ? undefined : JSON.stringify(body),
+      signal: AbortSignal.any(signals),
+      credentials: "same-origin",
+      redirect: "error",
+    });
+    text = await response.text();
+  } catch (error) {
+    if (signal && signal.aborted) throw error;
+    throw new Refused(0, "The broker does not answer.");
+  }
+  let value = null;
+  try {
+    value = text ? JSON.parse(text) : null;
+  } catch {
+    if (response.ok) throw new Refused(response.status, "The answer is not JSON.");
+  }
+  if (response.ok) return value;
+  const isLoggedOut = response.status === 401 && !(value && value.error === "not_authorised");
+  if (isLoggedOut && state.user) set({ user: null });
+  throw new Refused(response.status, reasonOf(response, value), isLoggedOut);
+}
+
+/** Do something, say how it went, and whether it went well. */
+export async function act(done, method, target, options) {
+  try {
+    const value = await ask(method, target, options);
+    if (done) note(done);
+    return { value };
+  } catch (error) {
+    note(error.message, true);
+    return null;
+  }
+}
+
+/**
+ * What a GET answers, again and again: one request at a time, more seldom while the broker does not answer.
+ * Old values stay while there are no new ones. Returns {data, at, error, isLoading, reload}.
+ */
+export function usePoll(target, { isOnce = false, headers } = {}) {
+  const { every, vhost } = useShared();
+  const [view, setView] = useState({ data: undefined, at: 0, error: null, isLoading: true });
+  const [turn, setTurn] = useState(0);
+  const shown = useRef(null);
+  useEffect(() => {
+    if (target === null) return undefined;
+    const stop = new AbortController();
+    let timer = 0;
+    let failures = 0;
+    const place = target.split("?")[0];
+    if (shown.current !== place) setView({ data: undefined, at: 0, error: null, isLoading: true });
+    shown.current = place;
+    async function look() {
+      try {
+        const data = await ask("GET", target, {
+          signal: stop.signal,
+          headers: { ...ofVhost(vhost), ...headers },
+        });
+        if (stop.signal.aborted) return;
+        failures = 0;
+        if (state.gone) set({ gone: null });
+        setView({ data, at: Date.now(), error: null, isLoading: false });
+      } catch (error) {
+        if (stop.signal.aborted) return;
+        if (error.isGone) {
+          failures += 1;
+          set({ gone: { since: state.gone ? state.gone.since : Date.now(), failures } });
+        }
+        setView((old) => ({ ...old, error, isLoading: false }));
+      }
+      const isBehind = failures > 0 && every > 0;
+      const pause = isBehind ? Math.min(BACKOFF_MAX_S, 2 ** (failures - 1)) : every;
+      if ((isBehind || !isOnce) && pause > 0) timer = setTimeout(look, pause * 1000);
+    }
+    look();
+    return () => {
+      stop.abort();
+      clearTimeout(timer);
+    };
+  }, [target, every, vhost, turn, isOnce]);
+  return { ...view, reload: () => setTurn((count) => count + 1) };
+}

@@ -1,0 +1,54 @@
+// Bindings of an exchange or a queue: where from, where to, and how to end them.
+import { html } from "./lib.js";
+import { act, exchangeSegment, path } from "./api.js";
+import { Form } from "./form.js";
+import { ExchangeLink, QueueLink } from "./links.js";
+import { Rows } from "./list.js";
+import { confirm, Danger, Table } from "./parts.js";
+
+const kindOf = (binding) => (binding.destination_type === "queue" ? "q" : "e");
+const place = (one) => path("bindings", one.vhost, "e", exchangeSegment(one.source), kindOf(one), one.destination, one.properties_key);
+
+/** `side`: "source" or "destination", whichever is not the page's own. */
+export function Bindings({ bindings, side, reload, empty }) {
+  if (!bindings.length) return html`<p class="empty">${empty}</p>`;
+  const unbind = async (one) => {
+    const text = `Messages of ${one.source || "the default exchange"} with the key "${one.routing_key}" will no longer reach ${one.destination}.`;
+    if (!(await confirm({ title: "End this binding", text, verb: "Unbind" }))) return;
+    if (await act("The binding is ended.", "DELETE", place(one))) reload();
+  };
+  const columns = [
+    {
+      title: side === "source" ? "From" : "To",
+      cell: (one) =>
+        side === "source"
+          ? html`<${ExchangeLink} vhost=${one.vhost} name=${one.source} />`
+          : one.destination_type === "queue"
+            ? html`<${QueueLink} vhost=${one.vhost} name=${one.destination} /> <small>queue</small>`
+            : html`<${ExchangeLink} vhost=${one.vhost} name=${one.destination} /> <small>exchange</small>`,
+    },
+    { title: "Routing key", cell: (one) => html`<code>${one.routing_key}</code>` },
+    { title: "Arguments", isWide: true, cell: (one) => html`<${Table} value=${one.arguments} empty="" />` },
+    { title: "", cell: (one) => one.source !== "" && html`<${Danger} label="Unbind" onClick=${() => unbind(one)} />` },
+  ];
+  return html`<${Rows} rows=${bindings} columns=${columns} caption="Bindings" keyOf=${place} />`;
+}
+
+/** Bind a queue, or an exchange, to an exchange. `fixed`: the end that is the page's own. */
+export function Bind({ vhost, queue, source, reload }) {
+  const fields = [
+    queue !== undefined
+      ? { name: "source", label: "From exchange", required: true }
+      : { name: "destination", label: "To", required: true },
+    ...(queue === undefined ? [{ name: "kind", label: "which is a", options: [["q", "queue"], ["e", "exchange"]], value: "q" }] : []),
+    { name: "key", label: "Routing key" },
+    { name: "arguments", label: "Arguments", type: "json" },
+  ];
+  const bind = async (values) => {
+    const target = path("bindings", vhost, "e", exchangeSegment(source ?? values.source), values.kind || "q", queue ?? values.destination);
+    const done = await act("Bound.", "POST", target, { body: { routing_key: values.key, arguments: values.arguments } });
+    if (done) reload();
+    return Boolean(done);
+  };
+  return html`<${Form} name="Bind" fields=${fields} verb="Bind" onSubmit=${bind} />`;
+}

@@ -1,0 +1,132 @@
+// Charts over time. What the broker has as samples is shown; else what this page has seen since it was opened.
+import { html, useEffect, useRef, useState } from "./lib.js";
+import { several } from "./format.js";
+import { useShared } from "./state.js";
+
+export const RANGES = [
+  [60, 5, "1 min"],
+  [600, 5, "10 min"],
+  [3600, 60, "1 h"],
+  [28800, 1800, "8 h"],
+  [86400, 1800, "24 h"],
+];
+const KEPT = 720;
+const COLOURS = ["--line-1", "--line-2", "--line-3", "--line-4", "--line-5", "--line-6"];
+const DASHES = [[], [6, 3], [2, 3], [10, 3, 2, 3], [4, 4], [1, 2]];
+const seen = new Map();
+
+/** The parameters that ask for samples of a range. */
+export function rangeQuery(index) {
+  const [age, step] = RANGES[index];
+  return ["lengths", "msg_rates", "data_rates"].map((name) => `${name}_age=${age}&${name}_incr=${step}`).join("&");
+}
+
+/** Times (s) and values of `series`: {label, value, details, isRate} from samples, or from what was seen as `key`. */
+export function history(key, at, series, range) {
+  // The broker's last sample may stand at the end of an interval that is not over.
+  const until = Math.max(at, ...series.map((one) => one.details?.samples?.[0]?.timestamp ?? 0)) / 1000;
+  const span = [until - RANGES[range][0], until];
+  const sampled = series.map((one) => one.details && one.details.samples).filter((one) => one && one.length > 1);
+  if (sampled.length) return { ...ofSamples(series), span, isOwn: false };
+  let points = seen.get(key);
+  if (!points) seen.set(key, (points = []));
+  const last = points[points.length - 1];
+  if (at && (!last || last.at < at)) points.push({ at, values: series.map((one) => one.value ?? null) });
+  if (points.length > KEPT) points.shift();
+  return {
+    times: points.map((one) => one.at / 1000),
+    lines: series.map((_, index) => points.map((one) => one.values[index] ?? null)),
+    span,
+    isOwn: true,
+  };
+}
+
+function ofSamples(series) {
+  const byTime = new Map();
+  series.forEach((one, index) => {
+    const samples = [...((one.details && one.details.samples) || [])].reverse();
+    samples.forEach((sample, place) => {
+      let value = sample.sample;
+      if (one.isRate) {
+        const before = samples[place - 1];
+        if (!before) return;
+        value = ((sample.sample - before.sample) * 1000) / (sample.timestamp - before.timestamp);
+      }
+      if (!byTime.has(sample.timestamp)) byTime.set(sample.timestamp, series.map(() => null));
+      byTime.get(sample.timestamp)[index] = value;
+    });
+  });
+  const times = [...byTime.keys()].sort((one, other) => one - other);
+  return { times: times.map((one) => one / 1000), lines: series.map((_, index) => times.map((one) => byTime.get(one)[index])) };
+}
+
+/** Hours and minutes; seconds where the ticks are close together. */
+function clock(at, ticks) {
+  const time = new Date(at * 1000).toLocaleTimeString("sv");
+  return ticks.length > 1 && ticks[1] - ticks[0] < 60 ? time : time.slice(0, 5);
+}
+
+const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+/** `points`: of `history`; `labels`: of its lines; `shown`: how a value is written. */
+export function Chart({ title, points, labels, shown, isWhole = false }) {
+  const place = useRef(null);
+  const plot = useRef(null);
+  const span = useRef(points.span);
+  span.current = points.span;
+  const { theme } = useShared();
+  const [dark, setDark] = useState(matchMedia("(prefers-color-scheme: dark)").matches);
+  useEffect(() => {
+    const media = matchMedia("(prefers-color-scheme: dark)");
+    const listener = () => setDark(media.matches);
+    media.addEventListener("change", listener);
+    return () => media.removeEventListener("change", listener);
+  }, []);
+  useEffect(() => {
+    const element = place.current;
+    if (!element) return undefined;
+    const axis = { stroke: colour("--dim"), grid: { stroke: colour("--grid"), width: 1 }, ticks: { show: false } };
+    const size = () => ({ width: Math.max(200, element.clientWidth), height: 190 });
+    plot.current = new window.uPlot(
+      {
+        ...size(),
+        cursor: { drag: { x: false, y: false } },
+        legend: { markers: { width: 0, fill: (chart, index) => chart.series[index].stroke(chart, index) } },
+        scales: { x: { range: () => span.current }, y: { range: (_, low, high) => [Math.min(0, low ?? 0), (high ?? 0) > 0 ? high * 1.1 : 1] } },
+        axes: [{ ...axis, space: 70, values: (_, ticks) => ticks.map((at) => clock(at, ticks)) }, { ...axis, size: 64, values: (_, ticks) => ticks.map((tick) => (isWhole && !Number.isInteger(tick) ? "" : shown(tick))) }],
+        series: [
+          { label: "Time", value: (_, at) => (at === null || at === undefined ? "now" : new Date(at * 1000).toLocaleTimeString("sv")) },
+          ...labels.map((label, index) => ({
+            label,
+            stroke: colour(COLOURS[index % COLOURS.length]),
+            dash: DASHES[index % DASHES.length],
+            width: 2,
+            points: { show: points.times.length < 3 },
+            // Without a pointer over the chart: the latest.
+            value: (chart, value, place, at) => {
+              const known = at === null || at === undefined ? chart.data[place][chart.data[place].length - 1] : value;
+              return known === null || known === undefined ? "–" : shown(known);
+            },
+          })),
+        ],
+      },
+      [points.times, ...points.lines],
+      element,
+    );
+    const watch = new ResizeObserver(() => plot.current.setSize(size()));
+    watch.observe(element);
+    return () => {
+      watch.disconnect();
+      plot.current.destroy();
+      plot.current = null;
+    };
+  }, [labels.join("\n"), theme, dark]);
+  useEffect(() => {
+    if (plot.current) plot.current.setData([points.times, ...points.lines]);
+  }, [points]);
+  const last = points.lines.map((line, index) => `${labels[index]} ${shown(line[line.length - 1] ?? 0)}`);
+  return html`<figure class="chart">
+    <figcaption>${title}${points.isOwn && html` <small>${several(points.times.length, "value")} since this page was opened</small>`}</figcaption>
+    <div ref=${place} role="img" aria-label=${`${title}, now: ${last.join(", ")}`}></div>
+  </figure>`;
+}

@@ -1,0 +1,108 @@
+// Forms: from a list of fields to an object. A field that is not right says so beside itself.
+import { html, useState } from "./lib.js";
+
+/** The value of a field; throws what is wrong with it. */
+function read(field, text) {
+  if (field.type === "checkbox") return Boolean(text);
+  const given = text === undefined ? "" : text;
+  if (given === "") {
+    if (field.required) throw new Error("is needed");
+    return field.type === "json" ? {} : field.type === "number" ? undefined : "";
+  }
+  if (field.type === "number") {
+    const number = Number(given);
+    if (!Number.isInteger(number)) throw new Error("is not a whole number");
+    return number;
+  }
+  if (field.type === "json") {
+    let value;
+    try {
+      value = JSON.parse(given);
+    } catch {
+      throw new Error('is not a JSON object, like {"name": "value"}');
+    }
+    if (value === null || typeof value !== "object" || Array.isArray(value)) throw new Error("is no object in braces");
+    return value;
+  }
+  return given;
+}
+
+/** `fields`: {name, label, type, options, value, hint, required}. `onSubmit(values)` gives true to clear the form.
+ * `username`: whose password is in it, for what keeps passwords. */
+export function Form({ fields, verb, onSubmit, name, kind = "", username }) {
+  const initial = () => Object.fromEntries(fields.map((field) => [field.name, field.value]));
+  const [given, setGiven] = useState(initial);
+  const [faults, setFaults] = useState({});
+  const [isBusy, setBusy] = useState(false);
+  async function submit(event) {
+    event.preventDefault();
+    const values = {};
+    const found = {};
+    for (const field of fields) {
+      try {
+        values[field.name] = read(field, given[field.name]);
+      } catch (fault) {
+        found[field.name] = fault.message;
+      }
+    }
+    setFaults(found);
+    const first = Object.keys(found)[0];
+    if (first) {
+      event.target.elements[first].focus();
+      return;
+    }
+    setBusy(true);
+    const isDone = await onSubmit(values);
+    setBusy(false);
+    if (isDone) setGiven(initial());
+  }
+  return html`<form class="form ${kind}" onSubmit=${submit} aria-label=${name || verb} noValidate>
+    ${username && html`<input class="hidden" name="username" autocomplete="username" value=${username} readonly tabindex="-1" aria-hidden="true" />`}
+    ${fields.map((field) => html`<${Field}
+      key=${field.name}
+      field=${field}
+      form=${name || verb}
+      value=${given[field.name]}
+      fault=${faults[field.name]}
+      onChange=${(value) => setGiven((old) => ({ ...old, [field.name]: value }))}
+    />`)}
+    <div class="buttons"><button type="submit" class="main" disabled=${isBusy}>${verb}</button></div>
+  </form>`;
+}
+
+function Field({ field, form, value, fault, onChange }) {
+  const id = `${form}-${field.name}`.replace(/[^A-Za-z0-9-]/g, "-");
+  const about = fault || field.hint;
+  const shared = {
+    id,
+    name: field.name,
+    "aria-describedby": about ? `${id}-about` : undefined,
+    "aria-invalid": fault ? "true" : undefined,
+    "aria-required": field.required ? "true" : undefined,
+  };
+  const hint = about && html`<small id="${id}-about" class=${fault ? "fault" : ""}>${fault ? `${field.label} ${fault}` : about}</small>`;
+  if (field.type === "checkbox") {
+    return html`<div class="field check">
+      <label for=${id}><input ...${shared} type="checkbox" checked=${Boolean(value)}
+        onChange=${(event) => onChange(event.currentTarget.checked)} /> ${field.label}</label>${hint}
+    </div>`;
+  }
+  const onInput = (event) => onChange(event.currentTarget.value);
+  let control;
+  if (field.options) {
+    control = html`<select ...${shared} value=${value} onChange=${onInput}>
+      ${field.options.map((one) => {
+        const [key, text] = Array.isArray(one) ? one : [one, one];
+        return html`<option key=${key} value=${key} selected=${key === value}>${text}</option>`;
+      })}
+    </select>`;
+  } else if (field.type === "textarea" || field.type === "json") {
+    control = html`<textarea ...${shared} rows=${field.rows || 2} spellcheck=${false} value=${value || ""}
+      placeholder=${field.type === "json" ? "{}" : ""} onInput=${onInput}></textarea>`;
+  } else {
+    control = html`<input ...${shared} type=${field.type === "password" ? "password" : "text"} value=${value ?? ""}
+      inputmode=${field.type === "number" ? "numeric" : undefined} autocomplete=${field.autocomplete || "off"}
+      list=${field.list} onInput=${onInput} />`;
+  }
+  return html`<div class="field"><label for=${id}>${field.label}${field.required && html`<span aria-hidden="true"> *</span>`}</label>${control}${hint}</div>`;
+}

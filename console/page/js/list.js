@@ -1,0 +1,166 @@
+// Lists: a page of rows at a time, sorted and filtered by the broker where it can, here where it cannot.
+import { html, useEffect, useMemo, useState } from "./lib.js";
+import { usePoll } from "./api.js";
+import { several } from "./format.js";
+import { Waiting } from "./parts.js";
+import { refine } from "./route.js";
+
+const SIZE = 100;
+/** A whole list that is no longer needs no filter. */
+const SHORT = 10;
+
+/** The largest number first, the first letter first. */
+const sortBy = (column) => refine({ sort: column ? column.sort : "", reverse: column && column.isNumber ? "1" : "", page: "" });
+
+function at(row, field) {
+  return field.split(".").reduce((value, word) => (value === null || value === undefined ? undefined : value[word]), row);
+}
+
+function compare(one, other) {
+  if (one === other) return 0;
+  if (one === undefined || one === null) return -1;
+  if (other === undefined || other === null) return 1;
+  return one < other ? -1 : 1;
+}
+
+/** Rows of a whole list, as the query wants them, in the frame of a page. */
+function framed(rows, query, filterBy) {
+  const part = (query.name || "").toLowerCase();
+  let found = rows.filter((row) => filterBy.some((field) => String(at(row, field) ?? "").toLowerCase().includes(part)));
+  if (query.sort) found = [...found].sort((one, other) => compare(at(one, query.sort), at(other, query.sort)));
+  if (query.reverse) found = [...found].reverse();
+  const pages = Math.max(1, Math.ceil(found.length / SIZE));
+  const page = Math.min(Number(query.page) || 1, pages);
+  return {
+    items: found.slice((page - 1) * SIZE, page * SIZE),
+    page,
+    page_count: pages,
+    filtered_count: found.length,
+    total_count: rows.length,
+  };
+}
+
+function target(base, query) {
+  const wanted = new URLSearchParams({ page: query.page || 1, page_size: SIZE });
+  if (query.name) wanted.set("name", query.name);
+  if (query.regex) wanted.set("use_regex", "true");
+  if (query.sort) wanted.set("sort", query.sort);
+  if (query.reverse) wanted.set("sort_reverse", "true");
+  return `${base}?${wanted}`;
+}
+
+/**
+ * A list that is asked for. `isPaged`: the broker pages it. `columns`: {title, cell, sort, isNumber, isWide}; the first
+ * is the row's name. `keyOf`: of a row. `actions(rows, reload)`: buttons for the rows that are chosen.
+ */
+export function List({ base, query, columns, caption, what, empty, keyOf, isPaged = true, filterBy = ["name"], actions }) {
+  const view = usePoll(isPaged ? target(base, query) : base);
+  const [chosen, setChosen] = useState(() => new Set());
+  const page = useMemo(() => {
+    if (view.data === undefined) return null;
+    return Array.isArray(view.data) ? framed(view.data, query, filterBy) : view.data;
+  }, [view.data, JSON.stringify(query)]);
+  useEffect(() => {
+    // The last page is gone when enough rows are.
+    if (view.error && view.error.status === 400 && Number(query.page) > 1) refine({ page: "" });
+  }, [view.error]);
+  const isRefused = view.error && !view.error.isGone;
+  const rows = page && !isRefused ? page.items : [];
+  const picked = rows.filter((row) => chosen.has(keyOf(row)));
+  return html`<div class="list">
+    <${Tools} query=${query} page=${page} what=${what} isPaged=${isPaged} columns=${columns} />
+    ${actions && picked.length > 0 && html`<div class="chosen" role="group" aria-label="What to do with those chosen">
+      <span>${several(picked.length, what)} chosen</span> ${actions(picked, () => { setChosen(new Set()); view.reload(); })}
+    </div>`}
+    <${Waiting} view=${view} what=${`${what}s`} />
+    ${page && !isRefused && rows.length === 0 && html`<p class="empty">${page.total_count ? `No ${what} matches this filter.` : empty}</p>`}
+    ${rows.length > 0 &&
+    html`<${Rows} rows=${rows} columns=${columns} caption=${caption} keyOf=${keyOf} query=${query}
+      chosen=${actions ? chosen : null} setChosen=${setChosen} isOld=${Boolean(view.error)} />`}
+    ${page && page.page_count > 1 && html`<${Pager} page=${page} />`}
+  </div>`;
+}
+
+function Tools({ query, page, what, isPaged, columns }) {
+  const [text, setText] = useState(query.name || "");
+  useEffect(() => {
+    if (text === (query.name || "")) return undefined;
+    const timer = setTimeout(() => refine({ name: text, page: "" }), 250);
+    return () => clearTimeout(timer);
+  }, [text]);
+  const counted = page && (query.name ? `${several(page.filtered_count, what)} of ${page.total_count}` : several(page.total_count, what));
+  const isShort = page && page.total_count <= SHORT && !query.name;
+  if (isShort && !isPaged) return null;
+  const sortable = columns.filter((column) => column.sort);
+  return html`<div class="tools" role="search">
+    <label class="filter">Filter <input type="search" value=${text} onInput=${(event) => setText(event.currentTarget.value)} /></label>
+    ${isPaged && html`<label><input type="checkbox" checked=${Boolean(query.regex)}
+      onChange=${(event) => refine({ regex: event.currentTarget.checked ? "1" : "", page: "" })} /> regular expression</label>`}
+    <label class="narrow">Sort by
+      <select value=${query.sort || ""} onChange=${(event) => sortBy(sortable.find((column) => column.sort === event.currentTarget.value))}>
+        <option value="" selected=${!query.sort}>–</option>
+        ${sortable.map((column) => html`<option key=${column.sort} value=${column.sort} selected=${column.sort === query.sort}>${column.title}</option>`)}
+      </select></label>
+    <span class="counted" role="status">${counted || ""}</span>
+  </div>`;
+}
+
+function Pager({ page }) {
+  const turn = (number) => () => refine({ page: number > 1 ? number : "" });
+  return html`<nav class="pager" aria-label="Pages of the list">
+    <button type="button" onClick=${turn(1)} disabled=${page.page <= 1}>First</button>
+    <button type="button" onClick=${turn(page.page - 1)} disabled=${page.page <= 1}>Previous</button>
+    <span>Page ${page.page} of ${page.page_count}</span>
+    <button type="button" onClick=${turn(page.page + 1)} disabled=${page.page >= page.page_count}>Next</button>
+    <button type="button" onClick=${turn(page.page_count)} disabled=${page.page >= page.page_count}>Last</button>
+  </nav>`;
+}
+
+const kindOf = (column) => `${column.isNumber ? "number" : ""} ${column.isWide ? "wide" : ""} ${column.title ? "" : "does"}`.trim();
+
+/** A table. With `query` its columns sort; with `chosen` its rows can be chosen. */
+export function Rows({ rows, columns, caption, keyOf, query, chosen, setChosen, isOld = false }) {
+  const all = chosen && rows.every((row) => chosen.has(keyOf(row)));
+  const choose = (keys, isOn) => {
+    const next = new Set(chosen);
+    for (const key of keys) isOn ? next.add(key) : next.delete(key);
+    setChosen(next);
+  };
+  return html`<div class="scroll" tabindex="0" role="group" aria-label=${caption}>
+    <table role="table" class=${isOld ? "old" : ""}>
+      <caption class="hidden">${caption}</caption>
+      <thead role="rowgroup"><tr role="row">
+        ${chosen && html`<th role="columnheader" scope="col" class="choose"><input type="checkbox" aria-label="Choose all on this page" checked=${all}
+          onChange=${(event) => choose(rows.map(keyOf), event.currentTarget.checked)} /></th>`}
+        ${columns.map((column) => html`<${Head} key=${column.title} column=${column} query=${query} />`)}
+      </tr></thead>
+      <tbody role="rowgroup">
+        ${rows.map((row) => {
+          const key = keyOf(row);
+          return html`<tr role="row" key=${key}>
+            ${chosen && html`<td role="cell" class="choose"><input type="checkbox" aria-label="Choose this row" checked=${chosen.has(key)}
+              onChange=${(event) => choose([key], event.currentTarget.checked)} /></td>`}
+            ${columns.map((column, index) =>
+              index === 0
+                ? html`<th role="rowheader" key=${column.title} scope="row" class=${kindOf(column)}>${column.cell(row)}</th>`
+                : html`<td role="cell" key=${column.title} class=${kindOf(column)} data-title=${column.title}>${column.cell(row)}</td>`,
+            )}
+          </tr>`;
+        })}
+      </tbody>
+    </table>
+  </div>`;
+}
+
+function Head({ column, query }) {
+  const isSorted = query && column.sort && query.sort === column.sort;
+  if (!query || !column.sort) return html`<th role="columnheader" scope="col" class=${kindOf(column)}>${column.title || html`<span class="hidden">Actions</span>`}</th>`;
+  const isDown = Boolean(query.reverse);
+  const sort = () => {
+    if (isSorted) refine({ reverse: isDown ? "" : "1", page: "" });
+    else sortBy(column);
+  };
+  return html`<th role="columnheader" scope="col" class=${kindOf(column)} aria-sort=${isSorted ? (isDown ? "descending" : "ascending") : "none"}>
+    <button type="button" class="sort" onClick=${sort}>${column.title}<span aria-hidden="true">${isSorted ? (isDown ? " ↓" : " ↑") : ""}</span></button>
+  </th>`;
+}

@@ -1,0 +1,71 @@
+// The page: a login, then a frame around the page that the address names. One file a page, fetched when it is opened.
+import { html, render, useEffect, useState } from "./lib.js";
+import { ask } from "./api.js";
+import { Frame } from "./frame.js";
+import { Login } from "./login.js";
+import { GoneBand, Notes, Question } from "./parts.js";
+import { useRoute } from "./route.js";
+import { set, useShared } from "./state.js";
+
+/** By the first word of the address: the file, and its component with and without a name behind it. */
+const PAGES = {
+  "": ["overview", "Overview"],
+  connections: ["connections", "Connections", "Connection"],
+  channels: ["connections", "Channels", "Channel"],
+  exchanges: ["exchanges", "Exchanges", "Exchange"],
+  queues: ["queues", "Queues", "Queue"],
+  blocked: ["trouble", "Blocked"],
+  scheduled: ["trouble", "Scheduled"],
+  leases: ["trouble", "Leases"],
+  policies: ["policies", "Policies"],
+  users: ["users", "Users", "User"],
+  vhosts: ["vhosts", "VirtualHosts", "VirtualHost"],
+  definitions: ["definitions", "Definitions"],
+  node: ["node", "Node"],
+};
+
+function Page() {
+  const { segments, query } = useRoute();
+  const [found, setFound] = useState(null);
+  const [file, ...components] = PAGES[segments[0] || ""] || [];
+  const component = components[segments.length > 1 && components[1] ? 1 : 0];
+  const place = segments.join("\n");
+  useEffect(() => {
+    let isOver = false;
+    if (file) {
+      import(`./pages/${file}.js`).then(
+        (module) => isOver || setFound({ place, Component: module[component] }),
+        () => isOver || setFound({ place, Component: () => html`<p class="empty" role="alert">This page could not be fetched: the broker does not answer.</p>` }),
+      );
+    }
+    return () => {
+      isOver = true;
+    };
+  }, [place]);
+  if (!file) return html`<h1>No such page</h1><p>Nothing is at this address. <a href="#/">Overview</a></p>`;
+  if (!found || found.place !== place) return null;
+  const { Component } = found;
+  return html`<${Component} key=${place} names=${segments.slice(1)} query=${query} kind=${segments[0]} />`;
+}
+
+function App() {
+  const { user, theme } = useShared();
+  const [isAsked, setAsked] = useState(false);
+  useEffect(() => {
+    ask("GET", "leveret/session")
+      .then((found) => set({ user: found && found.name !== undefined ? found : null }))
+      .catch(() => {})
+      .finally(() => setAsked(true));
+  }, []);
+  useEffect(() => {
+    if (theme === "auto") delete document.documentElement.dataset.theme;
+    else document.documentElement.dataset.theme = theme;
+  }, [theme]);
+  if (!isAsked) return html`<p class="empty" role="status">Loading …</p>`;
+  return html`
+    ${user ? html`<${Frame}><${GoneBand} /><${Page} /><//>` : html`<${Login} />`}
+    <${Notes} /><${Question} />
+  `;
+}
+
+render(html`<${App} />`, document.getElementById("app"));

@@ -1,0 +1,144 @@
+// Connections and channels.
+import { html } from "../lib.js";
+import { act, path, usePoll } from "../api.js";
+import { bytes, count, rate, rateOf } from "../format.js";
+import { ChannelLink, ConnectionLink, QueueLink, UserLink, VhostLink } from "../links.js";
+import { List, Rows } from "../list.js";
+import { Ago, Badge, confirm, Danger, Facts, Panel, Table, Waiting } from "../parts.js";
+import { go, to } from "../route.js";
+
+const flow = (one, name) => {
+  const speed = one[`${name}_details`] && one[`${name}_details`].rate;
+  return speed === undefined ? "–" : `${bytes(Math.round(speed))}/s`;
+};
+const State = ({ state }) => html`<span class=${/block|flow/.test(state) ? "fault" : ""}>${state}</span>`;
+
+const CONNECTIONS = [
+  {
+    title: "Name",
+    sort: "name",
+    cell: (one) => html`<${ConnectionLink} name=${one.name} />${one.user_provided_name && html`<br /><small class="name">${one.user_provided_name}</small>`}`,
+  },
+  { title: "User", sort: "user", cell: (one) => html`<span class="name">${one.user}</span>` },
+  { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+  { title: "State", sort: "state", cell: (one) => html`<${State} state=${one.state} />` },
+  { title: "TLS", sort: "ssl", isWide: true, cell: (one) => (one.ssl ? one.ssl_protocol || "yes" : "no") },
+  { title: "Channels", sort: "channels", isNumber: true, cell: (one) => count(one.channels) },
+  { title: "From client", sort: "recv_oct_details.rate", isNumber: true, isWide: true, cell: (one) => flow(one, "recv_oct") },
+  { title: "To client", sort: "send_oct_details.rate", isNumber: true, isWide: true, cell: (one) => flow(one, "send_oct") },
+  { title: "Since", sort: "connected_at", isWide: true, cell: (one) => html`<${Ago} ms=${one.connected_at} />` },
+];
+
+export function Connections({ query }) {
+  return html`
+    <h1>Connections</h1>
+    <${List} base="connections" query=${query} columns=${CONNECTIONS} caption="Connections" what="connection"
+      empty="Nobody is connected." keyOf=${(one) => one.name} />`;
+}
+
+export function Connection({ names: [name] }) {
+  const place = path("connections", name);
+  const view = usePoll(place);
+  const channels = usePoll(`${place}/channels`);
+  const one = view.data;
+  const isHere = one && !(view.error && !view.error.isGone);
+  const close = async () => {
+    const text = `${name} of ${one.user}: its channels and consumers end, what it has not acknowledged is delivered again.`;
+    const reason = await confirm({ title: "Close this connection", text, verb: "Close", asks: "Reason, which the client is told" });
+    if (!reason) return;
+    // A header takes no other letters.
+    const headers = typeof reason === "string" ? { "x-reason": reason.replace(/[^\x20-\x7e]/g, "?") } : {};
+    if (await act("The connection is closed.", "DELETE", place, { headers })) go(["connections"]);
+  };
+  return html`
+    <p class="crumbs"><a href=${to(["connections"])}>Connections</a></p>
+    <h1><span class="name">${name}</span></h1>
+    <${Waiting} view=${view} what=${`Connection ${name}`} />
+    ${isHere && html`
+      <${Panel} title="Details"><${Facts} rows=${[
+        ["Name given by the client", one.user_provided_name],
+        ["User", html`<${UserLink} name=${one.user} />`],
+        ["Virtual host", html`<${VhostLink} name=${one.vhost} />`],
+        ["State", html`<${State} state=${one.state} />`],
+        ["Protocol", one.protocol],
+        ["Login", one.auth_mechanism],
+        ["TLS", one.ssl ? `${one.ssl_protocol || ""} ${one.ssl_cipher || ""}` : "no"],
+        ["Heartbeat", one.timeout ? `${one.timeout} s` : "none"],
+        ["Largest frame", bytes(one.frame_max)],
+        ["Connected", html`<${Ago} ms=${one.connected_at} />`],
+        ["From client", `${bytes(one.recv_oct)}, ${flow(one, "recv_oct")}`],
+        ["To client", `${bytes(one.send_oct)}, ${flow(one, "send_oct")}`],
+        ["The client says", html`<${Table} value=${one.client_properties} />`],
+      ]} /><//>
+      <${Panel} title="Channels of this connection">
+        ${Array.isArray(channels.data) && channels.data.length
+          ? html`<${Rows} rows=${channels.data} columns=${CHANNELS.filter((column) => !["User", "Virtual host"].includes(column.title))} caption="Channels" keyOf=${(row) => row.name} />`
+          : html`<p class="empty">It has no channel open.</p>`}
+      <//>
+      <${Panel} title="Close"><${Danger} label="Close the connection …" onClick=${close} /><//>
+    `}`;
+}
+
+const CHANNELS = [
+  { title: "Name", sort: "name", cell: (one) => html`<${ChannelLink} name=${one.name} />` },
+  { title: "User", sort: "user", isWide: true, cell: (one) => html`<span class="name">${one.user}</span>` },
+  { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+  {
+    title: "Mode",
+    cell: (one) => html`${one.confirm && html`<${Badge} text="C" title="confirms what is published" />`}${one.transactional && html`<${Badge} text="T" title="transactional" />`}`,
+  },
+  { title: "State", sort: "state", isWide: true, cell: (one) => html`<${State} state=${one.state} />` },
+  { title: "Consumers", sort: "consumer_count", isNumber: true, cell: (one) => count(one.consumer_count) },
+  { title: "Prefetch", sort: "prefetch_count", isNumber: true, isWide: true, cell: (one) => (one.prefetch_count ? count(one.prefetch_count) : "none") },
+  { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (one) => count(one.messages_unacknowledged) },
+  { title: "Unconfirmed", sort: "messages_unconfirmed", isNumber: true, isWide: true, cell: (one) => count(one.messages_unconfirmed) },
+  { title: "Published", sort: "message_stats.publish_details.rate", isNumber: true, isWide: true, cell: (one) => rate(rateOf(one.message_stats, "publish")) },
+  { title: "Delivered", sort: "message_stats.deliver_get_details.rate", isNumber: true, isWide: true, cell: (one) => rate(rateOf(one.message_stats, "deliver_get")) },
+];
+
+export function Channels({ query }) {
+  return html`
+    <h1>Channels</h1>
+    <${List} base="channels" query=${query} columns=${CHANNELS} caption="Channels" what="channel"
+      empty="No channel is open." keyOf=${(one) => one.name} />`;
+}
+
+export function Channel({ names: [name] }) {
+  const view = usePoll(path("channels", name));
+  const one = view.data;
+  const isHere = one && !(view.error && !view.error.isGone);
+  const columns = [
+    { title: "Tag", cell: (row) => html`<span class="name">${row.consumer_tag}</span>` },
+    { title: "Queue", cell: (row) => html`<${QueueLink} vhost=${row.queue.vhost} name=${row.queue.name} />` },
+    { title: "Prefetch", isNumber: true, cell: (row) => (row.prefetch_count ? count(row.prefetch_count) : "none") },
+    { title: "Acknowledges", cell: (row) => (row.ack_required ? "yes" : "no") },
+  ];
+  return html`
+    <p class="crumbs"><a href=${to(["channels"])}>Channels</a></p>
+    <h1><span class="name">${name}</span></h1>
+    <${Waiting} view=${view} what=${`Channel ${name}`} />
+    ${isHere && html`
+      <${Panel} title="Details"><${Facts} rows=${[
+        ["Connection", one.connection_details && html`<${ConnectionLink} name=${one.connection_details.name} />`],
+        ["User", html`<${UserLink} name=${one.user} />`],
+        ["Virtual host", html`<${VhostLink} name=${one.vhost} />`],
+        ["State", one.state],
+        ["Confirms", one.confirm ? "yes" : "no"],
+        ["Transactional", one.transactional ? "yes" : "no"],
+        ["Prefetch of a consumer", one.prefetch_count || "none"],
+        ["Prefetch of the channel", one.global_prefetch_count || "none"],
+        ["Unacknowledged", count(one.messages_unacknowledged)],
+        ["Unconfirmed", count(one.messages_unconfirmed)],
+        ["Uncommitted", count(one.messages_uncommitted)],
+        ["Published", rate(rateOf(one.message_stats, "publish"))],
+        ["Delivered", rate(rateOf(one.message_stats, "deliver_get"))],
+        ["Acknowledged", rate(rateOf(one.message_stats, "ack"))],
+        ["Idle", one.idle_since && html`<${Ago} ms=${Date.parse(one.idle_since)} />`],
+      ]} /><//>
+      <${Panel} title="Consumers">
+        ${one.consumer_details && one.consumer_details.length
+          ? html`<${Rows} rows=${one.consumer_details} columns=${columns} caption="Consumers" keyOf=${(row) => row.consumer_tag} />`
+          : html`<p class="empty">It consumes nothing.</p>`}
+      <//>
+    `}`;
+}

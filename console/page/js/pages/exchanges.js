@@ -1,0 +1,100 @@
+// Exchanges: what is bound to them, and publishing.
+import { html } from "../lib.js";
+import { act, exchangeSegment, path, usePoll } from "../api.js";
+import { Bind, Bindings } from "../bindings.js";
+import { rate, rateOf, several } from "../format.js";
+import { Form } from "../form.js";
+import { ExchangeLink, VhostLink } from "../links.js";
+import { List } from "../list.js";
+import { Badge, confirm, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
+import { Publish } from "../publish.js";
+import { go, to } from "../route.js";
+import { state } from "../state.js";
+
+const TYPES = ["direct", "fanout", "topic", "headers"];
+
+function features(exchange) {
+  const found = [];
+  if (exchange.durable) found.push(["D", "durable: outlives a restart"]);
+  if (exchange.auto_delete) found.push(["AD", "auto-delete: goes with its last binding"]);
+  if (exchange.internal) found.push(["I", "internal: clients cannot publish to it"]);
+  if ("alternate-exchange" in (exchange.arguments || {})) found.push(["AE", `what nobody gets goes to ${exchange.arguments["alternate-exchange"]}`]);
+  if (exchange.policy) found.push([exchange.policy, "policy"]);
+  return found.map(([text, title]) => html`<${Badge} key=${text} text=${text} title=${title} />`);
+}
+
+const COLUMNS = [
+  { title: "Name", sort: "name", cell: (one) => html`<${ExchangeLink} vhost=${one.vhost} name=${one.name} />` },
+  { title: "Virtual host", sort: "vhost", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+  { title: "Type", sort: "type", cell: (one) => one.type },
+  { title: "Features", cell: features },
+  { title: "In", sort: "message_stats.publish_in_details.rate", isNumber: true, cell: (one) => rate(rateOf(one.message_stats, "publish_in")) },
+  { title: "Out", sort: "message_stats.publish_out_details.rate", isNumber: true, cell: (one) => rate(rateOf(one.message_stats, "publish_out")) },
+];
+
+export function Exchanges({ query }) {
+  return html`
+    <h1>Exchanges</h1>
+    <${List} base="exchanges" query=${query} columns=${COLUMNS} caption="Exchanges" what="exchange" empty="No exchanges."
+      keyOf=${(one) => path(one.vhost, one.name)} />
+    <${Fold} title="Add an exchange"><${Add} /><//>
+  `;
+}
+
+function Add() {
+  const fields = [
+    { name: "name", label: "Name", required: true },
+    { name: "vhost", label: "Virtual host", value: state.vhost || "/", required: true },
+    { name: "type", label: "Type", options: TYPES, value: "direct" },
+    { name: "durable", label: "Durable", type: "checkbox", value: true },
+    { name: "auto_delete", label: "Auto-delete", type: "checkbox" },
+    { name: "internal", label: "Internal", type: "checkbox" },
+    { name: "arguments", label: "Arguments", type: "json", hint: 'like {"alternate-exchange": "unrouted"}' },
+  ];
+  const add = async ({ name, vhost, ...body }) =>
+    Boolean(await act(`Exchange ${name} is there.`, "PUT", path("exchanges", vhost, name), { body }));
+  return html`<${Form} name="Add an exchange" fields=${fields} verb="Add" onSubmit=${add} />`;
+}
+
+export function Exchange({ names: [vhost, segment] }) {
+  const name = segment === exchangeSegment("") ? "" : segment;
+  const place = path("exchanges", vhost, segment);
+  const view = usePoll(place);
+  const from = usePoll(`${place}/bindings/source`);
+  const into = usePoll(`${place}/bindings/destination`);
+  const exchange = view.data;
+  const isHere = exchange && !(view.error && !view.error.isGone);
+  const reload = () => {
+    from.reload();
+    into.reload();
+  };
+  const outgoing = Array.isArray(from.data) ? from.data : [];
+  const incoming = Array.isArray(into.data) ? into.data : [];
+  const remove = async () => {
+    const text = `${name}, with ${several(outgoing.length + incoming.length, "binding")}. Publishing to it will fail. This cannot be undone.`;
+    if (!(await confirm({ title: "Delete this exchange", text, verb: "Delete" }))) return;
+    if (await act(`${name} is deleted.`, "DELETE", place)) go(["exchanges"]);
+  };
+  return html`
+    <p class="crumbs"><a href=${to(["exchanges"])}>Exchanges</a> in <${VhostLink} name=${vhost} /></p>
+    <h1><span class="name">${name || "(default)"}</span> ${isHere && features(exchange)}</h1>
+    <${Waiting} view=${view} what=${`Exchange ${name}`} />
+    ${isHere && html`
+      <${Panel} title="Details"><${Facts} rows=${[
+        ["Type", exchange.type],
+        ["In", rate(rateOf(exchange.message_stats, "publish_in"))],
+        ["Out", rate(rateOf(exchange.message_stats, "publish_out"))],
+        ["Policy", exchange.policy],
+        ["Arguments", html`<${Table} value=${exchange.arguments} />`],
+      ]} /><//>
+      <${Panel} title="Goes to">
+        ${name === ""
+          ? html`<p class="empty">Every queue is bound to it by its name.</p>`
+          : html`<${Bindings} side="destination" bindings=${outgoing} reload=${reload} empty="Nothing: what is published here is dropped, or returned." />
+            <${Fold} title="Add a binding"><${Bind} vhost=${vhost} source=${name} reload=${reload} /><//>`}
+      <//>
+      ${incoming.length > 0 && html`<${Panel} title="Comes from"><${Bindings} side="source" bindings=${incoming} reload=${reload} empty="" /><//>`}
+      <${Fold} title="Publish to this exchange"><${Publish} vhost=${vhost} exchange=${name} /><//>
+      ${name !== "" && !name.startsWith("amq.") && html`<${Panel} title="Delete"><${Danger} label="Delete the exchange …" onClick=${remove} /><//>`}
+    `}`;
+}

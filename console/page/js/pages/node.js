@@ -1,0 +1,43 @@
+// The process: its memory, its counters, what it was told.
+import { html } from "../lib.js";
+import { usePoll } from "../api.js";
+import { bytes, count, duration, moment } from "../format.js";
+import { Facts, Panel, Table, Tile, Waiting } from "../parts.js";
+
+const words = (name) => name.replace(/_ms$/, "").replaceAll("_", " ").replaceAll("-", " ");
+
+/** A value of the status in words. */
+function shown(name, value) {
+  if (typeof value !== "number") return typeof value === "object" ? html`<${Table} value=${value} />` : String(value);
+  if (name.endsWith("_ms")) return value > 1e12 ? moment(value) : duration(value);
+  return /bytes|octets/.test(name) ? bytes(value) : count(value);
+}
+
+export function Node() {
+  const nodes = usePoll("nodes");
+  const view = usePoll("leveret/status");
+  const node = Array.isArray(nodes.data) ? nodes.data[0] : null;
+  const status = view.data;
+  const { counters = {}, usage, blocked, held, slow_consumers, ...rest } = status || {};
+  return html`
+    <h1>Node ${node && html`<span class="name">${node.name}</span>`}</h1>
+    <${Waiting} view=${view} what="the node" />
+    ${status && html`
+      <div class="tiles">
+        <${Tile} label="Up for" value=${duration(status.uptime_ms)} kind="strong" />
+        ${node && html`<${Tile} label="Memory" value=${bytes(node.mem_used)} /><${Tile} label="Disk free" value=${bytes(node.disk_free)} />
+          <${Tile} label="File descriptors" value=${count(node.fd_used)} /><${Tile} label="Sockets" value=${count(node.sockets_used)} />`}
+      </div>
+      <${Panel} title="Counters since the start"><${Facts} rows=${Object.entries(counters).map(([name, value]) => [words(name), count(value)])} /><//>
+      <${Panel} title="Status"><${Facts} rows=${Object.entries(rest).map(([name, value]) => [words(name), shown(name, value)])} /><//>
+      ${node && html`<${Panel} title="Process"><${Facts} rows=${[
+        ["Process", node.os_pid],
+        ["Processors", count(node.processors)],
+        ["Memory limit", node.mem_limit ? bytes(node.mem_limit) : "none"],
+        ["Disk limit", node.disk_free_limit ? bytes(node.disk_free_limit) : "none"],
+        ["Journal", node.db_dir],
+        ["Configuration", (node.config_files || []).join(", ")],
+        ["Log", (node.log_files || []).join(", ")],
+      ]} /><//>`}
+    `}`;
+}

@@ -1,0 +1,132 @@
+// The broker at a glance: how much is in it, how fast it goes, and what is wrong now.
+import { html, useMemo, useState } from "../lib.js";
+import { usePoll } from "../api.js";
+import { Chart, history, rangeQuery, RANGES } from "../chart.js";
+import { bytes, count, duration, rate, rateOf, several } from "../format.js";
+import { ConnectionLink, QueueLink } from "../links.js";
+import { Rows } from "../list.js";
+import { Facts, Panel, Tile, Waiting } from "../parts.js";
+import { to } from "../route.js";
+import { isMonitor } from "../state.js";
+
+const RATES = [
+  ["publish", "Published"],
+  ["deliver_get", "Delivered"],
+  ["ack", "Acknowledged"],
+  ["confirm", "Confirmed"],
+  ["redeliver", "Redelivered"],
+  ["return_unroutable", "Unroutable"],
+];
+
+export function Overview() {
+  const [range, setRange] = useState(0);
+  const view = usePoll(`overview?${rangeQuery(range)}`);
+  const data = view.data;
+  return html`
+    <h1>Overview</h1>
+    <${Waiting} view=${view} what="the overview" />
+    ${data && html`
+      ${isMonitor() && html`<${Trouble} />`}
+      <${Tiles} data=${data} />
+      <${Charts} view=${view} range=${range} setRange=${setRange} />
+      ${isMonitor() && html`<${NodeNow} />`}
+      ${data.listeners && html`<${Listeners} data=${data} />`}
+    `}`;
+}
+
+function Tiles({ data }) {
+  const totals = data.queue_totals || {};
+  const objects = data.object_totals || {};
+  return html`<div class="tiles">
+    <${Tile} label="Ready" value=${count(totals.messages_ready)} link=${to(["queues"], { sort: "messages_ready", reverse: "1" })} kind="strong" />
+    <${Tile} label="Unacknowledged" value=${count(totals.messages_unacknowledged)} link=${to(["queues"], { sort: "messages_unacknowledged", reverse: "1" })} kind="strong" />
+    <${Tile} label="Queues" value=${count(objects.queues)} link=${to(["queues"])} />
+    <${Tile} label="Consumers" value=${count(objects.consumers)} />
+    <${Tile} label="Connections" value=${count(objects.connections)} link=${to(["connections"])} />
+    <${Tile} label="Channels" value=${count(objects.channels)} link=${to(["channels"])} />
+    <${Tile} label="Exchanges" value=${count(objects.exchanges)} link=${to(["exchanges"])} />
+  </div>`;
+}
+
+function Charts({ view, range, setRange }) {
+  const { data, at } = view;
+  const totals = data.queue_totals || {};
+  const stats = data.message_stats;
+  const known = RATES.filter(([name]) => isRate(stats, name));
+  const key = `overview-${range}`;
+  const depth = useMemo(
+    () => history(`${key}-depth`, at, [
+      { value: totals.messages_ready, details: totals.messages_ready_details },
+      { value: totals.messages_unacknowledged, details: totals.messages_unacknowledged_details },
+    ], range),
+    [at, range],
+  );
+  const rates = useMemo(
+    () => history(`${key}-rates-${known.length}`, at, known.map(([name]) => ({ value: rateOf(stats, name), details: stats[`${name}_details`], isRate: true })), range),
+    [at, range],
+  );
+  const choice = html`<div class="ways" role="group" aria-label="Range of the charts">
+    ${RANGES.map(([, , text], index) => html`<button key=${text} type="button" aria-pressed=${index === range ? "true" : "false"} onClick=${() => setRange(index)}>${text}</button>`)}
+  </div>`;
+  return html`<${Panel} title="Messages" aside=${choice}>
+    <div class="charts">
+      <${Chart} title="In queues" points=${depth} labels=${["Ready", "Unacknowledged"]} shown=${count} isWhole />
+      ${known.length > 0
+        ? html`<${Chart} title="Rates" points=${rates} labels=${known.map(([, label]) => label)} shown=${rate} />`
+        : html`<p class="empty">No rates: nothing was published or delivered since the broker started, or it keeps no rates.</p>`}
+    </div>
+    ${known.length > 0 && html`<div class="tiles small">
+      ${known.map(([name, label]) => html`<${Tile} key=${name} label=${label} value=${rate(rateOf(stats, name))} />`)}
+    </div>`}
+  <//>`;
+}
+
+const isRate = (stats, name) => rateOf(stats, name) !== undefined;
+
+/** What somebody should look at: each line leads there. */
+function Trouble() {
+  const blocked = usePoll("leveret/blocked");
+  const queues = usePoll("queues?page=1&page_size=50&sort=messages&sort_reverse=true&columns=name,vhost,messages,consumers");
+  const { alarm, blocked: connections = [], usage = [] } = blocked.data || {};
+  const full = usage.filter((one) => one.full);
+  const idle = ((queues.data && queues.data.items) || []).filter((one) => one.messages > 0 && one.consumers === 0);
+  const lines = [
+    alarm && html`<li class="fault"><b>Alarm</b>: publishers are blocked${typeof alarm === "string" ? `: ${alarm}` : ""}.</li>`,
+    full.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(full.length, "limit")} reached</a>: ${full.slice(0, 3).map((one) => one.destination).join(", ")}</li>`,
+    connections.length > 0 && html`<li class="fault"><a href=${to(["blocked"])}>${several(connections.length, "connection")} blocked</a>, the longest for ${duration(connections[0].waiting_ms)}: <${ConnectionLink} name=${connections[0].connection} /></li>`,
+    idle.length > 0 && html`<li class="warning">Messages without a consumer in ${idle.length === 50 ? "50 queues or more" : several(idle.length, "queue")}:
+      <ul>${idle.slice(0, 5).map((one) => html`<li key=${one.name}><${QueueLink} vhost=${one.vhost} name=${one.name} />: ${several(one.messages, "message")}</li>`)}
+        ${idle.length > 5 && html`<li><a href=${to(["queues"], { sort: "messages", reverse: "1" })}>and more</a></li>`}</ul></li>`,
+  ].filter(Boolean);
+  if (!blocked.data && !queues.data) return null;
+  return html`<${Panel} title="Needs attention">
+    ${lines.length ? html`<ul class="trouble">${lines}</ul>` : html`<p class="good">✓ Nothing: no alarm, nobody blocked, no limit reached, every queue with messages has a consumer.</p>`}
+  <//>`;
+}
+
+function NodeNow() {
+  const view = usePoll("nodes");
+  const node = Array.isArray(view.data) && view.data[0];
+  if (!node) return null;
+  const share = (used, limit, shown) => (limit > 0 ? `${shown(used)} of ${shown(limit)}` : shown(used));
+  return html`<${Panel} title="Node" aside=${html`<a href=${to(["node"])}>more</a>`}>
+    <${Facts} rows=${[
+      ["Memory", html`${share(node.mem_used, node.mem_limit, bytes)}${node.mem_alarm ? html` <b class="fault">alarm</b>` : ""}`],
+      ["Disk free", html`${bytes(node.disk_free)}${node.disk_free_limit > 0 ? `, alarm below ${bytes(node.disk_free_limit)}` : ""}${node.disk_free_alarm ? html` <b class="fault">alarm</b>` : ""}`],
+      ["File descriptors", share(node.fd_used, node.fd_total, count)],
+      ["Up for", duration(node.uptime)],
+    ]} />
+  <//>`;
+}
+
+function Listeners({ data }) {
+  const columns = [
+    { title: "Protocol", cell: (one) => one.protocol },
+    { title: "Address", cell: (one) => one.ip_address },
+    { title: "Port", isNumber: true, cell: (one) => one.port },
+  ];
+  return html`<${Panel} title="Listeners">
+    <${Rows} rows=${data.listeners} columns=${columns} caption="Listeners" keyOf=${(one) => `${one.protocol} ${one.ip_address} ${one.port}`} />
+    <p class="dim">${data.product_name} ${data.product_version}, answers as RabbitMQ ${data.rabbitmq_version}; ${data.erlang_full_version}</p>
+  <//>`;
+}

@@ -1,0 +1,208 @@
+// One queue: what is in it, how fast it goes, why it is as it is, and what can be done with it.
+import { html, useMemo, useState } from "../lib.js";
+import { act, path, usePoll } from "../api.js";
+import { Bind, Bindings } from "../bindings.js";
+import { Chart, history, rangeQuery } from "../chart.js";
+import { bytes, count, duration, moment, plain, rate, rateOf, several } from "../format.js";
+import { Form } from "../form.js";
+import { ChannelLink, VhostLink } from "../links.js";
+import { Rows } from "../list.js";
+import { Ago, confirm, Danger, Facts, Fold, Panel, Table, Tile, Waiting } from "../parts.js";
+import { Messages, Publish } from "../publish.js";
+import { go, to } from "../route.js";
+import { Features } from "./queues.js";
+import { ScheduledRows } from "./trouble.js";
+
+const TYPED_ABOVE = 1000;
+const RATES = [["publish", "In"], ["deliver_get", "Out"], ["ack", "Acknowledged"], ["redeliver", "Redelivered"]];
+/** Which of the ranges its charts show: 10 minutes. */
+const RANGE = 1;
+
+export function Queue({ names: [vhost, name] }) {
+  const place = path("queues", vhost, name);
+  const view = usePoll(`${place}?${rangeQuery(RANGE)}`);
+  const bindings = usePoll(`${place}/bindings`);
+  const queue = view.data;
+  const isHere = queue && !(view.error && !view.error.isGone);
+  return html`
+    <p class="crumbs"><a href=${to(["queues"])}>Queues</a> in <${VhostLink} name=${vhost} /></p>
+    <h1><span class="name">${name}</span> ${isHere && html`<${Features} queue=${queue} />`}</h1>
+    <${Waiting} view=${view} what=${`Queue ${name}`} />
+    ${isHere && html`
+      <${Numbers} queue=${queue} at=${view.at} />
+      <${Panel} title="Consumers"><${Consumers} list=${queue.consumer_details || []} /><//>
+      <${Panel} title="Bindings">
+        <${Bindings} side="source" bindings=${Array.isArray(bindings.data) ? bindings.data : []} reload=${bindings.reload} empty="No bindings." />
+        <${Fold} title="Add a binding"><${Bind} vhost=${vhost} queue=${name} reload=${bindings.reload} /><//>
+      <//>
+      <${Explained} vhost=${vhost} name=${name} />
+      ${queue.leveret && queue.leveret.scheduled > 0 && html`<${Panel} title="Scheduled"><${ScheduledRows} vhost=${vhost} queue=${name} /><//>`}
+      ${queue.type !== "stream" && html`<${Browse} queue=${queue} />`}
+      <${Take} queue=${queue} reload=${view.reload} />
+      <${Fold} title="Publish to this queue"><${Publish} vhost=${vhost} exchange="" routingKey=${name} /><//>
+      <${End} queue=${queue} reload=${view.reload} />
+    `}`;
+}
+
+function Numbers({ queue, at }) {
+  const stats = queue.message_stats || {};
+  const known = RATES.filter(([name]) => rateOf(stats, name) !== undefined);
+  const key = `queue\n${queue.vhost}\n${queue.name}`;
+  const depth = useMemo(
+    () => history(`${key}\ndepth`, at, [
+      { value: queue.messages_ready, details: queue.messages_ready_details },
+      { value: queue.messages_unacknowledged, details: queue.messages_unacknowledged_details },
+    ], RANGE),
+    [at],
+  );
+  const rates = useMemo(
+    () => history(`${key}\nrates${known.length}`, at, known.map(([name]) => ({ value: rateOf(stats, name), details: stats[`${name}_details`], isRate: true })), RANGE),
+    [at],
+  );
+  return html`
+    <div class="tiles">
+      <${Tile} label="Ready" value=${count(queue.messages_ready)} kind="strong" />
+      <${Tile} label="Unacknowledged" value=${count(queue.messages_unacknowledged)} kind="strong" />
+      <${Tile} label="Scheduled" value=${count(queue.leveret && queue.leveret.scheduled)} />
+      <${Tile} label="Consumers" value=${count(queue.consumers)} />
+      ${known.map(([one, label]) => html`<${Tile} key=${one} label=${label} value=${rate(rateOf(stats, one))} />`)}
+    </div>
+    <${Panel} title="Details">
+      <div class="charts">
+        <${Chart} title="Messages" points=${depth} labels=${["Ready", "Unacknowledged"]} shown=${count} isWhole />
+        ${known.length > 0 && html`<${Chart} title="Rates" points=${rates} labels=${known.map(([, label]) => label)} shown=${rate} />`}
+      </div>
+      <${Facts} rows=${[
+        ["Type", queue.type],
+        ["State", queue.state],
+        ["Idle", queue.idle_since && html`<${Ago} ms=${Date.parse(queue.idle_since)} />`],
+        ["Bodies", bytes(queue.message_bytes)],
+        ["Of them in memory", queue.message_bytes_ram === queue.message_bytes ? "" : bytes(queue.message_bytes_ram)],
+        ["Persistent", count(queue.messages_persistent)],
+        ["Oldest message's timestamp", queue.head_message_timestamp ? moment(queue.head_message_timestamp * 1000) : ""],
+        ["Address", queue.leveret && queue.leveret.address !== queue.name ? queue.leveret.address : ""],
+        ["Policy", queue.policy && html`<a href=${to(["policies"], { name: queue.policy })}>${queue.policy}</a>`],
+        ["Operator policy", queue.operator_policy],
+        ["Owner", queue.owner_pid_details && queue.owner_pid_details.name],
+        ["Arguments", html`<${Table} value=${queue.arguments} />`],
+      ]} />
+    <//>`;
+}
+
+function Consumers({ list }) {
+  if (!list.length) return html`<p class="empty">No consumers: what comes in stays.</p>`;
+  const columns = [
+    { title: "Tag", cell: (one) => html`<span class="name">${one.consumer_tag}</span>` },
+    { title: "Channel", cell: (one) => html`<${ChannelLink} name=${one.channel_details.name} />` },
+    { title: "User", isWide: true, cell: (one) => one.channel_details.user },
+    { title: "Prefetch", isNumber: true, cell: (one) => (one.prefetch_count ? count(one.prefetch_count) : "none") },
+    { title: "Acknowledges", isWide: true, cell: (one) => (one.ack_required ? "yes" : "no") },
+    { title: "Active", cell: (one) => (one.active ? "yes" : one.activity_status || "no") },
+    { title: "Exclusive", isWide: true, cell: (one) => (one.exclusive ? "yes" : "no") },
+  ];
+  return html`<${Rows} rows=${list} columns=${columns} caption="Consumers" keyOf=${(one) => `${one.channel_details.name}\n${one.consumer_tag}`} />`;
+}
+
+/** Which rule gave each value. Defaults are many and seldom asked for: they come on demand. */
+function Explained({ vhost, name }) {
+  const [all, setAll] = useState(false);
+  const view = usePoll(path("leveret", "explain", vhost, name), { isOnce: true });
+  const found = Array.isArray(view.data) ? view.data[0] : null;
+  const rows = found ? found.rows : [];
+  const given = rows.filter((row) => !/^default/.test(row.rule) && row.value !== null);
+  const shown = all ? rows : given;
+  const columns = [
+    { title: "Setting", cell: (row) => html`<code>${row.name}</code>` },
+    { title: "Value", cell: (row) => html`<b>${plain(row.value)}</b>` },
+    { title: "Given by", cell: (row) => row.rule },
+  ];
+  const aside = rows.length > 0 && html`<label><input type="checkbox" checked=${all} onChange=${(event) => setAll(event.currentTarget.checked)} /> defaults too (${rows.length})</label>`;
+  return html`<${Panel} title="Settings, and what gave them" aside=${aside}>
+    <${Waiting} view=${view} what="the settings" />
+    ${found && html`
+      ${shown.length ? html`<${Rows} rows=${shown} columns=${columns} caption="Settings" keyOf=${(row) => `${row.name}\n${row.rule}`} />`
+        : html`<p class="empty">Everything is as by default.</p>`}
+      <${Facts} rows=${[
+        ["Declared at", found.declared_at],
+        ["Address", found.address],
+        ["Matching entries", found.matches && found.matches.length ? found.matches.join("; ") : ""],
+        ["Policies", found.policies && found.policies.length ? found.policies.join("; ") : ""],
+      ]} />
+      <p class="dim">Flow control: ${found.flow}</p>`}
+  <//>`;
+}
+
+/** Messages as they lie there. */
+function Browse({ queue }) {
+  const [found, setFound] = useState(null);
+  const place = path("leveret", "queues", queue.vhost, queue.name, "browse");
+  const look = async (wanted, after) => {
+    const done = await act("", "POST", place, { body: { ...wanted, after, truncate: 50000 } });
+    if (done) setFound({ wanted, ...done.value });
+    return false;
+  };
+  const fields = [
+    { name: "state", label: "Messages that are", options: [["ready", "ready"], ["unacked", "with consumers"]], value: "ready" },
+    { name: "count", label: "At a time", type: "number", value: 20, required: true },
+  ];
+  return html`<${Fold} title="Browse messages">
+    <p class="dim">Nothing is taken, marked or moved.</p>
+    <${Form} name="Browse messages" kind="row" fields=${fields} verb="Browse" onSubmit=${(wanted) => look(wanted, 0)} />
+    <div aria-live="polite">
+      ${found && (found.items.length ? html`<${Messages} messages=${found.items} />` : html`<p class="empty">None.</p>`)}
+      ${found && found.next !== null && html`<button type="button" onClick=${() => look(found.wanted, found.next)}>Next ${count(found.wanted.count)} of ${count(found.total)}</button>`}
+    </div>
+  <//>`;
+}
+
+const MODES = [
+  ["ack_requeue_true", "look, and put back (marks them redelivered)"],
+  ["ack_requeue_false", "take out for good"],
+  ["reject_requeue_true", "reject, and put back"],
+  ["reject_requeue_false", "reject: they die, or go to the dead letters"],
+];
+
+function Take({ queue, reload }) {
+  const [messages, setMessages] = useState(null);
+  const fields = [
+    { name: "count", label: "At most", type: "number", value: 10, required: true },
+    { name: "ackmode", label: "and then", options: MODES, value: "ack_requeue_true" },
+  ];
+  const take = async (values) => {
+    const isLost = values.ackmode.endsWith("requeue_false");
+    const text = `Up to ${several(values.count, "message")} leave ${queue.name}. This cannot be undone.`;
+    if (isLost && !(await confirm({ title: "Take messages out", text, verb: "Take" }))) return false;
+    const body = { count: values.count, ackmode: values.ackmode, encoding: "auto", truncate: 50000 };
+    const done = await act("", "POST", path("queues", queue.vhost, queue.name, "get"), { body });
+    if (done) setMessages(done.value);
+    reload();
+    return false;
+  };
+  return html`<${Fold} title="Get messages">
+    <${Form} name="Get messages" kind="row" fields=${fields} verb="Get" onSubmit=${take} />
+    <div aria-live="polite">
+      ${messages && (messages.length ? html`<${Messages} messages=${messages} />` : html`<p class="empty">Nothing is ready in this queue.</p>`)}
+    </div>
+  <//>`;
+}
+
+/** Purge and delete, each in two steps. */
+function End({ queue, reload }) {
+  const place = path("queues", queue.vhost, queue.name);
+  const purge = async () => {
+    const text = `${several(queue.messages_ready, "ready message")} of ${queue.name} will be deleted; what consumers have is not touched. This cannot be undone.`;
+    if (!(await confirm({ title: "Purge this queue", text, verb: "Purge", typed: queue.messages_ready > TYPED_ABOVE ? queue.name : "" }))) return;
+    if (await act(`${queue.name} is empty.`, "DELETE", `${place}/contents`)) reload();
+  };
+  const remove = async () => {
+    const text = `${queue.name}, with ${several(queue.messages, "message")} and ${several(queue.consumers, "consumer")}. This cannot be undone.`;
+    if (!(await confirm({ title: "Delete this queue", text, verb: "Delete", typed: queue.messages > TYPED_ABOVE ? queue.name : "" }))) return;
+    if (await act(`${queue.name} is deleted.`, "DELETE", place)) go(["queues"]);
+  };
+  return html`<${Panel} title="Purge or delete">
+    <div class="buttons">
+      <${Danger} label=${`Purge ${several(queue.messages_ready, "message")} …`} onClick=${purge} disabled=${!queue.messages_ready} />
+      <${Danger} label="Delete the queue …" onClick=${remove} />
+    </div>
+  <//>`;
+}

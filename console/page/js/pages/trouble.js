@@ -1,0 +1,139 @@
+// What waits, and for what: publishers for room, messages for their time, leases for their holders.
+import { html } from "../lib.js";
+import { act, path, usePoll } from "../api.js";
+import { bytes, count, duration, moment, several } from "../format.js";
+import { Form } from "../form.js";
+import { ConnectionLink, ExchangeLink, QueueLink } from "../links.js";
+import { Rows } from "../list.js";
+import { confirm, Danger, Facts, Panel, Tile, Waiting } from "../parts.js";
+
+/** Limits of the number of messages end so; all others are of octets. */
+const shownAs = (limit) => (/messages|count|length/.test(limit) ? count : bytes);
+
+export function Blocked() {
+  const view = usePoll("leveret/blocked");
+  const { alarm, blocked = [], usage = [], held = {}, slow_consumers: slow = {} } = view.data || {};
+  const waiting = [
+    { title: "Connection", cell: (one) => html`<${ConnectionLink} name=${one.connection} />` },
+    { title: "Virtual host", isWide: true, cell: (one) => html`<span class="name">${one.vhost}</span>` },
+    { title: "Waits for", cell: (one) => html`room in <b class="name">${one.destination}</b> <small>${one.limit}</small>` },
+    { title: "For", isNumber: true, cell: (one) => duration(one.waiting_ms) },
+    { title: "Held publishes", isNumber: true, cell: (one) => count(one.held.publishes || 0) },
+    { title: "Their bytes", isNumber: true, isWide: true, cell: (one) => bytes(one.held.bytes || 0) },
+    { title: "Read", isWide: true, cell: (one) => (one.held.unread ? "no longer" : "yes") },
+  ];
+  const limits = [
+    { title: "Destination", cell: (one) => html`<span class="name">${one.destination}</span>` },
+    { title: "Limit", cell: (one) => one.limit },
+    { title: "Used", cell: (one) => html`<${Share} used=${one.used} most=${one.max} shown=${shownAs(one.limit)} />` },
+    { title: "Opens again below", isNumber: true, isWide: true, cell: (one) => shownAs(one.limit)(one.low) },
+    { title: "Full", cell: (one) => (one.full ? html`<b class="fault">full</b>` : "no") },
+    { title: "Waiting", isNumber: true, cell: (one) => count(one.waiting) },
+  ];
+  return html`
+    <h1>Blocked and full</h1>
+    <${Waiting} view=${view} what="what is blocked" />
+    ${view.data && html`
+      ${alarm && html`<div class="band fault" role="alert">Alarm: all publishers are blocked${typeof alarm === "string" ? `: ${alarm}` : ""}.</div>`}
+      <div class="tiles">
+        <${Tile} label="Blocked connections" value=${count(blocked.length)} kind="strong" />
+        <${Tile} label="Held publishes" value=${count(held.publishes)} />
+        <${Tile} label="Held in memory" value=${bytes(held.bytes)} />
+        <${Tile} label="Limits reached" value=${count(usage.filter((one) => one.full).length)} />
+      </div>
+      <${Panel} title="Who waits">
+        ${blocked.length ? html`<${Rows} rows=${blocked} columns=${waiting} caption="Blocked connections" keyOf=${(one) => one.connection} />`
+          : html`<p class="empty">Nobody is blocked.</p>`}
+      <//>
+      <${Panel} title="Limits">
+        ${usage.length ? html`<${Rows} rows=${usage} columns=${limits} caption="Limits" keyOf=${(one) => `${one.destination}\n${one.limit}`} />`
+          : html`<p class="empty">No destination has a limit that blocks publishers.</p>`}
+      <//>
+      ${Object.keys(slow).length > 0 && html`<${Panel} title="Slow consumers"><${Facts} rows=${Object.entries(slow).map(([name, value]) => [name, typeof value === "number" ? count(value) : JSON.stringify(value)])} /><//>`}
+    `}`;
+}
+
+/** How much of a limit is used: a bar, and the same in words. */
+function Share({ used, most, shown }) {
+  const text = most > 0 ? `${shown(used)} of ${shown(most)}` : shown(used);
+  return html`<span class="share">${most > 0 && html`<meter min="0" max=${most} high=${most * 0.8} optimum="0" value=${Math.min(used, most)} aria-hidden="true"></meter>`} ${text}</span>`;
+}
+
+export function Scheduled() {
+  return html`<h1>Scheduled</h1><p class="dim">Messages that come later: redeliveries with a delay, delayed exchanges, delays of their publisher. Soonest first.</p><${ScheduledRows} />`;
+}
+
+/** Of one queue, or of all. */
+export function ScheduledRows({ vhost, queue }) {
+  const view = usePoll("leveret/scheduled");
+  const found = ((view.data && view.data.items) || []).filter((one) => queue === undefined || (one.queue === queue && one.vhost === vhost));
+  const place = (one) => path("leveret", "scheduled", one.vhost, one.queue, String(one.id));
+  const fire = async (one) => {
+    if (await act("The message is ready.", "POST", place(one), { body: { action: "fire" } })) view.reload();
+  };
+  const cancel = async (one) => {
+    const text = `The message ${one.id} of ${one.queue} will be deleted, not delivered. This cannot be undone.`;
+    if (!(await confirm({ title: "Cancel this message", text, verb: "Delete it" }))) return;
+    if (await act("The message is deleted.", "POST", place(one), { body: { action: "cancel" } })) view.reload();
+  };
+  const later = async (one) => {
+    const given = await confirm({ title: "Another time", text: `Message ${one.id} of ${one.queue} is due in ${duration(one.due_in_ms)}.`, verb: "Reschedule", asks: "Seconds from now" });
+    if (!given) return;
+    const seconds = Number(given);
+    const delay = Number.isFinite(seconds) && given !== true ? Math.round(seconds * 1000) : "";
+    if (await act("The message has another time.", "POST", place(one), { body: { action: "reschedule", delay } })) view.reload();
+  };
+  const columns = [
+    { title: "Due in", cell: (one) => html`<time title=${moment(one.due_ms)}>${duration(one.due_in_ms)}</time>` },
+    ...(queue === undefined ? [{ title: "Queue", cell: (one) => html`<${QueueLink} vhost=${one.vhost} name=${one.queue} />` }] : []),
+    { title: "Exchange", isWide: true, cell: (one) => html`<${ExchangeLink} vhost=${one.vhost} name=${one.exchange} />` },
+    { title: "Routing key", isWide: true, cell: (one) => html`<code>${one.routing_key}</code>` },
+    { title: "Attempts", isNumber: true, cell: (one) => count(one.attempts) },
+    {
+      title: "",
+      cell: (one) => html`<span class="buttons">
+        <button type="button" onClick=${() => fire(one)}>Fire now</button>
+        <button type="button" onClick=${() => later(one)}>Reschedule …</button>
+        <${Danger} label="Cancel …" onClick=${() => cancel(one)} /></span>`,
+    },
+  ];
+  return html`
+    <${Waiting} view=${view} what="scheduled messages" />
+    ${view.data && (found.length
+      ? html`${view.data.total > view.data.items.length && html`<p class="dim">The soonest ${several(view.data.items.length, "message")} of ${count(view.data.total)}.</p>`}
+          <${Rows} rows=${found} columns=${columns} caption="Scheduled messages" keyOf=${(one) => `${one.vhost}\n${one.queue}\n${one.id}`} />`
+      : html`<p class="empty">Nothing is scheduled.</p>`)}`;
+}
+
+export function Leases() {
+  const view = usePoll("leveret/leases");
+  const queues = (view.data && view.data.items) || [];
+  const breakLease = async (queue, lease) => {
+    const text = `The message with bookmark ${lease.bookmark} of ${queue.queue} is taken from ${lease.consumer || "its holder"} and delivered again, perhaps to another.`;
+    if (!(await confirm({ title: "Break this lease", text, verb: "Break" }))) return;
+    const body = { bookmark: lease.bookmark, option: "cancel" };
+    if (await act("The lease is broken.", "POST", path("leveret", "leases", queue.vhost, queue.queue, "discard"), { body })) view.reload();
+  };
+  return html`
+    <h1>Leases</h1>
+    <p class="dim">Leased queues: who has which message, and until when. What runs out comes back by itself.</p>
+    <${Waiting} view=${view} what="leases" />
+    ${view.data && !queues.length && html`<p class="empty">This broker has no leased queue.</p>`}
+    ${queues.map((queue) => {
+      const names = queue.leases.length ? Object.keys(queue.leases[0]) : [];
+      const columns = [
+        ...names.map((name) => ({ title: name.replace(/_ms$/, "").replaceAll("_", " "), isNumber: typeof queue.leases[0][name] === "number", cell: (one) => cell(name, one[name]) })),
+        ...(names.includes("bookmark") ? [{ title: "", cell: (one) => html`<${Danger} label="Break …" onClick=${() => breakLease(queue, one)} />` }] : []),
+      ];
+      return html`<${Panel} key=${`${queue.vhost}\n${queue.queue}`} id=${`leases-of-${queue.vhost}-${queue.queue}`}
+        title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${html`<span>${several(queue.leased, "lease")}, ${count(queue.ready)} ready</span>`}>
+        ${queue.leases.length ? html`<${Rows} rows=${queue.leases} columns=${columns} caption=${`Leases of ${queue.queue}`} keyOf=${(one) => JSON.stringify(one)} />`
+          : html`<p class="empty">Nobody holds a lease.</p>`}
+      <//>`;
+    })}`;
+}
+
+function cell(name, value) {
+  if (name.endsWith("_ms") && typeof value === "number") return value > 1e12 ? html`<time>${moment(value)}</time>` : duration(value);
+  return html`<span class="name">${typeof value === "string" ? value : JSON.stringify(value)}</span>`;
+}

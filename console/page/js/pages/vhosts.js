@@ -1,0 +1,90 @@
+// Virtual hosts and their limits.
+import { html, useState } from "../lib.js";
+import { act, path, usePoll } from "../api.js";
+import { count } from "../format.js";
+import { Form } from "../form.js";
+import { UserLink, VhostLink } from "../links.js";
+import { List, Rows } from "../list.js";
+import { confirm, Danger, Facts, Fold, Panel, Table, Waiting } from "../parts.js";
+import { go, to } from "../route.js";
+import { isAdministrator, set, state } from "../state.js";
+
+const COLUMNS = [
+  { title: "Name", sort: "name", cell: (one) => html`<${VhostLink} name=${one.name} />` },
+  { title: "Description", isWide: true, cell: (one) => one.description },
+  { title: "Ready", sort: "messages_ready", isNumber: true, cell: (one) => count(one.messages_ready) },
+  { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (one) => count(one.messages_unacknowledged) },
+  { title: "Default queue type", isWide: true, cell: (one) => (one.default_queue_type === "undefined" ? "classic" : one.default_queue_type) },
+];
+
+export function VirtualHosts({ query }) {
+  const [turn, setTurn] = useState(0);
+  const fields = [
+    { name: "name", label: "Name", required: true },
+    { name: "description", label: "Description" },
+    { name: "defaultqueuetype", label: "Default queue type", options: [["", "none"], "classic", "quorum", "stream"], value: "" },
+  ];
+  const add = async ({ name, defaultqueuetype, ...body }) => {
+    const done = await act(`Virtual host ${name} is there.`, "PUT", path("vhosts", name), { body: { ...body, ...(defaultqueuetype ? { defaultqueuetype } : {}) } });
+    if (done) setTurn((number) => number + 1);
+    return Boolean(done);
+  };
+  return html`
+    <h1>Virtual hosts</h1>
+    <${List} key=${turn} base="vhosts" query=${query} columns=${COLUMNS} caption="Virtual hosts" what="virtual host" empty="None." keyOf=${(one) => one.name} />
+    ${isAdministrator() && html`<${Fold} title="Add a virtual host"><${Form} name="Add a virtual host" fields=${fields} verb="Add" onSubmit=${add} /><//>`}`;
+}
+
+export function VirtualHost({ names: [name] }) {
+  const place = path("vhosts", name);
+  const view = usePoll(place);
+  const permissions = usePoll(`${place}/permissions`);
+  const limits = usePoll(path("vhost-limits", name));
+  const one = view.data;
+  const isHere = one && !(view.error && !view.error.isGone);
+  const limited = Array.isArray(limits.data) && limits.data[0] ? limits.data[0].value : {};
+  const remove = async () => {
+    const text = `${name}, with all its queues, exchanges and messages (${count(one.messages || 0)}); its connections are closed. This cannot be undone.`;
+    if (!(await confirm({ title: "Delete this virtual host", text, verb: "Delete", typed: name }))) return;
+    if (await act(`${name} is deleted.`, "DELETE", place)) {
+      if (state.vhost === name) set({ vhost: "" });
+      go(["vhosts"]);
+    }
+  };
+  const fields = [
+    { name: "limit", label: "Limit", options: ["max-connections", "max-queues"], value: "max-connections" },
+    { name: "value", label: "At most", type: "number", required: true, hint: "-1: no limit" },
+  ];
+  const save = async ({ limit, value }) => {
+    const done = await act("The limit holds from now on.", "PUT", path("vhost-limits", name, limit), { body: { value } });
+    if (done) limits.reload();
+    return Boolean(done);
+  };
+  const columns = [
+    { title: "User", cell: (row) => html`<${UserLink} name=${row.user} />` },
+    { title: "Configure", cell: (row) => html`<code>${row.configure}</code>` },
+    { title: "Write", cell: (row) => html`<code>${row.write}</code>` },
+    { title: "Read", cell: (row) => html`<code>${row.read}</code>` },
+  ];
+  const rows = Array.isArray(permissions.data) ? permissions.data : [];
+  return html`
+    <p class="crumbs"><a href=${to(["vhosts"])}>Virtual hosts</a></p>
+    <h1><span class="name">${name}</span></h1>
+    <${Waiting} view=${view} what=${`Virtual host ${name}`} />
+    ${isHere && html`
+      <${Panel} title="Details"><${Facts} rows=${[
+        ["Description", one.description],
+        ["Tags", (one.tags || []).join(", ")],
+        ["Default queue type", one.default_queue_type === "undefined" ? "classic" : one.default_queue_type],
+        ["Tracing", one.tracing ? "on" : "off"],
+        ["Ready", count(one.messages_ready ?? 0)],
+        ["Unacknowledged", count(one.messages_unacknowledged ?? 0)],
+        ["Limits", html`<${Table} value=${limited} />`],
+      ]} /><//>
+      <${Panel} title="Who may do what">
+        ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Permissions" keyOf=${(row) => row.user} />` : html`<p class="empty">Nobody has permissions here.</p>`}
+      <//>
+      <${Fold} title="Set a limit"><${Form} name="Set a limit" kind="row" fields=${fields} verb="Set" onSubmit=${save} /><//>
+      ${isAdministrator() && html`<${Panel} title="Delete"><${Danger} label="Delete the virtual host …" onClick=${remove} /><//>`}
+    `}`;
+}

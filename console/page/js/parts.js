@@ -1,0 +1,158 @@
+// What pages are made of. Everything that comes from the broker is a text node: a name can be anything.
+import { html, useEffect, useRef, useState } from "./lib.js";
+import { duration, moment } from "./format.js";
+import { forget, set, state, useShared } from "./state.js";
+
+/** A section with a heading. */
+export function Panel({ title, children, aside, id }) {
+  return html`<section class="panel" aria-labelledby=${id || slug(title)}>
+    <header><h2 id=${id || slug(title)}>${title}</h2>${aside}</header>
+    ${children}
+  </section>`;
+}
+
+const slug = (text) => `panel-${String(text).toLowerCase().replace(/[^a-z0-9]+/g, "-")}`;
+
+/** A section that opens, for what is seldom wanted. */
+export function Fold({ title, children, isOpen = false }) {
+  const [open, setOpen] = useState(isOpen);
+  return html`<details class="panel fold" open=${open} onToggle=${(event) => setOpen(event.currentTarget.open)}>
+    <summary>${title}</summary>
+    ${open && html`<div class="inside">${children}</div>`}
+  </details>`;
+}
+
+/** Names and values. `rows`: [name, value]; those without a value are left out. */
+export function Facts({ rows }) {
+  return html`<dl class="facts">
+    ${rows
+      .filter(([, value]) => value !== undefined && value !== null && value !== "")
+      .map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${value}</dd></div>`)}
+  </dl>`;
+}
+
+/** One big number. `link`: where it leads. */
+export function Tile({ label, value, link, kind = "" }) {
+  const inner = html`<span class="tile-value">${value}</span><span class="tile-label">${label}</span>`;
+  return link ? html`<a class="tile ${kind}" href=${link}>${inner}</a>` : html`<div class="tile ${kind}">${inner}</div>`;
+}
+
+/** A short word with a meaning; never by colour alone. */
+export const Badge = ({ text, title, kind = "" }) => html`<abbr class="badge ${kind}" title=${title || text}>${text}</abbr>`;
+
+/** A value as people read it: abilities by their names, what is empty as such. */
+function worded(value) {
+  if (value === "") return "(empty)";
+  if (typeof value === "string") return value;
+  const isSet = value && typeof value === "object" && Object.values(value).every((one) => one === true);
+  return isSet ? Object.keys(value).join(", ").replaceAll("_", " ") : JSON.stringify(value);
+}
+
+/** A table of values: arguments, headers, client properties. */
+export function Table({ value, empty = "none" }) {
+  const entries = value && typeof value === "object" ? Object.entries(value) : [];
+  if (!entries.length) return html`<span class="dim">${empty}</span>`;
+  return html`<ul class="pairs">
+    ${entries.map(([name, one]) => html`<li key=${name}><b>${name}</b> ${worded(one)}</li>`)}
+  </ul>`;
+}
+
+/** When it was, in words; the date on hover. */
+export const Ago = ({ ms }) => html`<time title=${moment(ms)}>${duration(Date.now() - ms)} ago</time>`;
+
+/** What stands where values are to come, or cannot. */
+export function Waiting({ view, what }) {
+  const { data, error, isLoading } = view;
+  if (data !== undefined && !(error && !error.isGone)) return null;
+  if (error && !error.isGone) {
+    const text = error.status === 404 ? `${what}: not here. It was deleted, or this broker does not tell.` : error.message;
+    return html`<p class="empty" role="alert">${text}</p>`;
+  }
+  return isLoading ? html`<p class="empty" role="status">Loading ${what} …</p>` : null;
+}
+
+/** A button that does something that cannot be undone asks first: see `confirm`. */
+export function Danger({ label, onClick, disabled }) {
+  return html`<button type="button" class="danger" onClick=${onClick} disabled=${disabled}>${label}</button>`;
+}
+
+/**
+ * The second step. `text`: how many and what. `typed`: what has to be typed, for what hits a lot.
+ * Resolves to true, or to the text of `asks`, or to false.
+ */
+export function confirm({ title, text, typed = "", verb = title, asks = "" }) {
+  return new Promise((resolve) => set({ question: { title, text, typed, verb, asks, resolve } }));
+}
+
+/** Where the second step is taken: a modal dialogue, which keeps the focus and closes by Escape. */
+export function Question() {
+  const { question } = useShared();
+  const dialog = useRef(null);
+  const [given, setGiven] = useState("");
+  useEffect(() => {
+    if (!question) return;
+    setGiven("");
+    if (!dialog.current.open) dialog.current.showModal();
+  }, [question]);
+  if (!question) return null;
+  const { title, text, typed, verb, asks, resolve } = question;
+  const close = (answer) => {
+    set({ question: null });
+    resolve(answer);
+  };
+  const submit = (event) => {
+    event.preventDefault();
+    close(asks ? given || true : true);
+  };
+  return html`<dialog ref=${dialog} aria-labelledby="question" onCancel=${() => close(false)}>
+    <form onSubmit=${submit}>
+      <h2 id="question">${title}</h2>
+      <p>${text}</p>
+      ${typed &&
+      html`<label>To go on, type <b class="name">${typed}</b>
+        <input value=${given} onInput=${(event) => setGiven(event.currentTarget.value)} autocomplete="off" /></label>`}
+      ${asks &&
+      html`<label>${asks}<input value=${given} onInput=${(event) => setGiven(event.currentTarget.value)} /></label>`}
+      <div class="buttons">
+        <button type="button" onClick=${() => close(false)}>Cancel</button>
+        <button type="submit" class="danger" disabled=${Boolean(typed) && given !== typed}>${verb}</button>
+      </div>
+    </form>
+  </dialog>`;
+}
+
+/** What was done lately, for eyes and for screen readers. */
+export function Notes() {
+  const { notes } = useShared();
+  return html`<div class="notes">
+    <div role="status" aria-live="polite">
+      ${notes.filter((one) => !one.isFault).map((one) => html`<p key=${one.id} class="note">${one.text}</p>`)}
+    </div>
+    <div role="alert">
+      ${notes
+        .filter((one) => one.isFault)
+        .map(
+          (one) => html`<p key=${one.id} class="note fault">
+            <span>${one.text}</span>
+            <button type="button" aria-label="Close this message" onClick=${() => forget(one.id)}>×</button>
+          </p>`,
+        )}
+    </div>
+  </div>`;
+}
+
+/** The broker does not answer: since when, and that it is tried again. */
+export function GoneBand() {
+  const { gone } = useShared();
+  const [, tick] = useState(0);
+  useEffect(() => {
+    if (!gone) return undefined;
+    const timer = setInterval(() => tick((count) => count + 1), 1000);
+    return () => clearInterval(timer);
+  }, [Boolean(gone)]);
+  if (!gone) return null;
+  return html`<div class="band fault" role="alert">
+    The broker has not answered since ${moment(gone.since)}. What is shown is from then.
+    ${state.every ? "It is asked again by itself." : "The page asks again when it is reloaded."}
+  </div>`;
+}

@@ -1,0 +1,97 @@
+// Publishing one message, and showing messages.
+import { html, useState } from "./lib.js";
+import { act, exchangeSegment, path } from "./api.js";
+import { bytes, count, moment } from "./format.js";
+import { Form } from "./form.js";
+import { Facts, Table } from "./parts.js";
+import { note } from "./state.js";
+
+/** `key`: fixed on a queue's page. */
+export function Publish({ vhost, exchange, routingKey }) {
+  const fields = [
+    ...(routingKey === undefined ? [{ name: "key", label: "Routing key" }] : []),
+    { name: "payload", label: "Body", type: "textarea", rows: 4 },
+    { name: "persistent", label: "Persistent", type: "checkbox", value: true },
+    { name: "headers", label: "Headers", type: "json" },
+    { name: "properties", label: "Properties", type: "json", hint: 'like {"content_type": "text/plain", "priority": 5}' },
+  ];
+  const publish = async (values) => {
+    const body = {
+      routing_key: routingKey ?? values.key,
+      payload: values.payload,
+      payload_encoding: "string",
+      properties: { delivery_mode: values.persistent ? 2 : 1, ...values.properties, headers: values.headers },
+    };
+    const done = await act("", "POST", path("exchanges", vhost, exchangeSegment(exchange), "publish"), { body });
+    if (done) note(done.value.routed ? "Published; a queue has it." : "Published, but no queue got it.", !done.value.routed);
+    return false;
+  };
+  return html`<${Form} name="Publish" fields=${fields} verb="Publish" onSubmit=${publish} />`;
+}
+
+function hex(text) {
+  const octets = Uint8Array.from(atob(text), (one) => one.charCodeAt(0));
+  const lines = [];
+  for (let at = 0; at < octets.length; at += 16) {
+    const line = octets.slice(at, at + 16);
+    const digits = [...line].map((one) => one.toString(16).padStart(2, "0")).join(" ");
+    const letters = [...line].map((one) => (one >= 32 && one < 127 ? String.fromCharCode(one) : "·")).join("");
+    lines.push(`${at.toString(16).padStart(6, "0")}  ${digits.padEnd(47)}  ${letters}`);
+  }
+  return lines.join("\n");
+}
+
+function pretty(text) {
+  try {
+    const value = JSON.parse(text);
+    return value !== null && typeof value === "object" ? JSON.stringify(value, null, 2) : null;
+  } catch {
+    return null;
+  }
+}
+
+function Body({ message }) {
+  const isText = message.payload_encoding === "string";
+  const json = isText ? pretty(message.payload) : null;
+  const ways = isText ? [["text", message.payload], ...(json ? [["JSON", json]] : [])] : [["hex", hex(message.payload)], ["base64", message.payload]];
+  const [way, setWay] = useState(json ? "JSON" : ways[0][0]);
+  const [, shown] = ways.find(([name]) => name === way) || ways[0];
+  return html`<div class="body-of">
+    ${ways.length > 1 && html`<div class="ways" role="group" aria-label="Show the body as">
+      ${ways.map(([name]) => html`<button key=${name} type="button" aria-pressed=${name === way ? "true" : "false"} onClick=${() => setWay(name)}>${name}</button>`)}
+    </div>`}
+    <pre tabindex="0" aria-label="Body">${shown}</pre>
+  </div>`;
+}
+
+/** Where a message died, the last death first. */
+function Deaths({ deaths }) {
+  return html`<ol class="deaths">${deaths.map((one, index) => html`<li key=${index}>
+    ${one.reason} in <b class="name">${one.queue}</b>, ${count(one.count)} × ; came from ${one.exchange || "the default exchange"} with ${(one["routing-keys"] || []).join(", ")}
+    ${typeof one.time === "number" && html` <small>${moment(one.time * 1000)}</small>`}</li>`)}</ol>`;
+}
+
+/** Messages as the API gives them. */
+export function Messages({ messages }) {
+  return html`<ol class="messages">
+    ${messages.map((message, index) => {
+      const { headers, ...properties } = message.properties || {};
+      const { "x-death": deaths, ...others } = headers || {};
+      return html`<li key=${message.position ?? index} class="message">
+        <${Facts} rows=${[
+          ["Position", message.position],
+          ["Exchange", message.exchange === undefined ? "" : message.exchange || "(default)"],
+          ["Routing key", message.routing_key],
+          ["Size", bytes(message.payload_bytes)],
+          ["Redelivered", message.redelivered === undefined ? "" : message.redelivered ? "yes" : "no"],
+          ["Attempts", message.attempts],
+          ["Left in the queue", count(message.message_count) === "–" ? "" : count(message.message_count)],
+          ["Properties", Object.keys(properties).length ? html`<${Table} value=${properties} />` : ""],
+          ["Headers", Object.keys(others).length ? html`<${Table} value=${others} />` : ""],
+          ["Died", Array.isArray(deaths) ? html`<${Deaths} deaths=${deaths} />` : ""],
+        ]} />
+        <${Body} message=${message} />
+      </li>`;
+    })}
+  </ol>`;
+}

@@ -1,0 +1,72 @@
+"""What is served beside the API: the page for people, and two lists.
+
+Paths are looked up in a table that is made once, when the first is asked for; none is ever joined to a folder.
+Source: management page 1.1, 18, 20.
+"""
+
+import html
+from collections.abc import Iterable
+from pathlib import Path
+
+from .dispatcher import Route
+from .messages import Answer
+
+#: The files of the page, as they are: nothing is built.
+FOLDER = Path(__file__).with_name("page")
+_TEXT = "text/plain; charset=utf-8"
+_HTML = "text/html; charset=utf-8"
+_TYPES = {
+    ".html": _HTML,
+    ".css": "text/css; charset=utf-8",
+    ".js": "text/javascript; charset=utf-8",
+    ".svg": "image/svg+xml",
+}
+
+
+class Pages:
+    """By path."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Answer] = {}
+
+    def get(self, path: str, routes: Iterable[Route]) -> Answer | None:
+        """A page; None: there is none."""
+        if not self._known:
+            self._known = {
+                **_files(),
+                "/api/index.html": _page("HTTP API", _table(routes)),
+                "/cli/index.html": _page("Command line", _COMMANDS),
+            }
+        return self._known.get(path)
+
+
+_COMMANDS = "<p>The same commands are at the command line: <code>leveret ctl --help</code>.</p>"
+
+
+def _files() -> dict[str, Answer]:
+    found = {}
+    for file in sorted(FOLDER.rglob("*")):
+        if file.is_file():
+            path = "/" + file.relative_to(FOLDER).as_posix().removesuffix("index.html")
+            found[path] = _answer(_TYPES.get(file.suffix, _TEXT), file.read_bytes())
+    return found
+
+
+def _answer(content_type: str, body: bytes) -> Answer:
+    return Answer(200, headers=(("content-type", content_type),), body=body)
+
+
+def _page(title: str, content: str) -> Answer:
+    text = (
+        f'<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n'
+        f"<body><h1>{title}</h1>\n{content}\n</body></html>\n"
+    )
+    return _answer(_HTML, text.encode())
+
+
+def _table(routes: Iterable[Route]) -> str:
+    rows = "\n".join(
+        f"<tr><td>{html.escape(route.allow)}</td><td>/api/{html.escape(route.pattern)}</td></tr>"
+        for route in sorted(routes, key=lambda one: one.pattern)
+    )
+    return f"<p>Words in capitals are names, percent-encoded.</p>\n<table>\n{rows}\n</table>"

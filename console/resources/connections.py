@@ -1,0 +1,161 @@
+"""Connections, channels, consumers. Source: management page 1.5, 2, 4."""
+
+from typing import Any
+
+from ...engine import Client, Session
+from ..api import Api
+from ..dispatcher import Action, Level, Route
+from ..listing import Columns, listed
+from ..login import is_administrator, is_monitor
+from ..messages import Answer, Request, bad_request, not_authorised, not_found
+from ..options import Steps
+from ..ranges import ranges_of
+from ..views.connections import channel_details, channel_view, connection_view, plain_connection_view
+from ..views.consumers import consumer_view
+from ..views.overview import clients_of
+from ..views.tables import channel_name, with_time
+
+REASON_MAX = 255
+_NOT_YOURS = "User not authorised to access object"
+
+
+def _clients(api: Api, request: Request) -> list[Client]:
+    """Those that the user sees, of the virtual host of the path, or of the page's menu."""
+    wanted: str | None = api.vhost(request).name if "V" in request.names else request.headers.get("x-vhost") or None
+    return [client for client in clients_of(api.broker, request.user) if wanted in (None, client.vhost.name)]
+
+
+def _list(api: Api, request: Request) -> Steps:
+    node = api.options.node
+    plain = request.flag("disable_stats")
+    ranges = ranges_of(request, "invalid_range_parameters")
+    return listed(
+        request,
+        _clients(api, request),
+        (lambda client: plain_connection_view(client, node))
+        if plain
+        else (lambda client: {**connection_view(client, api.broker, node), **api.sampler.client(client, ranges)}),
+        name=lambda client: client.name,
+        order=lambda client: client.name,
+        has_pages=True,
+    )
+
+
+def _client(api: Api, request: Request, *, to_close: bool = False) -> Client:
+    """Raises: Refusal."""
+    name, user = request.names["NAME"], request.user
+    found = next((client for client in api.broker.clients if client.name == name), None)
+    if found is None:
+        raise not_found()
+    may = is_administrator(user) if to_close else is_monitor(user)
+    if not may and found.user.name != user.name:
+        raise not_authorised(_NOT_YOURS)
+    return found
+
+
+def _show(api: Api, request: Request) -> Any:
+    client = _client(api, request)
+    view = connection_view(client, api.broker, api.options.node, is_alone=True)
+    return Columns(request).of({**view, **api.sampler.client(client, ranges_of(request))})
+
+
+def _reason(request: Request) -> str:
+    """Goes into the text of a close: no control characters, and not too long."""
+    text = request.headers.get("x-reason", "Closed via management plugin")
+    clean = "".join(character if character.isprintable() else "?" for character in text)
+    return clean.encode()[: REASON_MAX - 64].decode(errors="ignore")
+
+
+def _close(api: Api, request: Request) -> Steps:
+    client = _client(api, request, to_close=True)
+    yield from api.run("close-connection", name=client.name, reason=_reason(request))
+    return Answer(204)
+
+
+def _channels_of(api: Api, request: Request) -> Steps:
+    sessions = list(_client(api, request).sessions)
+    return _listed_channels(api, request, sessions, has_pages=False)
+
+
+def _listed_channels(api: Api, request: Request, sessions: list[Session], *, has_pages: bool = True) -> Steps:
+    node, ranges = api.options.node, ranges_of(request, "invalid_range_parameters")
+    return listed(
+        request,
+        sessions,
+        lambda session: {
+            **channel_view(session, api.broker, node),
+            **with_time(api.sampler.session(session, ranges)),
+        },
+        name=channel_name,
+        order=channel_name,
+        has_pages=has_pages,
+    )
+
+
+def _list_channels(api: Api, request: Request) -> Steps:
+    if request.flag("disable_stats"):
+        raise bad_request("Stats in management UI are disabled on this node")
+    return _listed_channels(api, request, [session for client in _clients(api, request) for session in client.sessions])
+
+
+def _show_channel(api: Api, request: Request) -> Any:
+    name, user, node = request.names["NAME"], request.user, api.options.node
+    for client in api.broker.clients:
+        for session in client.sessions:
+            if channel_name(session) == name:
+                if not is_monitor(user) and client.user.name != user.name:
+                    raise not_authorised(_NOT_YOURS)
+                rates = with_time(api.sampler.session(session, ranges_of(request)))
+                view = {**channel_view(session, api.broker, node), **rates}
+                return Columns(request).of({**view, **channel_details(session, node)})
+    raise not_found()
+
+
+def _of_user(api: Api, request: Request) -> Steps:
+    name, node = request.names["U"], api.options.node
+    clients = [client for client in clients_of(api.broker, request.user) if client.user.name == name]
+    return listed(
+        request,
+        clients,
+        lambda client: plain_connection_view(client, node),
+        name=lambda client: client.name,
+        order=lambda client: client.name,
+        has_pages=True,
+    )
+
+
+def _close_of_user(api: Api, request: Request) -> Steps:
+    name, user = request.names["U"], request.user
+    if not is_administrator(user) and name != user.name:
+        raise not_authorised(_NOT_YOURS)
+    for client in [client for client in api.broker.clients if client.user.name == name]:
+        yield from api.run("close-connection", name=client.name, reason=_reason(request))
+    return Answer(204)
+
+
+def _list_consumers(api: Api, request: Request) -> Steps:
+    node, user = api.options.node, request.user
+    vhosts = {vhost.name for vhost in api.vhosts_to_list(request)}
+    consumers = [
+        consumer
+        for client in api.broker.clients
+        if client.vhost.name in vhosts and (is_monitor(user) or client.user.name == user.name)
+        for session in client.sessions
+        for consumer in session.consumers.values()
+    ]
+    return listed(request, consumers, lambda consumer: consumer_view(consumer, node))
+
+
+_OF_VHOST, _ANY = Level.VHOST, Level.ANY
+ROUTES = [
+    Route("connections", {"GET": Action(_ANY, _list)}),
+    Route("vhosts/V/connections", {"GET": Action(_OF_VHOST, _list)}),
+    Route("connections/NAME", {"GET": Action(_ANY, _show), "DELETE": Action(_ANY, _close)}),
+    Route("connections/NAME/channels", {"GET": Action(_ANY, _channels_of)}),
+    Route("connections/username/U", {"GET": Action(_ANY, _of_user), "DELETE": Action(_ANY, _close_of_user)}),
+    Route("channels", {"GET": Action(_ANY, _list_channels)}),
+    Route("vhosts/V/channels", {"GET": Action(_OF_VHOST, _list_channels)}),
+    Route("channels/NAME", {"GET": Action(_ANY, _show_channel)}),
+    Route("consumers", {"GET": Action(_ANY, _list_consumers)}),
+    Route("consumers/V", {"GET": Action(_OF_VHOST, _list_consumers)}),
+]

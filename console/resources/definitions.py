@@ -1,0 +1,109 @@
+"""Definitions out and in, of the broker or of one virtual host. Source: management page 7."""
+
+from typing import Any
+
+from ..api import Api
+from ..bodies import content_type, parsed
+from ..dispatcher import Action, Level, Route
+from ..listing import Columns
+from ..messages import Answer, Refusal, Request, bad_request
+from ..options import CommandRefused, Steps
+
+JSON, MULTIPART = "application/json", "multipart/form-data"
+_FAULT = "failed_to_parse_json"
+#: Parts of a form, and octets of the head of each.
+PARTS_MAX, PART_HEAD_MAX = 3, 16 * 1024
+_NAME_CHARACTERS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.@+= ")
+
+
+def _versions(api: Api) -> dict[str, str]:
+    return {"rabbit_version": api.options.version, "rabbitmq_version": api.options.version}
+
+
+def _export(api: Api, request: Request) -> Answer:
+    found = api.ask("definitions export")
+    named = {one["name"] for one in found["global_parameters"]}
+    found["global_parameters"] += [one for one in api.ask("global-parameters list") if one["name"] not in named]
+    return _download(request, {**_versions(api), **found})
+
+
+def _export_vhost(api: Api, request: Request) -> Answer:
+    vhost = request.names["V"]
+    if vhost not in api.broker.virtual_hosts:
+        raise bad_request("vhost_not_found")
+    found = api.ask("definitions export", vhost=vhost)
+    sections = ("parameters", "policies", "queues", "exchanges", "bindings")
+    return _download(request, {**_versions(api), **{name: found[name] for name in sections}})
+
+
+def _download(request: Request, value: dict[str, Any]) -> Answer:
+    name = request.query.get("download")
+    headers: tuple[tuple[str, str], ...] = ()
+    if name is not None:
+        clean = "".join(c if c in _NAME_CHARACTERS else "_" for c in name)[:200]
+        headers = (("content-disposition", f'attachment; filename="{clean}"'),)
+    return Answer(200, Columns(request).of(value), headers)
+
+
+def _import(api: Api, request: Request) -> Steps:
+    return _take_in(api, _document(request), None)
+
+
+def _import_vhost(api: Api, request: Request) -> Steps:
+    vhost = api.vhost_to_change(request)
+    return _take_in(api, _document(request), vhost.name)
+
+
+def _take_in(api: Api, document: dict[str, Any], vhost: str | None) -> Steps:
+    users = document.get("users")
+    is_untagged = isinstance(users, list) and any(isinstance(user, dict) and "tags" not in user for user in users)
+    if vhost is None and is_untagged:
+        raise bad_request("tags_not_present")
+    try:
+        yield from api.run("definitions import", definitions=document, vhost=vhost)
+    except CommandRefused as refused:
+        raise bad_request(refused.reason) from None
+    return Answer(204)
+
+
+def _document(request: Request) -> dict[str, Any]:
+    body = request.body
+    if content_type(request) == MULTIPART:
+        body = _file_of(request)
+    value = parsed(body, _FAULT, is_strict=True)
+    if not isinstance(value, dict):
+        raise bad_request(_FAULT)
+    return value
+
+
+def _file_of(request: Request) -> bytes:
+    """The field `file` of a form. Raises: Refusal."""
+    # Few ask for it, and it is 1 MiB.
+    from email.message import EmailMessage
+    from email.parser import BytesParser
+    from email.policy import HTTP
+
+    kind = request.headers["content-type"].encode("latin-1", "replace")
+    message = BytesParser(EmailMessage, policy=HTTP).parsebytes(b"content-type: " + kind + b"\r\n\r\n" + request.body)
+    parts = list(message.iter_parts()) if message.is_multipart() else []
+    if not 0 < len(parts) <= PARTS_MAX:
+        raise Refusal(400, "bad_request", _FAULT)
+    for part in parts:
+        if sum(len(name) + len(value) for name, value in part.items()) > PART_HEAD_MAX:
+            raise Refusal(400, "bad_request", _FAULT)
+        if part.get_param("name", header="content-disposition") == "file":
+            payload = part.get_payload(decode=True)
+            return payload if isinstance(payload, bytes) else b""
+    raise Refusal(400, "bad_request", _FAULT)
+
+
+_BOTH = (JSON, MULTIPART)
+_WHOLE = {"GET": Action(Level.ADMINISTRATOR, _export), "POST": Action(Level.ADMINISTRATOR, _import, _BOTH)}
+ROUTES = [
+    Route("definitions", _WHOLE),
+    Route("all-configuration", _WHOLE),
+    Route(
+        "definitions/V",
+        {"GET": Action(Level.ADMINISTRATOR, _export_vhost), "POST": Action(Level.ADMINISTRATOR, _import_vhost, _BOTH)},
+    ),
+]

@@ -1,0 +1,43 @@
+"""Logging in and out by a form: the page keeps a cookie, never a password. Source: management page 2, 20."""
+
+from dataclasses import replace
+from urllib.parse import parse_qsl
+
+from ..api import Api
+from ..bodies import content_type
+from ..dispatcher import Action, Level, Route
+from ..login import login_failed
+from ..messages import Answer, Request
+
+_FIELDS_MAX = 10
+
+
+def _log_in(api: Api, request: Request) -> Answer:
+    """Also with a form that says nothing of what it is, as RabbitMQ does: it is a failed login."""
+    form: dict[str, str] = {}
+    challenges = "x-requested-with" not in request.headers  # for the page itself no dialogue of the browser
+    if content_type(request) == "application/x-www-form-urlencoded":
+        try:
+            form = dict(parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=_FIELDS_MAX))
+        except ValueError:
+            raise login_failed(challenges=challenges) from None
+    name = form.get("username", "")
+    user = api.logins.check(name, form.get("password", ""), request.peer)
+    if user is None:
+        return replace(login_failed(challenges=challenges).answer(), failed_login=name)
+    cookie = api.sessions.open(api.logins.admitted(user, request.peer), _path(api))
+    return Answer(200, "ok", (("set-cookie", cookie),))
+
+
+def _log_out(api: Api, request: Request) -> Answer:
+    return Answer(204, headers=(("set-cookie", api.sessions.close(request.headers.get("cookie"), _path(api))),))
+
+
+def _path(api: Api) -> str:
+    return f"{api.options.path_prefix}/api"
+
+
+ROUTES = [
+    Route("login", {"POST": Action(Level.OPEN, _log_in)}),
+    Route("leveret/logout", {"POST": Action(Level.OPEN, _log_out)}),
+]

@@ -1,0 +1,73 @@
+"""Getting messages out of a queue, and the check that one goes through the broker. Source: management page 6, 9."""
+
+from typing import Any
+
+from ..api import Api
+from ..bodies import integer, json_object, require
+from ..dispatcher import Action, Level, Route
+from ..messages import Answer, Refusal, Request, bad_request
+from ..options import CommandRefused, Steps
+
+ACKMODES = ("ack_requeue_true", "ack_requeue_false", "reject_requeue_true", "reject_requeue_false")
+NOT_IMPLEMENTED, NOT_FOUND, ACCESS_REFUSED = 540, 404, 403
+#: The queue by which the broker is tried; it stays.
+TEST_QUEUE = "aliveness-test"
+
+
+def _get(api: Api, request: Request) -> Steps:
+    api.vhost(request)
+    ackmode, count, encoding = require(json_object(request), "ackmode", "count", "encoding")
+    given = json_object(request)
+    truncate = integer(given["truncate"]) if "truncate" in given else None
+    wanted = integer(count)
+    if ackmode not in ACKMODES:
+        raise bad_request(f"Unknown ackmode. Please use one of {', '.join(ACKMODES)}.")
+    if encoding not in ("auto", "base64"):
+        raise bad_request("Unsupported encoding. Please use auto or base64.")
+    try:
+        return (
+            yield from api.run(
+                "get",
+                queue=request.names["Q"],
+                vhost=request.names["V"],
+                count=max(0, wanted),
+                ackmode=ackmode,
+                encoding=encoding,
+                truncate=None if truncate is None else max(0, truncate),
+                as_user=request.user.name,
+            )
+        )
+    except CommandRefused as refused:
+        raise _refusal(refused) from None
+
+
+def _refusal(refused: CommandRefused) -> Exception:
+    if refused.code in (0, ACCESS_REFUSED):
+        return refused
+    if refused.code == NOT_FOUND:
+        return Refusal(404, "not_found", refused.reason)
+    # RabbitMQ's error of that code never was a channel's: its text lacks the name.
+    text = refused.reason.partition(" - ")[2] if refused.code == NOT_IMPLEMENTED else refused.reason
+    return bad_request(f"{refused.code} {text}")
+
+
+def _is_alive(api: Api, request: Request) -> Steps:
+    """Declares a queue, publishes, gets."""
+    vhost = api.vhost(request).name
+    as_user = request.user.name
+    yield from api.run("declare-queue", queue=TEST_QUEUE, vhost=vhost, as_user=as_user)
+    yield from api.run(
+        "publish", exchange="", routing_key=TEST_QUEUE, payload="test_message", vhost=vhost, as_user=as_user
+    )
+    got: list[Any] = yield from api.run(
+        "get", queue=TEST_QUEUE, vhost=vhost, count=1, ackmode="ack_requeue_false", as_user=as_user
+    )
+    if not got:
+        return Answer(503, {"status": "failed", "reason": "aliveness-test queue is empty"})
+    return {"status": "ok"}
+
+
+ROUTES = [
+    Route("queues/V/Q/get", {"POST": Action(Level.VHOST, _get)}),
+    Route("aliveness-test/V", {"GET": Action(Level.VHOST, _is_alive)}),
+]

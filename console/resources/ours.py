@@ -1,0 +1,180 @@
+"""What only Leveret has: sessions of the page, settings explained, who is blocked, what is leased and scheduled.
+
+Everything is a command of the control table, as `leveret ctl` has it. Source: management page 16, 20.
+"""
+
+from dataclasses import replace
+from itertools import islice
+from typing import Any
+
+from ...engine import Queue
+from ..api import Api
+from ..bodies import integer, json_object, require, text
+from ..dispatcher import Action, Level, Route
+from ..login import is_administrator, is_monitor, may_see
+from ..messages import Request, bad_request, not_authorised
+from ..options import Steps
+
+#: Names that a search gives, of each kind.
+FOUND_MAX = 50
+#: Queues, and messages of each, that one list of all virtual hosts shows.
+QUEUES_MAX, MESSAGES_MAX = 200, 100
+_ACTIONS = ("fire", "cancel", "reschedule")
+
+
+def _session(api: Api, request: Request) -> dict[str, Any]:
+    """Whose it is; empty without one, which is no fault: the page asks before it shows a login."""
+    user = api.sessions.find(request.headers.get("cookie"))
+    return {} if user is None else _who(api, replace(request, user=user))
+
+
+def _who(api: Api, request: Request) -> dict[str, Any]:
+    return {"name": request.user.name, "tags": sorted(request.user.tags)}
+
+
+def _status(api: Api, request: Request) -> Any:
+    return api.ask("status")
+
+
+def _blocked(api: Api, request: Request) -> dict[str, Any]:
+    status = api.ask("status")
+    return {key: status[key] for key in ("alarm", "usage", "blocked", "held", "slow_consumers")}
+
+
+def _explain(api: Api, request: Request) -> Any:
+    vhost = api.vhost(request)
+    return api.ask("explain", name=request.names["NAME"], vhost=vhost.name)
+
+
+def _queues(api: Api, request: Request) -> list[Queue]:
+    return [queue for vhost in api.vhosts_to_list(request) for queue in vhost.queues.values()]
+
+
+def _scheduled(api: Api, request: Request) -> Steps:
+    """Of the queues with the most; soonest first in each."""
+    found = [queue for queue in _queues(api, request) if len(queue.scheduled)]
+    found.sort(key=lambda queue: (-len(queue.scheduled), queue.vhost_name, queue.name))
+    rows = []
+    for queue in found[:QUEUES_MAX]:
+        messages = api.ask("scheduled list", queue=queue.name, vhost=queue.vhost_name)[:MESSAGES_MAX]
+        rows += [{"vhost": queue.vhost_name, "queue": queue.name, **one} for one in messages]
+        yield
+    rows.sort(key=lambda row: row["due_ms"])
+    return {"total": sum(len(queue.scheduled) for queue in found), "queues": len(found), "items": rows}
+
+
+def _act_on_scheduled(api: Api, request: Request) -> Steps:
+    queue = api.queue(request)
+    given = json_object(request)
+    (action,) = require(given, "action")
+    if action not in _ACTIONS:
+        raise bad_request(f"action: expected one of {', '.join(_ACTIONS)}")
+    if not request.user.may("write", "queue", queue.name, queue.vhost_name):
+        raise not_authorised("Access refused.")
+    delay = integer(require(given, "delay")[0]) if action == "reschedule" else None
+    if delay is not None and delay < 0:
+        raise bad_request("delay: expected milliseconds")
+    return (
+        yield from api.run(
+            f"scheduled {action}",
+            queue=queue.name,
+            vhost=queue.vhost_name,
+            id=integer(request.names["ID"]),
+            delay=delay,
+        )
+    )
+
+
+def _leases(api: Api, request: Request) -> Steps:
+    found = [queue for queue in _queues(api, request) if queue.rules.leased is not None]
+    items: list[dict[str, Any]] = []
+    for queue in found[:QUEUES_MAX]:
+        leases = api.ask("leases", queue=queue.name, vhost=queue.vhost_name)
+        items.append(
+            {
+                "vhost": queue.vhost_name,
+                "queue": queue.name,
+                "ready": queue.ready_count,
+                "leased": queue.unacked,
+                "leases": leases[:MESSAGES_MAX],
+            }
+        )
+        yield
+    return {"queues": len(found), "items": items}
+
+
+def _discard_leased(api: Api, request: Request) -> Steps:
+    queue = api.queue(request)
+    given = json_object(request)
+    if not request.user.may("read", "queue", queue.name, queue.vhost_name):
+        raise not_authorised("Access refused.")
+    for name in ("bookmark", "filter", "option"):
+        text(given.get(name, ""), name)
+    return (
+        yield from api.run(
+            "discard",
+            queue=queue.name,
+            vhost=queue.vhost_name,
+            bookmark=given.get("bookmark"),
+            filter=given.get("filter"),
+            option=given.get("option"),
+        )
+    )
+
+
+def _browse(api: Api, request: Request) -> Steps:
+    queue = api.queue(request)
+    given = json_object(request)
+    numbers = {name: integer(given[name]) for name in ("count", "after", "truncate") if name in given}
+    if any(number < 0 for number in numbers.values()):
+        raise bad_request("count, after, truncate: expected numbers from 0 on")
+    state, encoding = text(given.get("state", "ready"), "state"), text(given.get("encoding", "auto"), "encoding")
+    return (
+        yield from api.run(
+            "browse",
+            queue=queue.name,
+            vhost=queue.vhost_name,
+            state=state,
+            encoding=encoding,
+            as_user=request.user.name,
+            **numbers,
+        )
+    )
+
+
+def _search(api: Api, request: Request) -> dict[str, Any]:
+    """Names with the text in them, whatever its case."""
+    part = request.query.get("q", "").lower()
+    if not part:
+        raise bad_request("q: expected text")
+    vhosts = api.vhosts_to_list(request)
+    clients = [client for client in api.broker.clients if is_monitor(request.user) or client.user is request.user]
+    users = [user.name for user in api.broker.users] if is_administrator(request.user) else []
+    return {
+        "queues": _of_vhosts(part, ((vhost.name, name) for vhost in vhosts for name in vhost.queues)),
+        "exchanges": _of_vhosts(part, ((vhost.name, name) for vhost in vhosts for name in vhost.exchanges)),
+        "connections": list(islice((one.name for one in clients if part in one.name.lower()), FOUND_MAX)),
+        "users": list(islice((name for name in users if part in name.lower()), FOUND_MAX)),
+        "vhosts": [name for name in api.broker.virtual_hosts if part in name.lower() and may_see(request.user, name)][
+            :FOUND_MAX
+        ],
+    }
+
+
+def _of_vhosts(part: str, names: Any) -> list[dict[str, str]]:
+    found = ({"vhost": vhost, "name": name} for vhost, name in names if part in name.lower())
+    return list(islice(found, FOUND_MAX))
+
+
+ROUTES = [
+    Route("leveret/session", {"GET": Action(Level.OPEN, _session)}),
+    Route("leveret/status", {"GET": Action(Level.MONITORING, _status)}),
+    Route("leveret/blocked", {"GET": Action(Level.MONITORING, _blocked)}),
+    Route("leveret/leases", {"GET": Action(Level.MONITORING, _leases)}),
+    Route("leveret/leases/V/Q/discard", {"POST": Action(Level.VHOST, _discard_leased)}),
+    Route("leveret/scheduled", {"GET": Action(Level.MONITORING, _scheduled)}),
+    Route("leveret/scheduled/V/Q/ID", {"POST": Action(Level.VHOST, _act_on_scheduled)}),
+    Route("leveret/explain/V/NAME", {"GET": Action(Level.VHOST, _explain)}),
+    Route("leveret/queues/V/Q/browse", {"POST": Action(Level.VHOST, _browse)}),
+    Route("leveret/search", {"GET": Action(Level.ANY, _search)}),
+]

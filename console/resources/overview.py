@@ -1,0 +1,77 @@
+"""Overview, who asks, the cluster's name, and what tools expect to be there. Source: management page 2, 3."""
+
+from typing import Any
+
+from ..api import Api
+from ..bodies import json_object, require, text
+from ..dispatcher import Action, Level, Route
+from ..listing import Columns
+from ..messages import Answer, Request
+from ..options import Steps
+from ..ranges import ranges_of
+from ..views.overview import overview_view
+
+#: What the one extension of RabbitMQ's own page is called.
+_EXTENSIONS = [{"javascript": "dispatcher.js"}]
+
+
+def _overview(api: Api, request: Request) -> dict[str, Any]:
+    ranges = ranges_of(request)
+    name: str = api.ask("cluster-name")["name"]
+    has_statistics = not request.flag("disable_stats")
+    view = overview_view(api.broker, api.options, request.user, name, has_statistics=has_statistics)
+    if has_statistics:
+        view = {**view, **api.sampler.whole(ranges)}
+    return Columns(request).of(view)  # type: ignore[no-any-return]
+
+
+def _whoami(api: Api, request: Request) -> dict[str, Any]:
+    return {"name": request.user.name, "tags": sorted(request.user.tags)}
+
+
+def _cluster_name(api: Api, request: Request) -> Any:
+    return api.ask("cluster-name")
+
+
+def _rename(api: Api, request: Request) -> Steps:
+    (name,) = require(json_object(request), "name")
+    yield from api.run("cluster-name", name=text(name, "name"))
+    return Answer(204)
+
+
+def _extensions(api: Api, request: Request) -> list[Any]:
+    return _EXTENSIONS
+
+
+def _auth(api: Api, request: Request) -> dict[str, Any]:
+    return {"enable_uaa": False, "uaa_client_id": "", "uaa_location": ""}
+
+
+def _nothing(api: Api, request: Request) -> list[Any]:
+    """Of plug-ins that are not there, and features that are never used."""
+    return []
+
+
+def _done(api: Api, request: Request) -> Answer:
+    """There is one node, and nothing to balance."""
+    return Answer(204)
+
+
+def _version(api: Api, request: Request) -> str:
+    return api.options.version
+
+
+ROUTES = [
+    Route("overview", {"GET": Action(Level.ANY, _overview)}),
+    Route("whoami", {"GET": Action(Level.ANY, _whoami)}),
+    Route("cluster-name", {"GET": Action(Level.ANY, _cluster_name), "PUT": Action(Level.ADMINISTRATOR, _rename)}),
+    Route("extensions", {"GET": Action(Level.ANY, _extensions)}),
+    Route("auth", {"GET": Action(Level.OPEN, _auth)}),
+    Route("version", {"GET": Action(Level.OPEN, _version)}),
+    Route("rebalance/queues", {"POST": Action(Level.ADMINISTRATOR, _done)}),
+    Route("shovels", {"GET": Action(Level.MONITORING, _nothing)}),
+    Route("federation-links", {"GET": Action(Level.MONITORING, _nothing)}),
+    Route("stream/connections", {"GET": Action(Level.MONITORING, _nothing)}),
+    Route("deprecated-features", {"GET": Action(Level.ANY, _nothing)}),
+    Route("deprecated-features/used", {"GET": Action(Level.ANY, _nothing)}),
+]

@@ -1,0 +1,274 @@
+"""Users, their permissions and limits. Source: management page 2, 8.3, 8.4, 10."""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from typing import Any
+
+from ...engine import User, read_password_hash
+from ...expressions.patterns.pattern_syntax import PatternFault
+from ...settings.policies.policy_keys import erlang
+from ..api import Api
+from ..bodies import json_object, require
+from ..dispatcher import Action, Level, Route
+from ..listing import Columns, listed
+from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
+from ..options import Steps
+from ..views.access import permission_rows, topic_rows, user_limits, user_view
+
+LIMITS = ("max-connections", "max-channels")
+_PATTERNS = ("configure", "write", "read")
+_TOPIC_KEYS = ("exchange", "write", "read")
+
+
+def _user(api: Api, request: Request) -> User:
+    found = api.broker.users.find(request.names["U"])
+    if found is None:
+        raise not_found()
+    return found
+
+
+def _by_name(user: User) -> str:
+    return user.name
+
+
+def _list(api: Api, request: Request) -> Steps:
+    return listed(request, api.broker.users, user_view, order=_by_name)
+
+
+def _without_permissions(api: Api, request: Request) -> Steps:
+    found = [user for user in api.broker.users if user.permissions is not None and not user.permissions]
+    return listed(request, found, user_view, order=_by_name)
+
+
+def _show(api: Api, request: Request) -> Any:
+    return Columns(request).of(user_view(_user(api, request)))
+
+
+def _put(api: Api, request: Request) -> Steps:
+    given, name = json_object(request), request.names["U"]
+    if "tags" not in given:
+        raise bad_request("tags_not_present")
+    tags = given["tags"]
+    if not isinstance(tags, str) and not (isinstance(tags, list) and all(isinstance(tag, str) for tag in tags)):
+        raise bad_request("tags: expected text with commas, or a list of words")
+    is_there = api.broker.users.find(name) is not None
+    yield from api.run("users replace", name=name, tags=tags, **_password(given))
+    return Answer(204 if is_there else 201)
+
+
+def _password(given: dict[str, Any]) -> dict[str, str]:
+    """The arguments of the command that say it; none: nobody can log in by password."""
+    password, hashed = given.get("password"), given.get("password_hash")
+    if password is not None and hashed is not None:
+        raise bad_request("both_password_and_password_hash_are_provided")
+    if not isinstance(password, str | None) or not isinstance(hashed, str | None):
+        raise bad_request("password: expected text")
+    if hashed:
+        algorithm = given.get("hashing_algorithm")
+        known = algorithm if isinstance(algorithm, str) else "rabbit_password_hashing_sha256"
+        try:
+            base64.b64decode(hashed, validate=True)
+        except (binascii.Error, ValueError):
+            raise bad_request(["not_base64", hashed]) from None
+        try:
+            read_password_hash(hashed, known)
+        except ValueError as error:
+            raise bad_request(f"password_hash: expected {error}") from None
+        return {"password_hash": hashed, "hashing_algorithm": known}
+    return {"password": password} if password else {}
+
+
+def _delete(api: Api, request: Request) -> Steps:
+    yield from api.run("users delete", name=_user(api, request).name)
+    return Answer(204)
+
+
+def _bulk_delete(api: Api, request: Request) -> Steps:
+    (names,) = require(json_object(request), "users")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise bad_request("users: expected a list of names")
+    for name in names:
+        if api.broker.users.find(name) is None:
+            raise bad_request(["no_such_user", name])
+        yield from api.run("users delete", name=name)
+    return Answer(204)
+
+
+# -- permissions ----------------------------------------------------------------------------------------------------
+
+
+def _users_of(api: Api, request: Request) -> list[User]:
+    return [_user(api, request)] if "U" in request.names else sorted(api.broker.users, key=_by_name)
+
+
+def _permissions(api: Api, request: Request) -> Steps:
+    vhost = api.vhost(request).name if "V" in request.names else None
+    rows = [row for user in _users_of(api, request) for row in permission_rows(user, api.broker)]
+    return listed(request, [row for row in rows if vhost in (None, row["vhost"])], lambda row: row)
+
+
+def _topic_permissions(api: Api, request: Request) -> Steps:
+    vhost = api.vhost(request).name if "V" in request.names else None
+    rows = [row for user in _users_of(api, request) for row in topic_rows(user, api.broker)]
+    return listed(request, [row for row in rows if vhost in (None, row["vhost"])], lambda row: row)
+
+
+def _permission(api: Api, request: Request) -> dict[str, Any]:
+    """Raises: Refusal."""
+    vhost = api.vhost(request).name
+    for row in permission_rows(_user(api, request), api.broker):
+        if row["vhost"] == vhost:
+            return row
+    raise not_found()
+
+
+def _show_permission(api: Api, request: Request) -> Any:
+    return Columns(request).of(_permission(api, request))
+
+
+def _has_permission(api: Api, request: Request) -> bool:
+    user = api.broker.users.find(request.names["U"])
+    rows: Iterator[dict[str, Any]] = iter(()) if user is None else permission_rows(user, api.broker)
+    return any(row["vhost"] == request.names["V"] for row in rows)
+
+
+def _set_permission(api: Api, request: Request) -> Steps:
+    values = dict(zip(_PATTERNS, require(json_object(request), *_PATTERNS)))
+    _check_both(api, request)
+    _check_patterns(values, _PATTERNS)
+    is_there = _has_permission(api, request)
+    yield from api.run("permissions set", user=request.names["U"], vhost=request.names["V"], **values)
+    return Answer(204 if is_there else 201)
+
+
+def _clear_permission(api: Api, request: Request) -> Steps:
+    row = _permission(api, request)
+    yield from api.run("permissions clear", user=row["user"], vhost=row["vhost"])
+    return Answer(204)
+
+
+def _check_both(api: Api, request: Request) -> None:
+    is_there = request.names["V"] in api.broker.virtual_hosts
+    if not is_there or api.broker.users.find(request.names["U"]) is None:
+        raise bad_request("vhost_or_user_not_found")
+
+
+def _check_patterns(values: dict[str, Any], names: tuple[str, ...]) -> None:
+    from ...expressions.patterns.patterns import permission_pattern
+
+    for name in names:
+        value = values[name]
+        if not isinstance(value, str):
+            raise bad_request(["not_string", name])
+        try:
+            permission_pattern(value)
+        except PatternFault as fault:
+            raise bad_request(["invalid_regexp", value, str(fault)]) from None
+
+
+def _topics_of(api: Api, request: Request) -> list[dict[str, Any]]:
+    """Raises: Refusal."""
+    vhost, exchange = api.vhost(request).name, request.names.get("X")
+    rows = [row for row in topic_rows(_user(api, request), api.broker) if row["vhost"] == vhost]
+    rows = [row for row in rows if exchange in (None, row["exchange"])]
+    if not rows:
+        raise not_found()
+    return rows
+
+
+def _show_topics(api: Api, request: Request) -> Any:
+    return Columns(request).of(_topics_of(api, request))
+
+
+def _set_topic(api: Api, request: Request) -> Steps:
+    values = dict(zip(_TOPIC_KEYS, require(json_object(request), *_TOPIC_KEYS)))
+    _check_both(api, request)
+    if not isinstance(values["exchange"], str):
+        raise bad_request(["not_string", "exchange"])
+    _check_patterns(values, ("write", "read"))
+    user = api.broker.users.find(request.names["U"])
+    assert user is not None
+    is_there = any(row["vhost"] == request.names["V"] for row in topic_rows(user, api.broker))
+    yield from api.run("topic-permissions set", user=user.name, vhost=request.names["V"], **values)
+    return Answer(204 if is_there else 201)
+
+
+def _clear_topics(api: Api, request: Request) -> Steps:
+    row = _topics_of(api, request)[0]
+    yield from api.run("topic-permissions clear", user=row["user"], vhost=row["vhost"], exchange=request.names.get("X"))
+    return Answer(204)
+
+
+# -- limits ---------------------------------------------------------------------------------------------------------
+
+
+def _limits(api: Api, request: Request) -> Steps:
+    rows = [{"user": user.name, "value": limits} for user in _users_of(api, request) if (limits := user_limits(user))]
+    return listed(request, rows, lambda row: row)
+
+
+def _set_limit(api: Api, request: Request) -> Steps:
+    user, name = request.names["U"], request.names["NAME"]
+    (value,) = require(json_object(request), "value")
+    if api.broker.users.find(user) is None:
+        raise bad_request(["no_such_user", user])
+    if name not in LIMITS:
+        raise bad_request(f'Unrecognised terms [{{<<"{name}">>,{erlang(value)}}}] in user-limits')
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise bad_request(f"{name} should be a number, actually was {erlang(value)}")
+    yield from api.run("users limits", name=user, **{name.replace("-", "_"): value})
+    return Answer(204)
+
+
+def _clear_limit(api: Api, request: Request) -> Steps:
+    user, name = _user(api, request), request.names["NAME"]
+    if name not in LIMITS:
+        raise not_found()
+    yield from api.run("users limits", name=user.name, **{name.replace("-", "_"): -1})
+    return Answer(204)
+
+
+_ADMINISTRATOR = Level.ADMINISTRATOR
+_LIST_PERMISSIONS = {"GET": Action(_ADMINISTRATOR, _permissions)}
+_LIST_TOPICS = {"GET": Action(_ADMINISTRATOR, _topic_permissions)}
+_TOPICS = {
+    "GET": Action(_ADMINISTRATOR, _show_topics),
+    "PUT": Action(_ADMINISTRATOR, _set_topic),
+    "DELETE": Action(_ADMINISTRATOR, _clear_topics),
+}
+ROUTES = [
+    Route("users", {"GET": Action(_ADMINISTRATOR, _list)}),
+    Route("users/without-permissions", {"GET": Action(_ADMINISTRATOR, _without_permissions)}),
+    Route("users/bulk-delete", {"POST": Action(_ADMINISTRATOR, _bulk_delete)}),
+    Route(
+        "users/U",
+        {
+            "GET": Action(_ADMINISTRATOR, _show),
+            "PUT": Action(_ADMINISTRATOR, _put),
+            "DELETE": Action(_ADMINISTRATOR, _delete),
+        },
+    ),
+    Route("users/U/permissions", _LIST_PERMISSIONS),
+    Route("vhosts/V/permissions", _LIST_PERMISSIONS),
+    Route("permissions", _LIST_PERMISSIONS),
+    Route(
+        "permissions/V/U",
+        {
+            "GET": Action(_ADMINISTRATOR, _show_permission),
+            "PUT": Action(_ADMINISTRATOR, _set_permission),
+            "DELETE": Action(_ADMINISTRATOR, _clear_permission),
+        },
+    ),
+    Route("users/U/topic-permissions", _LIST_TOPICS),
+    Route("vhosts/V/topic-permissions", _LIST_TOPICS),
+    Route("topic-permissions", _LIST_TOPICS),
+    Route("topic-permissions/V/U", _TOPICS),
+    Route("topic-permissions/V/U/X", _TOPICS),
+    Route("user-limits", {"GET": Action(Level.ANY, _limits)}, has_head=False),
+    Route("user-limits/U", {"GET": Action(Level.ANY, _limits)}, has_head=False),
+    Route(
+        "user-limits/U/NAME",
+        {"PUT": Action(_ADMINISTRATOR, _set_limit, JSON_MEDIA), "DELETE": Action(_ADMINISTRATOR, _clear_limit)},
+    ),
+]

@@ -1,0 +1,131 @@
+"""Virtual hosts and their limits. Source: management page 2, 8.3."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...engine import VirtualHost
+from ...settings.policies.policy_keys import erlang
+from ..api import Api
+from ..bodies import boolean, json_object, require
+from ..dispatcher import Action, Level, Route
+from ..listing import Columns, listed
+from ..login import may_see
+from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
+from ..options import Steps
+from ..ranges import Range, ranges_of
+from ..views.access import vhost_limits, vhost_view
+
+LIMITS = ("max-connections", "max-queues")
+
+
+def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range]) -> dict[str, Any]:
+    about = api.ask("vhosts about", name=vhost.name)
+    return {**vhost_view(vhost, api.options.node, about), **api.sampler.vhost(vhost, ranges)}
+
+
+def _list(api: Api, request: Request) -> Steps:
+    ranges = ranges_of(request, "invalid_range_parameters")
+    return listed(
+        request,
+        [vhost for vhost in api.broker.virtual_hosts.values() if may_see(request.user, vhost.name)],
+        lambda vhost: _row(api, vhost, ranges),
+        name=lambda vhost: vhost.name,
+        order=lambda vhost: vhost.name,
+        has_pages=True,
+    )
+
+
+def _show(api: Api, request: Request) -> Any:
+    return Columns(request).of(_row(api, api.vhost(request), ranges_of(request)))
+
+
+def _put(api: Api, request: Request) -> Steps:
+    """New, or another description; whoever makes it may do everything in it, as in RabbitMQ."""
+    given, name = json_object(request), request.names["V"]
+    tracing = boolean(given["tracing"]) if "tracing" in given else None
+    description, tags = given.get("description", ""), given.get("tags", "")
+    if not isinstance(description, str):
+        raise bad_request(["not_string", "description"])
+    if not isinstance(tags, str) and not (isinstance(tags, list) and all(isinstance(one, str) for one in tags)):
+        raise bad_request("tags: expected text or a list of words")
+    kind = given.get("default_queue_type", given.get("defaultqueuetype"))
+    if kind in ("", "undefined"):
+        kind = None
+    if kind is not None and kind not in ("classic", "quorum", "stream"):
+        raise bad_request(f"default_queue_type: expected classic, quorum or stream, not {str(kind)[:40]}")
+    is_there = name in api.broker.virtual_hosts
+    yield from api.run("vhosts add", name=name, default_queue_type=kind)
+    if is_there and kind is not None:
+        yield from api.run("vhosts default-queue-type", name=name, type=kind)
+    yield from api.run("vhosts describe", name=name, description=description, tags=tags)
+    if tracing is not None:
+        yield from api.run("trace-on" if tracing else "trace-off", vhost=name)
+    if not is_there and not request.user.may("configure", "queue", "x", name):
+        yield from api.run("permissions set", user=request.user.name, vhost=name, configure=".*", write=".*", read=".*")
+    return Answer(204 if is_there else 201)
+
+
+def _delete(api: Api, request: Request) -> Steps:
+    yield from api.run("vhosts delete", name=api.vhost(request).name)
+    return Answer(204)
+
+
+def _start(api: Api, request: Request) -> Answer:
+    """It runs; there is nothing to start."""
+    api.vhost(request)
+    node = request.names["N"]
+    if not api.is_node(node):
+        raise bad_request(f"Request to node {node} failed with nodedown")
+    return Answer(204)
+
+
+def _limits(api: Api, request: Request) -> Steps:
+    rows = [
+        {"vhost": vhost.name, "value": limits}
+        for vhost in api.vhosts_to_list(request)
+        if may_see(request.user, vhost.name) and (limits := vhost_limits(vhost))
+    ]
+    return listed(request, rows, lambda row: row)
+
+
+def _set_limit(api: Api, request: Request) -> Steps:
+    vhost, name = api.vhost_to_change(request), request.names["NAME"]
+    (value,) = require(json_object(request), "value")
+    if name not in LIMITS:
+        raise bad_request(f'Validation failed\n\nUnrecognised terms [{{<<"{name}">>,{erlang(value)}}}] in limits\n')
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise bad_request(f"Validation failed\n\n{name} should be a number, actually was {erlang(value)}\n")
+    yield from api.run("vhosts limits", name=vhost.name, **{name.replace("-", "_"): value})
+    return Answer(204)
+
+
+def _clear_limit(api: Api, request: Request) -> Steps:
+    vhost, name = api.vhost(request), request.names["NAME"]
+    if name not in LIMITS:
+        raise not_found()
+    yield from api.run("vhosts limits", name=vhost.name, **{name.replace("-", "_"): -1})
+    return Answer(204)
+
+
+_ADMINISTRATOR = Level.ADMINISTRATOR
+ROUTES = [
+    Route("vhosts", {"GET": Action(Level.ANY, _list)}),
+    Route(
+        "vhosts/V",
+        {
+            "GET": Action(_ADMINISTRATOR, _show),
+            "PUT": Action(_ADMINISTRATOR, _put),
+            "DELETE": Action(_ADMINISTRATOR, _delete),
+        },
+    ),
+    Route("vhosts/V/start/N", {"POST": Action(_ADMINISTRATOR, _start)}),
+    Route("vhost-limits", {"GET": Action(Level.ANY, _limits)}, has_head=False),
+    Route("vhost-limits/V", {"GET": Action(Level.VHOST, _limits)}, has_head=False),
+    Route(
+        "vhost-limits/V/NAME",
+        {
+            "PUT": Action(_ADMINISTRATOR, _set_limit, JSON_MEDIA),
+            "DELETE": Action(_ADMINISTRATOR, _clear_limit),
+        },
+    ),
+]

@@ -1,0 +1,35 @@
+"""All routes of the API, family by family."""
+
+from .resources import (
+    bindings,
+    connections,
+    definitions,
+    exchanges,
+    health,
+    login,
+    messages,
+    nodes,
+    ours,
+    overview,
+    policies,
+    queues,
+    users,
+    vhosts,
+)
+
+ROUTES = [
+    *overview.ROUTES,
+    *queues.ROUTES,
+    *exchanges.ROUTES,
+    *bindings.ROUTES,
+    *messages.ROUTES,
+    *connections.ROUTES,
+    *vhosts.ROUTES,
+    *users.ROUTES,
+    *policies.ROUTES,
+    *definitions.ROUTES,
+    *nodes.ROUTES,
+    *health.ROUTES,
+    *login.ROUTES,
+    *ours.ROUTES,
+]

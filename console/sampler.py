@@ -1,0 +1,403 @@
+"""Samples of what is counted, once a second, and their rates. Source: management page 5, 14.
+
+Counts that are shown are always those of the moment; only rates and ranges come from here. An object is followed from
+when something happened to it; of more than `FOLLOWED_MAX` queues only the rates are known, no ranges.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..engine import Broker, Client, Exchange, PastSessions, Queue, Session, VirtualHost
+from .ranges import Range
+from .series import LONG, SHORT, Series
+
+PERIOD_S = 1.0
+#: Objects that are looked at in one step, about a millisecond.
+LOOKED_A_STEP = 500
+FOLLOWED_MAX = 2_000
+#: Whether consumers have room is averaged over about so many looks.
+LOOKS_OF_ROOM = 5
+CONSUMERS_ASKED = 50
+#: While nothing happens one look in so many is done.
+LOOKS_SKIPPED = 5
+#: Of `Broker.activity`: what changes where something happens.
+_SIGNS = ("connections_closed", "channels_opened", "channels_closed", "queues_declared", "queues_deleted", "own")
+NO_RANGES: Mapping[str, Range] = {}
+MS = 1_000_000
+
+PUBLISHES = ("publish", "confirm", "return_unroutable", "drop_unroutable")
+DELIVERIES = ("ack", "deliver", "deliver_get", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
+LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
+OCTETS = ("recv_oct", "send_oct")
+CHURN = (
+    "channel_closed",
+    "channel_created",
+    "connection_closed",
+    "connection_created",
+    "queue_created",
+    "queue_declared",
+    "queue_deleted",
+)
+DISK = ("disk_reads", "disk_writes")
+#: Of these ranges are asked for by which parameters.
+_KIND_OF = {
+    **dict.fromkeys((*PUBLISHES, *DELIVERIES, *DISK, "publish_in", "publish_out"), "msg_rates"),
+    **dict.fromkeys(LENGTHS, "lengths"),
+    **dict.fromkeys(OCTETS, "data_rates"),
+}
+
+#: What RabbitMQ's queues show of their own averages, and which rate that is here.
+_AVERAGES = {
+    "avg_ingress_rate": "publish",
+    "avg_egress_rate": "deliver_get",
+    "avg_ack_ingress_rate": "deliver",
+    "avg_ack_egress_rate": "ack",
+}
+
+QUEUE_NAMES = ("publish", *DELIVERIES, *LENGTHS)
+EXCHANGE_NAMES = ("publish_in", "publish_out")
+SESSION_NAMES = (*PUBLISHES, *DELIVERIES)
+CLIENT_NAMES = OCTETS
+VHOST_NAMES = (*PUBLISHES, *DELIVERIES, *LENGTHS, *OCTETS)
+BROKER_NAMES = (*PUBLISHES, *DELIVERIES, *LENGTHS, *CHURN, *DISK)
+
+
+def queue_values(queue: Queue) -> tuple[int, ...]:
+    """In the order of `QUEUE_NAMES`."""
+    counts = queue.counters
+    ready, unacked = queue.ready_count, queue.unacked
+    get_no_ack, get = counts.got_no_ack, counts.got - counts.got_no_ack
+    no_ack = counts.no_ack - get_no_ack
+    return (
+        counts.enqueued,
+        max(0, counts.acknowledged - counts.no_ack),
+        counts.delivered - counts.got - no_ack,
+        counts.delivered,
+        no_ack,
+        get,
+        counts.get_empty,
+        get_no_ack,
+        counts.redelivered,
+        ready + unacked,
+        ready,
+        unacked,
+    )
+
+
+def session_values(session: Session | PastSessions) -> tuple[int, ...]:
+    """In the order of `SESSION_NAMES`."""
+    get_no_ack, get = session.got_no_ack, session.got - session.got_no_ack
+    no_ack = session.no_ack - get_no_ack
+    return (
+        session.published,
+        session.confirmed,
+        session.returned,
+        session.dropped,
+        session.acked,
+        session.delivered - session.got - no_ack,
+        session.delivered,
+        no_ack,
+        get,
+        session.get_empty,
+        get_no_ack,
+        session.redelivered,
+    )
+
+
+def _has_room(queue: Queue) -> float:
+    """1 if a consumer could have a message now."""
+    return float(any(consumer.credit() > 0 for consumer in queue.consumers[:CONSUMERS_ASKED]))
+
+
+def _sum(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*rows)))
+
+
+def lengths_of(queues: Iterable[Queue]) -> tuple[int, int]:
+    """How many messages are ready, and how many are out."""
+    ready = unacked = 0
+    for queue in queues:
+        ready += len(queue.store)
+        unacked += queue.ledger.unacked
+    return ready, unacked
+
+
+def vhost_values(
+    vhost: VirtualHost, clients: Sequence[Client], lengths: tuple[int, int] | None = None
+) -> tuple[int, ...]:
+    """In the order of `VHOST_NAMES`. `clients`: all, or those that are in it. `lengths`: where they are known."""
+    mine = [client for client in clients if client.vhost is vhost]
+    sessions = [session_values(session) for client in mine for session in client.sessions]
+    ready, unacked = lengths_of(vhost.queues.values()) if lengths is None else lengths
+    return (
+        *_sum([session_values(vhost.past_sessions), *sessions]),
+        ready + unacked,
+        ready,
+        unacked,
+        sum(client.link.octets_in for client in mine),
+        sum(client.link.octets_out for client in mine),
+    )
+
+
+def broker_values(broker: Broker, lengths: tuple[int, int] | None = None) -> tuple[int, ...]:
+    """In the order of `BROKER_NAMES`. `lengths`: where they are known. O(sessions, queues)."""
+    sessions = [session_values(session) for client in broker.clients for session in client.sessions]
+    ready, unacked = lengths_of(broker.queues()) if lengths is None else lengths
+    activity = broker.activity
+    return (
+        *_sum([session_values(broker.past_sessions), *sessions]),
+        ready + unacked,
+        ready,
+        unacked,
+        activity.channels_closed,
+        activity.channels_opened,
+        activity.connections_closed,
+        activity.connections_opened,
+        activity.queues_created,
+        activity.queues_declared,
+        activity.queues_deleted,
+        0,
+        0,
+    )
+
+
+class Sampler:
+    """Follows the objects of one broker, or of the one that takes its place."""
+
+    def __init__(self, broker: Callable[[], Broker]) -> None:
+        self._broker = broker
+        self.forget()
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self._of: Broker | None = None
+        self._whole: Series | None = None
+        self._signs: tuple[int, ...] = ()
+        self._same = 0  # looks that found the same signs
+        self._series: dict[Any, Series] = {}
+        self._room: dict[Queue, float] = {}
+        self._fresh: dict[Any, Series] = {}  # of the look that is under way: what is gone is not in it
+
+    def _now_ms(self) -> int:
+        return self._broker().clock.monotonic_ns() // MS
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def looks(self) -> Iterator[None]:
+        """Look at everything, in steps; while nothing happens only now and then."""
+        broker = self._broker()
+        if broker is not self._of:
+            self.forget()
+            self._of = broker
+        if self._is_quiet(broker):
+            return
+        self._fresh = {}
+        room: dict[Queue, float] = {}
+        clients = list(broker.clients)
+        all_ready = all_unacked = 0
+        for vhost in list(broker.virtual_hosts.values()):
+            ready = unacked = 0
+            for exchange in list(vhost.exchanges.values()):
+                if exchange.published_in:
+                    self._look(exchange, (exchange.published_in, exchange.published_out), SHORT)
+            queues = list(vhost.queues.values())
+            for start in range(0, len(queues), LOOKED_A_STEP):
+                some = queues[start : start + LOOKED_A_STEP]
+                lengths = lengths_of(some)
+                ready += lengths[0]
+                unacked += lengths[1]
+                for queue in some:
+                    counters = queue.ledger.counters
+                    if counters.enqueued or counters.get_empty:
+                        self._look(queue, queue_values(queue), LONG[:2])
+                    if queue.rota.consumers:
+                        before = self._room.get(queue, _has_room(queue))
+                        room[queue] = before + (_has_room(queue) - before) / LOOKS_OF_ROOM
+                yield
+            self._look(vhost, vhost_values(vhost, clients, (ready, unacked)), LONG)
+            all_ready += ready
+            all_unacked += unacked
+            yield
+        self._look_at_whole(broker, (all_ready, all_unacked))
+        yield
+        for start in range(0, len(clients), LOOKED_A_STEP):
+            for client in clients[start : start + LOOKED_A_STEP]:
+                self._look(client, (client.link.octets_in, client.link.octets_out), SHORT)
+                for session in client.sessions:
+                    self._look(session, session_values(session), SHORT)
+            yield
+        self._series, self._room = self._fresh, room
+
+    def _is_quiet(self, broker: Broker) -> bool:
+        """Whether nothing was published, delivered, acknowledged or declared since the last two looks.
+
+        What happens without clients (expiry, purges) is seen with the next look, at most `LOOKS_SKIPPED` later.
+        """
+        signs = (
+            broker.next_id,
+            len(broker.clients),
+            *(getattr(broker.activity, name) for name in _SIGNS),
+            sum(
+                session.next_tag + session.acked + session.get_empty + session.published
+                for client in broker.clients
+                for session in client.sessions
+            ),
+            sum(client.link.reads for client in broker.clients),
+        )
+        self._same = self._same + 1 if signs == self._signs else 0
+        self._signs = signs
+        return self._same >= 2 and self._same % LOOKS_SKIPPED != 0
+
+    def _look_at_whole(self, broker: Broker, lengths: tuple[int, int]) -> None:
+        values = broker_values(broker, lengths)
+        if self._whole is None:
+            self._whole = Series(self._now_ms(), values, LONG)
+        else:
+            self._whole.look(self._now_ms(), values)
+
+    def _look(self, one: Any, values: Sequence[int], levels: Sequence[tuple[int, int]]) -> None:
+        series = self._series.get(one)
+        if series is not None:
+            series.look(self._now_ms(), values)
+        else:
+            if isinstance(one, Queue) and len(self._fresh) >= FOLLOWED_MAX:
+                levels = ()
+            series = Series(self._now_ms(), values, levels)
+        self._fresh[one] = series
+
+    # -- what is shown ------------------------------------------------------------------------------------------------
+
+    def queue(self, queue: Queue, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
+        """Rates of a queue, its `message_stats` and `idle_since`, as far as there is anything to say."""
+        values = queue_values(queue)
+        shown = self._shown(QUEUE_NAMES, values, self._series.get(queue), ranges)
+        series = self._series.get(queue)
+        stats = _families(shown, [("publish",), DELIVERIES], values, QUEUE_NAMES)
+        found = {f"{name}_details": shown[f"{name}_details"] for name in LENGTHS}
+        found["reductions_details"] = {"rate": 0.0}
+        if queue.type != "stream":
+            found |= dict.fromkeys(("consumer_capacity", "consumer_utilisation"), self._capacity(queue))
+        if queue.type == "classic":
+            found["backing_queue_status"] = {
+                shown_as: shown[f"{name}_details"]["rate"] for shown_as, name in _AVERAGES.items()
+            }
+        if stats:
+            found["message_stats"] = stats
+        if series is None or values == series.latest:
+            idle_ms = self._idle_ms(series, queue.last_used_ns)
+            if idle_ms >= PERIOD_S * 1000:
+                found["idle_since"] = self._broker().clock.wall_ms() - idle_ms
+        return found
+
+    def _capacity(self, queue: Queue) -> float:
+        """Share of the last looks at which a consumer had room; 0 without consumers."""
+        if not queue.consumers:
+            return 0.0
+        known = self._room.get(queue)
+        return round(_has_room(queue) if known is None else known, 3)
+
+    def _idle_ms(self, series: Series | None, since_ns: int) -> int:
+        since_ms = since_ns // MS if series is None else series.changed_ms
+        return max(0, self._now_ms() - since_ms)
+
+    def exchange(self, exchange: Exchange, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
+        """`message_stats` of an exchange that something was published to."""
+        if not exchange.published_in:
+            return {}
+        values = (exchange.published_in, exchange.published_out)
+        return {"message_stats": self._shown(EXCHANGE_NAMES, values, self._series.get(exchange), ranges)}
+
+    def client(self, client: Client, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
+        """Rates of a connection."""
+        series = self._series.get(client)
+        values = (client.link.octets_in, client.link.octets_out)
+        return {**self._shown(CLIENT_NAMES, values, series, ranges), "reductions_details": {"rate": 0.0}}
+
+    def session(self, session: Session, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
+        """`message_stats` of a channel, and `idle_since`."""
+        series, values = self._series.get(session), session_values(session)
+        stats = _families(
+            self._shown(SESSION_NAMES, values, series, ranges), [PUBLISHES, DELIVERIES], values, SESSION_NAMES
+        )
+        found: dict[str, Any] = {"message_stats": stats} if stats else {}
+        if series is not None and values == series.latest:
+            idle_ms = max(0, self._now_ms() - series.changed_ms)
+            if idle_ms >= PERIOD_S * 1000:
+                found["idle_since"] = self._broker().clock.wall_ms() - idle_ms
+        return {**found, "reductions_details": {"rate": 0.0}}
+
+    def vhost(self, vhost: VirtualHost, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
+        """Rates and `message_stats` of a virtual host."""
+        values = vhost_values(vhost, list(self._broker().clients))
+        shown = self._shown(VHOST_NAMES, values, self._series.get(vhost), ranges)
+        stats = _families(shown, [PUBLISHES, DELIVERIES], values, VHOST_NAMES)
+        found = {name: value for name, value in shown.items() if name.removesuffix("_details") in (*LENGTHS, *OCTETS)}
+        return {**found, "message_stats": stats} if stats else found
+
+    def whole(self, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
+        """`message_stats`, `queue_totals` and `churn_rates` of the broker."""
+        values = broker_values(self._broker())
+        shown = self._shown(BROKER_NAMES, values, self._whole, ranges)
+        stats = _families(shown, [PUBLISHES, DELIVERIES], values, BROKER_NAMES)
+        return {
+            "message_stats": {**stats, **_some(shown, DISK)},
+            "queue_totals": _some(shown, LENGTHS),
+            "churn_rates": _some(shown, CHURN),
+        }
+
+    def churn(self) -> dict[str, Any]:
+        """Of the node, which is the whole."""
+        found: dict[str, Any] = self.whole()["churn_rates"]
+        return found
+
+    def _shown(
+        self, names: Sequence[str], values: Sequence[int], series: Series | None, ranges: Mapping[str, Range]
+    ) -> dict[str, Any]:
+        """Each value, and beside it its details."""
+        found: dict[str, Any] = {}
+        for index, (name, value) in enumerate(zip(names, values)):
+            found[name] = value
+            details: dict[str, Any] = {"rate": 0.0 if series is None else series.rate(index)}
+            wanted = ranges.get(_KIND_OF.get(name, ""))
+            if wanted is not None:
+                details |= self._samples(index, value, series, wanted, is_length=name in LENGTHS)
+            found[f"{name}_details"] = details
+        return found
+
+    def _samples(
+        self, index: int, value: int, series: Series | None, wanted: Range, *, is_length: bool
+    ) -> dict[str, Any]:
+        """The newest first. Lengths end at the next multiple of the step, others at the last."""
+        clock = self._broker().clock
+        wall_ms, step_ms = clock.wall_ms(), wanted.step * 1000
+        end_ms = wall_ms // step_ms * step_ms + (step_ms if is_length and wall_ms % step_ms else 0)
+        behind_ms = wall_ms - self._now_ms()
+        samples = []
+        for at_ms in range(end_ms, end_ms - wanted.age * 1000 - 1, -step_ms):
+            if at_ms >= wall_ms:
+                known: int | None = value
+            else:
+                known = None if series is None else series.at(index, at_ms - behind_ms)
+            samples.append({"sample": 0 if known is None else known, "timestamp": at_ms})
+        first, last = samples[-1]["sample"], samples[0]["sample"]
+        average = sum(one["sample"] for one in samples) / len(samples)
+        return {"samples": samples, "avg": average, "avg_rate": (last - first) / wanted.age}
+
+
+def _some(shown: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
+    return {key: shown[key] for name in names for key in (name, f"{name}_details")}
+
+
+def _families(
+    shown: Mapping[str, Any],
+    families: Sequence[Sequence[str]],
+    values: Sequence[int],
+    names: Sequence[str],
+) -> dict[str, Any]:
+    """Counts that belong together appear together, with the first event of one of them (management page 5.2)."""
+    by_name = dict(zip(names, values))
+    found: dict[str, Any] = {}
+    for family in families:
+        if any(by_name[name] for name in family):
+            found |= _some(shown, family)
+    return found

@@ -1,0 +1,155 @@
+"""The console as a server: listeners, who may connect, and the sampler's clock.
+
+This file and connection.py wait; nothing else in the room does. Source: management page 20; docs/frontends.md.
+"""
+
+import functools
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+import trio
+
+from .messages import Peer
+from .metrics.facts import MetricsFacts
+from .options import ConsoleOptions
+from .sampler import PERIOD_S, Sampler
+
+if TYPE_CHECKING:
+    from .connection import Answering, Runtime
+
+logger = logging.getLogger("leveret.console")
+
+#: Connections of one address, unless it is this machine's.
+AN_ADDRESS_MAX = 20
+_ACCEPT_PAUSE_S = 0.1
+
+
+class Server:
+    """Listeners and connections of the console."""
+
+    def __init__(
+        self,
+        runtime: "Runtime",
+        options: Callable[[], ConsoleOptions],
+        nursery: trio.Nursery,
+        facts: MetricsFacts | None = None,
+    ) -> None:
+        self.runtime = runtime
+        self.options = options
+        self.sampler = Sampler(lambda: runtime.broker)
+        self._facts = facts
+        self._answering: Answering | None = None
+        self._nursery = nursery
+        self._connections: dict[str, int] = {}
+
+    async def answering(self) -> "Answering":
+        """What answers. It is loaded for the first connection, beside the loop: 50 ms, 3 MiB."""
+        if self._answering is None:
+            make = await trio.to_thread.run_sync(_load)
+            if self._answering is None:  # nobody was faster
+                self._answering = make(self.runtime, self.options, self.sampler, self._facts)
+        return self._answering
+
+    async def accept_from(self, listener: socket.socket, *, is_metrics: bool) -> None:
+        """For ever; who is one too many is closed at once. `is_metrics`: nothing else is served there."""
+        while True:
+            await trio.lowlevel.wait_readable(listener)
+            try:
+                sock, address = listener.accept()
+            except BlockingIOError:
+                continue
+            except OSError as error:
+                logger.warning("a connection could not be accepted: %s", error.strerror or error)
+                await trio.sleep(_ACCEPT_PAUSE_S)
+                continue
+            peer = peer_of(address)
+            mine = self._connections.get(peer.address, 0)
+            is_full = sum(self._connections.values()) >= self.options().connections_max
+            if is_full or (mine >= AN_ADDRESS_MAX and not peer.is_loopback):
+                sock.close()
+                logger.warning("%s: refused: it is one connection too many", peer.address)
+                continue
+            sock.setblocking(False)
+            if isinstance(address, tuple):
+                sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._connections[peer.address] = mine + 1
+            stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
+            self._nursery.start_soon(self._serve, stream, peer, is_metrics)
+
+    async def _serve(self, stream: trio.SocketStream, peer: Peer, is_metrics: bool) -> None:
+        try:
+            await (await self.answering()).serve(stream, peer, is_metrics=is_metrics)
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
+            pass  # the peer is gone
+        except Exception:
+            logger.exception("%s: internal error", peer.address)
+        finally:
+            self._connections[peer.address] -= 1
+            if not self._connections[peer.address]:
+                del self._connections[peer.address]
+            await trio.aclose_forcefully(stream)
+
+    async def sample(self) -> None:
+        """For ever: a look at what is counted, once a second."""
+        while True:
+            for _ in self.sampler.looks():
+                await trio.lowlevel.checkpoint()
+            await trio.sleep(PERIOD_S)
+
+
+def _load() -> "type[Answering]":
+    from .connection import Answering
+
+    return Answering
+
+
+#: Seconds between two looks at how late the event loop is.
+LOOK_S = 0.25
+
+
+async def watch_delays(facts: MetricsFacts) -> None:
+    """Note how late a sleep ends: what a turn that was under way took at most."""
+    while True:
+        due_s = trio.current_time() + LOOK_S
+        await trio.sleep_until(due_s)
+        facts.delays.add(max(0.0, trio.current_time() - due_s))
+
+
+def peer_of(address: object) -> Peer:
+    """Who is at the other end; a Unix socket counts as loopback."""
+    if not isinstance(address, tuple):
+        return Peer("unix socket", True)
+    host = str(address[0]).removeprefix("::ffff:")
+    return Peer(host, host.startswith("127.") or host == "::1")
+
+
+async def serve(
+    runtime: "Runtime",
+    listeners: list[socket.socket],
+    options: Callable[[], ConsoleOptions],
+    *,
+    metrics_listeners: Sequence[socket.socket] = (),
+    facts: MetricsFacts | None = None,
+    stopping: trio.Event,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Serve the API on bound and listening sockets until `stopping` is set.
+
+    `metrics_listeners`: where only metrics and health are served, without a login; `facts`: what metrics are told.
+
+    This is what the entry point `console` in the group `leveret.frontends` names; see docs/frontends.md.
+    """
+    async with trio.open_nursery() as nursery:
+        server = Server(runtime, options, nursery, facts)
+        for listener in (*listeners, *metrics_listeners):
+            listener.setblocking(False)
+            accept = functools.partial(server.accept_from, listener, is_metrics=listener in metrics_listeners)
+            nursery.start_soon(accept)
+        if facts is not None:
+            nursery.start_soon(watch_delays, facts)
+        nursery.start_soon(server.sample)
+        task_status.started()
+        await stopping.wait()
+        nursery.cancel_scope.cancel()

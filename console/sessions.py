@@ -1,0 +1,71 @@
+"""Sessions of people who logged in by the page: an opaque name in a cookie, nothing else.
+
+Source: management page 20.
+"""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..engine import Broker, User
+
+COOKIE = "leveret-session"
+HOUR_NS = 3_600_000_000_000
+LIFETIME_NS, IDLE_NS = 8 * HOUR_NS, HOUR_NS
+SESSIONS_MAX = 1_000
+_OCTETS = 32
+
+
+@dataclass(slots=True)
+class _Session:
+    user: User
+    began_ns: int
+    used_ns: int
+
+
+class Sessions:
+    """Kept in memory: a restart ends them, and so does a change of the user or of its password."""
+
+    def __init__(self, now_ns: Callable[[], int], broker: Callable[[], Broker]) -> None:
+        self._now_ns = now_ns
+        self._broker = broker
+        self._known: dict[str, _Session] = {}
+
+    def open(self, user: User, path: str) -> str:
+        """A new one; the cookie that names it. `path`: below which the browser sends it."""
+        if len(self._known) >= SESSIONS_MAX:
+            del self._known[next(iter(self._known))]
+        name = secrets.token_urlsafe(_OCTETS)
+        now_ns = self._now_ns()
+        self._known[name] = _Session(user, now_ns, now_ns)
+        return f"{COOKIE}={name}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={LIFETIME_NS // 1_000_000_000}"
+
+    def find(self, header: str | None) -> User | None:
+        """The user of a request's `cookie` header."""
+        name = _named(header)
+        session = None if name is None else self._known.get(name)
+        if name is None or session is None:
+            return None
+        now_ns = self._now_ns()
+        current = self._broker().users.find(session.user.name)
+        is_over = now_ns - session.began_ns > LIFETIME_NS or now_ns - session.used_ns > IDLE_NS
+        if is_over or current is None or current.password != session.user.password:
+            del self._known[name]
+            return None
+        session.used_ns = now_ns
+        return current
+
+    def close(self, header: str | None, path: str) -> str:
+        """The end of one; the cookie that takes its name away."""
+        name = _named(header)
+        if name is not None:
+            self._known.pop(name, None)
+        return f"{COOKIE}=; Path={path}; HttpOnly; SameSite=Strict; Max-Age=0"
+
+
+def _named(header: str | None) -> str | None:
+    for part in (header or "").split(";"):
+        name, equals, value = part.strip().partition("=")
+        if name == COOKIE and equals:
+            return value
+    return None

@@ -1,0 +1,77 @@
+"""Users, permissions, virtual hosts and their limits. Source: management page 4, 8."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ...engine import Broker, Grant, User, VirtualHost
+
+
+def user_view(user: User) -> dict[str, Any]:
+    """With the hash: only administrators ask."""
+    return {
+        "name": user.name,
+        "password_hash": user.password.text(),
+        "hashing_algorithm": user.password.algorithm,
+        "tags": sorted(user.tags),
+        "limits": user_limits(user),
+    }
+
+
+def user_limits(user: User) -> dict[str, int]:
+    """As far as there are any."""
+    limits = {"max-connections": user.max_connections, "max-channels": user.max_channels}
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def vhost_limits(vhost: VirtualHost) -> dict[str, int]:
+    """As far as there are any."""
+    limits = {"max-connections": vhost.limits.max_connections, "max-queues": vhost.limits.max_queues}
+    return {name: value for name, value in limits.items() if value is not None}
+
+
+def grants_of(user: User, broker: Broker) -> dict[str, Grant]:
+    """By virtual host; one who may do everything everywhere has one in each."""
+    if user.permissions is None:
+        return {name: Grant() for name in broker.virtual_hosts}
+    return {vhost: permissions.grant for vhost, permissions in user.permissions.items()}
+
+
+def permission_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
+    """One for each virtual host."""
+    for vhost, grant in grants_of(user, broker).items():
+        yield {
+            "user": user.name,
+            "vhost": vhost,
+            "configure": grant.configure,
+            "write": grant.write,
+            "read": grant.read,
+        }
+
+
+def topic_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
+    """One for each exchange that has one."""
+    for vhost, grant in grants_of(user, broker).items():
+        for exchange, topic in grant.topics.items():
+            yield {
+                "user": user.name,
+                "vhost": vhost,
+                "exchange": exchange,
+                "write": topic.write,
+                "read": topic.read,
+            }
+
+
+def vhost_view(vhost: VirtualHost, node: str, about: dict[str, Any]) -> dict[str, Any]:
+    """A virtual host, without what the sampler knows. `about`: its description and tags."""
+    default = vhost.limits.default_queue_type
+    metadata: dict[str, Any] = dict(about)
+    if default is not None:
+        metadata["default_queue_type"] = default
+    return {
+        "name": vhost.name,
+        **about,
+        "default_queue_type": "undefined" if default is None else default,
+        "metadata": metadata,
+        "tracing": vhost.firehose is not None,
+        "cluster_state": {node: "running"},
+    }

@@ -1,0 +1,52 @@
+"""A binding, and its name in paths. Source: management page 1.8, 4."""
+
+import base64
+import hashlib
+from typing import Any
+from urllib.parse import quote, quote_plus
+
+from ...engine import Binding, Queue
+from .tables import arguments_view
+
+_HASH_OCTETS = 4
+
+
+def properties_key(binding: Binding) -> str:
+    """The name of a binding between its source and its destination: opaque, and stable over restarts."""
+    key = quote_plus(binding.routing_key, safe="").replace("~", "%7E")
+    if not binding.arguments:
+        return key or "~"
+    canonical = sorted((name, field.tag, repr(field.value)) for name, field in binding.arguments.items())
+    digest = hashlib.sha256(repr(canonical).encode("utf-8", "replace")).digest()[:_HASH_OCTETS]
+    return f"{key}~{base64.urlsafe_b64encode(digest).decode().rstrip('=')}"
+
+
+def location_of(binding: Binding) -> str:
+    """Where a new binding is, relative to what it was posted to."""
+    return f"{quote(binding.destination.name, safe='')}/{quote(properties_key(binding), safe='~')}"
+
+
+def binding_view(binding: Binding, vhost: str) -> dict[str, Any]:
+    """One binding."""
+    return {
+        "source": binding.source.name,
+        "vhost": vhost,
+        "destination": binding.destination.name,
+        "destination_type": "queue" if isinstance(binding.destination, Queue) else "exchange",
+        "routing_key": binding.routing_key,
+        "arguments": arguments_view(binding.arguments),
+        "properties_key": properties_key(binding),
+    }
+
+
+def default_binding_view(queue: Queue) -> dict[str, Any]:
+    """The one to the default exchange, that every queue has."""
+    return {
+        "source": "",
+        "vhost": queue.vhost_name,
+        "destination": queue.name,
+        "destination_type": "queue",
+        "routing_key": queue.name,
+        "arguments": {},
+        "properties_key": quote_plus(queue.name, safe="").replace("~", "%7E") or "~",
+    }

@@ -1,0 +1,116 @@
+"""Connections and channels. Fields that only Erlang can fill have the constants that tools read.
+
+Source: management page 4.
+"""
+
+from typing import Any
+
+from ...engine import Broker, Client, Session
+from .consumers import consumer_view
+from .queues import NO_GARBAGE_COLLECTION
+from .tables import arguments_view, channel_name, host_of, peer_of
+
+_TLS = (
+    "ssl_protocol",
+    "ssl_cipher",
+    "ssl_hash",
+    "ssl_key_exchange",
+    "peer_cert_subject",
+    "peer_cert_issuer",
+    "peer_cert_validity",
+)
+
+
+def state_of(client: Client, broker: Broker) -> str:
+    """In RabbitMQ's words."""
+    if client.is_blocked:
+        return "blocked"
+    return "running" if broker.alarm is None else "blocking"
+
+
+def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool = False) -> dict[str, Any]:
+    """A connection, without what the sampler knows. `is_alone`: not in a list."""
+    host, port = host_of(client)
+    peer_host, peer_port = peer_of(client)
+    link = client.link
+    properties = arguments_view(client.properties)
+    view: dict[str, Any] = {
+        "auth_mechanism": link.mechanism,
+        "channel_max": link.channel_max,
+        "channels": len(client.sessions),
+        "client_properties": properties,
+        "connected_at": client.since_ms,
+        "frame_max": link.frame_max,
+        "garbage_collection": NO_GARBAGE_COLLECTION,
+        "host": host,
+        "name": client.name,
+        "node": node,
+        "peer_host": peer_host,
+        "peer_port": peer_port,
+        "port": port,
+        "protocol": link.protocol,
+        "recv_cnt": link.reads,
+        "recv_oct": link.octets_in,
+        "reductions": 0,
+        "send_cnt": link.writes,
+        "send_oct": link.octets_out,
+        "send_pend": client.unsent,
+        "ssl": bool(link.tls_protocol),
+        "state": state_of(client, broker),
+        "timeout": link.heartbeat_s,
+        "type": "network",
+        "user": client.user.name,
+        "user_who_performed_action": client.user.name,
+        "vhost": client.vhost.name,
+    }
+    view |= dict.fromkeys(_TLS, "" if is_alone else None)
+    if link.tls_protocol:
+        view |= {"ssl_protocol": link.tls_protocol, "ssl_cipher": link.tls_cipher}
+    name = properties.get("connection_name")
+    if isinstance(name, str):
+        view["user_provided_name"] = name
+    return view
+
+
+def plain_connection_view(client: Client, node: str) -> dict[str, Any]:
+    """What is known without statistics."""
+    return {"name": client.name, "node": node, "user": client.user.name, "vhost": client.vhost.name}
+
+
+def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
+    """A channel as it stands in lists, without what the sampler knows."""
+    client = session.client
+    assert isinstance(client, Client)
+    host, port = peer_of(client)
+    transaction, confirms = session.transaction, session.confirms
+    return {
+        "acks_uncommitted": 0 if transaction is None else len(transaction.acked),
+        "confirm": confirms is not None,
+        "connection_details": {"name": client.name, "peer_host": host, "peer_port": port},
+        "consumer_count": len(session.consumers),
+        "garbage_collection": NO_GARBAGE_COLLECTION,
+        "global_prefetch_count": session.prefetch_total,
+        "messages_unacknowledged": len(session.unacked),
+        "messages_uncommitted": 0 if transaction is None else transaction.count,
+        "messages_unconfirmed": 0 if confirms is None else confirms.published - confirms.confirmed,
+        "name": channel_name(session),
+        "node": node,
+        "number": session.number,
+        "pending_raft_commands": 0,
+        "prefetch_count": session.prefetch,
+        "reductions": 0,
+        "state": "running" if session.flowing else "flow",
+        "transactional": transaction is not None,
+        "user": client.user.name,
+        "user_who_performed_action": client.user.name,
+        "vhost": client.vhost.name,
+    }
+
+
+def channel_details(session: Session, node: str) -> dict[str, Any]:
+    """What one channel shows beside what it does in lists."""
+    return {
+        "consumer_details": [consumer_view(consumer, node) for consumer in session.consumers.values()],
+        "deliveries": [],
+        "publishes": [],
+    }

@@ -1,0 +1,36 @@
+"""A subscription, as it stands in lists, and in its queue and channel. Source: management page 4."""
+
+from typing import Any
+
+from ...engine import Client, Consumer, Session, queue_of
+from .tables import arguments_view, channel_name, peer_of
+
+
+def consumer_view(consumer: Consumer, node: str) -> dict[str, Any]:
+    """One consumer."""
+    queue, session = queue_of(consumer), consumer.session
+    assert isinstance(session, Session)
+    client = session.client
+    assert isinstance(client, Client)
+    host, port = peer_of(client)
+    is_single = queue.rules.single_active_consumer
+    is_active = not is_single or consumer is queue.consumers[0]
+    return {
+        "arguments": arguments_view(consumer.arguments),
+        "ack_required": not consumer.no_ack,
+        "active": is_active,
+        "activity_status": ("single_active" if is_active else "waiting") if is_single else "up",
+        "channel_details": {
+            "connection_name": client.name,
+            "name": channel_name(session),
+            "node": node,
+            "number": session.number,
+            "peer_host": host,
+            "peer_port": port,
+            "user": client.user.name,
+        },
+        "consumer_tag": consumer.tag,
+        "exclusive": consumer.exclusive,
+        "prefetch_count": consumer.prefetch,
+        "queue": {"name": queue.name, "vhost": queue.vhost_name},
+    }

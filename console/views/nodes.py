@@ -1,0 +1,127 @@
+"""The one node. Fields that only Erlang can fill have the constants that tools read. Source: management page 4."""
+
+import gc
+from typing import Any
+
+from ...engine import Broker
+from ..options import ConsoleOptions, Machine
+from .overview import contexts_view, exchange_types_view
+
+#: What Erlang may have of its processes; tools divide by it.
+PROCESSES_MAX = 1_048_576
+#: What the parts of the memory are called; those that are not known are 0.
+_MEMORY = (
+    "connection_readers",
+    "connection_writers",
+    "connection_channels",
+    "connection_other",
+    "queue_procs",
+    "queue_slave_procs",
+    "quorum_queue_procs",
+    "quorum_queue_dlx_procs",
+    "stream_queue_procs",
+    "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs",
+    "plugins",
+    "other_proc",
+    "metrics",
+    "mgmt_db",
+    "mnesia",
+    "quorum_ets",
+    "other_ets",
+    "binary",
+    "msg_index",
+    "code",
+    "atom",
+    "other_system",
+    "allocated_unused",
+    "reserved_unallocated",
+)
+_BINARY = (
+    "connection_readers",
+    "connection_writers",
+    "connection_channels",
+    "connection_other",
+    "queue_procs",
+    "queue_slave_procs",
+    "quorum_queue_procs",
+    "quorum_queue_dlx_procs",
+    "stream_queue_procs",
+    "stream_queue_replica_reader_procs",
+    "stream_queue_coordinator_procs",
+    "plugins",
+    "mgmt_db",
+    "msg_index",
+    "other",
+)
+
+
+def is_memory_alarm(broker: Broker) -> bool:
+    """Whether publishers are blocked for want of memory, or by hand."""
+    return broker.alarm is not None or any(node.is_full and node.limit_name == "memory" for node in broker.flow.nodes())
+
+
+def is_disk_alarm(broker: Broker) -> bool:
+    """Whether publishers are blocked because the disk takes nothing."""
+    return broker.flow.disk.is_full
+
+
+def memory_view(machine: Machine, broker: Broker) -> dict[str, Any]:
+    """Octets by the names of RabbitMQ: bodies of messages, and all else together."""
+    bodies = min(broker.storage.memory.total, machine.memory)
+    parts = dict.fromkeys(_MEMORY, 0) | {"binary": bodies, "other_proc": machine.memory - bodies}
+    total = {"erlang": machine.memory, "rss": machine.memory, "allocated": machine.memory}
+    return {**parts, "strategy": "rss", "total": total}
+
+
+def binary_view(broker: Broker) -> dict[str, int]:
+    """Octets of bodies."""
+    return dict.fromkeys(_BINARY, 0) | {"queue_procs": broker.storage.memory.total}
+
+
+def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
+    """The node, without what the sampler knows."""
+    machine = options.machine()
+    garbage = gc.get_stats()
+    return {
+        "applications": [{"name": "leveret", "description": "Leveret", "version": options.product_version}],
+        "auth_mechanisms": [
+            {"name": "AMQPLAIN", "description": "QPid AMQPLAIN mechanism", "enabled": True},
+            {"name": "PLAIN", "description": "SASL PLAIN authentication mechanism", "enabled": True},
+        ],
+        "cluster_links": [],
+        "config_files": list(options.config_files),
+        "context_switches": 0,
+        "contexts": contexts_view(options),
+        "db_dir": options.data or "",
+        "disk_free": machine.disk_free,
+        "disk_free_alarm": is_disk_alarm(broker),
+        "disk_free_limit": 0,
+        "enabled_plugins": ["rabbitmq_management"],
+        "exchange_types": exchange_types_view(),
+        "fd_total": machine.descriptors_max,
+        "fd_used": machine.descriptors,
+        "gc_bytes_reclaimed": 0,
+        "gc_num": sum(one["collections"] for one in garbage),
+        "log_files": list(options.log_files),
+        "mem_alarm": is_memory_alarm(broker),
+        "mem_calculation_strategy": "rss",
+        "mem_limit": machine.memory_max,
+        "mem_used": machine.memory,
+        "metrics_gc_queue_length": {},
+        "name": options.node,
+        "net_ticktime": 60,
+        "os_pid": str(machine.process_id),
+        "partitions": [],
+        "proc_total": PROCESSES_MAX,
+        "proc_used": machine.tasks,
+        "processors": machine.processors,
+        "ra_open_file_metrics": {},
+        "rates_mode": "basic",
+        "run_queue": 0,
+        "running": True,
+        "sockets_total": machine.descriptors_max,
+        "sockets_used": machine.sockets,
+        "type": "disc",
+        "uptime": broker.clock.wall_ms() - options.started_ms,
+    }

@@ -1,0 +1,110 @@
+"""The broker as a whole. Source: management page 4."""
+
+from typing import Any
+
+from ...engine import EXCHANGE_TYPES, Broker, Client, User
+from ..login import is_monitor
+from ..options import ConsoleOptions, Listening
+
+_DESCRIPTIONS = {
+    "direct": "AMQP direct exchange, as per the AMQP specification",
+    "fanout": "AMQP fanout exchange, as per the AMQP specification",
+    "topic": "AMQP topic exchange, as per the AMQP specification",
+    "headers": "AMQP headers exchange, as per the AMQP specification",
+}
+#: Seconds for which samples are kept, by kind; the page offers ranges by them.
+RETENTION = {"global": [600, 3600, 28800, 86400], "basic": [600, 3600], "detailed": [600]}
+
+
+def exchange_types_view() -> list[dict[str, Any]]:
+    """What can be declared."""
+    return [
+        {"name": name, "description": _DESCRIPTIONS.get(name, ""), "enabled": True} for name in sorted(EXCHANGE_TYPES)
+    ]
+
+
+def listeners_view(options: ConsoleOptions) -> list[dict[str, Any]]:
+    """All listeners of the process."""
+    return [
+        {
+            "node": options.node,
+            "protocol": one.protocol,
+            "ip_address": one.ip_address,
+            "port": one.port,
+            "socket_opts": {"backlog": 1024, "nodelay": True},
+        }
+        for one in options.listeners()
+    ]
+
+
+def contexts_view(options: ConsoleOptions) -> list[dict[str, Any]]:
+    """Listeners of HTTP; their ports are texts, as in RabbitMQ."""
+    return [_context(one, options) for one in options.listeners() if one.protocol.startswith("http")]
+
+
+def _context(one: Listening, options: ConsoleOptions) -> dict[str, Any]:
+    is_metrics = one.protocol.endswith("prometheus")
+    return {
+        "ssl_opts": [],
+        "node": options.node,
+        "description": "RabbitMQ Prometheus" if is_metrics else "RabbitMQ Management",
+        "path": "/",
+        "cowboy_opts": "[]",
+        "ip": one.ip_address,
+        "port": str(one.port),
+    }
+
+
+def clients_of(broker: Broker, user: User) -> list[Client]:
+    """The connections that a user sees: all of them, or his own."""
+    if is_monitor(user):
+        return list(broker.clients)
+    return [client for client in broker.clients if client.user.name == user.name]
+
+
+def overview_view(
+    broker: Broker, options: ConsoleOptions, user: User, cluster_name: str, *, has_statistics: bool
+) -> dict[str, Any]:
+    """What everybody with a tag may see, and for monitors the listeners; without what the sampler knows."""
+    clients = clients_of(broker, user)
+    vhosts = [
+        vhost
+        for vhost in broker.virtual_hosts.values()
+        if is_monitor(user) or user.permissions is None or vhost.name in user.permissions
+    ]
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
+    totals = {
+        "channels": sum(len(client.sessions) for client in clients),
+        "connections": len(clients),
+        "consumers": sum(len(queue.consumers) for queue in queues),
+        "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
+        "queues": len(queues),
+    }
+    view: dict[str, Any] = {
+        "management_version": options.version,
+        "rates_mode": "basic",
+        "sample_retention_policies": RETENTION,
+        "exchange_types": exchange_types_view(),
+        "product_version": options.product_version,
+        "product_name": "Leveret",
+        "rabbitmq_version": options.version,
+        "cluster_name": cluster_name,
+        "erlang_version": "25.2.3",
+        "erlang_full_version": options.python_version,
+        "release_series_support_status": "supported",
+        "disable_stats": not has_statistics,
+        "enable_queue_totals": False,
+    }
+    if is_monitor(user):
+        view["node"] = options.node
+    if not has_statistics:
+        return {**view, "object_totals": {key: totals[key] for key in ("queues", "exchanges", "connections")}}
+    view |= {
+        "object_totals": totals,
+        "statistics_db_event_queue": 0,
+    }
+    if is_monitor(user):
+        view |= {"listeners": listeners_view(options), "contexts": contexts_view(options)}
+    else:
+        del totals["consumers"]
+    return view

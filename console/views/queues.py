@@ -1,0 +1,204 @@
+"""A queue. Fields that only Erlang can fill have the constants that tools read. Source: management page 4."""
+
+from itertools import islice
+from typing import Any, NamedTuple
+
+from ...engine import Client, Message, Queue
+from .consumers import consumer_view
+from .tables import arguments_view, peer_of
+
+#: Octets are counted of so many messages; what is more is taken to be like them.
+COUNTED_MAX = 2_000
+#: What a queue without a message takes, in octets (a measured mean).
+EMPTY_QUEUE_OCTETS = 3_000
+#: What a message takes beside its blob, in octets.
+MESSAGE_OCTETS = 150
+
+NO_GARBAGE_COLLECTION = {
+    "fullsweep_after": -1,
+    "max_heap_size": -1,
+    "min_bin_vheap_size": -1,
+    "min_heap_size": -1,
+    "minor_gcs": -1,
+}
+CLASSIC, QUORUM, STREAM = "classic", "quorum", "stream"
+
+
+class Octets(NamedTuple):
+    """Of the bodies in a queue, as far as they are counted or estimated."""
+
+    ready: int
+    unacked: int
+    persistent: int
+    messages_persistent: int
+    paged: int
+
+
+def plain_queue_view(queue: Queue, node: str) -> dict[str, Any]:
+    """What is known without statistics (management page 1.7)."""
+    view = {
+        "arguments": arguments_view(queue.arguments),
+        "auto_delete": queue.auto_delete,
+        "durable": queue.durable,
+        "exclusive": queue.exclusive,
+        "name": queue.name,
+        "node": node,
+        "state": "live",
+        "type": queue.type,
+        "vhost": queue.vhost_name,
+    }
+    if queue.policy.policy is not None:
+        view["policy"] = queue.policy.policy.name
+    return view
+
+
+def totals_view(queue: Queue, node: str) -> dict[str, Any]:
+    """The same with what is in it."""
+    return {**plain_queue_view(queue, node), **_counts(queue), "state": "running"}
+
+
+def queue_view(queue: Queue, node: str) -> dict[str, Any]:
+    """A queue as it stands in lists, without what the sampler knows."""
+    octets = octets_of(queue)
+    paged = len(queue.store) - queue.store.at_hand if queue.store.is_deep else 0
+    ready, unacked = queue.ready_count, queue.unacked
+    consumers = queue.consumers
+    policy, operator = queue.policy.policy, queue.policy.operator
+    view = {
+        "arguments": arguments_view(queue.arguments),
+        "auto_delete": queue.auto_delete,
+        "consumers": len(consumers),
+        "durable": queue.durable,
+        "effective_policy_definition": dict(queue.policy.definition),
+        "exclusive": queue.exclusive,
+        "garbage_collection": NO_GARBAGE_COLLECTION,
+        "memory": EMPTY_QUEUE_OCTETS + (ready - paged + unacked) * MESSAGE_OCTETS + octets.ready + octets.unacked,
+        **_counts(queue),
+        "name": queue.name,
+        "node": node,
+        "operator_policy": None if operator is None else operator.name,
+        "policy": None if policy is None else policy.name,
+        "reductions": 0,
+        "state": "running",
+        "type": queue.type,
+        "vhost": queue.vhost_name,
+        "leveret": {"address": queue.address, "scheduled": len(queue.scheduled), "enabled": queue.enabled},
+    }
+    if queue.type == STREAM:
+        return {**view, "members": [node], "online": [node], "leader": node, "readers": {node: len(consumers)}}
+    is_single = queue.rules.single_active_consumer
+    view |= {
+        "message_bytes": octets.ready + octets.unacked,
+        "message_bytes_persistent": octets.persistent,
+        "message_bytes_ram": octets.ready + octets.unacked - octets.paged,
+        "message_bytes_ready": octets.ready,
+        "message_bytes_unacknowledged": octets.unacked,
+        "messages_persistent": octets.messages_persistent,
+        "messages_ram": ready - paged + unacked,
+        "single_active_consumer_tag": consumers[0].tag if consumers and is_single else None,
+    }
+    if queue.type == QUORUM:
+        tag = view.pop("single_active_consumer_tag")
+        return {
+            **view,
+            "leader": node,
+            "members": [node],
+            "online": [node],
+            "open_files": {node: 0},
+            "messages_dlx": 0,
+            "message_bytes_dlx": 0,
+            "single_active_consumer_ctag": tag,
+        }
+    is_exclusive = bool(consumers) and consumers[0].exclusive
+    view |= {
+        "backing_queue_status": _backing(queue),
+        "exclusive_consumer_tag": consumers[0].tag if is_exclusive else None,
+        "head_message_timestamp": _head_timestamp(queue),
+        "message_bytes_paged_out": octets.paged,
+        "messages_paged_out": paged,
+        "messages_ready_ram": ready - paged,
+        "messages_unacknowledged_ram": unacked,
+        "recoverable_slaves": None,
+    }
+    if isinstance(queue.owner, Client):
+        host, port = peer_of(queue.owner)
+        view["owner_pid_details"] = {"name": queue.owner.name, "peer_host": host, "peer_port": port}
+    return view
+
+
+def queue_details(queue: Queue, node: str) -> dict[str, Any]:
+    """What one queue shows beside what it does in lists."""
+    return {
+        "consumer_details": [consumer_view(consumer, node) for consumer in queue.consumers],
+        "deliveries": [],
+        "incoming": [],
+    }
+
+
+def octets_of(queue: Queue) -> Octets:
+    """Octets of bodies. Where the broker does not count them: of the first messages, and as many more like them."""
+    ready, ready_persistent, ready_count = _counted(queue, islice(queue.store, COUNTED_MAX))
+    out, out_persistent, out_count = _counted(queue, islice(queue.unacked_messages(), COUNTED_MAX))
+    total, unacked = queue.ready_count, queue.unacked
+    paged = max(0, total - queue.store.at_hand) if queue.store.is_deep else 0
+    ready_scaled, out_scaled = _scaled(ready, ready_count, total), _scaled(out, out_count, unacked)
+    share = ready_persistent[1] + out_persistent[1], ready_persistent[0] + out_persistent[0]
+    counted, of = ready_count + out_count, total + unacked
+    return Octets(
+        ready_scaled,
+        out_scaled,
+        _scaled(share[0], counted, of),
+        _scaled(share[1], counted, of),
+        _scaled(ready, ready_count, paged),
+    )
+
+
+def _counted(queue: Queue, messages: Any) -> tuple[int, tuple[int, int], int]:
+    octets = persistent = persistent_octets = count = 0
+    message: Message
+    for message in messages:
+        size = message.envelope.framing.body_size(message.blob)
+        octets += size
+        count += 1
+        if queue.stores(message.envelope):
+            persistent += 1
+            persistent_octets += size
+    return octets, (persistent, persistent_octets), count
+
+
+def _scaled(octets: int, counted: int, of: int) -> int:
+    return octets if counted == of or not counted else octets * of // counted
+
+
+def _counts(queue: Queue) -> dict[str, int]:
+    ready, unacked = queue.ready_count, queue.unacked
+    return {"messages": ready + unacked, "messages_ready": ready, "messages_unacknowledged": unacked}
+
+
+def _head_timestamp(queue: Queue) -> int | None:
+    from ...engine import ContentError, decode_properties
+
+    head = next(iter(queue.store), None)
+    if head is None:
+        return None
+    try:
+        found = decode_properties(head.header).get("timestamp")
+    except ContentError:
+        return None
+    return found if isinstance(found, int) else None
+
+
+def _backing(queue: Queue) -> dict[str, Any]:
+    return {
+        "len": queue.ready_count,
+        "mode": "default",
+        "q1": 0,
+        "q2": 0,
+        "q3": 0,
+        "q4": queue.ready_count,
+        "delta": ["delta", "undefined", 0, 0, "undefined"],
+        "target_ram_count": "infinity",
+        "next_seq_id": queue.counters.enqueued,
+        "next_deliver_seq_id": queue.counters.delivered,
+        "version": 1,
+    }

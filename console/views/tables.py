@@ -1,0 +1,43 @@
+"""What several views share: argument tables, names of connections and channels, and times."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+from ...engine import Client, FieldTable, Session, json_of_table
+
+
+def arguments_view(table: FieldTable) -> dict[str, Any]:
+    """A table of arguments or headers as JSON."""
+    return json_of_table(table)
+
+
+def peer_of(client: Client) -> tuple[str, int]:
+    """Host and port of a client, from its name; port 0 where it has none (a Unix socket)."""
+    return _address(client.name.partition(" -> ")[0])
+
+
+def host_of(client: Client) -> tuple[str, int]:
+    """The address of ours that it is connected to."""
+    return _address(client.name.partition(" -> ")[2])
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    return (host, int(port)) if host and port.isdigit() else (text, 0)
+
+
+def channel_name(session: Session) -> str:
+    """As RabbitMQ calls a channel."""
+    return f"{session.client.name} ({session.number})"
+
+
+def with_time(found: dict[str, Any]) -> dict[str, Any]:
+    """The same with `idle_since` as text."""
+    since_ms = found.get("idle_since")
+    return found if since_ms is None else {**found, "idle_since": iso_time(since_ms)}
+
+
+def iso_time(wall_ms: int) -> str:
+    """A time, as `idle_since` is written."""
+    moment = datetime.fromtimestamp(wall_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds")

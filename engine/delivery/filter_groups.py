@@ -1,0 +1,229 @@
+"""Consumers with filters: those that take the same messages are one group, which is asked once about a message.
+
+A group remembers how far into a queue it has looked, and what it found there and nobody has had yet. Where messages
+are, and who may have what was found, is decided above (`queues/searching.py`, `queues/selection.py`).
+Source: queues page A.4 (a consumer gets the oldest message that it takes), B.5, F.1, F.2 (FilterGroup), F.6.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from operator import attrgetter
+from typing import NamedTuple
+
+from ...expressions.language import Expression
+from ..effort import Effort
+from ..messages.message import Message
+from .consumer import Consumer
+from .filters import MessageSubject
+from .group_id import GroupedMessage
+
+#: Asking a filter about a message, in units of `Effort` (2 to 3 us); so many octets of JSON are read in one more.
+ASKING, READ_OCTETS = 2, 64
+#: Units of the language's own measure (10 ns) in one of `Effort`.
+COSTS = 120
+#: Messages, and octets of them, whose answers are kept.
+LATELY_MAX, LATELY_OCTETS = 500, 1024 * 1024
+#: Messages that came back and were not looked at again; with more than these, groups look through the queue again.
+AGAIN_MAX = 100_000
+
+
+class Match(NamedTuple):
+    """A message that a group takes. `octets`: of its blob; `member`: the message, if it is one of a message group."""
+
+    position: int
+    octets: int
+    member: GroupedMessage | None = None
+
+
+_position_of = attrgetter("position")
+
+
+class FilterGroup:
+    """Consumers of one queue that take the same messages. `expression`: None takes all.
+
+    `position`: it has looked at everything up to there. `is_at_end`: there is nothing behind it either.
+    `found`: what it takes of that, positions rising; somebody else may have had it meanwhile.
+    """
+
+    __slots__ = ("consumers", "expression", "found", "is_at_end", "position")
+
+    def __init__(self, expression: Expression | None) -> None:
+        self.consumers: list[Consumer] = []
+        self.expression = expression
+        self.found: list[Match] = []
+        self.position = 0
+        self.is_at_end = False
+
+    def add(self, match: Match) -> None:
+        """It takes a message that stands at or before `position`."""
+        found = self.found
+        if found and found[-1].position >= match.position:
+            at = bisect_left(found, match.position, key=_position_of)
+            if found[at].position != match.position:
+                found.insert(at, match)
+        else:
+            found.append(match)
+
+    def rewind(self, position: int) -> None:
+        """It looks again at everything behind a position, if it has looked at that."""
+        if position < self.position:
+            self.position = position
+            del self.found[bisect_right(self.found, position, key=_position_of) :]
+        self.is_at_end = False
+
+
+class Asked:
+    """A message that filters are asked about: what they read of it is read once."""
+
+    __slots__ = ("_effort", "_subject", "message")
+
+    def __init__(self, message: Message, effort: Effort) -> None:
+        self.message = message
+        self._effort = effort
+        self._subject: MessageSubject | None = None
+
+    def is_taken_by(self, expression: Expression | None) -> bool:
+        """Whether a filter takes it; None takes all."""
+        effort = self._effort
+        if expression is None:
+            effort.spent += 1
+            return True
+        subject = self._subject
+        if subject is None:
+            subject = self._subject = MessageSubject(self.message)
+        was_read = subject.is_read
+        takes = expression.matches(subject)
+        effort.spent += ASKING + subject.spent // COSTS
+        if subject.is_read and not was_read:
+            effort.spent += len(self.message.blob) // READ_OCTETS
+        return takes
+
+
+class LatelyAsked:
+    """Messages that consumers with places of their own look at, most often the same ones one after the other."""
+
+    __slots__ = ("_answers", "_asked", "_effort", "_octets")
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+        self._asked: dict[int, Asked] = {}
+        self._answers: dict[tuple[int, Expression], bool] = {}
+        self._octets = 0
+
+    def takes(self, expression: Expression, message: Message) -> bool:
+        """Whether a filter takes a message, which is what it was whenever it is asked about."""
+        key = (message.id, expression)
+        answer = self._answers.get(key)
+        if answer is None:
+            asked = self._asked.get(message.id)
+            if asked is None:
+                self._octets += len(message.blob)
+                if len(self._asked) >= LATELY_MAX or self._octets > LATELY_OCTETS:
+                    self._asked.clear()
+                    self._answers.clear()
+                    self._octets = len(message.blob)
+                asked = self._asked[message.id] = Asked(message, self._effort)
+            answer = self._answers[key] = asked.is_taken_by(expression)
+        else:
+            self._effort.spent += 1
+        return answer
+
+
+class Returned:
+    """Messages that came to places where groups had looked already. `next`: the first that is to be looked at."""
+
+    __slots__ = ("groups", "next", "positions")
+
+    def __init__(self, positions: Sequence[int], groups: list[FilterGroup]) -> None:
+        self.positions = positions
+        self.groups = groups
+        self.next = 0
+
+
+class FilterGroups:
+    """The groups of one queue. `again`: what they look at once more, before they go on."""
+
+    __slots__ = ("_again_count", "_by_key", "_effort", "_of", "again")
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+        self._by_key: dict[object, FilterGroup] = {}
+        self._of: dict[Consumer, FilterGroup] = {}
+        self.again: deque[Returned] = deque()
+        self._again_count = 0
+
+    def __len__(self) -> int:
+        return len(self._by_key)
+
+    def __iter__(self) -> Iterator[FilterGroup]:
+        return iter(self._by_key.values())
+
+    @property
+    def has_filters(self) -> bool:
+        """Whether any consumer has a filter."""
+        return any(group.expression is not None for group in self)
+
+    def of(self, consumer: Consumer) -> FilterGroup:
+        """The group of a consumer that has joined."""
+        return self._of[consumer]
+
+    def join(self, consumer: Consumer) -> FilterGroup:
+        """A consumer comes. A new group begins at the head."""
+        expression = consumer.filter
+        key = None if expression is None else expression.key
+        group = self._by_key.get(key)
+        if group is None:
+            group = self._by_key[key] = FilterGroup(expression)
+        group.consumers.append(consumer)
+        self._of[consumer] = group
+        return group
+
+    def leave(self, consumers: Iterable[Consumer]) -> None:
+        """Consumers go; groups go with the last of theirs."""
+        for consumer in consumers:
+            group = self._of.pop(consumer)
+            group.consumers.remove(consumer)
+            if not group.consumers:
+                del self._by_key[None if group.expression is None else group.expression.key]
+                for returned in self.again:
+                    if group in returned.groups:
+                        returned.groups.remove(group)
+
+    # -- looking ------------------------------------------------------------------------------------------------------
+
+    def asked(self, message: Message) -> Asked:
+        """A message that groups are to be asked about, one after the other."""
+        return Asked(message, self._effort)
+
+    def came_to(self, positions: Sequence[int]) -> None:
+        """Messages stand at these positions (rising) that did not before; whoever has looked there looks again."""
+        if not positions:
+            return
+        first, last = positions[0], positions[-1]
+        groups = [group for group in self if group.position >= first]
+        for group in self:
+            if group.position < last:
+                group.is_at_end = False
+        if groups:
+            self.again.append(Returned(positions, groups))
+            self._again_count += len(positions)
+            if self._again_count > AGAIN_MAX:
+                for returned in self.again:
+                    for group in returned.groups:
+                        group.rewind(returned.positions[returned.next] - 1)
+                self.again.clear()
+                self._again_count = 0
+
+    def looked_again(self) -> None:
+        """The first of `again` is done."""
+        self._again_count -= len(self.again.popleft().positions)
+
+    def start_over(self) -> None:
+        """Positions stand for other places now: everybody begins at the head."""
+        self.again.clear()
+        self._again_count = 0
+        for group in self:
+            group.rewind(0)
+            group.found.clear()
+            group.position = 0

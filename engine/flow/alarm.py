@@ -1,0 +1,53 @@
+"""Alarms: nodes of the usage tree that nothing feeds. They are full while an operator, or the journal, says so.
+
+Source: queues page E.4, row 3; behaviour page 1.9.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Protocol
+
+from .full import Full
+from .meter import Meter
+from .ring import Waiting
+from .usage import Usage
+
+
+class Target(Protocol):
+    """A queue, as far as this file knows it."""
+
+    @property
+    def meter(self) -> Meter | None:
+        """None: no rules of flow control."""
+
+
+class Alarm(Usage):
+    """`reason`: what clients are told while it is up."""
+
+    __slots__ = ("_reason",)
+
+    is_fed = False
+
+    def __init__(self, limit_name: str, on_eased: Callable[[Usage], None]) -> None:
+        super().__init__("broker", limit_name, on_eased, is_root=True)
+        self.warning_interval_ms = 0  # who raised it has logged it
+        self._reason = ""
+
+    @property
+    def reason(self) -> str:
+        """See `Usage`."""
+        return self._reason
+
+    def switch(self, reason: str | None) -> None:
+        """Raise it with a reason; None: it is over, and who waits goes on."""
+        self.is_full = reason is not None
+        self._reason = reason or ""
+        if reason is None and self.ring:
+            self._on_eased(self)
+
+    def full_for(self, queues: Iterable[Target] = (), client: Waiting | None = None) -> Full:
+        """How a publish to these queues meets it: where one of them refuses what it has no room for, it is refused."""
+        if client is not None and client.is_internal_link:
+            return Full(self, False, 0)
+        meters = [queue.meter for queue in queues if queue.meter is not None]
+        after_ms = min((meter.fails_after_ms for meter in meters if meter.fails_after_ms), default=0)
+        return Full(self, any(meter.fails for meter in meters), after_ms)

@@ -1,0 +1,100 @@
+"""The exchange `amps.control`: acknowledging messages that one does not hold, asked for by a message.
+
+Routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`, `options`. Who asks needs the permission to
+configure the queue. The answer goes to reply_to, as JSON. Source: queues page A.6.
+"""
+
+from collections.abc import Generator, Iterator, Mapping
+
+from ..expressions.language import AMPS, ExpressionError, compiled
+from .declaring import DeclaringHost
+from .errors import BadRequest
+from .messages.content import ContentError, PropertyValue, decode_properties
+from .messages.message import Envelope
+from .publishing.answering import answer_request
+from .queues.discarding import OPTIONS, Discarded, discard_ids, discard_matching, ids_of
+from .queues.leased_deferring import DeferringCore
+from .queues.queue import Queue
+from .users.access import User
+from .users.permissions import CONFIGURE, QUEUE
+
+EXCHANGE = "amps.control"
+REQUEST = "sow_delete"
+
+
+#: They return what was done.
+Steps = Generator[None, None, Discarded]
+
+
+class LeaseControl:
+    """Serves the requests of one virtual host."""
+
+    __slots__ = ("_vhost",)
+
+    def __init__(self, vhost: DeclaringHost) -> None:
+        self._vhost = vhost
+
+    def handle(self, user: User, envelope: Envelope, blob: bytes) -> None:
+        """A request: served now, or in steps if that takes long."""
+        steps = self._serve(user, envelope, blob)
+        for _ in steps:
+            self._vhost.broker.run_errand(steps)
+            break
+
+    def _serve(self, user: User, envelope: Envelope, blob: bytes) -> Iterator[None]:
+        header = envelope.framing.split(blob)[0]
+        try:
+            properties = decode_properties(header)
+        except ContentError:
+            properties = {}
+        try:
+            done = yield from self._done(user, envelope, properties)
+            answer: dict[str, object] = {
+                "status": "success",
+                "matches": done.matches,
+                "topic_matches": done.matches,
+                "records_deleted": done.deleted,
+            }
+            if done.deferred:
+                answer["deferred"] = done.deferred
+        except BadRequest as error:
+            answer = {"status": "failure", "reason": str(error), "matches": 0, "topic_matches": 0, "records_deleted": 0}
+        answer_request(self._vhost, properties, answer)
+
+    def _done(self, user: User, envelope: Envelope, properties: Mapping[str, PropertyValue]) -> Steps:
+        if envelope.routing_key != REQUEST:
+            raise BadRequest(f"the routing key is {REQUEST}")
+        table = properties.get("headers")
+        headers = {
+            name: field.text
+            for name, field in (table.items() if isinstance(table, dict) else ())
+            if isinstance(field.value, bytes)
+        }
+        name = headers.get("queue", "")
+        if not user.may(CONFIGURE, QUEUE, name, self._vhost.name):
+            raise BadRequest("you may not configure this queue")
+        queue = self._vhost.queues.get(name)
+        if queue is None or queue.rules.leased is None:
+            raise BadRequest(f"no leased queue {name[:255]!r}")
+        if "x-client" in headers:
+            raise BadRequest("x-client: a request has no identity of a consumer")
+        bookmark, filter_text, option = headers.get("bookmark"), headers.get("filter"), headers.get("options", "")
+        result = yield from discarding(queue, bookmark, filter_text, option)
+        return result
+
+
+def discarding(queue: Queue, bookmarks: str | None, filter_text: str | None, option: str) -> Steps:
+    """Steps of one request about a leased queue. Raises: BadRequest."""
+    assert isinstance(queue, DeferringCore)
+    if (bookmarks is None) == (filter_text is None):
+        raise BadRequest("a request has one of bookmark and filter")
+    if option not in OPTIONS:
+        raise BadRequest(f"{option[:80]!r}: options are empty, cancel or expire")
+    if bookmarks is not None:
+        return discard_ids(queue, ids_of(bookmarks), option)
+    try:
+        expression = compiled(filter_text or "", AMPS)
+    except ExpressionError as error:
+        raise BadRequest(f"filter: {error}") from None
+    done: Discarded = yield from discard_matching(queue, expression, option)
+    return done

@@ -1,0 +1,23 @@
+"""Answers of the exchanges that the broker itself serves (`amps.control`, `leveret.control`), as JSON."""
+
+from collections.abc import Mapping
+
+from ..messages.content import PLAIN, PropertyValue, encode_header
+from ..messages.message import Envelope
+from .arrival import publish_by_name
+from .host import Host
+
+
+def answer_request(vhost: Host, properties: Mapping[str, PropertyValue], answer: object) -> None:
+    """Publish it to the reply_to of a request, with its correlation_id; nothing, if there is no reply_to."""
+    reply_to = properties.get("reply_to")
+    if not isinstance(reply_to, bytes) or not reply_to:
+        return
+    kept: dict[str, PropertyValue] = {"content_type": b"application/json"}
+    if isinstance(properties.get("correlation_id"), bytes):
+        kept["correlation_id"] = properties["correlation_id"]
+    import json  # most brokers are never asked
+
+    raw = json.dumps(answer).encode()
+    reply = Envelope("", reply_to.decode("utf-8", "replace"))
+    publish_by_name(vhost, reply, [PLAIN.join(encode_header(len(raw), kept), raw)])

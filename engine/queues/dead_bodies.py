@@ -1,0 +1,44 @@
+"""What a leased queue says of messages that expired: for which reasons they become dead letters, with which body.
+
+Source: queues page A.2 (expiry action), H.1 (actions).
+"""
+
+import re
+from collections.abc import Sequence
+
+from ...settings.leased.model import LeasedSettings
+from ..messages.content import PLAIN, ContentError, decode_properties
+from ..messages.message import Message
+
+_VARIABLE = re.compile(rb"\{\{([A-Z_]+)\}\}")
+#: Of a header payload: class and weight, then the size of the body.
+_SIZE_AT, _SIZE_END = 4, 12
+
+
+def buries(settings: LeasedSettings, reasons: Sequence[str]) -> bool:
+    """Whether a message that expired for these reasons becomes a dead letter, if there is a place for it."""
+    wanted = settings.dead_letter_reasons
+    return wanted is None or not set(wanted.split(",")).isdisjoint(reasons)
+
+
+def with_dead_body(settings: LeasedSettings, message: Message, reasons: Sequence[str]) -> bytes:
+    """The message, framed plainly, as a dead letter that has its body from the template. Its framing is plain."""
+    assert settings.dead_letter_data is not None
+    header, body = PLAIN.split(message.blob)
+    values = {
+        b"AMPS_DATA": body,
+        b"AMPS_REASON": ",".join(reasons).encode(),
+        b"AMPS_TOPIC": settings.name.encode(),
+        b"AMPS_DATA_LENGTH": b"%d" % len(body),
+        b"AMPS_CORRELATION_ID": _correlation_id(header),
+    }
+    made = _VARIABLE.sub(lambda found: values[found[1]], settings.dead_letter_data.encode())
+    return PLAIN.join(header[:_SIZE_AT] + len(made).to_bytes(_SIZE_END - _SIZE_AT, "big") + header[_SIZE_END:], made)
+
+
+def _correlation_id(header: bytes) -> bytes:
+    try:
+        value = decode_properties(header).get("correlation_id", b"")
+    except ContentError:
+        return b""
+    return value if isinstance(value, bytes) else b""

@@ -1,0 +1,110 @@
+"""A lease begins: what goes out to a consumer, and what is noted of it. Source: queues page A.2, A.5.
+
+Runs are the unit of work: messages of one kind that were delivered equally often have their headers made once.
+"""
+
+from collections.abc import Callable, Sequence
+from operator import attrgetter
+
+from ..delivery.consumer import Consumer, Receiver
+from ..messages.lease_headers import ORIGIN, lease_entries, run_headers, with_entries
+from ..messages.message import Envelope, Message
+from ..messages.mixed import stretches_alike
+from .leased_core import LeasedCore
+from .leased_parts import bookmark_of
+
+#: Stretches of messages alike are delivered one by one where they have so many messages on the average.
+ALIKE_MIN = 3
+#: The headers of one delivery beside the delivery itself, in units of `Effort`.
+DRESSING = 2
+
+_id_of: Callable[[Message], int] = attrgetter("id")
+_deliveries_of: Callable[[Message], int] = attrgetter("deliveries")
+_envelope_of: Callable[[Message], Envelope] = attrgetter("envelope")
+
+
+def grant(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message]) -> None:
+    """Messages that left the store go to a consumer: leased, or gone as they are sent."""
+    if not messages:
+        return
+    until_ms = None if consumer.no_ack else _until_ms(queue)
+    envelopes, first = list(map(_envelope_of, messages)), messages[0].envelope
+    if envelopes.count(first) == len(messages):
+        _deliver(queue, consumer, messages, until_ms)
+    else:
+        stretches = list(stretches_alike(envelopes))
+        if len(stretches) * ALIKE_MIN <= len(messages):
+            for start, stop, _ in stretches:
+                _deliver(queue, consumer, messages[start:stop], until_ms)
+        else:
+            _deliver_each(queue, consumer, messages, until_ms)
+    if consumer.no_ack:
+        queue.gone(messages)
+    else:
+        begin(queue, messages, consumer.session)
+
+
+def _deliver(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
+    """Messages of one envelope go out: at once, if they were delivered equally often and none was given back."""
+    deliveries, cancels = list(map(_deliveries_of, messages)), queue.book.cancels
+    if deliveries.count(deliveries[0]) == len(messages):
+        ids = list(map(_id_of, messages))
+        if not cancels or cancels.keys().isdisjoint(ids):
+            topic = queue.topic_of(messages[0].envelope)
+            headers = run_headers(topic, ORIGIN, ids, deliveries[0] + 1, until_ms)
+            if headers is not None:
+                consumer.session.deliver_leases(consumer, messages, headers)
+                return
+    _deliver_each(queue, consumer, messages, until_ms)
+
+
+def _deliver_each(queue: LeasedCore, consumer: Consumer, messages: Sequence[Message], until_ms: int | None) -> None:
+    """Each with headers made for itself."""
+    queue.surroundings.effort.spent += DRESSING * len(messages)
+    blobs = [dressed(queue, message, message.deliveries + 1, until_ms) for message in messages]
+    envelopes = [message.envelope.plain() for message in messages]
+    consumer.session.deliver_leases_alone(consumer, messages, envelopes, blobs)
+
+
+def begin(queue: LeasedCore, messages: Sequence[Message], session: Receiver) -> None:
+    """Messages went out: leases begin, or slots, whose messages are gone."""
+    book, now_ns = queue.book, queue.surroundings.clock.monotonic_ns()
+    settings = queue.leased.settings
+    if settings.is_at_most_once:
+        queue.await_lease(book.slots.begin(messages, now_ns))
+        queue.gone(messages)
+        _withhold(queue, session)
+        return
+    queue.await_lease(book.leases.begin(messages, now_ns))
+    if queue.store.expiring and settings.expire_leased == "immediate":
+        for message in messages:
+            if message.expires_ns:
+                book.expect_leased(message.expires_ns, message.id)
+        queue.arm_leases()
+
+
+def _withhold(queue: LeasedCore, session: Receiver) -> None:
+    """At most once: the journal must have the removal before the client gets the message (queues page A.4)."""
+    durability = queue.surroundings.storage.durability
+    if durability is not None and (barrier := durability.barrier_behind_all()):
+        session.client.withhold(barrier)
+
+
+def _until_ms(queue: LeasedCore) -> int | None:
+    """When leases that begin now end (wall time)."""
+    period_ms = queue.leased.settings.lease_period_ms
+    return None if period_ms is None else queue.surroundings.clock.wall_ms() + period_ms
+
+
+def dressed(queue: LeasedCore, message: Message, deliveries: int, until_ms: int | None) -> bytes:
+    """A message as it goes out for the so many-th time; of the envelope's plain kind."""
+    cancels = queue.book.cancels.get(message.id, 0)
+    entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), deliveries, cancels, until_ms)
+    return with_entries(message.envelope, message.blob, entries)
+
+
+def presented(queue: LeasedCore, message: Message) -> Message:
+    """What a get shows of a message that went out."""
+    until_ms = None if message.holder is None else _until_ms(queue)
+    blob = dressed(queue, message, message.deliveries, until_ms)
+    return Message(message.id, blob, message.envelope.plain(), message.holder, message.deliveries)

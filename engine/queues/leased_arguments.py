@@ -1,0 +1,54 @@
+"""What a consumer of a leased queue asks for. Source: queues page A.2, A.4, A.7; docs/leases.md (renewal)."""
+
+from dataclasses import dataclass
+
+from ..errors import InvalidArgument
+from ..messages.field_table import INTEGER_TAGS, FieldTable
+from ..rules.arguments import REPLACE, Reason
+
+BACKLOG, TOP_N, BROWSE, RENEWAL = "x-max-backlog", "x-top-n", "x-browse", "x-lease-auto-renew"
+
+
+@dataclass(slots=True, frozen=True)
+class ConsumerWish:
+    """`backlog`: how many leases at most, 0 for barriers alone; None: by its prefetch. `top_n`: messages to show.
+
+    `browses`: it wants to look only. `renews`: its leases go on while its connection is alive.
+    """
+
+    backlog: int | None
+    top_n: int | None
+    browses: bool
+    renews: bool
+
+
+def wish_of(arguments: FieldTable, *, name: str, vhost: str) -> ConsumerWish:
+    """The arguments, read, but for those of replays. Raises: InvalidArgument."""
+    where = {"name": name, "vhost": vhost}
+    _switch(arguments, REPLACE, where)
+    browses = _switch(arguments, BROWSE, where)
+    top_n = _natural(arguments, TOP_N, where)
+    if top_n is not None and not browses:
+        raise InvalidArgument(key=TOP_N, **where, reason=Reason("text", f"expected {BROWSE} beside it"))
+    return ConsumerWish(_natural(arguments, BACKLOG, where), top_n, browses, _switch(arguments, RENEWAL, where))
+
+
+def _switch(arguments: FieldTable, key: str, where: dict[str, str]) -> bool:
+    field = arguments.get(key)
+    if field is None:
+        return False
+    if field.tag != "t":
+        raise InvalidArgument(key=key, **where, reason=Reason("unacceptable", field.type_name))
+    return bool(field.value)
+
+
+def _natural(arguments: FieldTable, key: str, where: dict[str, str]) -> int | None:
+    """An argument that is an integer from 0."""
+    field = arguments.get(key)
+    if field is None:
+        return None
+    if field.tag not in INTEGER_TAGS or not isinstance(field.value, int):
+        raise InvalidArgument(key=key, **where, reason=Reason("type", field.type_name))
+    if field.value < 0:
+        raise InvalidArgument(key=key, **where, reason=Reason("tuple", "value_negative", field.value))
+    return field.value

@@ -1,0 +1,108 @@
+"""Acknowledgements of messages that a leased queue does not have yet: what they do once those come.
+
+Source: queues page C.6.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from ..errors import BadRequest
+from .deferred_acks import DEFERRED_MAX, DeferredAcks
+from .leased_core import LeasedCore
+
+
+class DeferringCore(LeasedCore):
+    """See `LeasedQueue`, which it is a part of."""
+
+    __slots__ = ()
+
+    def defer_acks(self, ids: Iterable[int]) -> int:
+        """Acknowledgements of messages that are not ready here. Returns how many are remembered.
+
+        Those of messages that are gone are not: they do not come again. Raises: BadRequest: there are too many.
+        """
+        deferred = self.deferred or DeferredAcks()
+        now_ms = self.surroundings.clock.wall_ms()
+        deferred.prune(now_ms)
+        scheduled = self._scheduled_ids()
+        count = 0
+        for id_ in ids:
+            is_here = id_ in scheduled or (self.active is not None and self.active.end < id_ <= self.last_id)
+            if id_ <= self.last_id and not is_here:
+                continue
+            if not deferred.add(id_, 0 if is_here else now_ms + self.leased.settings.deferred_ack_ms):
+                raise BadRequest(f"more than {DEFERRED_MAX} acknowledgements wait for messages that have not come")
+            if is_here and id_ not in scheduled:
+                deferred.keep(id_)
+            count += 1
+        if count:
+            self.deferred = deferred
+            self.ledger.notes_changed()
+        return count
+
+    def _scheduled_ids(self) -> set[int]:
+        return {message.id for _, message in self.scheduled.entries()}
+
+    def settle_deferred(self, ids: Iterable[int]) -> None:
+        """These messages came: those that were acknowledged before are gone, or will be once they are active."""
+        deferred = self.deferred
+        if deferred is None:
+            return
+        deferred.prune(self.surroundings.clock.wall_ms())
+        known = deferred.among(ids)
+        if known:
+            positions = self.positions_of(known)
+            if self.active is not None:
+                for id_ in known:
+                    if id_ > self.active.end:
+                        deferred.keep(id_)
+                known = positions
+            self._settle_at(positions, known)
+        elif not deferred:
+            self.deferred = None
+            self.ledger.notes_changed()
+
+    def settle_entered(self) -> None:
+        """Messages that became active may have been acknowledged before (TargetQueueDepth)."""
+        while self.active is not None and self.deferred is not None:
+            self.active.refill(self.store)
+            entered = self.deferred.entered(self.active.end)
+            if not entered:
+                return
+            self._settle_at(entered, entered)
+
+    def _settle_at(self, positions: Sequence[int], ids: Sequence[int]) -> None:
+        assert self.deferred is not None
+        self.deferred.forget(ids)
+        if not self.deferred:
+            self.deferred = None
+        taken = self.store.take_at(positions)
+        self.ledger.octets_changed(taken.recounted)
+        self.gone(taken.messages)
+        self.ledger.notes_changed()
+
+    @property
+    def deferred_count(self) -> int:
+        """See `Queue`."""
+        if self.deferred is None:
+            return 0
+        self.deferred.prune(self.surroundings.clock.wall_ms())
+        return len(self.deferred)
+
+    # -- over a restart -----------------------------------------------------------------------------------------------
+
+    @property
+    def notes(self) -> bytes:
+        """See `Queue`: acknowledgements of messages that have not come."""
+        return b"" if self.deferred is None else self.deferred.to_octets()
+
+    def restore_notes(self, octets: bytes) -> None:
+        """See `Queue`."""
+        self.deferred = DeferredAcks(octets) if octets else None
+
+    def restore_deferred(self) -> None:
+        """After a restart, all messages are back: those that were acknowledged are gone."""
+        if self.deferred is None:
+            return
+        scheduled = self._scheduled_ids()
+        known = [id_ for id_ in self.deferred.among(range(1, self.last_id + 1)) if id_ not in scheduled]
+        self.settle_deferred(known)

@@ -1,0 +1,217 @@
+"""From a leased queue to its consumers: leases, barriers, and pictures for those who browse.
+
+Source: queues page A.4, A.7, A.9.
+"""
+
+from collections.abc import Sequence
+
+from ..delivery.consumer import UNLIMITED, Consumer
+from ..delivery.filters import MessageSubject
+from ..delivery.lease import shown
+from ..delivery.rota import RUN_MAX
+from ..messages.lease_headers import browse_entries, lease_entries, with_entries
+from ..messages.message import Message
+from .dispatch import settle
+from .expiry import arm, expire
+from .granting import grant
+from .leased_core import LeasedCore
+from .leased_deferring import DeferringCore
+from .leased_parts import bookmark_of
+from .leased_selection import dispatch_selected
+from .replaying import show_replays
+from .selection import Selection
+
+#: Messages that one turn shows to one who browses.
+BROWSE_SLICE = 300
+#: What it costs to show one, beside looking at it, in units of `Effort`: with what it leaves to the collector.
+SHOWING = 4
+
+
+def dispatch(queue: DeferringCore, *, expires: bool = True) -> None:
+    """Lease what is ready to consumers that may have it. O(delivered x consumers). `expires`: what is over goes first.
+
+    What stands behind a barrier waits until it was released.
+    """
+    if queue.holds or queue.deleted:
+        return
+    store, effort = queue.store, queue.surroundings.effort
+    if queue.deferred is not None:
+        queue.settle_entered()
+    if queue.browsing:
+        _show(queue)
+    if queue.replaying:
+        show_replays(queue)
+    if store.expiring and expires:
+        queue.expire_ready(queue.surroundings.clock.monotonic_ns())
+        is_done = expire(queue)
+        arm(queue)
+        if not is_done:
+            return
+    if queue.selection is not None:
+        _dispatch_selected(queue, queue.selection)
+        return
+    while True:
+        if not store.ready and store.has_tail and queue.room() > 0 and queue.rota.has_waiting():
+            store.load()
+        if not store.ready:
+            break
+        count = min(len(store.ready), queue.room(), RUN_MAX)
+        if queue.leased.barrier is not None:
+            count = _before_barrier(queue, count)
+            if count < 0:
+                if not _release_barrier(queue):
+                    break
+                continue
+        if count <= 0 or not _hand_out(queue, count):
+            break
+        if effort.spent >= effort.turn_max:
+            queue.mark()  # the rest is for the next turn
+            break
+    if queue.surroundings.storage.pager is not None or store.has_tail or store.cap is not None:
+        settle(queue)
+
+
+def _dispatch_selected(queue: LeasedCore, selection: Selection) -> None:
+    """Where a consumer has a filter."""
+    dispatch_selected(queue, selection)
+    while queue.leased.barrier is not None and is_behind_barrier(queue) and _release_barrier(queue):
+        dispatch_selected(queue, selection)
+    if queue.store.settle_allowance():
+        queue.surroundings.trim_later(queue)
+
+
+def _hand_out(queue: LeasedCore, count: int) -> bool:
+    """One deal. Returns whether anybody got something."""
+    store = queue.store
+    dealt = queue.lease_rota.deal(count)
+    if not dealt:
+        return False
+    if len(dealt) > 1 and dealt[0] is dealt[-1] and dealt.count(dealt[0]) == len(dealt):
+        grant(queue, dealt[0], _alive(queue, store.take(len(dealt), dealt[0].client.room())))
+        return True
+    room = min(consumer.client.room() for consumer in set(dealt))
+    while len(dealt) > 1 and store.head_octets(len(dealt)) > room:
+        del dealt[len(dealt) // 2 :]
+    messages = store.take(len(dealt), UNLIMITED)
+    for consumer, run in _runs(dealt, messages):
+        grant(queue, consumer, _alive(queue, run))
+    return True
+
+
+def _runs(dealt: Sequence[Consumer], messages: Sequence[Message]) -> list[tuple[Consumer, list[Message]]]:
+    """What each consumer gets; in order of the queue where consumers share a session, whose numbering that is."""
+    if len({consumer.session for consumer in dealt}) == len(set(dealt)):
+        by_consumer: dict[Consumer, list[Message]] = {}
+        for consumer, message in zip(dealt, messages):
+            by_consumer.setdefault(consumer, []).append(message)
+        return list(by_consumer.items())
+    runs: list[tuple[Consumer, list[Message]]] = []
+    for consumer, message in zip(dealt, messages):
+        if not runs or runs[-1][0] is not consumer:
+            runs.append((consumer, []))
+        runs[-1][1].append(message)
+    return runs
+
+
+def _alive(queue: LeasedCore, messages: list[Message]) -> list[Message]:
+    """Those that have not expired; the others go."""
+    if not queue.store.expiring:
+        return messages
+    now_ns = queue.surroundings.clock.monotonic_ns()
+    dead = [message for message in messages if 0 < message.expires_ns < now_ns]
+    if dead:
+        queue.lose(dead, "expired")
+        return [message for message in messages if not 0 < message.expires_ns < now_ns]
+    return messages
+
+
+# -- barriers ---------------------------------------------------------------------------------------------------------
+
+
+def is_behind_barrier(queue: LeasedCore) -> bool:
+    """Whether a barrier is the first of what is ready."""
+    return queue.leased.barrier is not None and bool(queue.store.ready) and _before_barrier(queue, 1) < 0
+
+
+def _before_barrier(queue: LeasedCore, count: int) -> int:
+    """How many of the first `count` messages stand before a barrier; -1: the first is one."""
+    gate = queue.gate_position()
+    if gate is None:
+        return count
+    for at, (position, _) in enumerate(queue.store.scan(0, max(count, 1)).found):
+        if position >= gate:
+            return at or -1
+    return count
+
+
+def _release_barrier(queue: LeasedCore) -> bool:
+    """The first of what is ready is a barrier: if all before it is gone, each consumer gets it. Whether it went."""
+    consumers = [one for one in queue.rota.consumers if one not in queue.browsing and one not in queue.replaying]
+    if len(queue.book) or not consumers:
+        return False
+    (message,) = queue.store.take(1, UNLIMITED)
+    subject = MessageSubject(message)
+    consumers = [one for one in consumers if one.filter is None or one.filter.matches(subject)]
+    message.deliveries += 1
+    entries = lease_entries(queue.topic_of(message.envelope), bookmark_of(message.id), 1, 0, None, is_barrier=True)
+    blob, envelope = with_entries(message.envelope, message.blob, entries), message.envelope.plain()
+    for consumer in consumers:
+        queue.ledger.delivered((message,), consumer.session, consumer=consumer, no_ack=True)
+        consumer.session.deliver_beside(consumer, [shown(blob, envelope)], queue.past_at(consumer.session))
+    queue.gone([message])
+    return True
+
+
+# -- browsing ---------------------------------------------------------------------------------------------------------
+
+
+def _show(queue: LeasedCore) -> None:
+    """Each who browses sees a slice more; whoever has seen all is cancelled."""
+    for consumer, browse in list(queue.browsing.items()):
+        if consumer.client.paused or not consumer.session.flowing:
+            continue
+        seen = queue.scan_active(browse.after, min(BROWSE_SLICE, max(browse.left, 1)))
+        queue.surroundings.effort.spent += len(seen.found)
+        now_ns = queue.surroundings.clock.monotonic_ns()
+        copies: list[Message] = []
+        for position, message in seen.found:
+            browse.after = position
+            is_shown = message.id <= browse.until_id and not 0 < message.expires_ns <= now_ns and browse.left > 0
+            if is_shown and (consumer.filter is None or consumer.filter.matches(MessageSubject(message))):
+                browse.left -= 1
+                entries = browse_entries(queue.topic_of(message.envelope), bookmark_of(message.id))
+                copies.append(shown(with_entries(message.envelope, message.blob, entries), message.envelope.plain()))
+        queue.surroundings.effort.spent += SHOWING * len(copies)
+        if copies:
+            consumer.session.deliver_beside(consumer, copies, queue.past_at(consumer.session))
+        if seen.missing and browse.left > 0:
+            queue.surroundings.feed_later(queue)
+        elif len(seen.found) < BROWSE_SLICE or browse.left <= 0:
+            consumer.session.forget_consumer(consumer)
+            queue.remove_consumers([consumer])
+            consumer.session.notify_cancelled(consumer)
+        else:
+            queue.mark()
+
+
+# -- basic.get --------------------------------------------------------------------------------------------------------
+
+
+def pop(queue: DeferringCore) -> Message | None:
+    """The message of a get, or None: nothing is ready, the backlog is full, or a barrier comes first."""
+    queue.touch()
+    store = queue.store
+    if queue.room() <= 0 or queue.holds:
+        return None
+    if queue.deferred is not None:
+        queue.settle_entered()
+    if store.expiring:
+        queue.expire_ready(queue.surroundings.clock.monotonic_ns())
+        while not expire(queue, is_whole=True):
+            pass
+        arm(queue)
+    if not store.ready and store.has_tail:
+        store.load()
+    if not store.ready or is_behind_barrier(queue):
+        return None
+    return store.take(1, UNLIMITED)[0]

@@ -1,0 +1,162 @@
+"""What leased queues are made of beside other queues: the book of leases, and which messages are there for whom.
+
+A message is ready in the store, or leased and in the book, and with the session under its delivery tag.
+Source: queues page A.2, A.3.
+"""
+
+from bisect import insort
+from collections.abc import Sequence
+from typing import Any
+
+from ..clock import MS
+from ..deadlines import Deadline
+from ..delivery.consumer import UNLIMITED, Consumer, Receiver
+from ..delivery.lease import PastHolder
+from ..delivery.lease_rota import LeaseRota
+from ..delivery.rota import Rota
+from ..messages.lease_headers import ORIGIN, topic_entry
+from ..messages.message import Envelope, Message
+from ..rules.leased_rules import LeasedRules
+from ..stores.plain_store import PlainStore
+from ..stores.ranked_store import RankedStore
+from ..stores.store import Scanned, Store
+from .active_set import ActiveSet
+from .browse import Browse
+from .deferred_acks import DeferredAcks
+from .lease_book import LeaseBook
+from .queue import Queue
+from .replay import Replay
+from .review import Review
+
+
+def bookmark_of(id_: int) -> str:
+    """The bookmark of a message (queues page C.3)."""
+    return f"{ORIGIN}|{id_}|"
+
+
+class LeasedParts(Queue):
+    """`leased`: its rules; `book`: its leases; `lease_rota`: its consumers; `browsing`, `replaying`: who looks
+    through it, and who replays its topics.
+    """
+
+    __slots__ = (
+        "_barriers",
+        "_deadline",
+        "_past",
+        "_topics",
+        "active",
+        "book",
+        "browsing",
+        "deferred",
+        "last_id",
+        "lease_rota",
+        "leased",
+        "recovered_point",
+        "replaying",
+        "review",
+    )
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        rules = options["rules"]
+        assert rules.leased is not None
+        self.leased: LeasedRules = rules.leased
+        super().__init__(*arguments, **options)
+        period_ms = self.leased.settings.lease_period_ms
+        self.book = LeaseBook(0 if period_ms is None else period_ms * MS)
+        self.browsing: dict[Consumer, Browse] = {}
+        self.replaying: dict[Consumer, Replay] = {}
+        self.last_id = 0  # the highest that came
+        self.recovered_point = ""  # what it was built from; empty: nothing yet
+        self.review: Review | None = None  # while it is built from the log
+        self.deferred: DeferredAcks | None = None  # there are some
+        self._past: dict[Receiver, PastHolder] = {}
+        self._deadline: Deadline | None = None
+        self._barriers: list[int] = []  # positions, rising; the first may be gone
+        depth = self.leased.settings.target_queue_depth
+        self.active = None if depth is None else ActiveSet(depth)
+        self._topics: dict[tuple[str, str], bytes] = {}  # entries of headers, by exchange and routing key
+
+    def _make_store(self) -> Store:
+        return RankedStore(self) if self.is_ranked else PlainStore(self)
+
+    def _make_rota(self) -> Rota:
+        surroundings = self.surroundings
+        self.lease_rota = LeaseRota(self.rules, surroundings.effort, surroundings.waiting_count)
+        return self.lease_rota
+
+    @property
+    def is_ranked(self) -> bool:
+        """Whether its messages have ranks, or barriers are among them: it keeps all of them in memory."""
+        return self.leased.priority is not None or self.leased.barrier is not None
+
+    # -- what is there ------------------------------------------------------------------------------------------------
+
+    def note_barrier(self, position: int) -> None:
+        """A barrier came."""
+        insort(self._barriers, position)
+
+    def gate_position(self) -> int | None:
+        """Where the first barrier stands, which nothing behind it passes; None: there is none."""
+        barriers = self._barriers
+        while barriers:
+            seen = self.store.scan(barriers[0] - 1, 1).found
+            if seen and seen[0][0] == barriers[0]:
+                return barriers[0]
+            del barriers[0]
+        return None
+
+    def positions_of(self, ids: Sequence[int]) -> list[int]:
+        """Where ready messages with these ids stand that are active; those of others may be among them."""
+        if self.is_ranked:
+            wanted = set(ids)
+            return [position for position, message in self.store.scan(0, len(self.store)).found if message.id in wanted]
+        if self.active is None:
+            return list(ids)
+        self.active.refill(self.store)
+        return [id_ for id_ in ids if id_ <= self.active.end]
+
+    def scan_active(self, after: int, count: int) -> Scanned:
+        """As `Store.scan`, of active messages."""
+        if self.active is None:
+            return self.store.scan(after, count)
+        self.active.refill(self.store)
+        end, seen = self.active.end, self.store.scan(after, count)
+        found = [one for one in seen.found if one[0] <= end]
+        return Scanned(found, seen.missing and len(found) == len(seen.found))
+
+    def left_active(self, messages: Sequence[Message]) -> None:
+        """Messages are gone: others may be active."""
+        if self.active is not None:
+            self.active.left(map(self.store.position_of, messages))
+            self.mark()
+
+    # -- a lease begins -----------------------------------------------------------------------------------------------
+
+    def room(self) -> int:
+        """How many more leases there may be (MaxBacklog, TargetQueueDepth)."""
+        settings = self.leased.settings
+        room = UNLIMITED if settings.max_backlog is None else settings.max_backlog - len(self.book)
+        depth = settings.target_queue_depth
+        return room if depth is None else min(room, depth - len(self.book.leases))
+
+    def topic_of(self, envelope: Envelope) -> bytes:
+        """The entry of the header that names a message's topic."""
+        key = (envelope.exchange, envelope.routing_key)
+        known = self._topics.get(key)
+        if known is None:
+            if len(self._topics) > 1000:
+                self._topics.clear()
+            known = self._topics[key] = topic_entry(self.surroundings.topic_of(*key))
+        return known
+
+    def gone(self, messages: Sequence[Message]) -> None:
+        """Acknowledged, by whoever that was."""
+        if not messages:
+            return
+        self.ledger.acked(messages)
+        self.left_active(messages)
+        if self.book.cancels:
+            for message in messages:
+                self.book.cancels.pop(message.id, None)
+        if self.gate is not None:
+            self.gate.eased(self)

@@ -1,0 +1,167 @@
+"""Building a leased queue from the log: what its topics had before it was there, from its recovery point on.
+
+A queue without a state is reviewed as it is declared; one that was there before, when the broker starts with another
+recovery point, or when somebody wants it. Nobody gets anything of it meanwhile, and what is published comes in behind.
+The log is read between turns. What was in the queue once and is gone, because it was acknowledged or otherwise, does
+not come again. Source: queues page C.5; docs/decisions/0012-log.md.
+"""
+
+from collections.abc import Iterator, Sequence
+
+from ..clock import due_after
+from ..delivery.filters import MessageSubject
+from ..messages.message import Message
+from ..rules.recovery_point import CREATION, edge_of, is_known
+from ..rules.replay_rules import Edge
+from ..stores.paged_message import body_size
+from ..stores.topic_log import LoggedMessage
+from .active_set import ActiveSet
+from .expiry import arm
+from .leased_deferring import DeferringCore
+from .review import Review
+
+#: Octets that one step brings into the queue (2 to 5 ms), and messages that are taken out at once.
+REVIEW_OCTETS, DROP_SLICE = 64 * 1024, 500
+
+
+class ReviewedCore(DeferringCore):
+    """See `LeasedQueue`, which it is a part of."""
+
+    __slots__ = ()
+
+    @property
+    def recovery(self) -> str:
+        """See `Queue`."""
+        return self.recovered_point
+
+    @property
+    def is_reviewed(self) -> bool:
+        """See `Queue`."""
+        return self.review is not None
+
+    def restore_recovery(self, point: str) -> None:
+        """See `Queue`."""
+        self.recovered_point = point
+
+    def begin_review(self, since_id: int | None, next_id: int, *, was_there: bool) -> None:
+        """A queue is built from its recovery point.
+
+        `since_id`: nothing before it is logged for it; None: nothing at all is. `next_id`: what comes from here on is
+        captured. `was_there`: after a restart, with what it had. A bookmark that the log does not have stands for now.
+        """
+        point = self.leased.settings.recovery_point
+        log = self.surroundings.storage.log
+        edge = edge_of(point) if is_known(point, log.first_id(), log.next_id()) else None
+        if not was_there and (edge is None or since_id is None):
+            self.recovered_point = point
+            return
+        if point == CREATION:  # what it has came since then
+            self._built()
+            return
+        if edge is None:
+            self.purge()
+            self._built()
+            return
+        position = log.position_of_time(edge.wall_ms) if edge.wall_ms else log.position_of_id(edge.id)
+        if since_id is not None:
+            position = max(position, log.position_of_id(since_id))
+        self.recovered_point = ""
+        self.review = Review(edge, position, log.end(), next_id, is_known=was_there)
+        self.hold()
+        self.surroundings.feed_later(self)
+
+    def review_on(self, review: Review) -> None:
+        """A step. Raises: Unreadable."""
+        log = self.surroundings.storage.log
+        if review.is_known:
+            found = log.entered(self.vhost_name, self.name, review.position, review.edge.wall_ms)
+            review.entered.extend(found.ids)
+            if not review.edge.id and found.first_id:
+                review.edge = Edge(found.first_id)
+            review.position = found.next_position
+            if review.position >= review.end:
+                review.entered = type(review.entered)("q", sorted(review.entered))
+                review.position, review.is_known = review.start, False
+                self._drop_before(review)
+            return
+        if review.position < review.end:
+            self._take_in(review)
+        if review.position >= review.end:
+            self.review = None
+            if self.active is not None:
+                self.active = ActiveSet(self.leased.settings.target_queue_depth or 0)
+            self._built()
+            self.let_go()
+
+    def _built(self) -> None:
+        """The journal is to know that it is built."""
+        self.recovered_point = self.leased.settings.recovery_point
+        self.ledger.notes_changed()
+
+    def _drop_before(self, review: Review) -> None:
+        """What stands before the edge goes; all, where that is a time that is to come."""
+        if review.edge.wall_ms:
+            self.purge()
+            return
+        ids = sorted(id_ for id_ in self._ids_here() if id_ < review.edge.id)
+        for start in range(0, len(ids), DROP_SLICE):
+            taken = self.store.take_at(self.positions_of(ids[start : start + DROP_SLICE]))
+            self.ledger.octets_changed(taken.recounted)
+            self.ledger.purged(taken.messages)
+
+    def _ids_here(self) -> Iterator[int]:
+        yield from (message.id for message in self.store)
+        for part in self.store.paged_parts():
+            if isinstance(part, Message):
+                yield part.id
+            else:
+                yield from part.ids
+
+    def _take_in(self, review: Review) -> None:
+        surroundings = self.surroundings
+
+        def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
+            if id_ >= review.until_id or review.was_here(id_):
+                return False
+            return surroundings.is_in_log(self, exchange, routing_key, queues, id_)
+
+        page = surroundings.storage.log.read(self.vhost_name, review.position, is_wanted, REVIEW_OCTETS)
+        review.position = page.next_position
+        for one in page.found:
+            if not review.has_begun:
+                if not review.edge.is_before(one.message.id, one.wall_ms):
+                    continue
+                review.has_begun = True
+            filter_ = self.leased.filter
+            if filter_ is None or filter_.matches(MessageSubject(one.message)):
+                self._take_in_one(one)
+        surroundings.effort.spent += len(page.found)
+
+    def _take_in_one(self, one: LoggedMessage) -> None:
+        surroundings = self.surroundings
+        logged = one.message
+        envelope = logged.envelope.persisted()
+        message = self.message_for(logged.id, logged.blob, envelope)
+        lifetime_ms = self.leased.lifetime_ms(envelope.expiration_ms)
+        if lifetime_ms is not None:
+            left_ms = one.wall_ms + lifetime_ms - surroundings.clock.wall_ms()
+            message.expires_ns = max(1, due_after(surroundings.clock, max(left_ms, 0)))
+        durability = surroundings.storage.durability
+        if durability is not None:
+            durability.recall(message.id, one.place, body_size(message))
+        self.ledger.enqueued(message)
+        store = self.store
+        if self.last_id < message.id:
+            self.last_id = message.id
+            store.append(message)
+            if self.selection is not None:
+                self.selection.groups.came_to((store.position_of(message),))
+        else:
+            self.merge([message])
+        if message.expires_ns:
+            store.expect_expiry()
+            self.book.expect(message.expires_ns, message.id, store.position_of(message))
+            arm(self)
+            self.arm_leases()
+        if self.deferred is not None:
+            self.settle_deferred((message.id,))

@@ -1,0 +1,46 @@
+"""The log as a destination: messages of logged topics go there, beside the queues that they go to.
+
+A journal has each message once, whatever the number of queues; this destination makes it have those, too, that no queue
+stores; without one it keeps them in memory. It is in no list of queues.
+Source: queues page C.1; docs/decisions/0012-log.md.
+"""
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from ..messages.message import Envelope
+from ..rules.queue_rules import NO_RULES
+from .queue import Queue
+from .surroundings import Surroundings
+
+
+class LogSink(Queue):
+    """Of one virtual host. Its name is empty, as no queue's is; listeners that name queues leave it out."""
+
+    is_limited: ClassVar[bool] = False
+
+    __slots__ = ()
+
+    def __init__(self, surroundings: Surroundings[Any]) -> None:
+        super().__init__(
+            surroundings, "", durable=True, owner=None, auto_delete=False, arguments={}, rules=NO_RULES, address=""
+        )
+
+    def stores(self, envelope: Envelope) -> bool:
+        """See `Queue`: whatever the delivery mode."""
+        return True
+
+    def enqueue(
+        self, first_id: int, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
+    ) -> Sequence[int]:
+        """See `Queue`: whoever listens, as a journal does, has them already."""
+        surroundings = self.surroundings
+        storage = surroundings.storage
+        if storage.durability is None:
+            wall_ms = surroundings.clock.wall_ms()
+            storage.memory_log.note(surroundings.vhost, self.name, first_id, envelope, blobs, wall_ms)
+        return ()
+
+    def enqueue_mixed(self, first_id: int, envelopes: Sequence[Envelope], blobs: Sequence[bytes]) -> Sequence[int]:
+        """See `Queue`."""
+        return self.enqueue_stretches(first_id, envelopes, blobs)

@@ -1,0 +1,31 @@
+"""What the expressions of a leased queue say of a message: its rank, and whether it is a barrier.
+
+Source: queues page A.3 (Priority: an unsigned number of 64 bits; NULL and what is no number come last), A.9.
+"""
+
+from math import isnan
+
+from ...expressions.language import Expression
+from ..delivery.filters import MessageSubject
+from ..messages.message import Message
+from ..stores.ranked_store import RANK_MAX
+
+
+def rank_of(priority: Expression, message: Message) -> int:
+    """From 0 to `RANK_MAX`. Fractions are cut off, negative numbers and what is too large are held to the bounds."""
+    value = priority.value(MessageSubject(message))
+    while isinstance(value, list):
+        value = value[0] if value else None
+    if isinstance(value, str):
+        try:
+            value = float(value) if len(value) < 400 else None
+        except ValueError:
+            return 0
+    if not isinstance(value, int | float) or isnan(value):
+        return 0
+    return min(max(int(min(max(value, 0), RANK_MAX)), 0), RANK_MAX)
+
+
+def is_barrier(barrier: Expression | None, message: Message) -> bool:
+    """Whether it is one, by an expression; None: there is none."""
+    return barrier is not None and barrier.matches(MessageSubject(message))

@@ -1,0 +1,139 @@
+"""Replay: consumers that read what was published to the topics of a leased queue, without taking anything from it.
+
+Each reads the log from where it says, as fast as its prefetch and its rate allow; acknowledgements give it room for
+more and do nothing else. At the end of the log it waits for what comes, unless it asked for a part of the log: then it
+is cancelled. The log is read between turns (`Broker.feed`). Source: queues page A.8.
+"""
+
+from collections.abc import Sequence
+
+from ..clock import MS
+from ..delivery.consumer import Consumer
+from ..delivery.filters import MessageSubject
+from ..delivery.lease import shown as only_shown
+from ..errors import NoAckNotSupported, PrefetchMissing
+from ..messages.lease_headers import replay_entries, with_entries
+from ..messages.message import Message
+from ..rules.replay_rules import REPLAY_ARGUMENTS, replay_rules
+from ..stores.topic_log import LoggedMessage
+from .leased_core import LeasedCore
+from .leased_parts import bookmark_of
+from .replay import Replay, ReplayHolder
+
+#: Octets that one read brings into memory.
+READ_OCTETS = 256 * 1024
+
+
+def replay_for(queue: LeasedCore, consumer: Consumer, prefetch: int | None) -> Replay | None:
+    """What a consumer asks for; None: no replay. Raises: InvalidArgument, NoAckNotSupported, PrefetchMissing."""
+    if REPLAY_ARGUMENTS.isdisjoint(consumer.arguments):
+        return None
+    name, vhost, surroundings = queue.name, queue.vhost_name, queue.surroundings
+    log = surroundings.storage.log
+    rules = replay_rules(
+        consumer.arguments,
+        last_id=queue.last_id,
+        next_id=log.next_id(),
+        now_ms=surroundings.clock.wall_ms(),
+        name=name,
+        vhost=vhost,
+    )
+    if consumer.no_ack:
+        raise NoAckNotSupported(name=name, vhost=vhost)
+    if not prefetch:
+        raise PrefetchMissing(name=name, vhost=vhost)
+    return Replay(log, rules, ReplayHolder(queue, consumer.session, queue.mark), prefetch)
+
+
+def read_on(queue: LeasedCore, consumer: Consumer, replay: Replay) -> None:
+    """Read a part of the log. Raises: Unreadable."""
+    surroundings, first = queue.surroundings, replay.rules.first
+
+    def is_wanted(exchange: str, routing_key: str, queues: Sequence[str], id_: int) -> bool:
+        return surroundings.is_in_log(queue, exchange, routing_key, queues, id_)
+
+    page = replay.log.read(queue.vhost_name, replay.position, is_wanted, READ_OCTETS)
+    replay.position = page.next_position
+    captures, filter_ = queue.leased.filter, consumer.filter
+    for one in page.found:
+        if not replay.has_begun:
+            if first is not None and not first.is_before(one.message.id, one.wall_ms):
+                continue
+            replay.has_begun = True
+        if captures is not None or filter_ is not None:
+            subject = MessageSubject(one.message)
+            if captures is not None and not captures.matches(subject):
+                continue
+            if filter_ is not None and not filter_.matches(subject) and not replay.is_behind_end(one):
+                continue
+        replay.waiting.append(one)
+
+
+def show_replays(queue: LeasedCore) -> None:
+    """Each replay gets what it has room for. O(delivered)."""
+    for consumer, replay in list(queue.replaying.items()):
+        replay.look(queue.last_id)
+        if consumer.client.paused or not consumer.session.flowing:
+            continue
+        if _show(queue, consumer, replay):
+            continue
+        if replay.is_hungry:
+            queue.surroundings.feed_later(queue)
+        elif not replay.waiting and replay.position >= replay.target:
+            now_ms = queue.surroundings.clock.wall_ms()
+            if replay.is_over(now_ms):
+                _end(queue, consumer)
+            elif replay.rules.last is not None and replay.rules.last.wall_ms:
+                _wake(queue, replay, (replay.rules.last.wall_ms + 1 - now_ms) * MS)
+
+
+def _show(queue: LeasedCore, consumer: Consumer, replay: Replay) -> bool:
+    """Deliver what may go now. Returns whether that was the end of the replay."""
+    surroundings, waiting, holder = queue.surroundings, replay.waiting, replay.holder
+    now_ns = surroundings.clock.monotonic_ns()
+    room = consumer.client.room()
+    shown: list[Message] = []
+    is_over = False
+    while waiting and holder.unacked + len(shown) < replay.prefetch and room > 0:
+        one = waiting[0]
+        if replay.is_behind_end(one):
+            is_over = True
+            break
+        due_ns = replay.due_ns(one)
+        if due_ns > now_ns:
+            _wake(queue, replay, due_ns - now_ns)
+            break
+        waiting.popleft()
+        replay.went(one, now_ns)
+        copy = _copy(queue, one)
+        room -= len(copy.blob)
+        shown.append(copy)
+    if shown:
+        surroundings.effort.spent += len(shown)
+        holder.unacked += len(shown)
+        consumer.session.deliver_beside(consumer, shown, holder)
+    if is_over:
+        _end(queue, consumer)
+    return is_over
+
+
+def _copy(queue: LeasedCore, one: LoggedMessage) -> Message:
+    """A message as it goes out. An acknowledgement of it concerns nothing."""
+    message = one.message
+    topic = queue.topic_of(message.envelope)
+    entries = replay_entries(topic, bookmark_of(message.id), message.id, one.wall_ms)
+    return only_shown(with_entries(message.envelope, message.blob, entries), message.envelope.plain())
+
+
+def _wake(queue: LeasedCore, replay: Replay, wait_ns: int) -> None:
+    """Look again then."""
+    surroundings = queue.surroundings
+    surroundings.deadlines.cancel(replay.deadline)
+    replay.deadline = surroundings.deadlines.set(surroundings.clock.monotonic_ns() + wait_ns, queue.mark)
+
+
+def _end(queue: LeasedCore, consumer: Consumer) -> None:
+    """It has seen all that it asked for: it is cancelled."""
+    consumer.session.forget_consumer(consumer)
+    queue.remove_consumers([consumer])
+    consumer.session.notify_cancelled(consumer)

@@ -1,0 +1,134 @@
+"""Looking through a queue for what groups of consumers take, in slices, wherever its messages are.
+
+All groups that stand at the same place look at a message together, so that it is read once. One that is behind has its
+slices in turn with the others. What is paged out is read in windows between turns, and stays paged out.
+Source: queues page F.2, F.6 ("new group", "starvation rule").
+"""
+
+from collections.abc import Sequence
+
+from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
+from ..delivery.group_id import GroupedMessage
+from ..effort import Effort
+from ..messages.message import Message
+from ..stores.paged_message import octets_of
+from ..stores.store import Store
+
+#: Messages that are asked for in one step.
+STEP = 250
+#: What may be spent beyond the limit so that all groups are asked about the message that is at hand.
+OVER_MAX = 1000
+#: Messages that are read back at once.
+WINDOW = 1000
+
+
+class Search:
+    """Of one queue. `is_waiting`: nothing can be looked at before `load`."""
+
+    __slots__ = ("_again_is_missing", "_effort", "_groups", "_reader", "is_waiting")
+
+    def __init__(self, groups: FilterGroups, effort: Effort) -> None:
+        self._groups = groups
+        self._effort = effort
+        self._reader: FilterGroup | None = None  # who has the window, or wants it
+        self._again_is_missing = False
+        self.is_waiting = False
+
+    def look_again(self, store: Store, until: int) -> bool:
+        """Look at what came back, while less than `until` is spent. Returns whether that was all."""
+        groups, effort = self._groups, self._effort
+        while groups.again:
+            returned = groups.again[0]
+            positions = returned.positions
+            while returned.next < len(positions) and returned.groups:
+                if effort.spent >= until:
+                    return False
+                position = positions[returned.next]
+                effort.spent += 1
+                seen = store.scan(position - 1, 1)
+                if seen.missing:
+                    self._again_is_missing = self.is_waiting = True
+                    return False
+                if seen.found and seen.found[0][0] == position:
+                    message = seen.found[0][1]
+                    asked = groups.asked(message)
+                    for group in returned.groups:
+                        if group.position >= position and asked.is_taken_by(group.expression):
+                            group.add(match_of(position, message))
+                returned.next += 1
+            groups.looked_again()
+        return True
+
+    def look_ahead(self, store: Store, hungry: Sequence[FilterGroup], found_max: int, until: int) -> bool:
+        """A step for the first of these groups that can look further, on behalf of all that stand there.
+
+        `found_max`: a group that has found so much looks no further. Returns whether anything was looked at.
+        """
+        reader = self._reader
+        if reader in hungry:  # whoever had the last window is the last to have the next one
+            at = hungry.index(reader) + 1
+            hungry = [*hungry[at:], *hungry[:at]]
+        starving: FilterGroup | None = None
+        for group in hungry:
+            if group.is_at_end or len(group.found) >= found_max:
+                continue
+            before = group.position
+            is_missing = self._step(store, group, found_max, until)
+            if group.position > before:
+                return True
+            if is_missing and starving is None:
+                starving = group
+        if starving is not None:
+            self._reader = starving
+            self.is_waiting = True
+        return False
+
+    def _step(self, store: Store, leader: FilterGroup, found_max: int, until: int) -> bool:
+        """Some messages behind where a group stands. Returns whether the next one is paged out, and was not read."""
+        groups, effort = self._groups, self._effort
+        start = last = leader.position
+        seen = store.scan(start, STEP)
+        along = [one for one in groups if one.position >= start and not one.is_at_end and len(one.found) < found_max]
+        effort.spent += 1
+        for position, message in seen.found:
+            if effort.spent >= until:
+                return False
+            asked = groups.asked(message)
+            for group in along:
+                if group.position < position and len(group.found) < found_max:
+                    if effort.spent >= until + OVER_MAX:
+                        return False  # those that have not looked at it do so later, by themselves
+                    if asked.is_taken_by(group.expression):
+                        group.add(match_of(position, message))
+                    group.position = position
+            if leader.position < position:
+                return False
+            last = position
+        if seen.missing:
+            return True
+        if len(seen.found) < STEP:
+            for group in along:
+                group.is_at_end = group.position >= last
+        return False
+
+    def load(self, store: Store) -> None:
+        """Read what the next step wants. Raises: Unreadable."""
+        self.is_waiting = False
+        again = self._groups.again
+        if self._again_is_missing:
+            self._again_is_missing = False
+            if again and again[0].next < len(again[0].positions):
+                store.load_at(again[0].positions[again[0].next] - 1, WINDOW)
+            return
+        reader = self._reader
+        if reader is None:
+            return
+        if reader.expression is None and not store.at_hand:
+            store.load()  # it takes them all
+        else:
+            store.load_at(reader.position, WINDOW)
+
+
+def match_of(position: int, message: Message) -> Match:
+    """That somebody takes a message."""
+    return Match(position, octets_of(message), message if isinstance(message, GroupedMessage) else None)

@@ -1,0 +1,371 @@
+"""A queue one of whose consumers has a filter: who gets which of its messages.
+
+Such a queue has a `Selection`; others pay nothing for it. Each consumer gets the oldest message that it takes; of the
+consumers that take it, whoever has waited longest since its last delivery, those of the highest priority first.
+"Oldest" is the order of scans: a message that was put to another place than its id says counts where its id says.
+Source: queues page A.4, F.1, F.2, F.6.
+"""
+
+from collections.abc import Iterable, Sequence
+from heapq import heapify, heappop, heappush, heapreplace
+from typing import Any, Protocol
+
+from ..delivery.consumer import Consumer
+from ..delivery.filter_groups import FilterGroup, FilterGroups, Match
+from ..delivery.groups import Groups
+from ..delivery.rota import FEW, LOOKS, Rota
+from ..effort import Effort
+from ..messages.deaths import EXPIRED
+from ..messages.field_table import Field
+from ..messages.message import Message
+from ..rules.queue_rules import QueueRules
+from ..stores.store import Store
+from .searching import OVER_MAX, Search, match_of
+from .surroundings import Surroundings
+
+#: A group looks no further ahead while so many messages that it found wait for its consumers, ...
+FOUND_MAX = 500
+#: ... or so many of message groups whose consumers are busy.
+PASSED_MAX = 20_000
+#: What one dispatch spends on looking, in units of `Effort`, and what arrivals may spend before the next one.
+LOOKING_MAX, ARRIVING_MAX = 2000, 8000
+#: Messages, and octets, that are taken out at once.
+TAKEN_MAX, TAKEN_OCTETS = 500, 1024 * 1024
+#: So many, if they may have to become dead letters.
+BURIED_MAX = 100
+
+
+class SelectedQueue(Protocol):
+    """The queue, as its selection sees it."""
+
+    rota: Rota
+    rules: QueueRules
+    store: Store
+    surroundings: Surroundings[Any]
+
+    @property
+    def unacked(self) -> int:
+        """Deliveries of it that are out."""
+
+    def mark(self) -> None:
+        """Dispatch before the turn ends."""
+
+    def lose(self, messages: list[Message], reason: str, *, came_in: bool = True) -> None:
+        """Messages came to a bad end."""
+
+    def add_headers(self, message: Message, added: dict[str, Field]) -> None:
+        """A message says more from now on."""
+
+
+class Selection:
+    """`groups`: its consumers by filter, those without one among them; `search`: how far they have looked."""
+
+    __slots__ = ("_arriving", "_effort", "_served", "_turns", "groups", "search")
+
+    def __init__(self, effort: Effort) -> None:
+        self._effort = effort
+        self.groups = FilterGroups(effort)
+        self.search = Search(self.groups, effort)
+        self._turns: dict[Consumer, int] = {}  # when each was served, as a number that rises
+        self._served = 0
+        self._arriving = 0  # spent on arrivals since the last dispatch
+
+    def join(self, consumer: Consumer, *, is_empty: bool) -> None:
+        """A consumer comes. `is_empty`: there is nothing to look at."""
+        group = self.groups.join(consumer)
+        if is_empty:
+            group.is_at_end = True
+        self._note_served(consumer)
+
+    def has(self, consumer: Consumer) -> bool:
+        """Whether it has come and not gone."""
+        return consumer in self._turns
+
+    def leave(self, consumers: Sequence[Consumer]) -> None:
+        """Consumers go."""
+        self.groups.leave(consumers)
+        for consumer in consumers:
+            del self._turns[consumer]
+
+    def _note_served(self, consumer: Consumer) -> None:
+        self._served += 1
+        self._turns[consumer] = self._served
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def offer(self, queue: SelectedQueue, message: Message) -> bool:
+        """A new message: True if a consumer took it at once. Else its groups know where it is going to stand.
+
+        Where too much came in one turn they look at it when the queue is dispatched.
+        """
+        position = queue.store.position_of(message)
+        effort, groups = self._effort, self.groups
+        before = effort.spent
+        if not self._arriving:
+            queue.mark()
+        allowed = before + OVER_MAX if self._arriving < ARRIVING_MAX else 0
+        asked = groups.asked(message)
+        takers: list[FilterGroup] = []
+        late = False
+        for group in groups:
+            if group.is_at_end and len(group.found) < FOUND_MAX and effort.spent < allowed:
+                if asked.is_taken_by(group.expression):
+                    takers.append(group)
+                group.position = max(group.position, position)
+            elif position > group.position:
+                group.is_at_end = False
+            else:
+                late = True
+        self._arriving += 1 + effort.spent - before
+        if (
+            takers
+            and not groups.again
+            and not any(group.found for group in takers)
+            and queue.rota.groups is None
+            and queue.rules.last_value_key is None  # it may take the place of an older one first
+        ):
+            consumer = _first(self._free(queue, takers))
+            if consumer is not None:
+                self._note_served(consumer)
+                consumer.session.deliver_ready(consumer, [message])
+                return True
+        for group in takers:
+            group.add(match_of(position, message))
+        if late:
+            groups.came_to((position,))
+        return False
+
+    def came_back(self, store: Store, messages: Iterable[Message]) -> None:
+        """Messages stand in the store again, or at other places than arrivals."""
+        self.groups.came_to(sorted(map(store.position_of, messages)))
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def dispatch(self, queue: SelectedQueue) -> None:
+        """Hand out what is found, and look for more, while consumers have credit and the turn is short."""
+        effort, rota, store, search = self._effort, queue.rota, queue.store, self.search
+        self._arriving = 0
+        search.is_waiting = False
+        until = min(effort.turn_max, effort.spent + LOOKING_MAX)
+        found_max = FOUND_MAX if rota.groups is None else PASSED_MAX
+        while True:
+            free = self._free(queue, self.groups)
+            if not free:
+                return
+            if not search.look_again(store, until):
+                break
+            if rota.groups is None:
+                last, is_any = self._hand_out(queue, free)
+            else:
+                last, is_any = self._hand_out_members(queue, free), False
+            if last is not None and rota.gives_way(last):
+                queue.mark()
+                return
+            if is_any and effort.spent < until:
+                continue  # somebody may have room for more
+            if effort.spent >= until or not search.look_ahead(store, list(free), found_max, until):
+                break
+        if search.is_waiting:
+            queue.surroundings.feed_later(queue)
+        elif effort.spent >= until:
+            queue.mark()
+
+    def _free(self, queue: SelectedQueue, groups: Iterable[FilterGroup]) -> "Free":
+        """Those that may have a message now, by group, as heaps of what decides whose turn it is."""
+        free: Free = {}
+        rota, turns = queue.rota, self._turns
+        if rota.waits:
+            return free
+        served = rota.served
+        if len(served) == len(rota.consumers):
+            for group in groups:
+                ranks = [(-one.priority, turns[one], one) for one in group.consumers if one.credit() > 0]
+                if ranks:
+                    heapify(ranks)
+                    free[group] = ranks
+        else:
+            wanted = set(groups)
+            for one in served:
+                group = self.groups.of(one)
+                if group in wanted and one.credit() > 0:
+                    free.setdefault(group, []).append((-one.priority, turns[one], one))
+        if len(served) > FEW:
+            self._effort.spent += len(served) // LOOKS
+        return free
+
+    def _hand_out(self, queue: SelectedQueue, free: "Free") -> tuple[Consumer | None, bool]:
+        """Hand out some of what is found, the oldest first.
+
+        Returns: the last consumer, if it shares a limit with others; and whether there may be more to hand out now.
+        """
+        plan = self._plan(queue, free)
+        if not plan.positions:
+            return None, False
+        store = queue.store
+        removed = store.take_at(list(plan.positions))
+        now_ns = queue.surroundings.clock.monotonic_ns() if store.expiring else 0
+        expired: list[Message] = []
+        for message in removed.messages:
+            if 0 < message.expires_ns <= now_ns:
+                expired.append(message)
+            else:
+                plan.give(plan.positions[store.position_of(message)], message)
+        self._effort.spent += len(removed.messages)
+        if expired:
+            queue.lose(expired, EXPIRED)
+        for consumer, messages in plan.runs:
+            consumer.session.deliver_ready(consumer, messages)
+        for consumer in {*plan.turns}.difference(one for one, _ in plan.runs):
+            self._turns[consumer] = plan.turns[consumer]  # what was to be its own was gone
+        return plan.last, True
+
+    def _plan(self, queue: SelectedQueue, free: "Free") -> "Plan":
+        """Who is to get which of what was found, as if one after the other. It is no longer found then."""
+        plan = Plan()
+        count = TAKEN_MAX
+        if queue.store.expiring and queue.rules.dead_letter_target(EXPIRED) is not None:
+            count = BURIED_MAX
+        octets = TAKEN_OCTETS
+        next_of = dict.fromkeys(free, 0)
+        heads = [(group.found[0].position, number, group) for number, group in enumerate(free) if group.found]
+        heapify(heads)
+        number = len(free)
+        while heads and len(plan.positions) < count and octets > 0:
+            position = heads[0][0]
+            takers: list[FilterGroup] = []
+            while heads and heads[0][0] == position:
+                takers.append(heappop(heads)[2])
+            taker = min(takers, key=lambda group: free[group][0])
+            match = taker.found[next_of[taker]]
+            consumer = free[taker][0][2]
+            octets -= match.octets
+            plan.positions[position] = consumer
+            plan.turns.setdefault(consumer, self._turns[consumer])
+            self._note_served(consumer)
+            if plan.is_used_up(consumer, match.octets):
+                heappop(free[taker])
+            else:
+                heapreplace(free[taker], (-consumer.priority, self._turns[consumer], consumer))
+            if consumer.session.prefetch_total:
+                plan.last = consumer
+                octets = 0  # a limit shared by several consumers is checked again after each delivery
+            for group in takers:
+                next_of[group] += 1
+                if free[group] and next_of[group] < len(group.found):
+                    number += 1
+                    heappush(heads, (group.found[next_of[group]].position, number, group))
+        for group, at in next_of.items():
+            del group.found[:at]
+        return plan
+
+    # -- message groups -----------------------------------------------------------------------------------------------
+
+    def _hand_out_members(self, queue: SelectedQueue, free: "Free") -> Consumer | None:
+        """The same where messages of groups come: each goes to the consumer of its group, if that takes it.
+
+        One by one; those whose consumers are busy, or do not take them, are looked past. O(found).
+        """
+        groups = queue.rota.groups
+        if groups is None or not groups.may_dispatch(queue.unacked):
+            return None
+        found: dict[int, list[FilterGroup]] = {}
+        members: dict[int, Match] = {}
+        for group in free:
+            for match in group.found:
+                found.setdefault(match.position, []).append(group)
+                members[match.position] = match
+        gone: set[int] = set()
+        last: Consumer | None = None
+        self._effort.spent += len(found) // LOOKS
+        for position in sorted(found):
+            takers = [group for group in found[position] if group in free]
+            if not takers:
+                continue
+            is_gone, last = self._hand_out_member(queue, groups, takers, members[position])
+            if is_gone:
+                gone.add(position)
+                free = self._free(queue, free)
+                if last is not None and last.session.prefetch_total:
+                    break
+                last = None
+        for group in self.groups:
+            if gone and group.found:
+                group.found = [match for match in group.found if match.position not in gone]
+        return last
+
+    def _hand_out_member(
+        self, queue: SelectedQueue, groups: Groups, takers: Sequence[FilterGroup], match: Match
+    ) -> tuple[bool, Consumer | None]:
+        """Returns whether the message is gone, and who got it."""
+        store, member = queue.store, match.member
+        seen = store.scan(match.position - 1, 1)
+        if not seen.missing and not (seen.found and seen.found[0][0] == match.position):
+            return True, None
+        consumer, is_first = _first(self._free(queue, takers)), False
+        if member is not None:
+            owner = groups.consumer_of(member.group)
+            if owner is not None and self.groups.of(owner) not in takers:
+                return False, None
+            waiting = [] if consumer is None else [consumer]
+            consumer, is_first = groups.taker(member, lambda wanted: waiting)
+        if consumer is None:
+            return False, None
+        messages = store.take_at([match.position]).messages
+        key = queue.rules.group_first_key
+        for message in messages:
+            if store.expiring and 0 < message.expires_ns <= queue.surroundings.clock.monotonic_ns():
+                queue.lose([message], EXPIRED)
+                continue
+            if is_first and key is not None:
+                queue.add_headers(message, {key: Field("t", True)})
+            self._note_served(consumer)
+            consumer.session.deliver_ready(consumer, [message])
+        return True, consumer
+
+
+#: By group: its consumers that may have a message, as a heap of (priority, the highest lowest; turn; consumer).
+Free = dict[FilterGroup, list[tuple[int, int, Consumer]]]
+
+
+def _first(free: Free) -> Consumer | None:
+    """Whose turn it is."""
+    return min((ranks[0] for ranks in free.values()), default=(0, 0, None))[2]
+
+
+class Plan:
+    """`positions`: whose the message there is to be; `last`: the last consumer, if it shares a limit with others.
+
+    `runs`: messages by consumer, in order for each session. `turns`: when these were served before.
+    """
+
+    __slots__ = ("_by_session", "_credit", "_room", "last", "positions", "runs", "turns")
+
+    def __init__(self) -> None:
+        self.positions: dict[int, Consumer] = {}
+        self.turns: dict[Consumer, int] = {}
+        self.last: Consumer | None = None
+        self.runs: list[tuple[Consumer, list[Message]]] = []
+        self._by_session: dict[Any, tuple[Consumer, list[Message]]] = {}
+        self._credit: dict[Consumer, int] = {}
+        self._room: dict[Any, int] = {}
+
+    def is_used_up(self, consumer: Consumer, octets: int) -> bool:
+        """A consumer is to get one more message: whether it may have none after that."""
+        credit = self._credit.get(consumer)
+        if credit is None:
+            credit = consumer.credit()
+        self._credit[consumer] = credit - 1
+        client = consumer.client
+        room = self._room.get(client)
+        if room is None:
+            room = client.room()
+        self._room[client] = room - octets
+        return credit <= 1 or room <= octets
+
+    def give(self, consumer: Consumer, message: Message) -> None:
+        """A message that was taken out for it."""
+        run = self._by_session.get(consumer.session)
+        if run is None or run[0] is not consumer:
+            run = self._by_session[consumer.session] = (consumer, [])
+            self.runs.append(run)
+        run[1].append(message)

@@ -1,0 +1,26 @@
+"""From which point of the log on a leased queue is built, if nothing is known of it. Source: queues page A.3, C.5."""
+
+import re
+
+from ...settings.leased.readers import is_timestamp
+from ..messages.lease_headers import ORIGIN
+from .replay_rules import Edge, wall_ms_of
+
+EPOCH, NOW, CREATION = "epoch", "now", "creation"
+_BOOKMARK = re.compile(r"([0-9]{1,20})\|([0-9]{1,20})\|")
+
+
+def edge_of(point: str) -> Edge | None:
+    """Where it stands; None: at what comes from now on. `point` was checked (E-RP)."""
+    if point == EPOCH:
+        return Edge()
+    if is_timestamp(point):
+        return Edge(wall_ms=wall_ms_of(point))
+    found = _BOOKMARK.fullmatch(point)
+    return None if found is None or int(found[1]) != ORIGIN else Edge(int(found[2]))
+
+
+def is_known(point: str, first_id: int, next_id: int) -> bool:
+    """Whether a log whose messages have ids from `first_id` up to `next_id` has it: bookmarks alone may be unknown."""
+    found = _BOOKMARK.fullmatch(point)
+    return found is None or (int(found[1]) == ORIGIN and first_id <= int(found[2]) < next_id)

@@ -1,0 +1,188 @@
+"""What a consumer that replays asks for: its arguments x-stream-offset, x-bookmark, x-rate, x-rate-max-gap. Frozen.
+
+Source: queues page A.8, C.3, H.2.
+"""
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import NamedTuple
+
+from ...settings.leased.readers import BadValue, duration, is_timestamp
+from ...settings.values import shown
+from ..errors import InvalidArgument
+from ..messages.content import OFFSET
+from ..messages.field_table import INTEGER_TAGS, Field, FieldTable
+from ..messages.lease_headers import ORIGIN
+from .arguments import Reason
+from .stream_offset import AGO, AT_OFFSET, AT_TIME, FIRST, LAST, start_of
+
+BOOKMARK, RATE, GAP = "x-bookmark", "x-rate", "x-rate-max-gap"
+#: Whoever has one of these replays; the others are about how.
+REPLAYS = (OFFSET, BOOKMARK)
+REPLAY_ARGUMENTS = frozenset((*REPLAYS, RATE, GAP))
+_BOOKMARK = re.compile(r"([0-9]{1,20})\|([0-9]{1,20})\|")
+_RANGE = re.compile(r"([\[(])([^:]*):([^:]*)([\])])")
+_RATE = re.compile(r"([0-9]{1,12}(?:\.[0-9]{1,6})?)\s*(|B|KB|MB|GB|X)", re.IGNORECASE)
+_OCTETS = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
+BOOKMARKS_MAX = 1000
+
+
+class Edge(NamedTuple):
+    """Where a replay begins or ends: at a message, or at a time (wall ms; 0: at a message)."""
+
+    id: int = 0
+    wall_ms: int = 0
+    is_included: bool = True
+
+    def is_before(self, id_: int, wall_ms: int) -> bool:
+        """Whether a message stands behind this edge."""
+        here, there = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
+        return here < there or (here == there and self.is_included)
+
+    def is_after(self, id_: int, wall_ms: int) -> bool:
+        """Whether a message stands before this edge."""
+        here, there = (self.wall_ms, wall_ms) if self.wall_ms else (self.id, id_)
+        return there < here or (here == there and self.is_included)
+
+
+class Rate(NamedTuple):
+    """How fast: so many messages, or octets, a second, or so many times as fast as they were published (0: not so)."""
+
+    messages: float = 0
+    octets: float = 0
+    times: float = 0
+
+
+@dataclass(slots=True, frozen=True)
+class ReplayRules:
+    """`first`: None: from now on. `last`: None: it goes on for ever. `gap_ms`: the longest pause that is kept."""
+
+    first: Edge | None
+    last: Edge | None = None
+    rate: Rate | None = None
+    gap_ms: int | None = None
+
+
+def replay_rules(
+    arguments: FieldTable, *, last_id: int, next_id: int, now_ms: int, name: str, vhost: str
+) -> ReplayRules:
+    """What the arguments ask for, some of which are of `REPLAY_ARGUMENTS`.
+
+    `last_id`: of the newest message; 0: there is none. `next_id`: no message has an id from here on.
+    Raises: InvalidArgument.
+    """
+    given = [key for key in REPLAYS if key in arguments]
+    key = OFFSET
+    try:
+        if not given:
+            key = RATE if RATE in arguments else GAP
+            raise _Bad(f"expected {' or '.join(REPLAYS)} beside it")
+        key = given[-1]
+        if len(given) > 1:
+            raise _Bad(f"only one of {' and '.join(REPLAYS)} may be given")
+        field = arguments[key]
+        edges = _of_offset(field, last_id, now_ms) if key == OFFSET else _of_bookmark(_text(field), next_id)
+        key = RATE
+        rate = _rate(arguments[RATE]) if RATE in arguments else None
+        key = GAP
+        gap_ms = _gap(arguments[GAP]) if GAP in arguments else None
+        if gap_ms is not None and (rate is None or not rate.times):
+            raise _Bad(f"expected {RATE} beside it that is a multiple of the original speed, like 2X")
+    except _Bad as bad:
+        raise InvalidArgument(key=key, name=name, vhost=vhost, reason=Reason("text", str(bad))) from None
+    return ReplayRules(*edges, rate, gap_ms)
+
+
+class _Bad(ValueError):
+    """What is wrong with an argument."""
+
+
+def _text(field: Field) -> str:
+    if not isinstance(field.value, bytes):
+        raise _Bad(f"expected text, not {field.type_name}")
+    return field.text.strip()
+
+
+def _of_offset(field: Field, last_id: int, now_ms: int) -> tuple[Edge | None, Edge | None]:
+    start = start_of(field)
+    if start is None:
+        raise _Bad("expected first, last, next, an offset, a timestamp, or an age like 1h")
+    if start.kind == FIRST:
+        return Edge(), None
+    if start.kind == LAST:
+        return (Edge(last_id) if last_id else None), None
+    if start.kind == AT_OFFSET:
+        return Edge(max(start.value, 0)), None
+    if start.kind == AT_TIME:
+        return Edge(wall_ms=max(start.value, 1)), None
+    if start.kind == AGO:
+        return Edge(wall_ms=max(now_ms - start.value, 1)), None
+    return None, None
+
+
+def _of_bookmark(text: str, next_id: int) -> tuple[Edge | None, Edge | None]:
+    found = _RANGE.fullmatch(text)
+    if found is None:
+        return _begin(text, next_id), None
+    begin, end = (_edge(part.strip()) for part in found.group(2, 3))
+    if begin is None or end is None:
+        raise _Bad(f"{shown(text)}: a range is of bookmarks and times, like [20240601T000000Z:20240602T000000Z)")
+    return begin._replace(is_included=found[1] == "["), end._replace(is_included=found[4] == "]")
+
+
+def _begin(text: str, next_id: int) -> Edge | None:
+    """Where it starts: behind the oldest that is known of several bookmarks; now if none is."""
+    if text == "0":
+        return Edge()
+    if is_timestamp(text):
+        return Edge(wall_ms=wall_ms_of(text))
+    ids: list[int] = []
+    for part in text.split(",", BOOKMARKS_MAX):
+        found = _BOOKMARK.fullmatch(part.strip())
+        if found is None:
+            expected = "0, bookmarks with commas between them, a time like 20240601T000000Z, or a range"
+            raise _Bad(f"{shown(text)}, expected {expected}")
+        if int(found[1]) == ORIGIN and 0 < int(found[2]) < next_id:
+            ids.append(int(found[2]))
+    return Edge(min(ids), is_included=False) if ids else None
+
+
+def _edge(text: str) -> Edge | None:
+    """A bookmark or a time; None: neither."""
+    if text == "0":
+        return Edge()
+    if is_timestamp(text):
+        return Edge(wall_ms=wall_ms_of(text))
+    found = _BOOKMARK.fullmatch(text)
+    return Edge(int(found[2])) if found is not None and int(found[1]) == ORIGIN else None
+
+
+def wall_ms_of(timestamp: str) -> int:
+    """A time as AMPS writes it, which is UTC (queues page H.2)."""
+    whole, _, rest = timestamp.rstrip("Z").partition(".")
+    at = datetime.strptime(whole, "%Y%m%dT%H%M%S").replace(tzinfo=UTC)
+    return max(int(at.timestamp()) * 1000 + int((rest + "000")[:3]), 1)
+
+
+def _rate(field: Field) -> Rate:
+    if field.tag in INTEGER_TAGS and isinstance(field.value, int):
+        number, unit = float(field.value), ""
+    else:
+        found = _RATE.fullmatch(_text(field))
+        if found is None:
+            raise _Bad("expected messages a second like 1000, octets a second like 500KB, or a multiple like 2X")
+        number, unit = float(found[1]), found[2].upper()
+    if number <= 0:
+        raise _Bad("expected a rate above 0")
+    if unit == "X":
+        return Rate(times=number)
+    return Rate(octets=number * _OCTETS[unit]) if unit else Rate(messages=number)
+
+
+def _gap(field: Field) -> int:
+    value = field.text if isinstance(field.value, bytes) else field.value
+    try:
+        return duration(value)
+    except BadValue as bad:
+        raise _Bad(str(bad)) from None

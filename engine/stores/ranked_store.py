@@ -1,0 +1,323 @@
+"""The store of a leased queue with priorities or barriers: messages by rank, the highest first, all of them in memory.
+
+A message that is ready has its rank in the store, in 8 octets, and takes no more than in other queues; one that is out
+has it with itself. Source: queues page A.3 (Priority), F.4.
+"""
+
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator, Sequence, Sized
+from itertools import chain, islice
+from operator import attrgetter
+from typing import ClassVar
+
+from ..messages.message import Envelope, Message
+from ..messages.mixed import Envelopes, each_of
+from .memory_budget import held_octets
+from .paged_run import Part
+from .store import LEVEL_STEP, Dropped, Removed, Scanned
+from .surroundings import Owner
+from .untailed_store import UntailedStore
+
+#: Ranks go from 0 to this; a message of the highest stands at its id.
+RANK_MAX = 2**64 - 1
+#: Messages of a block, at most.
+BLOCK_MAX = 1024
+
+_id_of: Callable[[Message], int] = attrgetter("id")
+
+
+class RankedMessage(Message):
+    """One that is out of its store, or comes. `position`: where it stands in its queue."""
+
+    stays_in_memory: ClassVar[bool] = True
+
+    __slots__ = ("position",)
+
+    position: int
+
+
+def ranked(message: Message, position: int) -> RankedMessage:
+    """The same message with its position."""
+    found = RankedMessage(message.id, message.blob, message.envelope, message.holder, message.deliveries)
+    found.expires_ns, found.uncounted = message.expires_ns, message.uncounted
+    found.position = position
+    return found
+
+
+def position_at(rank: int, id_: int) -> int:
+    """Where a message of a rank stands."""
+    return (RANK_MAX - rank) * LEVEL_STEP + id_
+
+
+class Block:
+    """Messages in order of positions. `levels`: of each what `position // LEVEL_STEP` is, rising."""
+
+    __slots__ = ("levels", "messages")
+
+    def __init__(self, levels: "array[int]", messages: list[Message]) -> None:
+        self.levels = levels
+        self.messages = messages
+
+    def position(self, index: int) -> int:
+        """Of one of them."""
+        return self.levels[index] * LEVEL_STEP + self.messages[index].id
+
+    def place(self, position: int) -> int:
+        """How many stand before a position."""
+        level, id_ = divmod(position, LEVEL_STEP)
+        first = bisect_left(self.levels, level)
+        if first == len(self.levels) or self.levels[first] != level:
+            return first
+        return bisect_left(self.messages, id_, first, bisect_right(self.levels, level, first), key=_id_of)
+
+    def half(self, at: int) -> "Block":
+        """What stands from there on; it is here no more. What is left takes no more memory than it needs."""
+        behind = Block(self.levels[at:], self.messages[at:])
+        self.levels, self.messages = self.levels[:at], self.messages[:at]
+        return behind
+
+
+def _last(block: Block) -> int:
+    return block.position(-1)
+
+
+class RankedReady:
+    """Messages in order of positions. `popleft` and `append` at the end cost nothing to speak of, others O(block)."""
+
+    __slots__ = ("_blocks", "_count", "_head")
+
+    def __init__(self) -> None:
+        self._blocks: list[Block] = []
+        self._head = 0  # of the first block, so many are out
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[Message]:
+        if not self._blocks:
+            return iter(())
+        rest = (block.messages for block in self._blocks[1:])
+        return chain(islice(self._blocks[0].messages, self._head, None), *rest)
+
+    def add(self, message: Message, position: int) -> None:
+        """At its place."""
+        self._trim()
+        blocks = self._blocks
+        self._count += 1
+        if not blocks:
+            blocks.append(Block(array("Q"), []))
+        at = len(blocks) - 1
+        if at and _last(blocks[at - 1]) > position:
+            at = bisect_left(blocks, position, key=_last)
+        block = blocks[at]
+        index = block.place(position)
+        is_last = index == len(block.messages)
+        block.levels.insert(index, position // LEVEL_STEP)
+        block.messages.insert(index, message)
+        if len(block.messages) > BLOCK_MAX:
+            blocks.insert(at + 1, block.half(BLOCK_MAX if is_last and at == len(blocks) - 1 else BLOCK_MAX // 2))
+
+    @property
+    def first(self) -> Message:
+        """The first; there must be one."""
+        return self._blocks[0].messages[self._head]
+
+    def popleft(self) -> RankedMessage:
+        """The first."""
+        block = self._blocks[0]
+        message = ranked(block.messages[self._head], block.position(self._head))
+        self._head += 1
+        self._count -= 1
+        if self._head == len(block.messages):
+            del self._blocks[0]
+            self._head = 0
+        return message
+
+    def pop(self) -> Message:
+        """The last: so that memory is given back in slices."""
+        block = self._blocks[-1]
+        message = block.messages.pop()
+        block.levels.pop()
+        self._count -= 1
+        if not block.messages or (len(self._blocks) == 1 and self._head == len(block.messages)):
+            self._blocks.pop()
+            self._head = self._head if self._blocks else 0
+        return message
+
+    def take(self, position: int) -> RankedMessage | None:
+        """The one at this position; None: it is not here."""
+        self._trim()
+        at = bisect_left(self._blocks, position, key=_last)
+        if at == len(self._blocks):
+            return None
+        block = self._blocks[at]
+        index = block.place(position)
+        if block.position(index) != position:
+            return None
+        block.levels.pop(index)
+        message = ranked(block.messages.pop(index), position)
+        self._count -= 1
+        if not block.messages:
+            del self._blocks[at]
+        return message
+
+    def behind(self, position: int) -> Iterator[tuple[int, Message]]:
+        """Those behind a position, with theirs."""
+        self._trim()
+        at = bisect_right(self._blocks, position, key=_last)
+        for block in self._blocks[at:]:
+            start = block.place(position + 1)
+            for index in range(start, len(block.messages)):
+                yield block.position(index), block.messages[index]
+
+    def _trim(self) -> None:
+        if self._head:
+            block = self._blocks[0]
+            del block.messages[: self._head], block.levels[: self._head]
+            self._head = 0
+
+
+class RankedStore(UntailedStore):
+    """See `Store`. What comes and what leaves are `RankedMessage`s, which its queue makes; what is there is not."""
+
+    keeps: ClassVar[bool] = False
+
+    __slots__ = ("_here",)
+
+    def __init__(self, owner: Owner) -> None:
+        super().__init__(owner)
+        self._here = RankedReady()
+
+    def __len__(self) -> int:
+        return len(self._here)
+
+    def __iter__(self) -> Iterator[Message]:
+        return iter(self._here)
+
+    @property
+    def ready(self) -> Sized:
+        """See `Store`."""
+        return self._here
+
+    @property
+    def has_tail(self) -> bool:
+        """See `Store`."""
+        return False
+
+    @property
+    def at_hand(self) -> int:
+        """See `Store`."""
+        return len(self._here)
+
+    @property
+    def is_deep(self) -> bool:
+        """See `Store`."""
+        return False
+
+    @property
+    def body_octets(self) -> int:
+        """See `Store`. Nobody asks."""
+        return 0
+
+    @property
+    def held_octets(self) -> int:
+        """See `Store`."""
+        return held_octets(self._here)
+
+    @property
+    def next_expiry_ns(self) -> int:
+        """See `Store`. A queue with ranks knows the times of those behind the head, too."""
+        return self._here.first.expires_ns if len(self._here) else 0
+
+    def paged_parts(self) -> list[Part | Message]:
+        """See `Store`."""
+        return []
+
+    @property
+    def first_paged_id(self) -> int | None:
+        """See `Store`."""
+        return None
+
+    def new_message(self, id_: int, blob: bytes, envelope: Envelope) -> Message:
+        """See `Store`: of the highest rank."""
+        return ranked(Message(id_, blob, envelope), id_)
+
+    # -- in -----------------------------------------------------------------------------------------------------------
+
+    def append_run(self, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
+        """See `Store`."""
+        for id_, (blob, envelope) in enumerate(zip(blobs, each_of(envelopes)), first_id):
+            self.append(self._owner.message_for(id_, blob, envelope))
+
+    def append(self, message: Message) -> Message | None:
+        """See `Store`."""
+        here = Message(message.id, message.blob, message.envelope, message.holder, message.deliveries)
+        here.expires_ns, here.uncounted = message.expires_ns, message.uncounted
+        self._here.add(here, self.position_of(message))
+        return None
+
+    def put_back(self, messages: list[Message]) -> tuple[list[Message], int]:
+        """See `Store`."""
+        for message in messages:
+            self.append(message)
+        return [], 0
+
+    def put_first(self, message: Message) -> None:
+        """See `Store`; where its rank and id say."""
+        self.append(message)
+
+    def put_last(self, message: Message) -> None:
+        """See `Store`; where its rank and id say."""
+        self.append(message)
+
+    # -- out ----------------------------------------------------------------------------------------------------------
+
+    def take(self, limit: int, room: int) -> list[Message]:
+        """See `Store`."""
+        taken: list[Message] = []
+        while len(taken) < limit and len(self._here) and (room > 0 or not taken):
+            taken.append(self._here.popleft())
+            room -= len(taken[-1].blob)
+        return taken
+
+    def head_octets(self, count: int) -> int:
+        """See `Store`."""
+        return sum(len(message.blob) for message in islice(self._here, count))
+
+    def evict_head(self, count: int, *, with_content: bool) -> Removed:
+        """See `Store`."""
+        return Removed([self._here.popleft() for _ in range(min(count, len(self._here)))], [])
+
+    def expire(self, now_ns: int, *, with_content: bool, count_max: int, octets_max: int) -> Removed:
+        """See `Store`."""
+        gone: list[Message] = []
+        while len(gone) < count_max and 0 < self.next_expiry_ns <= now_ns:
+            gone.append(self._here.popleft())
+        return Removed(gone, [])
+
+    def drop_all(self) -> Dropped:
+        """See `Store`."""
+        here, self._here = self._here, RankedReady()
+        return Dropped(here, [], [], 0)
+
+    # -- selection, browsing, replay ----------------------------------------------------------------------------------
+
+    def position_of(self, message: Message) -> int:
+        """See `Store`. Of one that is ready O(messages): its queue asks before it comes, or of one that is out."""
+        if isinstance(message, RankedMessage):
+            return message.position
+        return next(position for position, one in self._here.behind(-1) if one is message)
+
+    def scan(self, after: int, count: int) -> Scanned:
+        """See `Store`."""
+        return Scanned(list(islice(self._here.behind(after), count)), False)
+
+    def load_at(self, after: int, count: int) -> None:
+        """See `Store`."""
+
+    def take_at(self, positions: Sequence[int]) -> Removed:
+        """See `Store`."""
+        taken = (self._here.take(position) for position in sorted(set(positions)))
+        return Removed([message for message in taken if message is not None], [])

@@ -1,0 +1,402 @@
+"""What leaves the memory of a store for its tail, and what comes back from there.
+
+Messages are written to the journal by others, or go to the temp store; here their places are noted. How much may be at
+hand is granted by the memory budget, and by a cap where the queue has one. Source: queues page F; rulings 5, 16;
+docs/deep-queues.md.
+"""
+
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Sequence
+
+from ..messages.message import Envelope, Message
+from ..messages.mixed import Envelopes, stretches_alike
+from .memory_budget import OVERHEAD, SMALL, TAKE_MIN, UNLIMITED, held_octets
+from .memory_cap import LEAVING_MAX, LEAVING_OCTETS, MemoryCap
+from .paged_run import HEADER_OCTETS, PagedRun, Place, Run, Taken, octets_paged
+from .paging import is_in_journal, may_spool, messages_as_paged, paged, runs_of, sink, tell_loaded
+from .ready import LeveledReady
+from .scanning import Scanner
+from .store import HandOver
+from .surroundings import Owner
+from .tail import Tail
+
+#: A deep store is fed when fewer than this are at hand, up to about so many or so many octets, ...
+LOW, HIGH, HIGH_OCTETS = 2000, 6000, 16 * 1024 * 1024
+#: ... in slices of this many messages or octets.
+SLICE, SLICE_OCTETS = 1000, 4 * 1024 * 1024
+#: Messages that are paged out before it is asked whether that was of any use.
+PAGE_SLICE = 1000
+
+
+class TailPaging(ABC):
+    """The part of a `TailedStore` that knows its tail, and what may be in memory."""
+
+    __slots__ = ("_is_metered", "_is_unsettled", "_owner", "_scanner", "_storage", "_tail", "allowance", "came_in",
+                 "cap", "expiring", "has_tail", "may_page", "ready")  # fmt: skip
+
+    ready: deque[Message] | LeveledReady
+
+    def __init__(self, owner: Owner, ready: deque[Message] | LeveledReady) -> None:
+        self._owner = owner
+        self._storage = owner.storage
+        self.ready = ready
+        self._tail: Tail | None = None
+        self.has_tail = False  # a plain attribute: each run asks
+        self._scanner = Scanner()
+        self.allowance = 0
+        self.came_in = 0  # see `memory_budget.Debtor`
+        self.expiring = False
+        self.may_page = True
+        self.cap: MemoryCap | None = None
+        self._is_metered = False
+        self._is_unsettled = False  # more may be at hand than the cap allows
+
+    # -- what each kind has of its own --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def _levels(self) -> Sequence[deque[Message]]:
+        """What is at hand, by level."""
+
+    @abstractmethod
+    def _left_levels(self, messages: Sequence[Message]) -> None:
+        """Messages were taken out of one of `_levels`."""
+
+    @abstractmethod
+    def _begin_tail(self) -> Tail:
+        """From now on messages may be paged out."""
+
+    def _is_within_charge(self, message: Message) -> bool:
+        """Whether the store takes no more with this message than it was charged; if so, the message is counted."""
+        return False
+
+    # -- to the tail --------------------------------------------------------------------------------------------------
+
+    def _extend_tail(self, tail: Tail, first_id: int, envelopes: Envelopes, blobs: Sequence[bytes]) -> None:
+        if isinstance(envelopes, Envelope):
+            self._extend_tail_alike(tail, first_id, envelopes, blobs)
+        elif all(is_in_journal(self._owner, envelope) for envelope in set(envelopes)):
+            sizes = [one.framing.body_size(blob) for one, blob in zip(envelopes, blobs)]
+            tail.extend(first_id, sizes)
+            self._note_paged(blobs, sizes, None, are_stored=True)
+        else:
+            for start, stop, envelope in stretches_alike(envelopes):
+                self._extend_tail_alike(tail, first_id + start, envelope, blobs[start:stop])
+
+    def _extend_tail_alike(self, tail: Tail, first_id: int, envelope: Envelope, blobs: Sequence[bytes]) -> None:
+        owner = self._owner
+        if is_in_journal(owner, envelope):
+            sizes = envelope.framing.body_sizes(blobs)
+            tail.extend(first_id, sizes)
+            self._note_paged(blobs, sizes, None, are_stored=True)
+            return
+        place = self._storage.temp.spool(blobs) if may_spool(owner, envelope) else None
+        if place is not None:
+            sizes = list(map(len, blobs))
+            tail.extend(first_id, sizes, place=place, envelope=envelope)
+            self._note_paged(blobs, sizes, place, are_stored=owner.stores(envelope))
+            return
+        for offset, blob in enumerate(blobs):
+            tail.append(Message(first_id + offset, blob, envelope))
+
+    def _note_paged(
+        self, blobs: Sequence[bytes], sizes: Sequence[int], place: Place | None, *, are_stored: bool
+    ) -> None:
+        """New messages are paged out at once."""
+        if self._is_metered:
+            octets = sum(map(len, blobs))
+            self._owner.paged_out(len(blobs), octets, octets_paged(sizes, place), are_stored=are_stored)
+
+    def _append_to_tail(self, tail: Tail, message: Message) -> None:
+        """Transient messages stay in memory where octets of bodies are counted, which the temp store does not know."""
+        envelope = message.envelope
+        level = tail.level_of(envelope)
+        if level > tail.floor:
+            if self._is_kept_to and (self._is_within_charge(message) or self._is_granted(len(message.blob), 1)):
+                self.ready.append(message)
+                self._forget_empty_tail()
+                return
+            self._sink_below(tail, level)
+        expires = (message.expires_ns,) if message.expires_ns else None
+        if message.stays_in_memory or not self.may_page:
+            tail.append(message)
+        elif is_in_journal(self._owner, envelope):
+            sizes = (envelope.framing.body_size(message.blob),)
+            tail.extend(message.id, sizes, expires, level=level)
+            self._note_paged((message.blob,), sizes, None, are_stored=True)
+        elif (
+            tail.octets is None
+            and may_spool(self._owner, envelope)
+            and (place := self._storage.temp.spool((message.blob,))) is not None
+        ):
+            sizes = (len(message.blob),)
+            tail.extend(message.id, sizes, expires, place=place, envelope=envelope, level=level)
+            self._note_paged((message.blob,), sizes, place, are_stored=self._owner.stores(envelope))
+        else:
+            tail.append(message)
+
+    def restore_run(
+        self,
+        first_id: int,
+        sizes: Sequence[int],
+        expires: Sequence[int] | None = None,
+        *,
+        level: int = 0,
+        deliveries: int = 0,
+    ) -> None:
+        """After a restart: messages with consecutive ids that the journal has, at the end of a level.
+
+        `sizes`: octets of bodies; `expires`: monotonic ns each. Only where `may_page`.
+        """
+        if sizes:
+            tail = self._begin_tail() if self._tail is None else self._tail
+            tail.extend(first_id, sizes, expires, level=level, deliveries=deliveries)
+            self.expiring = self.expiring or expires is not None
+
+    def _put_into_tail(self, tail: Tail, messages: list[Message]) -> list[Message]:
+        """Put messages (ids falling) that stand behind others of the tail to their places; returns the others."""
+        before: list[Message] = []
+        last_id = -1  # the highest at hand, before the tail's head; looked for when it matters
+        for message in messages:
+            level = tail.level_of(message.envelope)
+            if level == tail.floor and tail.head_id < message.id and last_id < 0:
+                last_id = max((one.id for one in self._levels()[level]), default=0)
+            if level < tail.floor or (level == tail.floor and tail.head_id < message.id and last_id < message.id):
+                tail.insert(level, self._item_of(tail, message))
+            else:
+                before.append(message)
+        return before
+
+    def _item_of(self, tail: Tail, message: Message) -> PagedRun | Message:
+        """What stands in the tail for a message that was in memory: itself, unless that is too much for the cap."""
+        if self._is_kept_to:
+            return message
+        (item,), _ = paged(self._owner, tail, (message,), is_metered=self._is_metered)
+        return item
+
+    # -- from the tail ------------------------------------------------------------------------------------------------
+
+    def _take_expired(self, level: int, now_ns: int, count_max: int) -> list[Message]:
+        """Expired messages out of the tail, from the head of a level on; of many a slice."""
+        tail = self._tail
+        if tail is None or not 0 < tail.expires_ns(level) <= now_ns:
+            return []
+        return self._brought(tail.take_expired(level, now_ns, min(count_max, SLICE)))
+
+    def _brought(self, parts: Sequence[Taken | Message]) -> list[Message]:
+        """What was taken out of the tail, with contents."""
+        found: list[Message] = []
+        for part in parts:
+            if isinstance(part, Message):
+                found.append(part)
+            else:
+                found += self._loaded(part, part.ids, runs_of(self._storage, part))
+        self._forget_empty_tail()
+        return found
+
+    def _loaded(self, part: Taken, ids: Sequence[int], runs: Sequence[Run]) -> list[Message]:
+        """The last messages of a part, which are in memory from now on."""
+        messages = messages_as_paged(self._owner, part, ids, runs)
+        if self._is_metered and messages:
+            count, octets = len(messages), sum([len(one.blob) for one in messages])
+            counted = octets_paged(part.sizes[-count:], part.place)
+            are_stored = part.place is None or self._owner.stores(part.envelope)
+            self._owner.paged_out(-count, -octets, -counted, are_stored=are_stored)
+        tell_loaded(self._owner, part, messages)
+        if part.expires is not None:
+            self.expiring = True
+        return messages
+
+    def _forget_empty_tail(self) -> None:
+        if self._tail is not None and not len(self._tail):
+            self._tail = None
+            self.has_tail = False
+
+    # -- memory -------------------------------------------------------------------------------------------------------
+
+    @property
+    def at_hand(self) -> int:
+        """See `Store`."""
+        return len(self.ready)
+
+    @property
+    def held_octets(self) -> int:
+        """See `Store`."""
+        return held_octets(self.ready)
+
+    @property
+    def _is_kept_to(self) -> bool:
+        """Whether no more is in memory than the cap allows."""
+        return self.cap is None or not self.may_page or self.cap.is_kept
+
+    def _is_granted(self, octets: int, count: int) -> bool:
+        """Whether so many more may be at hand; if so, they are counted. Only with a pager or a cap. Amortized O(count).
+
+        The owner's meter has counted them already.
+        """
+        if not self._is_kept_to:
+            return False
+        octets += OVERHEAD * count
+        if octets > self.allowance:
+            pager = self._storage.pager
+            if not self.may_page or pager is None:
+                self.allowance = UNLIMITED
+            elif not self._storage.memory.allows(self, octets, pager.memory):
+                return False
+        self.allowance -= octets
+        self.came_in += count
+        return True
+
+    def allow_paging(self, allowed: bool) -> None:
+        """See `Store`."""
+        if allowed and not self.may_page:
+            self.allowance, self.came_in = 0, -UNLIMITED  # nobody knows how much that was
+        self.may_page = allowed
+
+    def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
+        """See `Store`."""
+        self.cap, self._is_metered = cap, is_metered
+        self._is_unsettled = cap is not None
+
+    def page_out(self, octets: int) -> int:
+        """See `Store`."""
+        return self._page_out(octets, UNLIMITED) if self.may_page else 0
+
+    def _page_out(self, octets: int, count: int) -> int:
+        """So many octets or messages, of the last at hand: lower levels first. Returns how many octets that freed."""
+        tail = self._begin_tail() if self._tail is None else self._tail
+        freed = before = 0
+        for level, messages in enumerate(self._levels()):
+            while messages and freed < octets and count > 0:
+                taken: list[Message] = []
+                size = 0
+                slice_max = min(count, PAGE_SLICE)
+                while messages and freed + size < octets and len(taken) < slice_max:
+                    taken.append(messages.pop())
+                    size += len(taken[-1].blob) + OVERHEAD
+                self._left_levels(taken)
+                self._scanner.paged_out()
+                freed += sink(self._owner, tail, level, taken[::-1], is_metered=self._is_metered)
+                count -= len(taken)
+                if freed == before:
+                    return freed  # they cannot be paged out
+                before = freed
+        self._forget_empty_tail()
+        return freed
+
+    def _sink_below(self, tail: Tail, level: int) -> None:
+        """A level begins to have a tail: what is ready below it may not come first any more."""
+        for below, messages in enumerate(self._levels()[:level]):
+            if messages:
+                taken = list(messages)
+                messages.clear()
+                self._left_levels(taken)
+                self._scanner.paged_out()
+                sink(self._owner, tail, below, taken, is_metered=self._is_metered)
+
+    def grant(self, octets: int) -> None:
+        """See `memory_budget.Debtor`."""
+        self.allowance, self.came_in = octets, 0
+
+    def settle_allowance(self) -> bool:
+        """See `Store`. Some more than need be is paged out, so that the next one that comes back finds room."""
+        if self._is_unsettled:
+            self._keep_to_cap()
+        if self.allowance >= 0:
+            return self._is_unsettled
+        excess = -self.allowance
+        pager, memory = self._storage.pager, self._storage.memory
+        if not self.may_page or pager is None:
+            self.allowance = UNLIMITED
+        elif not memory.allows(self, 0, pager.memory):
+            freed = self.page_out(excess + min(TAKE_MIN, pager.memory // 8))
+            # What cannot leave is not asked again soon.
+            memory.gave(self, freed, max(freed - excess, 0) if freed else TAKE_MIN)
+        return self._is_unsettled
+
+    def _keep_to_cap(self) -> None:
+        """Page out what the cap does not allow, a slice at most. What was read back since then stays."""
+        self._is_unsettled = False
+        cap, count_max, octets_max = self.cap, LEAVING_MAX, LEAVING_OCTETS
+        while cap is not None and self.may_page and self.ready:
+            count, octets = cap.excess()
+            if not count:
+                return
+            if count_max <= 0 or octets_max <= 0:
+                self._is_unsettled = True
+                return
+            here = len(self.ready)
+            freed = self._page_out(min(octets, octets_max), min(count, count_max))
+            if not freed:
+                return
+            count_max -= here - len(self.ready)
+            octets_max -= freed
+
+    def is_low(self) -> bool:
+        """See `Store`."""
+        return self._tail is not None and len(self.ready) < LOW
+
+    def wants_more(self, straight: bool, waiting: bool) -> bool:
+        """See `Store`."""
+        tail, pager = self._tail, self._storage.pager
+        if tail is None:
+            return False
+        if straight:
+            return waiting and not self.ready
+        if self.cap is not None and self.may_page and not self.cap.invites(tail.typical_size() + HEADER_OCTETS):
+            return waiting and not self.ready
+        octets = HIGH_OCTETS if pager is None else min(HIGH_OCTETS, pager.budget())
+        if tail.level_max:
+            octets //= 2  # the rest of the window is for higher levels that come, which else would have all of it sink
+        return len(self.ready) < min(HIGH, max(1, octets // (tail.typical_size() + OVERHEAD)))
+
+    def load(self, wanted: int = 1, wanted_octets: int = 1) -> None:
+        """See `Store`."""
+        tail, pager, cap = self._tail, self._storage.pager, self.cap
+        if tail is None:
+            return
+        window = HIGH_OCTETS if pager is None else max(pager.budget(), SMALL)
+        octets = min(SLICE_OCTETS, window)
+        count = min(SLICE, 1 + octets // OVERHEAD)
+        if cap is not None and self.may_page:
+            room, room_octets = cap.room()
+            count, octets = min(count, max(room, wanted)), min(octets, max(room_octets, wanted_octets))
+            window = min(window, max(cap.octets, SMALL))
+        if pager is not None:
+            self._storage.memory.charge_window(self, min(HIGH_OCTETS, window), pager.memory)
+        for part in tail.take(count, octets):
+            if isinstance(part, Message):
+                self._take_in(part)
+            else:
+                self.ready.extend(self._loaded(part, part.ids, runs_of(self._storage, part)))
+        self._forget_empty_tail()
+
+    def load_straight(self, count: int, octets: int, hand_over: HandOver) -> None:
+        """See `Store`."""
+        tail = self._tail
+        if tail is None:
+            return
+        for part in tail.take(min(count, SLICE), min(octets, SLICE_OCTETS)):
+            if isinstance(part, Message):
+                self._take_in(part)
+                continue
+            ids, runs = part.ids, runs_of(self._storage, part)
+            if not self.ready and part.expires is None and not part.deliveries and isinstance(ids, range):
+                ids, runs = _hand_straight(hand_over, ids, runs)
+            self.ready.extend(self._loaded(part, ids, runs))
+        self._forget_empty_tail()
+
+    def _take_in(self, message: Message) -> None:
+        """A message that stood in the tail as it is."""
+        self.expiring = self.expiring or bool(message.expires_ns)
+        self.ready.append(message)
+
+
+def _hand_straight(hand_over: HandOver, ids: range, runs: Sequence[Run]) -> tuple[range, Sequence[Run]]:
+    """Give messages to consumers as if they were new. Returns what they did not take."""
+    for at, (envelope, blobs) in enumerate(runs):
+        taken = 0 if envelope.facts.is_marked else hand_over(ids.start, envelope, blobs)
+        ids = ids[taken:]
+        if taken < len(blobs):
+            return ids, [(envelope, blobs[taken:]), *runs[at + 1 :]]
+    return ids, ()

@@ -1,0 +1,62 @@
+"""Flow control as real clients see it: every row by every client, over sockets, against fresh brokers.
+
+    python -m leveret.interop.flow [--client pika,amqp091-go] [--only E01,E05] [--write docs/flow-clients.md]
+
+Clients whose toolchain is not on this machine are skipped, and the summary says which and why. Exit code 1: a client
+saw something else than its row says. 2: it could not be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import signal
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from ..brokers.processes import PeerFailed
+from ..running.driven_clients import driven_clients
+from .page import page
+from .trial import DIFFERS, LACKS, SEEN, Shown, rows, run
+
+#: Those that the page is about.
+USUAL = ("pika", "aio-pika", "amqp091-go", "amqp-client", "amqplib")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(
+        prog="python -m leveret.interop.flow",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--client", default=",".join(USUAL), help="by comma (default: %(default)s)")
+    parser.add_argument("--only", default="", help="names of rows, by comma")
+    parser.add_argument("--work", type=Path, default=Path(".peers/drivers"), help="where drivers are built")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="the page with what each client saw")
+    options = parser.parse_args(arguments)
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # unwind: brokers and drivers end too
+    try:
+        chosen = rows([name for name in options.only.split(",") if name])
+        with ExitStack() as stack:
+            clients, skipped = driven_clients(options.client.split(","), options.work, stack, log="{}-flow.log")
+            results = run(chosen, clients, _tell)
+            hellos = [client.hello for client in clients.values()]
+    except (PeerFailed, ValueError) as error:
+        print(f"leveret.interop.flow: {error}", file=sys.stderr)
+        return 2
+    counts = {verdict: sum(one.verdict == verdict for one in results) for verdict in (SEEN, DIFFERS, LACKS)}
+    print(f"{counts[SEEN]} as the rows say, {counts[DIFFERS]} not, {counts[LACKS]} that the client has no call for")
+    for name, why in skipped.items():
+        print(f"skipped {name}: {why}")
+    if options.write:
+        options.write.write_text(page(chosen, results, hellos, skipped))
+    return 1 if counts[DIFFERS] else 0
+
+
+def _tell(shown: Shown) -> None:
+    print(f"{shown.row:5} {shown.client}: {shown.verdict}: {shown.what}", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,98 @@
+"""Runs rows: by each client, beside each other where a row's limit is that of one address."""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..brokers.peers import Peer, durable_leveret
+from ..running.suite import Driven
+from . import held, refused, subscribers, whole
+from .hand import Differs, Hand
+from .operator import Operator
+from .row import ROWS, SLACK_SECONDS, Row, Scene
+from .worlds import SHARED, WORLDS
+
+#: In the order of the page.
+CHAPTERS = {"Held": held, "Refused": refused, "The whole broker": whole, "Subscribers and consumers": subscribers}
+SEEN, DIFFERS, LACKS = "seen", "differs", "lacks"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One row by one client: SEEN and what, DIFFERS and how, or LACKS (it cannot do that) and why."""
+
+    row: str
+    client: str
+    verdict: str
+    what: str
+
+
+def rows(names: Sequence[str] = ()) -> list[Row]:
+    """All of them, or those with these names. Raises: ValueError: there is no such row."""
+    known = {row.name: row for row in ROWS}
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"no such row: {', '.join(unknown)} (there are {', '.join(known)})")
+    return [row for row in ROWS if not names or row.name in names]
+
+
+def run(
+    chosen: Sequence[Row],
+    clients: Mapping[str, Driven],
+    tell: Callable[[Shown], None] = lambda shown: None,
+    slack: float = SLACK_SECONDS,
+) -> list[Shown]:
+    """Each row by each client. `slack`: what a busy machine may add to times, in seconds."""
+    results: list[Shown] = []
+    for world, configuration in WORLDS.items():
+        mine = [row for row in chosen if row.world == world]
+        if not mine:
+            continue
+        with _broker(configuration) as peer, ThreadPoolExecutor(max(1, len(clients))) as pool:
+            for row in mine:
+                play = lambda driven, row=row: _shown(row, driven, peer, slack)  # noqa: E731
+                beside = map if world in SHARED else pool.map
+                for shown in beside(play, clients.values()):
+                    results.append(shown)
+                    tell(shown)
+    return results
+
+
+@contextmanager
+def _broker(configuration: str) -> Iterator[Peer]:
+    with tempfile.TemporaryDirectory(prefix="leveret-flow-") as directory:
+        file = Path(directory) / "flow.toml"
+        file.write_text(configuration)
+        with durable_leveret("--config", str(file)) as peer:
+            yield peer
+
+
+def _shown(row: Row, driven: Driven, peer: Peer, slack: float) -> Shown:
+    client = driven.hello.client
+    why = next((f"{need}: {driven.hello.lacks[need]}" for need in row.needs if need in driven.hello.lacks), "")
+    if why:
+        return Shown(row.name, client, LACKS, why)
+    try:
+        with Operator(peer) as operator, ExitStack() as stack:
+            hand = Hand(driven, peer, stack)
+            name = f"{client}-{uuid.uuid4().hex[:6]}"
+            try:
+                what = row.play(Scene(hand, operator, name, slack))
+            except Exception:
+                hand.abandon()
+                raise
+            hand.end()
+            for queue in operator.queues():
+                if queue.endswith(name):
+                    operator.delete(queue)
+    except Differs as error:
+        return Shown(row.name, client, DIFFERS, str(error))
+    except Exception as error:  # of a client, or of the row itself: this row failed, the next may pass
+        return Shown(row.name, client, DIFFERS, f"{type(error).__name__}: {error}")
+    return Shown(row.name, client, SEEN, what)

@@ -1,0 +1,152 @@
+"""The log that leased queues are views of, read from the journal: the engine's `TopicLog`. A position is an LSN.
+
+Nothing is kept for it, and nothing written: what was published is in the journal in the order of publishing, until its
+segment goes. Source: queues page A.8, C.1, C.3; docs/decisions/0012-log.md.
+"""
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+
+from ...engine import PLAIN, Broker, Envelope, Message, PropertyFacts, Unreadable, scan_properties
+from ...engine.state import OVERHEAD, Entered, LoggedMessage, Page, Wanted
+from ..format.block import Block
+from ..format.errors import JournalError, NotInJournal
+from ..format.heap import Content, decode_content
+from ..format.record import ENQUEUED, EXCHANGE, PUBLISHED, Fields
+from ..journal import Journal
+from ..reading.content_reader import ContentReader
+from .insistence import insist
+from .recorder import Recorder
+
+#: Octets of blocks that one read looks through, and then to the end of a block (2 to 5 ms).
+LOOK_OCTETS = 512 * 1024
+#: Property lists that are remembered.
+MEMORY_MAX = 512
+#: Where the property list begins in a content.
+PROPERTIES_AT = 16
+
+
+class JournalLog:
+    """See `TopicLog`."""
+
+    def __init__(self, broker: Broker, journal: Journal, recorder: Recorder) -> None:
+        self._broker = broker
+        self._journal = journal
+        self._recorder = recorder
+        self._facts: dict[bytes, PropertyFacts] = {}
+        self._looked_to = 0  # where the last look ended
+
+    def start(self) -> int:
+        """See `TopicLog`."""
+        return self._journal.ledger.rows[0].base_lsn
+
+    def end(self) -> int:
+        """See `TopicLog`."""
+        return self._journal.next_lsn
+
+    def first_id(self) -> int:
+        """See `TopicLog`."""
+        return self._journal.ledger.rows[0].first_id
+
+    def next_id(self) -> int:
+        """See `TopicLog`."""
+        return self._journal.next_message_id
+
+    def position_of_id(self, id_: int) -> int:
+        """See `TopicLog`: where its segment begins, or it is itself."""
+        rows = self._journal.ledger.rows
+        row = rows[max(bisect_right(rows, id_, key=lambda one: one.first_id) - 1, 0)]
+        lsn = self._recorder.contents.lsn_of(id_)
+        following = next((one.base_lsn for one in rows if one.base_lsn > row.base_lsn), self.end())
+        return lsn if lsn is not None and row.base_lsn <= lsn < following else row.base_lsn
+
+    def position_of_time(self, wall_ms: int) -> int:
+        """See `TopicLog`: where a segment begins. Clocks that were set back in between are not heeded."""
+        rows = self._journal.ledger.rows
+        at = bisect_left(rows[:-1], wall_ms * 1000, key=lambda one: one.ended_us)
+        return rows[at].base_lsn
+
+    def read(self, vhost: str, position: int, wanted: Wanted, octets: int) -> Page:
+        """See `TopicLog`."""
+        found: list[LoggedMessage] = []
+        for block, index, next_position in self._blocks(position):
+            for at, fields in enumerate(block.fields()):
+                if at < index or fields[4] != PUBLISHED:
+                    continue
+                one = self._one(block, fields, block.header.base_lsn + at, vhost, wanted)
+                if one is not None:
+                    found.append(one)
+                    octets -= len(one.message.blob) + OVERHEAD
+                    if octets <= 0:  # in the middle of a block, which may be large
+                        return Page(found, block.header.base_lsn + at + 1)
+            position = next_position
+        return Page(found, max(position, self._looked_to))
+
+    def entered(self, vhost: str, queue: str, position: int, wall_ms: int) -> Entered:
+        """See `TopicLog`."""
+        found = self._broker.virtual_hosts[vhost].queues[queue]
+        queue_id, first_id = self._recorder.id_of(found), 0
+        ids: list[int] = []
+        for block, _, _ in self._blocks(position):
+            for fields in block.fields():
+                if fields[4] == ENQUEUED and fields[9] == queue_id:
+                    ids.append(fields[1])
+                elif fields[4] == PUBLISHED and wall_ms and not first_id and fields[0] >= wall_ms * 1000:
+                    first_id = fields[1]
+        return Entered(ids, first_id, self._looked_to)
+
+    def _blocks(self, position: int) -> Iterator[tuple[Block, int, int]]:
+        """Blocks from a record on, which of each's it is, and where the next begins: a part, up to `_looked_to`.
+
+        Raises: Unreadable.
+        """
+        contents, end, left = self._journal.contents, self.end(), LOOK_OCTETS
+        position = self._looked_to = max(position, self.start())
+        while position < end and left > 0:
+            found = self._block_at(contents, position)
+            if found is None:  # it was lost, and a repair left a gap; or it went meanwhile
+                position = self._looked_to = self._behind(position)
+                continue
+            block, index = found
+            left -= len(block.data)
+            position = self._looked_to = min(block.end_lsn, end)
+            yield block, index, position
+
+    def _block_at(self, contents: ContentReader, position: int) -> tuple[Block, int] | None:
+        try:
+            return insist(lambda: contents.block_at(position), contents.close)
+        except NotInJournal:
+            return None
+        except (JournalError, OSError) as error:
+            lost = Unreadable(f"the log cannot be read from record {position} on: {error}")
+            self._broker.storage.on_unreadable(lost)
+            raise lost from error
+
+    def _behind(self, position: int) -> int:
+        """Where reading can go on: the next segment."""
+        return next((row.base_lsn for row in self._journal.ledger.rows if row.base_lsn > position), self.end())
+
+    def _one(self, block: Block, fields: Fields, lsn: int, vhost: str, wanted: Wanted) -> LoggedMessage | None:
+        names = self._journal.names
+        exchange_id, id_ = fields[8], fields[1]
+        if exchange_id not in names or names[exchange_id].what != EXCHANGE or names.vhost_text(exchange_id) != vhost:
+            return None
+        content = decode_content(block.heap_of(fields))
+        queues = [names.text(queue) if queue else "" for queue in content.queue_ids if not queue or queue in names]
+        exchange, key = names.text(exchange_id), content.routing_key.decode()
+        if not wanted(exchange, key, queues, id_):
+            return None
+        message = Message(id_, content.content, self._envelope(exchange, key, content))
+        return LoggedMessage(message, fields[0] // 1000, lsn)
+
+    def _envelope(self, exchange: str, routing_key: str, content: Content) -> Envelope:
+        blob = content.content
+        properties = blob[PROPERTIES_AT : 4 + int.from_bytes(blob[:4], "big")]
+        facts = self._facts.get(properties)
+        if facts is None:
+            if len(self._facts) >= MEMORY_MAX:
+                self._facts.clear()
+            facts = self._facts[properties] = scan_properties(properties)
+        envelope = Envelope(exchange, routing_key, facts, PLAIN)
+        envelope.cause_id = content.cause_id
+        return envelope

@@ -1,0 +1,122 @@
+"""Messages that come to no good end: poison that never leaves, dead letters that nobody keeps, expiry in a circle,
+waits without end.
+"""
+
+from collections.abc import Iterator
+
+from ..addresses.entries import Entry
+from ..addresses.matching import example_address
+from ..addresses.queue_arguments import settings_of_arguments
+from ..addresses.repository import SettingsRepository
+from ..addresses.resolved import ResolvedSettings
+from ..declared.configuration import Configuration
+from ..faults import Origin
+from ..values import shown
+
+#: What a chain of expiry addresses is followed for at most.
+CHAIN_MAX = 100
+
+
+def doubtful_endings(configuration: Configuration) -> Iterator[str]:
+    """One line for each, as FILE:LINE: WHAT: why."""
+    yield from _poison(configuration)
+    yield from _unkept(configuration)
+    for one in configuration.repository.entries:
+        yield from _circles(one, configuration.repository)
+        yield from _returning(one, configuration.repository)
+        yield from _never_dispatching(one, configuration.repository)
+    yield from _queues_never_dispatching(configuration)
+
+
+def _poison(configuration: Configuration) -> Iterator[str]:
+    """A limit of attempts that basic.nack does not count towards; once is enough. Source: ruling 8."""
+    if configuration.value("broker", "nack-counts"):
+        return
+    limits: list[tuple[Origin, str]] = []
+    for one in configuration.repository.entries:
+        if (one.settings.max_delivery_attempts or 0) > 0:
+            limits.append((one.origin_of("max_delivery_attempts"), f"match {shown(one.match.text)}"))
+    for queue in configuration.queues:
+        if (settings_of_arguments(queue.arguments).settings.max_delivery_attempts or 0) > 0:
+            limits.append((queue.origin, f"queue {shown(queue.name)}"))
+    for origin, where in limits[:1]:
+        yield (
+            f"{origin}: {where}: a message that is nacked with requeue never leaves: nack-counts is false "
+            f"(profile {configuration.value('broker', 'profile')}), so that only basic.reject and lost connections "
+            "count as attempts"
+        )
+
+
+def _unkept(configuration: Configuration) -> Iterator[str]:
+    """Dead letters and what expires go to an address that is declared without a queue."""
+    bare = {(one.vhost, one.name) for one in configuration.exchanges}
+    bare -= {(one.vhost, one.exchange) for one in configuration.queues}
+    bare -= {(one.vhost, one.name) for one in configuration.queues}
+    bare -= {(one.vhost, one.address) for one in configuration.diverts}
+    for one in configuration.repository.entries:
+        for attribute, key in (("dead_letter_address", "dead-letter-address"), ("expiry_address", "expiry-address")):
+            name = getattr(one.settings, attribute)
+            if any(known == name and one.vhost in (None, vhost) for vhost, known in bare):
+                yield (
+                    f"{one.origin_of(attribute)}: {key}: nothing is bound to {shown(name)}, which is declared: "
+                    "unless an application binds a queue, what goes there is lost"
+                )
+
+
+def _circles(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+    """What expires at each address of a circle is dropped when it would come back to the first."""
+    if not one.settings.expiry_address:
+        return
+    chain = [example_address(one.match, repository.wildcards)]
+    while len(chain) < CHAIN_MAX:
+        resolved = repository.resolve(chain[-1], one.vhost)
+        following = resolved.expiry_address
+        if not following or (len(chain) > 1 and resolved.expiry_delay_ms < 0):
+            return
+        if following in chain:
+            way = " -> ".join(map(shown, [*chain[chain.index(following) :], following]))
+            yield (
+                f"{one.origin_of('expiry_address')}: expiry-address: what expires goes round in a circle, {way}, "
+                "and is dropped at the end of it"
+            )
+            return
+        chain.append(following)
+
+
+def _returning(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+    """A delay for messages that fail, and no number of attempts after which they leave."""
+    attempts = one.settings.max_delivery_attempts
+    if attempts is None or attempts > 0:
+        return  # not said: where a match rules redelivery there is a limit by default
+    resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
+    if resolved.redelivery_delay_ms > 0:
+        yield (
+            f"{one.origin_of('max_delivery_attempts')}: max-delivery-attempts: a message that always fails comes back "
+            f"for ever, after {resolved.redelivery_delay_ms} ms and more: no number of attempts ends it"
+        )
+
+
+def _never_dispatching(one: Entry, repository: SettingsRepository) -> Iterator[str]:
+    """Queues that wait for more consumers than they accept."""
+    if one.settings.default_consumers_before_dispatch:
+        resolved = repository.resolve(example_address(one.match, repository.wildcards), one.vhost)
+        problem = _waits_for_ever(resolved)
+        if problem:
+            yield f"{one.origin_of('default_consumers_before_dispatch')}: default-consumers-before-dispatch: {problem}"
+
+
+def _queues_never_dispatching(configuration: Configuration) -> Iterator[str]:
+    for queue in configuration.queues:
+        own = settings_of_arguments(queue.arguments)
+        if own.settings.default_consumers_before_dispatch:
+            resolved = configuration.repository.resolve_queue(queue.address, queue.vhost, own.settings, name=queue.name)
+            problem = _waits_for_ever(resolved)
+            if problem:
+                yield f"{queue.origin}: queue {shown(queue.name)}: {problem}"
+
+
+def _waits_for_ever(resolved: ResolvedSettings) -> str:
+    wanted, most = resolved.default_consumers_before_dispatch, resolved.default_max_consumers
+    if resolved.default_delay_before_dispatch_ms >= 0 or not 0 <= most < wanted:
+        return ""
+    return f"never begins to deliver: waits for {wanted} consumers, of which {most} are accepted, and without end"

@@ -1,0 +1,190 @@
+"""What is checked of leased queues when all files are read: the topics that they need, and where their dead go.
+
+Source: queues page A.2, A.3.1, A.3.2, H.1.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from ..addresses.queue_arguments import is_leased
+from ..declared.declarations import ExchangeDeclaration, QueueDeclaration
+from ..declared.logged_topics import LoggedTopic
+from ..faults import Origin, nearest
+from ..leased.elements import BY_ARGUMENT
+from ..leased.faults import LeasedFault
+from ..leased.model import LeasedSettings, leased_warnings, read_leased
+from ..leased.readers import REASONS, BadValue
+from ..leased.topics import is_regex, selects
+from ..values import shown
+
+TOPIC_EXCHANGE = "topic"
+DEAD_LETTER_EXCHANGE, DEAD_LETTER_KEY = "x-dead-letter-exchange", "x-dead-letter-routing-key"
+NO_LOG = "W-TXLOG: nothing says which topics are logged: a topic is, from the first queue on that selects it"
+NOT_READ = "expressions cannot look into such messages: what they ask of the body is NULL"
+#: A template that is the body as it is.
+WHOLE_MESSAGE = "{{AMPS_DATA}}"
+#: So many are looked at for one that may have been meant.
+NAMES_MAX = 100
+#: Each queue is compared with every pattern.
+LOGGED_PATTERNS_MAX = 100
+
+_TOPIC, _TARGET, _TYPE = "x-underlying-topic", "x-default-publish-target", "x-message-type"
+
+#: A fault: where, argument or `name`, what.
+Problem = tuple[Origin, str, LeasedFault]
+
+
+def leased_of(queue: QueueDeclaration) -> LeasedSettings:
+    """The settings of a leased queue that was checked."""
+    return read_leased(queue.name, queue.arguments)[0]
+
+
+def plain_leased(arguments: Mapping[str, object]) -> dict[str, object]:
+    """Arguments with each value as AMQP carries it, whatever notation the file has; bad ones stay as they are."""
+    return {argument: _plain(argument, value) for argument, value in arguments.items()}
+
+
+def _plain(argument: str, value: object) -> object:
+    element = BY_ARGUMENT.get(argument)
+    if element is None:
+        return value
+    try:
+        return element.read(value)
+    except BadValue:
+        return value
+
+
+def topic_exchanges(
+    queues: Iterable[QueueDeclaration], taken: Mapping[tuple[str, str], object]
+) -> Iterator[ExchangeDeclaration]:
+    """An exchange for each topic that a leased queue names, so that it can be published to (queues page A.2).
+
+    Not for the names of queues, and not where `taken`, virtual host and name, has an exchange already.
+    """
+    leased = [queue for queue in queues if is_leased(queue.arguments)]
+    names = {(queue.vhost, queue.name) for queue in queues} | taken.keys()
+    for queue in leased:
+        settings = leased_of(queue)
+        for topic in (settings.underlying_topic, settings.default_publish_target):
+            place = (queue.vhost, topic)
+            if place not in names and not is_regex(topic):
+                names.add(place)
+                yield ExchangeDeclaration(topic, queue.vhost, TOPIC_EXCHANGE, queue.origin)
+
+
+class TopicCheck:
+    """Whether the topics that leased queues name are logged, where a configuration says which are."""
+
+    def __init__(self, topics: Sequence[LoggedTopic], logs: Iterable[str]) -> None:
+        """Args: logs: virtual hosts with a transaction log, also one without topics."""
+        self._logs = {*logs, *(topic.vhost for topic in topics)}
+        self._by_name = {(topic.vhost, topic.name): topic for topic in topics if not topic.is_pattern}
+        self._patterns = [(topic, topic.records()) for topic in topics if topic.is_pattern]
+
+    def problems(self, queue: QueueDeclaration) -> Iterator[Problem]:
+        """E-TXLOG and E-MTYPE-MISMATCH."""
+        if queue.vhost not in self._logs:
+            return
+        settings = leased_of(queue)
+        topics = {settings.underlying_topic: _TOPIC}
+        topics.setdefault(settings.default_publish_target, _TARGET)
+        topics[settings.name] = "name"
+        for topic, argument in topics.items():
+            if argument == _TOPIC and is_regex(topic):
+                continue  # what it selects is known only when messages come
+            logged = self._logged(queue.vhost, topic)
+            origin = queue.origin_of(argument)
+            if logged is None:
+                names = [name for vhost, name in self._by_name if vhost == queue.vhost]
+                hint = nearest(topic, names[:NAMES_MAX])
+                yield origin, argument, LeasedFault("E-TXLOG", argument, f"{shown(topic)}{hint}")
+            elif logged.message_type not in (None, settings.message_type):
+                detail = f"{settings.message_type}, and {logged.message_type} for {shown(topic)} at {logged.origin}"
+                yield queue.origin_of(_TYPE), _TYPE, LeasedFault("E-MTYPE-MISMATCH", _TYPE, detail)
+                return
+
+    def is_implicit(self, vhost: str) -> bool:
+        """Whether nothing says which topics are logged."""
+        return vhost not in self._logs
+
+    def _logged(self, vhost: str, topic: str) -> LoggedTopic | None:
+        found = self._by_name.get((vhost, topic))
+        if found is not None:
+            return found
+        return next((one for one, records in self._patterns if one.vhost == vhost and records(topic)), None)
+
+
+def leased_doubts(
+    queues: Iterable[QueueDeclaration], topics: Sequence[LoggedTopic], logs: Iterable[str]
+) -> Iterator[str]:
+    """W-TXLOG, once for a virtual host; W-MTYPE, once for a type; and what each queue's settings deserve a word for."""
+    logged = {*logs, *(topic.vhost for topic in topics)}
+    types: set[str] = set()
+    for queue in queues:
+        if not is_leased(queue.arguments):
+            continue
+        settings, where = leased_of(queue), f"queue {shown(queue.name)}"
+        if queue.vhost not in logged:
+            logged.add(queue.vhost)
+            yield f"{queue.origin}: {where}: {NO_LOG}"
+        if settings.message_type not in types and settings.message_type != "json":
+            types.add(settings.message_type)
+            yield f"{queue.origin_of(_TYPE)}: {where}: W-MTYPE: {settings.message_type}: {NOT_READ}"
+        for warning in leased_warnings(settings):
+            yield f"{queue.origin}: {where}: {warning}"
+
+
+@dataclass(slots=True, frozen=True)
+class ExpiryAction:
+    """What AMPS publishes when a message of a queue expires. `topic`: of the queues, a name or a regular expression.
+
+    `target`: the topic to publish to, in which `{{AMPS_TOPIC}}` is the queue's name. `reasons`: only for these.
+    `data`: a template of the body. `path`: of the element that names the topic.
+    """
+
+    topic: str
+    target: str
+    reasons: tuple[str, ...]
+    data: str
+    origin: Origin
+    path: str
+
+
+def with_dead_letters(
+    queues: Iterable[QueueDeclaration], actions: Sequence[ExpiryAction]
+) -> tuple[list[QueueDeclaration], list[tuple[ExpiryAction, str]], list[tuple[ExpiryAction, str]]]:
+    """Queues with the dead-letter arguments that their actions come to. Returns: them, faults, warnings."""
+    faults: list[tuple[ExpiryAction, str]] = []
+    warnings: list[tuple[ExpiryAction, str]] = []
+    made: list[QueueDeclaration] = []
+    selecting = [(action, selects(action.topic)) for action in actions]
+    used: set[int] = set()
+    for queue in queues:
+        if queue.vhost == "/" and is_leased(queue.arguments):
+            those = [action for action, is_of in selecting if is_of(queue.name)]
+            used |= {id(action) for action in those}
+            for action in those[1:]:
+                faults.append(
+                    (action, f"a second one for queue {shown(queue.name)}, whose dead letters go to one topic")
+                )
+            if those:
+                queue = _with_dead_letters(queue, those[0])
+        made.append(queue)
+    for action in actions:
+        if id(action) not in used:
+            warnings.append((action, f"no queue here is called {shown(action.topic)}"))
+    return made, faults, warnings
+
+
+def _with_dead_letters(queue: QueueDeclaration, action: ExpiryAction) -> QueueDeclaration:
+    given = {DEAD_LETTER_EXCHANGE: "", DEAD_LETTER_KEY: action.target.replace("{{AMPS_TOPIC}}", queue.name)}
+    if action.reasons != REASONS:
+        given["x-dead-letter-reasons"] = ",".join(action.reasons)
+    if action.data != WHOLE_MESSAGE:
+        given["x-dead-letter-data"] = action.data
+    return replace(
+        queue,
+        arguments=MappingProxyType({**queue.arguments, **given}),
+        origins=MappingProxyType({**queue.origins, **dict.fromkeys(given, action.origin)}),
+    )

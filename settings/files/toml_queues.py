@@ -1,0 +1,147 @@
+"""Queues and logged topics in native files: `[[queue]]`, `[[address.queue]]`, `[[logged-topic]]`.
+
+A queue's attributes are arguments of queue.declare without `x-`. Source: interfaces page; address-settings page 6.5;
+queues page A.3.
+"""
+
+from types import MappingProxyType
+from typing import Any
+
+from ..addresses.fields import ROUTING_TYPE
+from ..declared.declarations import ANYCAST, LEASED_ATTRIBUTES, QUEUE_ATTRIBUTES, QueueDeclaration
+from ..declared.logged_topics import LoggedTopic
+from ..leased.elements import AMPS, BY_ARGUMENT, MESSAGE_TYPES
+from ..leased.readers import duration
+from ..values import boolean, duration_ms, name_text, word
+from .toml_homes import home_of
+from .toml_lines import Path
+from .toml_source import TomlSource
+
+QUEUE_TYPE = "x-queue-type"
+#: What a queue may be; its type is an argument, too.
+TYPES = word("classic", "quorum", "stream", AMPS)
+_OTHERS = ("name", "type", "routing-type", "durable", "enabled", "arguments", "user", "filter")
+LOGGED_KEYS = ("name", "pattern", "vhost", "message-type", "retain")
+_ALONE = ("name", "type", "vhost", "durable", "enabled", "arguments")
+
+
+class QueueTables(TomlSource):
+    """Reads these tables."""
+
+    def queue_alone(self, path: Path, item: dict[str, Any]) -> None:
+        """`[[queue]]`: its address is its name."""
+        vhost = self.optional(path, item, "vhost", name_text, "/")
+        own = {key: value for key, value in item.items() if key != "vhost"}
+        self.queue(path, own, None, vhost, ANYCAST)
+
+    def queue(self, path: Path, item: dict[str, Any], address: str | None, vhost: str, routing_type: str) -> None:
+        """One queue. `address`: of the table around it; None: there is none."""
+        table, others = ("[[queue]]", _ALONE) if address is None else ("[[address.queue]]", _OTHERS)
+        name = self.required(path, item, "name")
+        own_type = self.optional(path, item, "routing-type", ROUTING_TYPE.read, routing_type)
+        durable = self.optional(path, item, "durable", boolean, True)
+        is_enabled = self.optional(path, item, "enabled", boolean, True)
+        arguments: dict[str, object] = {}
+        written: dict[str, str] = {}
+        if "type" in item:
+            arguments[QUEUE_TYPE] = self.optional(path, item, "type", TYPES, "classic")
+            written[QUEUE_TYPE] = "type"
+        given = item.get("arguments", {})
+        is_leased = AMPS in (arguments.get(QUEUE_TYPE), given.get(QUEUE_TYPE) if isinstance(given, dict) else None)
+        known = LEASED_ATTRIBUTES if is_leased else QUEUE_ATTRIBUTES
+        for key, value in item.items():
+            origin = self.at(*path, key)
+            if key in known:
+                argument = known[key]
+                if argument in arguments:
+                    self.draft.fault(origin, key, f"says {argument}, which is given as well")
+                arguments[argument] = value
+                written[argument] = key
+            elif key in LEASED_ATTRIBUTES or key in QUEUE_ATTRIBUTES:
+                problem = f'no queue with type = "{AMPS}" has it' if is_leased else f'only with type = "{AMPS}"'
+                self.draft.fault(origin, key, problem)
+            elif key == "filter" and address is not None:
+                problem = 'queues have no selectors here, but those with type = "amps" a queue-filter'
+                self.draft.fault(origin, key, f"{problem}; for others use a headers exchange and bindings")
+            elif key == "user" and address is not None:
+                self.draft.no_effect(origin, key)
+            elif key not in others:
+                self.draft.unknown(origin, key, table, (*known, *others), home_of(key))
+        self.raw_arguments(path, given, arguments)
+        if name is None:
+            return
+        origins = {
+            argument: self.at(*path, *((written[argument],) if argument in written else ("arguments", argument)))
+            for argument in arguments
+        }
+        if is_leased:
+            self.durations(arguments, written, origins)
+        if address is not None and name != address:
+            arguments["x-address"] = address
+        queue = QueueDeclaration(
+            name,
+            address or name,
+            vhost,
+            own_type,
+            durable,
+            is_enabled,
+            MappingProxyType(arguments),
+            self.at(*path),
+            MappingProxyType(origins),
+        )
+        if is_leased:
+            unset = {argument: key for key, argument in known.items() if argument not in arguments}
+            written = {"name": "name", **unset, **written}
+        self.draft.add_queue(queue, written)
+
+    def durations(self, arguments: dict[str, object], written: dict[str, str], origins: dict[str, Any]) -> None:
+        """Text without a unit, which AMPS takes for seconds, would be milliseconds as a number: it is refused."""
+        for argument, value in list(arguments.items()):
+            element = BY_ARGUMENT.get(argument)
+            is_duration = element is not None and element.read is duration
+            if is_duration and isinstance(value, str) and value.strip().replace(".", "", 1).isdigit():
+                expected = 'a duration: milliseconds, or text with its unit like "5s", "15m", "1h"'
+                self.draft.wrong(origins[argument], written.get(argument, argument), value, expected)
+                del arguments[argument]
+
+    def raw_arguments(self, path: Path, given: object, arguments: dict[str, object]) -> None:
+        """`arguments = { x-max-length = 5 }`: as a client would pass them."""
+        if not isinstance(given, dict):
+            self.draft.wrong(self.at(*path, "arguments"), "arguments", given, "a table of queue arguments")
+            return
+        for key, value in given.items():
+            origin = self.at(*path, "arguments", key)
+            if key == "x-address":
+                self.draft.fault(origin, key, "the address is the name of the [[address]] around the queue")
+            elif key in arguments:
+                self.draft.fault(origin, key, "is given twice")
+            elif not key.startswith("x-"):
+                self.draft.fault(origin, key, "a queue argument starts with x-")
+            elif not isinstance(value, str | int | float | bool):
+                self.draft.wrong(origin, key, value, "text, a number, true or false")
+            else:
+                arguments[key] = value
+
+    # -- logged topics ------------------------------------------------------------------------------------------------
+
+    def logged_topic(self, path: Path, item: dict[str, Any]) -> None:
+        """`[[logged-topic]]`: `name`, or `pattern` of several."""
+        for key in item:
+            if key not in LOGGED_KEYS:
+                self.draft.unknown(self.at(*path, key), key, "[[logged-topic]]", LOGGED_KEYS)
+        if "name" in item and "pattern" in item:
+            self.draft.fault(self.at(*path, "pattern"), "pattern", "contradicts name, expected one of the two")
+            return
+        key = "pattern" if "pattern" in item else "name"
+        name = self.required(path, item, key)
+        if name is None:
+            return
+        topic = LoggedTopic(
+            name,
+            key == "pattern",
+            self.optional(path, item, "vhost", name_text, "/"),
+            self.optional(path, item, "message-type", word(*MESSAGE_TYPES), None),
+            self.optional(path, item, "retain", duration_ms, None),
+            self.at(*path),
+        )
+        self.draft.add_logged_topic(topic, key)

@@ -1,0 +1,54 @@
+"""What `leveret --version` tells: which code this is, on what it runs, and what it needs."""
+
+import hashlib
+import os
+import platform
+import sys
+import sysconfig
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from .. import __version__
+
+#: Beside ours; those that are not installed are left out.
+DISTRIBUTIONS = ("trio", "pamqp", "numpy", "pyarrow", "pyspark")
+#: Rooms of the distribution that a broker runs, and those that it does not.
+ROOMS = ("engine", "expressions", "settings", "journal", "amqp_frontend", "console")
+NOT_OF_THE_BROKER = ("interop", "pipeline")
+
+
+def build_facts() -> str:
+    """Lines; the first is `leveret VERSION` and nothing else."""
+    lines = [f"leveret {__version__}", f"code {_digest()}"]
+    build = "profile-guided" if "--enable-optimizations" in (sysconfig.get_config_var("CONFIG_ARGS") or "") else "plain"
+    lines.append(f"{platform.python_implementation()} {platform.python_version()} ({build} build)")
+    lines.append(f"{platform.system()} {platform.release()} {platform.machine()}, {os.cpu_count()} cores")
+    found = []
+    for name in DISTRIBUTIONS:
+        try:
+            found.append(f"{name} {metadata.version(name)}")
+        except metadata.PackageNotFoundError:
+            continue
+    lines.append(", ".join(found))
+    return "\n".join(lines)
+
+
+def _digest() -> str:
+    """Short for the contents of all modules of a broker: two installations that have the same run the same."""
+    digest, count = hashlib.sha256(), 0
+    for label, folder in sorted(_folders().items()):
+        for path in sorted(folder.rglob("*.py")):
+            name = path.relative_to(folder)
+            if label or name.parts[0] not in (*ROOMS, *NOT_OF_THE_BROKER):
+                digest.update(f"{label}/{name.as_posix()}\0".encode() + path.read_bytes() + b"\0")
+                count += 1
+    return f"{digest.hexdigest()[:12]} ({count} files)"
+
+
+def _folders() -> dict[str, Path]:
+    """Room -> where it is; "": the package itself. In a development installation they do not stand together."""
+    home = Path(sys.modules[__package__.partition(".")[0]].__file__ or "").parent
+    specs = {room: find_spec(f"{home.name}.{room}") for room in ROOMS}
+    rooms = {room: Path(spec.origin).parent for room, spec in specs.items() if spec is not None and spec.origin}
+    return {"": home, **rooms}

@@ -1,0 +1,232 @@
+"""`leveret doctor`: what is wrong with a machine, a configuration or a data directory, before or beside a broker."""
+
+import argparse
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ..configured.machine import SHARE_PERCENT, machine_of
+from ..journal import JournalError
+from ..journal.disk.directory import Directory, find_journal, read_identity
+from ..journal.format.errors import DirectoryLocked
+from ..journal.recovery.check import verify
+from ..serving.addresses import AddressError, AddressTaken, bind, parse_address
+from ..serving.descriptors import descriptor_limits
+from ..settings import Configuration
+from ..settings.printable import printable
+
+OK, WARNING, FAULT = "ok", "warning", "fault"
+EXIT_OK, EXIT_FAULT = 0, 2
+
+#: Below this many descriptors a broker of some size runs out of them.
+DESCRIPTORS_MIN = 4096
+#: An fsync that takes longer, in milliseconds, is what publishers wait for.
+FSYNC_SLOW_MS = 20.0
+FSYNC_ROUNDS, FSYNC_OCTETS = 9, 4096
+#: Journals up to this many octets are read whole.
+JOURNAL_READ_MAX = 256 * 1024**2
+#: File systems that do not keep what is written, or whose locks and fsyncs depend on another machine.
+FORGETTING, REMOTE = {"tmpfs", "ramfs"}, {"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs"}
+#: No machine whose clock is right shows an earlier time: 2026-01-01.
+CLOCK_MIN_S = 1_767_225_600
+
+Load = Callable[[Sequence[str]], tuple[Configuration, list[str]]]
+
+
+@dataclass(slots=True, frozen=True)
+class Finding:
+    """One thing that was looked at. `advice`: what to do; "" when nothing is to be done."""
+
+    verdict: str
+    what: str
+    text: str
+    advice: str = ""
+
+
+def add_command(verbs: Any, load: Load) -> None:
+    """Add `doctor` to a parser; `load` reads files: (configuration, faults)."""
+    doctor = verbs.add_parser("doctor", help="what is wrong with this machine, a configuration, a data directory")
+    doctor.add_argument("--config", action="append", default=[], metavar="FILE", help="as for serve; repeatable")
+    doctor.add_argument("--data", default=None, metavar="DIR", help="directory of the journal, as for serve")
+    doctor.add_argument("--json", action="store_true", help="print JSON")
+    doctor.set_defaults(run=lambda options: _run(options, load))
+
+
+def _run(options: argparse.Namespace, load: Load) -> int:
+    configuration, faults = load(options.config)
+    found = [*_configuration(configuration, faults)]
+    if faults:
+        configuration = Configuration()
+    data = options.data or configuration.value("broker", "data")
+    found += [*_clock(), *_descriptors(), *_memory(configuration, data), *_addresses(configuration)]
+    found += [*_directory(configuration, data), *_journal(data)]
+    if options.json:
+        print(json.dumps([asdict(one) for one in found]))
+    else:
+        for one in found:
+            print(printable(f"{one.verdict:7}  {one.what}: {one.text}"))
+            if one.advice:
+                print(printable(f"         -> {one.advice}"))
+    return EXIT_FAULT if any(one.verdict == FAULT for one in found) else EXIT_OK
+
+
+def _configuration(configuration: Configuration, faults: list[str]) -> Iterator[Finding]:
+    for fault in faults:
+        yield Finding(FAULT, "configuration", fault)
+    for warning in () if faults else configuration.warnings:
+        yield Finding(WARNING, "configuration", warning)
+    if not faults and not configuration.warnings:
+        yield Finding(OK, "configuration", "nothing is wrong with it")
+
+
+def _clock() -> Iterator[Finding]:
+    now = time.time()
+    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+    if now < CLOCK_MIN_S:
+        yield Finding(FAULT, "clock", f"shows {shown}", "set it: expiry and time stamps go by it")
+    else:
+        yield Finding(OK, "clock", shown)
+
+
+def _descriptors() -> Iterator[Finding]:
+    limits = descriptor_limits()
+    if limits.process is None:
+        yield Finding(OK, "descriptors", "no limit")
+    elif limits.process < DESCRIPTORS_MIN:
+        text = f"{limits.process} for this process, enough for {limits.connections} connections"
+        advice = "raise it: ulimit -n 65536, LimitNOFILE= in a systemd unit"
+        yield Finding(WARNING, "descriptors", text, advice)
+    else:
+        yield Finding(OK, "descriptors", f"{limits.process}, enough for {limits.connections} connections")
+
+
+def _memory(configuration: Configuration, data: str) -> Iterator[Finding]:
+    machine = machine_of(data)
+    limit = configuration.value("limits", "memory")
+    text = f"{_size(limit)} for messages, of {_size(machine.memory)} that the process may use"
+    if limit * 100 > machine.memory * SHARE_PERCENT:
+        yield Finding(WARNING, "memory", text, f"[limits] memory: at most {SHARE_PERCENT} % of what there is")
+    else:
+        yield Finding(OK, "memory", text)
+
+
+def _addresses(configuration: Configuration) -> Iterator[Finding]:
+    for text in configuration.value("broker", "listen"):
+        try:
+            address = parse_address(text)
+            if address.path and os.path.exists(address.path):
+                yield Finding(OK, "address", f"{text}: a socket is there; it is replaced if nobody listens")
+                continue
+            bind(address, 1).close()
+            if address.path:
+                os.unlink(address.path)
+        except (AddressError, AddressTaken, OSError) as error:
+            advice = "stop what listens there, or serve elsewhere: --listen, [broker] listen"
+            yield Finding(WARNING, "address", str(error), advice)
+        else:
+            yield Finding(OK, "address", f"{text} is free")
+
+
+def _directory(configuration: Configuration, data: str) -> Iterator[Finding]:
+    place = os.path.abspath(data)
+    if os.path.exists(place) and not os.path.isdir(place):
+        yield Finding(FAULT, "data directory", f"{data} is no directory", "name another: --data, [broker] data")
+        return
+    while not os.path.isdir(place):
+        place = os.path.dirname(place)
+    if not os.access(place, os.W_OK | os.X_OK):
+        yield Finding(FAULT, "data directory", f"{place} cannot be written", "give it to the user that the broker has")
+        return
+    kind = _file_system(place)
+    if kind in FORGETTING:
+        yield Finding(
+            WARNING, "data directory", f"{place} is in memory ({kind})", "what is durable is lost at a reboot"
+        )
+    elif kind in REMOTE:
+        yield Finding(WARNING, "data directory", f"{place} is on another machine ({kind})", "use a disk of this one")
+    needed = configuration.value("journal", "reserve") + 2 * configuration.value("journal", "segment-size")
+    free = machine_of(place).free
+    text = f"{_size(free)} free in {place}"
+    if free < needed:
+        advice = f"a journal needs {_size(needed)} at least: the reserve and two segments"
+        yield Finding(FAULT, "disk", text, advice)
+    else:
+        yield Finding(OK, "disk", text)
+    yield _fsync(place)
+
+
+def _fsync(place: str) -> Finding:
+    """The median of some writes of a block, each forced to disk."""
+    name = os.path.join(place, f".leveret-doctor-{os.getpid()}")
+    times: list[float] = []
+    try:
+        descriptor = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            for _ in range(FSYNC_ROUNDS):
+                os.write(descriptor, bytes(FSYNC_OCTETS))
+                began = time.perf_counter()
+                os.fsync(descriptor)
+                times.append((time.perf_counter() - began) * 1000)
+        finally:
+            os.close(descriptor)
+            os.unlink(name)
+    except OSError as error:
+        return Finding(FAULT, "fsync", f"{place}: {error.strerror or error}", "durable messages need it")
+    median = sorted(times)[len(times) // 2]
+    text = f"{median:.1f} ms for a block of {_size(FSYNC_OCTETS)} (median of {FSYNC_ROUNDS})"
+    if median > FSYNC_SLOW_MS:
+        return Finding(WARNING, "fsync", text, "confirms of persistent messages wait for it")
+    return Finding(OK, "fsync", text)
+
+
+def _journal(data: str) -> Iterator[Finding]:
+    try:
+        path = find_journal(data)
+        if not os.path.isdir(path) or not os.listdir(path):
+            yield Finding(OK, "journal", f"none in {data} yet")
+            return
+        read_identity(path)
+        try:
+            Directory.open(path).close()
+        except DirectoryLocked:
+            yield Finding(OK, "journal", f"{path} is in use by a broker, and is not looked into")
+            return
+        octets = machine_of(path).stored
+        if octets > JOURNAL_READ_MAX:
+            advice = f"leveret journal verify {path} reads all of it"
+            yield Finding(OK, "journal", f"{path} has {_size(octets)}, and is not read", advice)
+            return
+        report = verify(path)
+    except (JournalError, OSError) as error:
+        yield Finding(FAULT, "journal", str(error), "name another directory: --data, [broker] data")
+        return
+    if report.faults:
+        advice = f"leveret journal verify {path} shows all, leveret journal repair saves what can be read"
+        yield Finding(FAULT, "journal", f"{path}: {len(report.faults)} faults, the first: {report.faults[0]}", advice)
+    elif report.torn_bytes:
+        text = f"{path}: {report.records} records; the end was cut short by a crash, which is no loss"
+        yield Finding(OK, "journal", text)
+    else:
+        yield Finding(OK, "journal", f"{path}: {report.records} records, all whole")
+
+
+def _file_system(place: str) -> str:
+    """Its kind, as the system calls it; "" where the system does not say."""
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            mounts = [line.split(" ")[1:3] for line in file if line.count(" ") >= 2]
+    except OSError:
+        return ""
+    real = os.path.realpath(place)
+    found = [(len(point), kind) for point, kind in mounts if real == point or real.startswith(point.rstrip("/") + "/")]
+    return max(found)[1] if found else ""
+
+
+def _size(octets: int) -> str:
+    for unit, size in (("GiB", 1024**3), ("MiB", 1024**2), ("KiB", 1024)):
+        if octets >= size:
+            return f"{octets / size:.1f} {unit}"
+    return f"{octets} B"

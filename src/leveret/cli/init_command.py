@@ -1,0 +1,105 @@
+"""`leveret init`: a configuration to begin with, with every key of the broker, its default and what it does."""
+
+import argparse
+import re
+import sys
+from collections.abc import Iterator
+from textwrap import wrap
+from typing import Any
+
+from ..settings.declared.configuration import BY_PROFILE, KEYS, Key
+from ..settings.help import KEY_HELP
+from ..settings.values import value_text
+from ..settings.written import written
+
+EXIT_OK, EXIT_FAILED = 0, 1
+WIDTH = 100
+
+#: What stands above it all. A key that is commented out has no space behind its "#".
+HEAD = """\
+# Configuration of a Leveret broker: leveret serve --config THIS-FILE
+# Every key of the broker is here with its default, commented out. docs/configuration.md has the rest.
+# leveret check THIS-FILE says what is wrong with it; a running broker reads it again when it changes.
+"""
+
+#: What most people add first.
+EXAMPLES = """\
+# Users. Without one there is guest with the password guest, from this machine only.
+#[[user]]
+#name = "shop"
+#password = "change me"
+#tags = ["administrator"]
+#[[user.permission]]
+#configure = ".*"
+#write = ".*"
+#read = ".*"
+
+# Rules for queues by the names of their addresses: "*" is one word, "#" any number of them.
+#[[address-setting]]
+#match = "orders.#"
+#max-delivery-attempts = 5
+#redelivery-delay = "5s"
+#dead-letter-address = "failed"
+
+# A queue that exists from the start.
+#[[address]]
+#name = "failed"
+#[[address.queue]]
+#name = "failed"
+"""
+
+
+def add_command(verbs: Any) -> None:
+    """Add `init` to a parser."""
+    init = verbs.add_parser("init", help="write a configuration to begin with, with comments")
+    init.add_argument("file", nargs="?", default="leveret.toml", metavar="FILE", help='leveret.toml; "-": print it')
+    init.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    text = commented_configuration()
+    if options.file == "-":
+        print(text, end="")
+        return EXIT_OK
+    try:
+        with open(options.file, "x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        print(f"leveret init: {options.file}: is there already, and stays as it is", file=sys.stderr)
+        return EXIT_FAILED
+    except OSError as error:
+        print(f"leveret init: {options.file}: cannot be written: {error.strerror}", file=sys.stderr)
+        return EXIT_FAILED
+    print(f"{options.file} is written; now: leveret serve --config {options.file}")
+    return EXIT_OK
+
+
+def commented_configuration() -> str:
+    """TOML; as it stands it changes nothing."""
+    tables = ["\n".join(_table(table, keys)) for table, keys in KEYS.items() if table != "system-usage"]
+    return "\n".join([HEAD, EXAMPLES, *tables])
+
+
+def _table(table: str, keys: dict[str, Key]) -> Iterator[str]:
+    yield f"[{table}]"
+    for name, key in keys.items():
+        if key.reason:
+            continue
+        sentence = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"docs/\1", KEY_HELP[table][name])
+        yield from (f"# {line}" for line in wrap(sentence, WIDTH))
+        if key.default is None:
+            yield f"# {name}: by profile" if (table, name) in BY_PROFILE else f"# {name}: unset"
+        else:
+            yield f"#{name} = {value_text(_default(key))}"
+    yield ""
+
+
+def _default(key: Key) -> object:
+    """As a file has it: where nothing is listed, some keys take no empty list, but false."""
+    value = written(key.default, key.read)
+    if value == ():
+        try:
+            key.read([])
+        except ValueError:
+            return False
+    return value

@@ -1,0 +1,57 @@
+"""`leveret ctl --url http://...`: operations of a test server from the command line. See docs/test-server.md."""
+
+import http.client
+import json
+import os
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from ..control.command_error import CommandError
+from .control_client import ControlFailed
+
+#: As `leveret test-server` has it.
+TOKEN_VARIABLE = "LEVERET_TEST_TOKEN"
+#: Of a request, in seconds: turning time may take long.
+TIMEOUT_S = 600.0
+ANSWER_MAX = 256 << 20
+
+
+def remote_request(url: str, operation: str, items: Sequence[str], timeout_s: float | None = None) -> Any:
+    """The result of one operation, with arguments as NAME=VALUE; a value is JSON, or text where it is not.
+
+    Args: url: http://HOST:PORT, or http://:TOKEN@HOST:PORT; else the token is LEVERET_TEST_TOKEN.
+    Raises: CommandError (the command line); ControlFailed (no answer, or a refusal).
+    """
+    arguments: dict[str, Any] = {}
+    for item in items:
+        key, equals, value = item.partition("=")
+        if not equals:
+            raise CommandError(f"{item!r}: expected NAME=VALUE")
+        try:
+            arguments[key] = json.loads(value)
+        except (ValueError, RecursionError):
+            arguments[key] = value
+    try:
+        where = urlsplit(url)
+        host, port = where.hostname, where.port
+    except ValueError:
+        host, port = None, None
+    if host is None or port is None:
+        raise CommandError("--url: expected http://HOST:PORT")
+    token = unquote(where.password or "") or os.environ.get(TOKEN_VARIABLE, "")
+    connection = http.client.HTTPConnection(host, port, timeout=timeout_s or TIMEOUT_S)
+    try:
+        headers = {"Authorization": f"Bearer {token}"}
+        connection.request("POST", f"/v1/{operation}", json.dumps(arguments), headers)
+        answer = connection.getresponse()
+        content = json.loads(answer.read(ANSWER_MAX))
+        if "result" in content:
+            return content["result"]
+        raise ControlFailed(content["error"])
+    except (http.client.HTTPException, ConnectionResetError, BrokenPipeError, ValueError, LookupError, TypeError):
+        raise ControlFailed(f"{host}:{port} is no test server") from None  # it may hang up before its answer is read
+    except OSError as error:
+        raise ControlFailed(f"{host}:{port}: {error.strerror or error}") from None
+    finally:
+        connection.close()

@@ -1,0 +1,278 @@
+"""Control commands that publish a message and get some. Source: management page 6."""
+
+import base64
+import binascii
+from collections.abc import Callable
+from itertools import islice
+from typing import Any
+
+from ..engine import (
+    PLAIN,
+    Broker,
+    ContentError,
+    Envelope,
+    Field,
+    FieldTable,
+    Message,
+    PropertyValue,
+    Queue,
+    Scanned,
+    Session,
+    check_expiration,
+    decode_properties,
+    encode_header,
+    json_of_table,
+    scan_properties,
+    table_of_json,
+)
+from .acting import Handlers, acting, refusals, vhost_of, wide
+from .command_error import CommandError
+from .control_topology import until_idle
+from .steps import Steps
+
+TEXTS = (
+    "content_type",
+    "content_encoding",
+    "correlation_id",
+    "reply_to",
+    "expiration",
+    "message_id",
+    "type",
+    "user_id",
+    "app_id",
+    "cluster_id",
+)
+#: Name -> the largest value.
+NUMBERS = {"delivery_mode": 255, "priority": 255, "timestamp": 2**64 - 1}
+OCTETS_MAX = 255
+#: What becomes of messages that are got: (acknowledged, requeued).
+ACKMODES = {
+    "ack_requeue_true": (False, True),
+    "ack_requeue_false": (True, False),
+    "reject_requeue_true": (False, True),
+    "reject_requeue_false": (False, False),
+}
+#: Messages that are got in one step.
+GOT_AT_ONCE = 50
+#: Messages that are looked at by default, at most, and in one step.
+BROWSED, BROWSED_MAX, BROWSED_AT_ONCE = 50, 500, 20
+UNPUBLISHED = "Unable to publish message. Check queue limits."
+#: Where the flags of a header payload begin.
+_FLAGS_AT = 12
+
+
+class MessageCommands:
+    """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
+    later."""
+
+    def __init__(self, broker: Callable[[], Broker]) -> None:
+        self._broker = broker
+        self.handlers: Handlers = {"publish": self._publish, "get": self._get, "browse": self._browse}
+
+    def _publish(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Mandatory and confirmed. That it is safe is seen to by who runs the command."""
+        broker = self._broker()
+        client = acting(broker, arguments)
+        exchange, routing_key = arguments["exchange"], arguments["routing-key"]
+        if max(len(exchange.encode(errors="replace")), len(routing_key.encode(errors="replace"))) > OCTETS_MAX:
+            raise CommandError("publish: exchange and routing-key: longer than 255 octets")
+        body = _body_of(arguments)
+        header = encode_header(len(body), _properties_of(arguments.get("properties") or {}))
+        facts = scan_properties(header[_FLAGS_AT:])
+        user_id = None if facts.user_id is None else facts.user_id.decode("utf-8", "replace")
+        if user_id not in (None, client.user.name) and "impersonator" not in client.user.tags:
+            raise CommandError(
+                f"406 PRECONDITION_FAILED - user_id property set to '{user_id}' but authenticated user was "
+                f"'{client.user.name}'"
+            )
+        session = client.open_session()
+        try:
+            session.select_confirms()
+            with refusals():
+                check_expiration(facts.expiration)
+                route = client.vhost.route(exchange, routing_key, client.user)
+                envelope = Envelope(exchange, routing_key, facts)
+                blob = PLAIN.join(header, body)
+                if broker.alarm is not None:
+                    raise CommandError(f"publishers are blocked: {broker.alarm}")
+                firehose = client.vhost.firehose
+                if firehose is not None:
+                    firehose.expect(session, route, envelope, (blob,))
+                offer = session.offer(route, envelope, (blob,), mandatory=True)
+            if not offer.taken or (session.confirms is not None and session.confirms.refused):
+                raise CommandError(UNPUBLISHED)
+            return {"routed": not offer.returned}
+        finally:
+            session.close()
+
+    def _get(self, arguments: dict[str, Any]) -> Steps:
+        """Oldest first; what is put back is where it was, and marked as redelivered."""
+        broker = self._broker()
+        mode, encoding = arguments.get("ackmode", "ack_requeue_true"), arguments.get("encoding", "auto")
+        if mode not in ACKMODES:
+            raise CommandError(f"get: ackmode must be one of {', '.join(ACKMODES)}, not {mode!r}")
+        if encoding not in ("auto", "base64"):
+            raise CommandError("Unsupported encoding. Please use auto or base64.")
+        client, name = acting(broker, arguments), arguments["queue"]
+        vhost = vhost_of(broker, arguments)
+        with refusals():
+            queue = vhost.queue_for_consumer(name, client)
+        yield from until_idle(vhost, name)
+        session = client.open_session()
+        rows: list[dict[str, Any]] = []
+        try:
+            no_ack = mode == "ack_requeue_false"
+            for count in range(1, arguments.get("count", 1) + 1):
+                with refusals():
+                    got = session.get(queue, no_ack=no_ack)
+                if got is None:
+                    break
+                _, message, redelivered, left = got
+                rows.append(_row(message, redelivered, left, encoding, arguments.get("truncate")))
+                if count % GOT_AT_ONCE == 0:
+                    yield
+            _give_back(session, mode)
+        finally:
+            session.close()
+        return rows
+
+    def _browse(self, arguments: dict[str, Any]) -> Steps:
+        """Nothing is taken, marked or counted, and no order changes; what is on disk is read for it.
+
+        Returns: `items`, each with its `position`; `next`: where to go on behind, None at the end; `total`.
+        """
+        broker = self._broker()
+        state, encoding = arguments.get("state", "ready"), arguments.get("encoding", "auto")
+        if state not in ("ready", "unacked"):
+            raise CommandError(f"browse: state must be ready or unacked, not {state!r}")
+        if encoding not in ("auto", "base64"):
+            raise CommandError("Unsupported encoding. Please use auto or base64.")
+        client, name = acting(broker, arguments), arguments["queue"]
+        vhost = vhost_of(broker, arguments)
+        with refusals():
+            queue = vhost.queue_for_consumer(name, client)
+        yield from until_idle(vhost, name)
+        after, count = arguments.get("after", 0), min(arguments.get("count", BROWSED), BROWSED_MAX)
+        is_ready = state == "ready"
+        rows: list[dict[str, Any]] = []
+        while len(rows) < count and vhost.queues.get(name) is queue:
+            wanted = min(BROWSED_AT_ONCE, count - len(rows))
+            with refusals():
+                seen = _ready_behind(queue, after, wanted) if is_ready else _unacked_behind(queue, after, wanted)
+            found = seen.found
+            rows += [_browsed(position, message, encoding, arguments.get("truncate")) for position, message in found]
+            if not found or (len(found) < wanted and not seen.missing):
+                break
+            after = found[-1][0]
+            yield
+        total = queue.ready_count if is_ready else queue.unacked
+        return {"items": rows, "next": after if rows and len(rows) == count else None, "total": total}
+
+
+def _ready_behind(queue: Queue, after: int, count: int) -> Scanned:
+    """Fewer than `count`, and `missing`: what comes next has to be read, which forgets what was read before."""
+    seen = queue.store.scan(after, count)
+    if seen.missing and not seen.found:
+        queue.store.load_at(after, count)
+        seen = queue.store.scan(after, count)
+    return seen
+
+
+def _unacked_behind(queue: Queue, after: int, count: int) -> Scanned:
+    """Positions are places in the list, from 1."""
+    return Scanned(list(enumerate(islice(queue.unacked_messages(), after, after + count), after + 1)), False)
+
+
+def _browsed(position: int, message: Message, encoding: str, truncate: int | None) -> dict[str, Any]:
+    row = _row(message, False, 0, encoding, truncate)
+    del row["redelivered"], row["message_count"]
+    return {"position": position, "attempts": message.deliveries - message.uncounted, **row}
+
+
+def _give_back(session: Session, mode: str) -> None:
+    acknowledged, requeued = ACKMODES[mode]
+    if session.unacked and not acknowledged and mode.startswith("reject"):
+        with refusals():
+            session.reject(0, multiple=True, requeue=requeued)
+
+
+def _body_of(arguments: dict[str, Any]) -> bytes:
+    payload, encoding = arguments["payload"], arguments.get("payload-encoding", "string")
+    if encoding == "string":
+        return str(payload).encode("utf-8", "replace")
+    if encoding != "base64":
+        raise CommandError(f"publish: payload-encoding must be string or base64, not {encoding!r}")
+    try:
+        return base64.b64decode(payload, validate=True)
+    except (binascii.Error, ValueError):
+        raise CommandError("publish: payload: is not base64") from None
+
+
+def _properties_of(given: object) -> dict[str, PropertyValue]:
+    """Unknown names are ignored, as RabbitMQ does. Raises: CommandError."""
+    if not isinstance(given, dict):
+        raise CommandError("publish: properties: expected an object")
+    found: dict[str, PropertyValue] = {}
+    for name in TEXTS:
+        value = given.get(name)
+        if value is None:
+            continue
+        if not isinstance(value, str) or len(value.encode(errors="replace")) > OCTETS_MAX:
+            raise CommandError(f"publish: {name}: expected text of at most 255 octets")
+        found[name] = value.encode(errors="replace")
+    for name, largest in NUMBERS.items():
+        value = given.get(name)
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= largest:
+            raise CommandError(f"publish: {name}: expected a number from 0 to {largest}")
+        found[name] = value
+    headers = given.get("headers")
+    if headers:
+        try:
+            found["headers"] = wide(table_of_json(headers))
+        except ValueError as error:
+            raise CommandError(f"publish: headers: expected {error}") from None
+    return found
+
+
+def _row(message: Message, redelivered: bool, left: int, encoding: str, truncate: int | None) -> dict[str, Any]:
+    body = message.body
+    shown = body if truncate is None else body[:truncate]
+    text: str | None = None
+    if encoding == "auto":
+        try:
+            text = shown.decode()
+        except UnicodeDecodeError:
+            text = None
+    return {
+        "payload_bytes": len(body),
+        "redelivered": redelivered,
+        "exchange": message.envelope.exchange,
+        "routing_key": message.envelope.routing_key,
+        "message_count": left,
+        "properties": _shown_properties(message.header),
+        "payload": base64.b64encode(shown).decode() if text is None else text,
+        "payload_encoding": "base64" if text is None else "string",
+    }
+
+
+def _shown_properties(header: bytes) -> dict[str, Any]:
+    try:
+        found = decode_properties(header)
+    except ContentError:
+        return {}
+    shown: dict[str, Any] = {}
+    for name, value in found.items():
+        if isinstance(value, bytes):
+            shown[name] = value.decode("utf-8", "replace")
+        elif isinstance(value, dict):
+            shown[name] = json_of_table(_without_tags(value))
+        else:
+            shown[name] = value
+    return shown
+
+
+def _without_tags(table: FieldTable) -> FieldTable:
+    """Timestamps are numbers in JSON."""
+    return {key: Field("l", field.value) if field.tag == "T" else field for key, field in table.items()}

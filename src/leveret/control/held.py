@@ -1,0 +1,47 @@
+"""What the control table tells of publishers that wait: for what, since when, and how much of theirs is held where."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..engine import Broker, Client
+
+
+def blocked_by(broker: Broker) -> Iterator[tuple[Client, dict[str, Any]]]:
+    """Who waits for what, and for how long; the longest first."""
+    now_ns = broker.clock.monotonic_ns()
+    for blocked in broker.flow.blocked():
+        assert isinstance(blocked.client, Client)
+        waiting_ms = (now_ns - blocked.since_ns) // 1_000_000
+        yield (
+            blocked.client,
+            {"destination": blocked.destination, "limit": blocked.limit, "waiting_ms": waiting_ms},
+        )
+
+
+def held_of(client: Client) -> dict[str, Any]:
+    """How much is held of a client, in memory and in the temp store; empty: nothing.
+
+    `unread`: so much that nothing more is read of it.
+    """
+    holding = client.holding
+    if holding is None or not (holding.publishes or holding.octets):
+        return {}
+    return {
+        "publishes": holding.publishes,
+        "bytes": holding.octets,
+        "spooled_bytes": holding.spooled,
+        "unread": holding.is_unread,
+    }
+
+
+def held_of_all(broker: Broker) -> dict[str, Any]:
+    """The same of all clients together, and how many octets that may be in memory; 0: any number."""
+    rows = [row for row in map(held_of, broker.clients) if row]
+    return {
+        "connections": len(rows),
+        "publishes": sum(row["publishes"] for row in rows),
+        "bytes": broker.flow.holdings.octets,
+        "bytes_max": broker.flow.holdings.limit,
+        "spooled_bytes": sum(row["spooled_bytes"] for row in rows),
+        "unread": sum(row["unread"] for row in rows),
+    }

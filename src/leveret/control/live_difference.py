@@ -1,0 +1,104 @@
+"""What other configuration files would change in the broker that runs: as `leveret diff`, and for the queues that are
+there, whoever declared them. Source: address-settings page 3.8.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from ..configured.configured import ConfiguredObjects, faults_of
+from ..configured.typed_arguments import plain_of
+from ..engine import Queue
+from ..settings import Configuration, Policies, load_configuration, settings_of_arguments
+from ..settings.addresses.fields import BY_NAME
+from ..settings.difference import differences
+from ..settings.explain import Row, argument_rows, explain_rows
+from ..settings.lifetime import AT_CREATION, LIVE, WITHOUT_MEANING
+from ..settings.values import value_text
+from .command_error import CommandError
+from .steps import Steps
+
+#: How many queues are listed, each with all that changes; the rest is counted.
+LISTED_MAX = 1000
+#: Queues that are looked at between two turns.
+STEP_QUEUES = 50
+
+
+def live_difference(objects: ConfiguredObjects, files: object, included: object) -> Steps:
+    """The answer of the command `diff`.
+
+    Args:
+        files: [[name, text], ...], of what would be given to `serve --config`.
+        included: {name: text} of the files that these include.
+    Returns: {"changes": [text], "queues": [{"queue", "vhost", "changes": [text]}], "more": how many others}.
+    Raises: CommandError (not of that shape; faults in the files, one a line).
+    """
+    new = _loaded(files, included)
+    changes = differences(objects.configuration, new)
+    listed = {(change.what, change.how.partition(": ")[0]) for change in changes}  # of queues that files declare
+    policies = objects.policies_after(new)
+    found: list[dict[str, Any]] = []
+    more = 0
+    broker = objects.broker
+    queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values()]
+    for count, queue in enumerate(queues, 1):
+        lines = [] if queue.deleted else list(_of_queue(objects, queue, new, policies, listed))
+        if lines and len(found) < LISTED_MAX:
+            found.append({"queue": queue.name, "vhost": queue.vhost_name, "changes": lines})
+        elif lines:
+            more += 1
+        if count % STEP_QUEUES == 0:
+            yield
+    return {"changes": [str(change) for change in changes], "queues": found, "more": more}
+
+
+def _loaded(files: object, included: object) -> Configuration:
+    if not isinstance(files, list) or not all(_is_file(one) for one in files):
+        raise CommandError("files: expected a list of names and texts")
+    texts = included if isinstance(included, dict) else {}
+
+    def fetch(file: str, path: str) -> tuple[str, str]:
+        name = next((name for name in texts if isinstance(texts[name], str) and name.endswith(path)), None)
+        if name is None:
+            raise ValueError("was not sent")
+        return name, texts[name]
+
+    configuration, faults = load_configuration([(name, text) for name, text in files], {}, fetch)
+    lines = [str(fault) for fault in faults] or faults_of(configuration)
+    if lines:
+        raise CommandError("\n".join(lines))
+    return configuration
+
+
+def _is_file(one: object) -> bool:
+    return isinstance(one, list) and len(one) == 2 and all(isinstance(part, str) for part in one)
+
+
+def _of_queue(
+    objects: ConfiguredObjects, queue: Queue, new: Configuration, policies: Policies, listed: set[tuple[str, str]]
+) -> Iterator[str]:
+    """A line for each setting or argument that would be another one from then on, unless it is `listed`."""
+    arguments = plain_of(queue.arguments)
+    own = settings_of_arguments(arguments)
+    before, after = queue.terms.layer, policies.of_queue(queue.name, queue.type, queue.vhost_name).layer(arguments)
+    address, vhost = queue.address, queue.vhost_name
+    old_rows = explain_rows(objects.broker.settings, address, vhost, own, None, before, queue.name)
+    new_rows = explain_rows(new.repository, address, vhost, own, None, after, queue.name)
+    old_values = {row.name: row.value for row in (*old_rows, *argument_rows(arguments, {}, before))}
+    what = f"queue {queue.name!r}" + (f" in vhost {vhost!r}" if vhost != "/" else "")
+    for row in (*new_rows, *argument_rows(arguments, {}, after)):
+        old = old_values.pop(row.name, None)
+        if (what, row.name) not in listed:
+            yield from _line(old, row)
+    for name, value in old_values.items():
+        yield from _line(value, Row(name, None, "no longer said"))
+
+
+def _line(old: object, row: Row) -> Iterator[str]:
+    field = BY_NAME.get(row.name)
+    acts = LIVE if field is None else field.acts
+    if old != row.value and acts not in (AT_CREATION, WITHOUT_MEANING):
+        yield f"{row.name}: {_text(old)} -> {_text(row.value)} ({acts.value}), {row.rule}"
+
+
+def _text(value: object) -> str:
+    return "unset" if value is None or value == "" else value_text(value)

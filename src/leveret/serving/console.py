@@ -1,0 +1,164 @@
+"""The console in this process: what it is told of the broker, the machine and the configuration.
+
+Without the extra `leveret[console]` nothing of this is imported. Source: management page 21.
+"""
+
+import mmap
+import os
+import platform
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import lru_cache, partial
+from tempfile import gettempdir
+from typing import Any
+
+import trio
+
+from .. import __version__
+from ..amqp_frontend.replies import reply_for
+from ..configured.machine import process_memory
+from ..console.options import CommandRefused, ConsoleOptions, Listening, Machine, Steps
+from ..control.command_error import CommandError
+from ..control.control import ControlTable
+from ..engine import EngineError, errors
+from ..settings import Configuration
+from .addresses import Address
+from .descriptors import descriptor_limits
+
+#: The reply code of what a user may not do.
+ACCESS_REFUSED = 403
+
+
+def refused(error: CommandError) -> CommandRefused:
+    """The refusal of a command in the console's words, with the reply code that AMQP clients would get."""
+    cause = error.__cause__
+    if not isinstance(cause, EngineError):
+        return CommandRefused(str(error))
+    reply = reply_for(cause)
+    is_forbidden = isinstance(cause, errors.AccessRefused)
+    return CommandRefused(reply.text, ACCESS_REFUSED if is_forbidden else reply.code)
+
+
+@dataclass(slots=True, frozen=True)
+class Commands:
+    """The control table as the console knows it (`console.options.Control`)."""
+
+    table: ControlTable
+
+    def ask(self, command: str, arguments: Mapping[str, Any]) -> Any:
+        """See `Control`."""
+        try:
+            return self.table.run(*_words(command, arguments))
+        except CommandError as error:
+            raise refused(error) from error
+
+    def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
+        """See `Control`."""
+        try:
+            return (yield from self.table.steps(*_words(command, arguments)))
+        except CommandError as error:
+            raise refused(error) from error
+
+
+def _words(command: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    name, _, action = command.partition(" ")
+    return name, {**arguments, **({"action": action} if action else {})}
+
+
+def listening(listeners: Mapping[socket.socket, Address], protocol: str = "amqp") -> list[Listening]:
+    """Sockets that are listened on, Unix sockets aside: they have no port."""
+    found = []
+    for listener, address in listeners.items():
+        if not address.path:
+            host, port = listener.getsockname()[:2]
+            found.append(Listening(f"{protocol}{'/ssl' if address.is_tls else ''}", host, port))
+    return found
+
+
+def url_of_console(listener: socket.socket) -> str:
+    """Where a browser finds it."""
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+def machine_of(data: str | None) -> Machine:
+    """What the operating system says of this process now."""
+    descriptors, sockets = _descriptors()
+    return Machine(
+        os.getpid(),
+        descriptors,
+        descriptor_limits().process or 0,
+        sockets,
+        _memory(),
+        _memory_max(),
+        shutil.disk_usage(data or gettempdir()).free,
+        os.cpu_count() or 1,
+        trio.lowlevel.current_statistics().tasks_living,
+    )
+
+
+def _descriptors() -> tuple[int, int]:
+    """How many are open, and how many of them are sockets; 0 where the system does not say."""
+    try:
+        names = os.listdir("/proc/self/fd")
+    except OSError:
+        return 0, 0
+    sockets = 0
+    for name in names:
+        try:
+            sockets += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+        except OSError:
+            continue
+    return len(names), sockets
+
+
+@lru_cache(1)
+def _memory_max() -> int:
+    """What the process may have."""
+    return process_memory()
+
+
+def _memory() -> int:
+    """Octets that are resident; 0 where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * mmap.PAGESIZE
+    except OSError:
+        return 0
+
+
+@dataclass(slots=True)
+class ConsoleFacts:
+    """What makes the options of the console, whenever they are asked for."""
+
+    table: Callable[[], ControlTable]
+    configuration: Callable[[], Configuration]
+    started_ms: int
+    data: str | None
+    listeners: Callable[[], list[Listening]]
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    def options(self) -> ConsoleOptions:
+        """As configured now."""
+        configuration = self.configuration()
+        value = partial(configuration.value, "management")
+        made = ConsoleOptions(
+            control=Commands(self.table()),
+            listeners=self.listeners,
+            machine=lambda: machine_of(self.data),
+            node=value("node"),
+            version=configuration.profile.version,
+            product_version=__version__,
+            python_version=f"{platform.python_implementation()} {sys.version.split()[0]}",
+            hosts=value("hosts"),
+            origins=value("cors-origins"),
+            path_prefix=value("path-prefix"),
+            body_max=value("max-body"),
+            connections_max=value("max-connections"),
+            started_ms=self.started_ms,
+            data=self.data,
+        )
+        return replace(made, **self.changes) if self.changes else made

@@ -1,0 +1,80 @@
+"""What metrics are told of this process and its journal. Imported with the console, never without it."""
+
+import gc
+import os
+import shutil
+import time
+from collections.abc import Callable
+from tempfile import gettempdir
+from typing import TYPE_CHECKING
+
+import trio
+
+from ..configured.machine import process_memory
+from ..console.metrics.exposition import Buckets
+from ..console.metrics.facts import DELAYS, JournalFigures, MetricsFacts, ProcessFigures
+from ..settings import Configuration
+from .allocator import resident_octets
+from .descriptors import descriptor_limits
+
+if TYPE_CHECKING:
+    from ..journal import Journal
+
+
+def metrics_facts(
+    configuration: Callable[[], Configuration], data: str | None, journal: "Callable[[], Journal | None]"
+) -> MetricsFacts:
+    """`data`: the directory of the journal. `journal` gives None where there is none."""
+    memory_max = process_memory()
+    place = data or gettempdir()
+
+    def process() -> ProcessFigures:
+        kept = journal()
+        return ProcessFigures(
+            descriptors=_descriptors(),
+            descriptors_max=descriptor_limits().process or 0,
+            memory=resident_octets(),
+            memory_max=memory_max,
+            disk_free=shutil.disk_usage(place).free,
+            disk_reserve=0 if kept is None else kept.options.reserve_size,
+            cpu_s=time.process_time(),
+            collections=sum(one["collections"] for one in gc.get_stats()),
+            tasks=trio.lowlevel.current_statistics().tasks_living,
+        )
+
+    def of_journal() -> JournalFigures | None:
+        kept = journal()
+        return None if kept is None else journal_figures(kept)
+
+    return MetricsFacts(
+        process, of_journal, Buckets(DELAYS), lambda: bool(configuration().value("management", "metrics-open"))
+    )
+
+
+def journal_figures(journal: "Journal") -> JournalFigures:
+    """As they are now."""
+    from ..journal import SYNC_SECONDS  # it is there already: a broker without a journal does without
+
+    now = journal.statistics()
+    return JournalFigures(
+        state=now.state,
+        commits=now.commits,
+        written=now.written_bytes,
+        syncs=now.syncs,
+        sync_s=now.sync_seconds,
+        sync_bounds=SYNC_SECONDS,
+        sync_counts=now.sync_counts,
+        segments=now.segments,
+        backlog=now.backlog_bytes,
+        messages=now.live,
+        unsynced=max(0, now.next_lsn - now.durable_lsn),
+    )
+
+
+def _descriptors() -> int:
+    """How many are open; 0 where the system does not say."""
+    try:
+        # Since Linux 6.2 the directory's size is their number; before that it is 0, and each has to be listed.
+        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
+    except OSError:
+        return 0

@@ -1,0 +1,67 @@
+"""What systemd, or whoever set NOTIFY_SOCKET, is told: ready, reloading, stopping, and that the event loop turns.
+
+Datagrams of `KEY=value` lines, as sd_notify(3) describes. Who is not there to listen is no reason to stop serving.
+Imported only where NOTIFY_SOCKET is set.
+"""
+
+import logging
+import os
+import socket
+import time
+from collections.abc import Mapping
+
+import trio
+
+logger = logging.getLogger("leveret")
+
+_US_A_SECOND = 1_000_000
+
+
+class ServiceManager:
+    """Tells `address`: a path or, with @ before it, an abstract name. `watchdog_s` None: nobody waits for that."""
+
+    def __init__(self, address: str, watchdog_s: float | None = None) -> None:
+        self._address = "\0" + address[1:] if address.startswith("@") else address
+        self.watchdog_s = watchdog_s
+        self._has_failed = False
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str]) -> "ServiceManager | None":
+        """As the process was started; None: without a manager, or with one that speaks in no way that we know."""
+        address = environment.get("NOTIFY_SOCKET", "")
+        if not address.startswith(("/", "@")) or not hasattr(socket, "AF_UNIX"):
+            return None
+        period = environment.get("WATCHDOG_USEC", "")
+        process = environment.get("WATCHDOG_PID", str(os.getpid()))
+        is_watched = period.isascii() and period.isdigit() and int(period) > 0 and process == str(os.getpid())
+        return cls(address, int(period) / _US_A_SECOND if is_watched else None)
+
+    def ready(self, status: str) -> None:
+        """Clients are served. `status`: for people, one line."""
+        self._tell(f"READY=1\nSTATUS={status}\nMAINPID={os.getpid()}")
+
+    def reloading(self) -> None:
+        """The configuration is read again; `ready` ends it."""
+        self._tell(f"RELOADING=1\nMONOTONIC_USEC={time.monotonic_ns() // 1000}")
+
+    def stopping(self) -> None:
+        """Connections are closed, the journal is written."""
+        self._tell("STOPPING=1\nSTATUS=stopping")
+
+    async def show_life(self) -> None:
+        """Twice in the period that the manager waits, for as long as the event loop turns."""
+        if self.watchdog_s is None:
+            return
+        while True:
+            self._tell("WATCHDOG=1")
+            await trio.sleep(self.watchdog_s / 2)
+
+    def _tell(self, text: str) -> None:
+        try:
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as sender:
+                sender.setblocking(False)
+                sender.sendto(text.encode(), self._address)
+        except OSError as error:
+            if not self._has_failed:  # once is enough
+                self._has_failed = True
+                logger.warning("the service manager at NOTIFY_SOCKET cannot be told: %s", error.strerror or error)

@@ -1,0 +1,256 @@
+"""What a test asserts about one virtual host; failures say what is there instead, and why it may be so."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..engine import Event, EventKind, Queue, VirtualHost
+from .assertions import _UNSAID, Contents, Expected, publish_failure, queue_failure, unexpected_failure
+from .blocked import BlockedSnapshot, blocked_failure, blocked_of
+from .history import HistoryEvent, PublishedMessage, Record
+from .host import Host
+from .leases import LeaseSnapshot, check_leased, end_failure, lease_failure, leases_in
+from .lost_messages import why_not_there
+from .matching import Body, Wanted
+from .snapshots import QueueSnapshot, snapshot_of
+from .typos import check_lease_end, check_limit, check_open_name, missing
+from .wire_values import known_properties
+
+
+class QueueMissing(AssertionError, LookupError):
+    """There is no such queue; the text says which there are, and what may have become of its messages."""
+
+
+class VirtualHostAssertions:
+    """Those of `VirtualHostView`."""
+
+    def __init__(self, broker: Host, name: str) -> None:
+        self._broker = broker
+        self.name = name
+
+    def assert_published(
+        self,
+        exchange: Wanted = None,
+        routing_key: Wanted = None,
+        body: Body = _UNSAID,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        count: int | None = None,
+        within: float = 0,
+        **properties: Any,
+    ) -> PublishedMessage | None:
+        """That a message like this was published (`count`: exactly so many); what is not given may be anything.
+
+        `body`: bytes, text, or what its JSON should be. Each value may also be `Partial`, a condition, or decide by
+        `==`: see `matching`. `properties`: by name, as in `Properties`. `within`: wait so
+        many real seconds for it. Returns: the newest such message; None with `count=0`.
+        Raises: AssertionError; LookupError, with `count=0`, when the exchange's name is a typing error.
+        """
+        __tracebackhide__ = True
+        expected = Expected(exchange, routing_key, body, headers or {}, known_properties(properties))
+
+        def is_enough(every: Sequence[PublishedMessage]) -> bool:
+            like = expected.among(every)
+            return len(like) == count if count is not None else bool(like)
+
+        every = self._published_until(is_enough, within)
+        like = expected.among(every)
+        if not like and count == 0:
+            self._check_exchange_of(exchange, every)
+        if not is_enough(every):
+            raise AssertionError(publish_failure(expected, count, every, len(like), every.dropped))
+        return like[-1] if like else None
+
+    def assert_not_published(
+        self,
+        exchange: Wanted = None,
+        routing_key: Wanted = None,
+        body: Body = _UNSAID,
+        *,
+        headers: Mapping[str, Any] | None = None,
+        within: float = 0,
+        **properties: Any,
+    ) -> None:
+        """That no message like this was published, as in `assert_published`; with `within`, nor is for so many seconds.
+
+        Raises: AssertionError; LookupError when the exchange's name is a typing error.
+        """
+        __tracebackhide__ = True
+        expected = Expected(exchange, routing_key, body, headers or {}, known_properties(properties))
+
+        every = self._published_until(lambda found: bool(expected.among(found)), within)
+        like = expected.among(every)
+        if like:
+            raise AssertionError(unexpected_failure(expected, every, like))
+        self._check_exchange_of(exchange, every)
+
+    def assert_queue(
+        self,
+        name: str,
+        *,
+        ready: Contents = None,
+        unacked: Contents = None,
+        scheduled: Contents = None,
+        consumers: int | None = None,
+        within: float = 0,
+    ) -> QueueSnapshot:
+        """That a queue holds so many messages, or these bodies in this order, or what all bodies together are like.
+
+        `within`: wait so many real seconds until it does. Raises: AssertionError; of these QueueMissing, a LookupError
+        too, when there is no such queue.
+        """
+        __tracebackhide__ = True
+        expected = {"ready": ready, "unacked": unacked, "scheduled": scheduled}
+        edge, recorder = self._broker.edge, self._broker.recorder
+
+        def look() -> tuple[QueueSnapshot | None, str]:
+            try:
+                queue = find_queue(edge.broker.virtual_hosts.get(self.name), name)
+            except LookupError as error:
+                return None, str(error)
+            snapshot = snapshot_of(queue, edge.clock)
+            return snapshot, queue_failure(snapshot, expected, consumers)
+
+        def explain(lines: Sequence[str]) -> str:
+            return "\n".join([*lines, *self._broker.ask(lambda: why_not_there(edge, recorder, self.name, name))])
+
+        snapshot, failure = self._broker.ask_until(look, lambda found: not found[1], within)
+        if snapshot is None:
+            raise QueueMissing(explain([failure]))
+        if failure:
+            raise AssertionError(explain([failure]) if _has_too_few(snapshot, expected) else failure)
+        return snapshot
+
+    def assert_blocked(
+        self,
+        destination: str = "",
+        *,
+        connection: str = "",
+        limit: str | None = None,
+        count: int | None = None,
+        within: float = 0,
+    ) -> tuple[BlockedSnapshot, ...]:
+        """That publishes of a connection are held (`count`: of exactly so many connections; 0: of none).
+
+        `destination`, `connection`: part of the name. `limit`: as in `BlockedSnapshot`. `within`: wait so many real
+        seconds for it. Returns: those that are. Raises: AssertionError; ValueError for a limit that there is not.
+        """
+        __tracebackhide__ = True
+        check_limit(limit)
+        edge = self._broker.edge
+
+        def look() -> tuple[bool, tuple[BlockedSnapshot, ...], str]:
+            every = blocked_of(edge, self.name)
+            like = tuple(one for one in every if one.is_like(destination, connection, limit))
+            if len(like) == count if count is not None else like:
+                return True, like, ""
+            wanted = f"{'a connection' if count is None else f'{count} connections'} to be blocked"
+            parts = (("by", destination), ("called", connection), ("for the limit", limit or ""))
+            wanted += "".join(f" {word} {value!r}" for word, value in parts if value)
+            return False, like, blocked_failure(every, wanted, edge)
+
+        is_right, like, failure = self._broker.ask_until(look, lambda found: found[0], within)
+        if not is_right:
+            raise AssertionError(failure)
+        return like
+
+    def assert_leased(
+        self,
+        queue: str,
+        body: Body = _UNSAID,
+        *,
+        consumer: str | None = None,
+        connection: str = "",
+        count: int | None = None,
+        within: float = 0,
+    ) -> tuple[LeaseSnapshot, ...]:
+        """That somebody holds a message of a leased queue (`count`: exactly so many of them; 0: nobody does).
+
+        `body`: as in `assert_published`. `consumer`: its tag, "" for a get. `connection`: part of its name. `within`:
+        wait so many real seconds for it. Returns: those leases, which end first come first.
+        Raises: AssertionError; LookupError: no such queue; ValueError: it is no leased queue.
+        """
+        __tracebackhide__ = True
+        edge = self._broker.edge
+
+        def look() -> tuple[tuple[LeaseSnapshot, ...], str]:
+            there = find_queue(edge.broker.virtual_hosts.get(self.name), queue)
+            check_leased(there)
+            every = leases_in(there, edge)
+            like = tuple(one for one in every if one.is_like(body, consumer, connection))
+            if len(like) == count if count is not None else like:
+                return like, ""
+            return like, lease_failure(there, count, body, consumer, connection, every)
+
+        like, failure = self._broker.ask_until(look, lambda found: not found[1], within)
+        if failure:
+            raise AssertionError(failure)
+        return like
+
+    def assert_lease_ended(
+        self,
+        queue: str,
+        why: str | None = None,
+        *,
+        message: int | None = None,
+        count: int | None = None,
+        within: float = 0,
+    ) -> tuple[HistoryEvent, ...]:
+        """That leases of a queue ended otherwise than by their holder's acknowledgement (`count`: exactly so many).
+
+        `why`: deadline, unsubscribed, taken_over, lifetime; nacked, rejected, recovered; closed, lost. `message`: its
+        id. `within`: wait so many real seconds for it. Returns: the events, oldest first.
+        Raises: AssertionError; LookupError: no such queue; ValueError: it is no leased queue, or no such word.
+        """
+        __tracebackhide__ = True
+        check_lease_end(why)
+        edge, recorder = self._broker.edge, self._broker.recorder
+
+        def is_meant(event: Event) -> bool:
+            return (event.kind, event.vhost, event.subject) == (EventKind.LEASE_ENDED, self.name, queue)
+
+        def look() -> tuple[tuple[HistoryEvent, ...], str]:
+            there = find_queue(edge.broker.virtual_hosts.get(self.name), queue)
+            check_leased(there)
+            every = recorder.events(is_meant, message)
+            like = tuple(event for event in every if why in (None, event.detail["why"]))
+            if len(like) == count if count is not None else like:
+                return like, ""
+            return like, end_failure(queue, why, count, every, leases_in(there, edge))
+
+        like, failure = self._broker.ask_until(look, lambda found: not found[1], within)
+        if failure:
+            raise AssertionError(failure)
+        return like
+
+    def _published_until(
+        self, is_enough: Callable[[Record[PublishedMessage]], bool], within: float
+    ) -> Record[PublishedMessage]:
+        return self._broker.ask_until(
+            lambda: self._broker.recorder.published(self.name, copies=False), is_enough, within
+        )
+
+    def _check_exchange_of(self, name: Wanted, every: Sequence[PublishedMessage]) -> None:
+        hosts = self._broker.edge.broker.virtual_hosts
+        self._broker.ask(lambda: self.check_exchange(name, hosts[self.name], every))
+
+    def check_exchange(self, name: Wanted, vhost: VirtualHost, every: Sequence[PublishedMessage]) -> None:
+        """An exchange to which nothing was published may be misspelt. Raises: LookupError."""
+        if isinstance(name, str):
+            known = {message.exchange for message in every} | vhost.exchanges.keys()
+            check_open_name("exchange", name, known)
+
+
+def _has_too_few(queue: QueueSnapshot, expected: Mapping[str, Contents]) -> bool:
+    """Whether fewer messages are there than expected, as far as a number was."""
+    counts = (len(wanted) if isinstance(wanted, list | tuple) else wanted for wanted in expected.values())
+    return len(queue) < sum(count for count in counts if isinstance(count, int))
+
+
+def find_queue(vhost: VirtualHost | None, name: str) -> Queue:
+    """A queue that is there. Raises: LookupError."""
+    if vhost is None:
+        raise LookupError("the virtual host is gone")
+    queue = vhost.queues.get(name)
+    if queue is None:
+        raise missing("queue", name, vhost.queues, f" in virtual host {vhost.name!r}")
+    return queue

@@ -1,0 +1,85 @@
+"""Messages and queues in plain values, without what differs from run to run: for snapshot tests, and for JSON.
+
+syrupy and inline-snapshot, and whatever else compares or prints dicts, take them as they are. Left out: ids, times,
+names of connections, counters. A body is its JSON when that is an object or an array, else its text, else
+its octets.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from decimal import Decimal
+from typing import Any, Protocol
+
+from .snapshots import Properties, QueueSnapshot, json_content
+
+
+class SomeMessage(Protocol):
+    """One in a queue, or as it was published."""
+
+    @property
+    def exchange(self) -> str: ...
+    @property
+    def routing_key(self) -> str: ...
+    @property
+    def body(self) -> bytes: ...
+    @property
+    def properties(self) -> Properties: ...
+
+
+def plain_message(message: SomeMessage) -> dict[str, Any]:
+    """Exchange, routing key, body, and what the message has of properties."""
+    form: dict[str, Any] = {"exchange": message.exchange, "routing_key": message.routing_key}
+    form["body"] = plain_body(message.body)
+    if properties := plain_properties(message.properties):
+        form["properties"] = properties
+    return form
+
+
+def plain_queue(queue: QueueSnapshot) -> dict[str, Any]:
+    """What is in a queue, and how it was declared: flags that are set, arguments that it has."""
+    form: dict[str, Any] = {"name": queue.name}
+    form |= {flag: True for flag in ("durable", "exclusive", "auto_delete") if getattr(queue, flag)}
+    if queue.arguments:
+        form["arguments"] = plain_value(queue.arguments)
+    for state in ("ready", "unacked", "scheduled"):
+        if messages := getattr(queue, state):
+            form[state] = [plain_message(message) for message in messages]
+    if queue.consumers:
+        form["consumers"] = len(queue.consumers)
+    return form
+
+
+def plain_properties(properties: Properties) -> dict[str, Any]:
+    """Those that a message has, by name; no timestamp, and no times of deaths."""
+    form: dict[str, Any] = {}
+    for name in Properties.__dataclass_fields__:
+        value = getattr(properties, name)
+        if value is None or name == "timestamp" or (name == "headers" and not value):
+            continue
+        form[name] = plain_value(value)
+    for death in form.get("headers", {}).get("x-death", ()):
+        if isinstance(death, dict):
+            death.pop("time", None)
+    return form
+
+
+def plain_body(body: bytes) -> Any:
+    """JSON, text or octets."""
+    content = json_content(body)
+    if isinstance(content, dict | list):
+        return content
+    try:
+        return body.decode()
+    except UnicodeDecodeError:
+        return body
+
+
+def plain_value(value: Any) -> Any:
+    """Dicts, lists, text, numbers, octets."""
+    if isinstance(value, Mapping):
+        return {key: plain_value(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain_value(item) for item in value]
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Decimal) else value

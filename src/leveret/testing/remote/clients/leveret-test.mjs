@@ -1,0 +1,120 @@
+// A client of `leveret test-server`, for tests in Node 18 and later. One file without dependencies: copy it, or
+// `leveret test-server --client node > leveret-test.mjs`. docs/test-server.md describes the operations.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+
+/** What an assertion of the broker says when it does not hold. */
+export class NotSo extends Error {
+  name = "NotSo";
+}
+
+/**
+ * Start a test broker, which ends with this process; or use the one of LEVERET_TEST_CONTROL and LEVERET_TEST_TOKEN.
+ * `program`: the command, by default LEVERET or `leveret`; `args`: of `leveret test-server`.
+ */
+export async function startBroker({ program = process.env.LEVERET ?? "leveret", args = [] } = {}) {
+  const { LEVERET_TEST_CONTROL: control, LEVERET_TEST_TOKEN: token } = process.env;
+  if (control) {
+    const broker = new Broker({ control, token });
+    broker.url = (await broker.call("info")).url;
+    return broker;
+  }
+  const child = spawn(program, ["test-server", "--with-parent", ...args], { stdio: ["pipe", "pipe", "inherit"] });
+  const lines = createInterface({ input: child.stdout });
+  const failed = once(child, "error").then(([error]) => Promise.reject(error));
+  const ended = once(child, "exit").then(([code]) => Promise.reject(new Error(`${program} test-server ended: ${code}`)));
+  failed.catch(() => {});
+  ended.catch(() => {});
+  const [line] = await Promise.race([once(lines, "line"), failed, ended]);
+  child.unref();
+  child.stdin.unref();
+  child.stdout.unref();
+  return new Broker({ ...JSON.parse(line), child });
+}
+
+/** A test broker, or with `vhost` one virtual host of it. */
+export class Broker {
+  constructor({ url, control, token, child, vhost }) {
+    Object.assign(this, { url, control, token, child, vhost });
+  }
+
+  /** Any operation by name. Rejects with NotSo, or with Error for arguments that are not right. */
+  async call(operation, args = {}) {
+    const answer = await fetch(`${this.control}/v1/${operation}`, {
+      method: "POST",
+      headers: { authorization: `Bearer ${this.token}`, "content-type": "application/json" },
+      body: JSON.stringify(args),
+    });
+    const { result, error } = await answer.json();
+    if (answer.status === 417) throw new NotSo(error);
+    if (!answer.ok) throw new Error(error);
+    return result;
+  }
+
+  /** A virtual host of its own, made now: for tests that run at the same time. */
+  async newVhost(name) {
+    const made = await this.call("vhosts.create", name === undefined ? {} : { name });
+    return new Broker({ ...this, url: made.url, vhost: made.name });
+  }
+
+  /** As new: this virtual host, or the whole broker. */
+  reset() {
+    return this.call("reset", this.#here({}));
+  }
+
+  published(args = {}) {
+    return this.call("published", this.#here(args));
+  }
+
+  history(...kinds) {
+    return this.call("history", this.#here({ kinds }));
+  }
+
+  queue(name) {
+    return this.call("queue", this.#here({ name }));
+  }
+
+  assertPublished(args) {
+    return this.call("assert_published", this.#here(args));
+  }
+
+  assertNotPublished(args) {
+    return this.call("assert_not_published", this.#here(args));
+  }
+
+  assertQueue(name, args = {}) {
+    return this.call("assert_queue", this.#here({ name, ...args }));
+  }
+
+  /** Until nothing is on its way any more; `timeout` in seconds. */
+  settled(args = {}) {
+    return this.call("settled", this.#here(args));
+  }
+
+  /** Let virtual time pass: `{ hours: 2 }`. */
+  advance(time) {
+    return this.call("clock.advance", time);
+  }
+
+  /** Something that goes wrong from now on; returns the function that ends it. */
+  async fault(fault, args = {}) {
+    const { id } = await this.call("faults.start", this.#here({ fault, ...args }));
+    return () => this.call("faults.stop", { id });
+  }
+
+  /** Delete this virtual host, or end the broker that `startBroker` started. */
+  async close() {
+    if (this.vhost !== undefined) await this.call("vhosts.delete", { name: this.vhost });
+    else if (this.child?.exitCode === null) {
+      this.child.ref();
+      this.child.stdin.end();
+      await once(this.child, "exit");
+    }
+  }
+
+  #here(args) {
+    return this.vhost === undefined ? args : { vhost: this.vhost, ...args };
+  }
+}

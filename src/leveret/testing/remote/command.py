@@ -1,0 +1,83 @@
+"""`leveret test-server`: a test broker in a process of its own, for tests in any language. See docs/test-server.md."""
+
+import argparse
+import json
+import os
+import secrets
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+EXIT_OK, EXIT_UNUSABLE = 0, 2
+#: From the environment, where a command line would show it to everybody.
+TOKEN_VARIABLE = "LEVERET_TEST_TOKEN"
+CLIENTS = {"go": "leverettest.go", "node": "leveret-test.mjs", "java": "LeveretTest.java"}
+
+
+def add_command(verbs: Any) -> None:
+    """Add `test-server` to a parser."""
+    server = verbs.add_parser("test-server", help="a broker for tests in any language, controlled by HTTP")
+    server.add_argument("--config", metavar="FILE", default=None, help="configuration of the broker")
+    server.add_argument("--profile", metavar="NAME", default=None, help="RabbitMQ version to follow")
+    server.add_argument("--clock", choices=("real", "virtual"), default="virtual", help="how time passes (virtual)")
+    server.add_argument("--host", default="127.0.0.1", help="address of both ports (127.0.0.1)")
+    server.add_argument("--port", type=int, default=0, help="of AMQP (a free one)")
+    server.add_argument("--control-port", type=int, default=0, help="of HTTP (a free one)")
+    server.add_argument("--with-parent", action="store_true", help="end when standard input does")
+    server.add_argument("--client", choices=CLIENTS, default=None, help="print the client for a language, and end")
+    server.set_defaults(run=_run)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.client is not None:
+        print((Path(__file__).parent / "clients" / CLIENTS[options.client]).read_text(), end="")
+        return EXIT_OK
+    from ...serving.addresses import AddressTaken
+    from ..broker import RunningBroker
+    from ..options import BrokerOptionsError, read_options
+    from .http_server import ControlServer
+    from .operations import Operations
+
+    try:
+        edge = read_options(
+            clock=options.clock,
+            config=options.config,
+            profile=options.profile,
+            host=options.host,
+            port=options.port,
+        )
+        broker = RunningBroker(edge).start()
+    except (BrokerOptionsError, AddressTaken, OSError) as error:
+        print(f"leveret test-server: {error}", file=sys.stderr)
+        return EXIT_UNUSABLE
+    token = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)
+    try:
+        control = ControlServer(Operations(broker), token, options.host, options.control_port)
+    except OSError as error:
+        broker.stop()
+        print(f"leveret test-server: {options.host}:{options.control_port}: {error.strerror}", file=sys.stderr)
+        return EXIT_UNUSABLE
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: _end(control))
+    if options.with_parent:
+        threading.Thread(target=_follow_parent, args=(control,), daemon=True).start()
+    print(json.dumps({"url": broker.url, "control": control.url, "token": token}), flush=True)
+    try:
+        control.serve_forever(poll_interval=0.25)
+    finally:
+        control.server_close()
+        broker.stop()
+    return EXIT_OK
+
+
+def _end(control: Any) -> None:
+    """`shutdown` waits for the loop that this thread may be in."""
+    threading.Thread(target=control.shutdown, daemon=True).start()
+
+
+def _follow_parent(control: Any) -> None:
+    while sys.stdin.buffer.read(4096):
+        pass
+    control.shutdown()

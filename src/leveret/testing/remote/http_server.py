@@ -1,0 +1,144 @@
+"""The HTTP interface of a test server: `POST /v1/OPERATION` with a JSON object, answered with JSON.
+
+200 `{"result": ...}`; 417 `{"error": text}` for an assertion that does not hold; 400 for arguments that are not right,
+404 for an operation that there is not, 401 without the token. `GET /v1/` lists the operations. It is for tests on one
+machine: a thread for each connection, from the standard library.
+"""
+
+import hmac
+import json
+import logging
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+from ..clock import ClockIsReal
+from ..loop_thread import BrokerStopped
+from .operations import Operations, UnknownOperation
+from .values import WrongValue
+
+LOG = logging.getLogger(__name__)
+
+PREFIX = "/v1/"
+#: Of one request, in octets.
+BODY_MAX = 16 << 20
+#: A client that sends nothing for so long, in seconds, is dropped.
+READ_TIMEOUT = 60
+
+
+class ControlServer(ThreadingHTTPServer):
+    """Listens on `host`; `port` 0 takes a free one."""
+
+    daemon_threads = True
+    request_queue_size = 128
+
+    def __init__(self, operations: Operations, token: str, host: str = "127.0.0.1", port: int = 0) -> None:
+        self.operations = operations
+        self.token = token
+        super().__init__((host, port), Handler)
+        self.is_local = host.startswith("127.")
+
+    @property
+    def url(self) -> str:
+        """For clients on this machine."""
+        return f"http://127.0.0.1:{self.server_address[1]}"
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """A client that went away in the middle is no news."""
+        LOG.debug("connection of %s ended", client_address, exc_info=True)
+
+
+class Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    server: ControlServer
+    protocol_version = "HTTP/1.1"
+    server_version = "leveret"
+    sys_version = ""
+    timeout = READ_TIMEOUT
+
+    def do_GET(self) -> None:
+        """The list of operations."""
+        if not self._is_allowed():
+            return
+        if self.path.rstrip("/") != PREFIX.rstrip("/"):
+            self._fail(HTTPStatus.NOT_FOUND, f"GET {PREFIX} lists the operations, POST {PREFIX}OPERATION calls one")
+            return
+        self._answer(HTTPStatus.OK, {"result": self.server.operations.described()})
+
+    def do_POST(self) -> None:
+        """Call an operation."""
+        if not self._is_allowed():
+            return
+        arguments = self._arguments()
+        if arguments is None:
+            return
+        name = self.path.removeprefix(PREFIX)
+        try:
+            result = self.server.operations.call(name, arguments)
+        except UnknownOperation as error:
+            self._fail(HTTPStatus.NOT_FOUND, str(error))
+        except AssertionError as error:
+            self._fail(HTTPStatus.EXPECTATION_FAILED, str(error))
+        except (WrongValue, TypeError, ValueError, LookupError, ClockIsReal, RecursionError, OverflowError) as error:
+            self._fail(HTTPStatus.BAD_REQUEST, str(error) or type(error).__name__)
+        except BrokerStopped as error:
+            self._fail(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+        except Exception as error:  # a fault of ours must not leave a client without an answer
+            LOG.exception("operation %s failed", name)
+            self._fail(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
+        else:
+            self._answer(HTTPStatus.OK, {"result": result})
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Not on stderr, where the tests' own output is."""
+        LOG.debug(format, *args)
+
+    def _is_allowed(self) -> bool:
+        """The token, and, on loopback, a host that no page of another site can have."""
+        host = self.headers.get("host", "").rpartition(":")[0] or self.headers.get("host", "")
+        given = self.headers.get("authorization", "").removeprefix("Bearer ").encode("utf-8", "surrogateescape")
+        if self.server.is_local and host not in ("127.0.0.1", "localhost", "[::1]"):
+            self._fail(HTTPStatus.FORBIDDEN, "the host of the request is not this machine")
+        elif not hmac.compare_digest(given, self.server.token.encode()):
+            self._fail(HTTPStatus.UNAUTHORIZED, "expected the header Authorization: Bearer TOKEN")
+        else:
+            return True
+        return False
+
+    def _arguments(self) -> dict[str, Any] | None:
+        """Of the request; None if it was refused."""
+        length = self.headers.get("content-length", "")
+        if "transfer-encoding" in self.headers or not length.isascii() or not length.isdigit():
+            self._fail(HTTPStatus.LENGTH_REQUIRED, "expected a Content-Length")
+            return None
+        if len(length) > 12 or int(length) > BODY_MAX:
+            self._fail(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {BODY_MAX} octets")
+            return None
+        body = self.rfile.read(int(length))
+        if len(body) < int(length):
+            self.close_connection = True
+            return None
+        try:
+            arguments = json.loads(body or b"{}")
+        except (ValueError, RecursionError):
+            arguments = None
+        if not isinstance(arguments, dict):
+            self._fail(HTTPStatus.BAD_REQUEST, "the body is no JSON object")
+            return None
+        return arguments
+
+    def _fail(self, status: HTTPStatus, text: str) -> None:
+        if status not in (HTTPStatus.BAD_REQUEST, HTTPStatus.EXPECTATION_FAILED, HTTPStatus.NOT_FOUND):
+            self.close_connection = True  # what follows may be a body that nobody reads
+        self._answer(status, {"error": text})
+
+    def _answer(self, status: HTTPStatus, content: dict[str, Any]) -> None:
+        body = json.dumps(content).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        if self.close_connection:
+            self.send_header("Connection", "close")
+        self.end_headers()
+        self.wfile.write(body)

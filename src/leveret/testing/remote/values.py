@@ -1,0 +1,76 @@
+"""What goes through JSON: snapshots, events and bodies on the way out, bodies and conditions on the way in.
+
+A body is text where it is UTF-8, else `{"base64": "..."}`; so it is written in arguments, too. Instead of a value,
+`{"$partial": ...}` means that at least this is in it, and `{"$any": true}` whatever it is.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from datetime import datetime
+from decimal import Decimal
+from typing import Any
+from unittest.mock import ANY
+
+from ..matching import Partial
+from ..snapshots import Properties
+
+#: How deep arguments may be nested.
+DEPTH_MAX = 64
+
+
+class WrongValue(ValueError):
+    """An argument that cannot be read; the message says why."""
+
+
+def json_of(value: Any) -> Any:
+    """A result as JSON has it: objects, arrays, octets as a body is written; of properties those that a message has."""
+    if isinstance(value, Properties):
+        return {name: json_of(each) for name in Properties.__dataclass_fields__ if (each := getattr(value, name))}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: json_of(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, bytes | bytearray | memoryview):
+        return _body(bytes(value))
+    if isinstance(value, Mapping):
+        return {str(key): json_of(item) for key, item in value.items()}
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if value is None or isinstance(value, str | bool | int | float):
+        return value
+    if hasattr(value, "__iter__"):
+        return [json_of(item) for item in value]
+    return str(value)
+
+
+def _body(octets: bytes) -> Any:
+    try:
+        return octets.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(octets).decode()}
+
+
+def read_value(value: Any, depth: int = DEPTH_MAX) -> Any:
+    """An argument: conditions and octets in it are read, everything else stays. Raises: WrongValue."""
+    if depth == 0:
+        raise WrongValue("nested too deep")
+    if isinstance(value, list):
+        return [read_value(item, depth - 1) for item in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"base64"}:
+        return _octets(value["base64"])
+    if value.keys() == {"$any"}:
+        return ANY
+    if value.keys() == {"$partial"}:
+        return Partial(read_value(value["$partial"], depth - 1))
+    return {key: read_value(item, depth - 1) for key, item in value.items()}
+
+
+def _octets(text: Any) -> bytes:
+    try:
+        return base64.b64decode(text, validate=True)
+    except (binascii.Error, ValueError, TypeError):
+        raise WrongValue("base64: this is not base64") from None

@@ -1,0 +1,44 @@
+"""Python values as an injected message has them: with the tags that clients give them."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..engine import Field, FieldTable, PropertyValue
+from .snapshots import Properties
+from .typos import check_property
+
+#: Those that are keywords of `inject` and `assert_published`.
+PROPERTY_NAMES = tuple(name for name in Properties.__dataclass_fields__ if name != "headers")
+
+
+def known_properties(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """The same. Raises: TypeError for a name that is no property's."""
+    for name in properties:
+        check_property(name, PROPERTY_NAMES)
+    return dict(properties)
+
+
+def wire_property(value: Any) -> PropertyValue:
+    """The value of a property."""
+    return value.encode() if isinstance(value, str) else value
+
+
+def wire_table(values: Mapping[str, Any]) -> FieldTable:
+    """A table."""
+    return {key: _field(value) for key, value in values.items()}
+
+
+def _field(value: Any) -> Field:
+    if isinstance(value, bool):
+        return Field("t", value)
+    if isinstance(value, int):
+        return Field("I" if -(2**31) <= value < 2**31 else "l", value)
+    if isinstance(value, float):
+        return Field("d", value)
+    if isinstance(value, bytes):
+        return Field("x", value)
+    if isinstance(value, Mapping):
+        return Field("F", wire_table(value))
+    if isinstance(value, list | tuple):
+        return Field("A", [_field(item) for item in value])
+    return Field("V", None) if value is None else Field("S", str(value).encode())

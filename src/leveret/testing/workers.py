@@ -1,0 +1,190 @@
+"""Workers of an application beside a test: in a thread or a process, ready when the block begins, ended when it ends.
+
+    with thread_worker(broker, consume, broker.url, consumes="orders"):
+        ...
+
+Those of Celery, dramatiq, FastStream and taskiq: frameworks.py.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import IO, Any
+
+from ..settings.printable import printable_lines
+from .broker import RunningBroker
+
+#: How long a worker may take to begin and to end, in real seconds.
+PATIENCE_S = 30.0
+#: A worker that is waited for is looked at so often.
+LOOK_S = 0.1
+#: So much of a process's output is shown when it fails.
+OUTPUT_MAX = 4_000
+
+
+class WorkerFailed(AssertionError):
+    """A worker ended too early, with an error, or not at all."""
+
+
+@contextmanager
+def thread_worker(
+    broker: RunningBroker,
+    target: Callable[..., object],
+    *args: object,
+    consumes: str | None = None,
+    stop: Callable[[], object] | None = None,
+    patience: float = PATIENCE_S,
+    **kwargs: object,
+) -> Iterator[threading.Thread]:
+    """Run `target(*args, **kwargs)` in a thread of its own until the block ends.
+
+    Args:
+        consumes: a queue; the block begins when it has a consumer.
+        stop: makes the target return. Default: the broker cancels the consumers of its virtual host, at which pika's
+            `start_consuming` returns.
+        patience: how long it may take to begin and to end, in real seconds.
+    Raises: WorkerFailed, also when the target raised before it was stopped; what it raises afterwards is its goodbye.
+    """
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            target(*args, **kwargs)
+        except BaseException as error:
+            errors.append(error)
+
+    name = f"worker {getattr(target, '__name__', target)}"
+    thread = threading.Thread(target=run, name=name, daemon=True)
+    thread.start()
+
+    def raise_error() -> None:
+        if errors:
+            raise WorkerFailed(f"{name} raised {type(errors[0]).__name__}: {errors[0]}") from errors[0]
+
+    try:
+        if consumes is not None:
+            _wait_for_consumer(broker, consumes, thread.is_alive, patience)
+            raise_error()
+        yield thread
+        raise_error()
+    finally:
+        if thread.is_alive():
+            (stop or (lambda: _cancel_consumers(broker)))()
+            thread.join(patience)
+    if thread.is_alive():
+        frame = sys._current_frames().get(thread.ident or 0)
+        where = "".join(traceback.format_stack(frame)[-3:])
+        raise WorkerFailed(f"{name} did not end within {patience:g} s; it is here:\n{where}")
+
+
+@contextmanager
+def process_worker(
+    broker: RunningBroker,
+    command: Sequence[str],
+    *,
+    consumes: str | None = None,
+    says: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    patience: float = PATIENCE_S,
+) -> "Iterator[subprocess.Popen[bytes]]":
+    """Run a command until the block ends, with the broker's URL in `AMQP_URL` and wherever it has "{url}".
+
+    Args:
+        consumes: a queue; the block begins when it has a consumer. says: or when this is in its output.
+        environment: variables beside our own; "{url}" in them, too.
+        patience: how long it may take to begin and to end (it is terminated, then killed), in real seconds.
+    Raises: WorkerFailed, with the end of its output, when it does not begin or ends by itself with an error.
+    """
+    url = broker.url
+    variables = {**os.environ, "AMQP_URL": url, "PYTHONUNBUFFERED": "1"}
+    variables |= {key: value.replace("{url}", url) for key, value in (environment or {}).items()}
+    with tempfile.TemporaryFile() as output:
+        process = subprocess.Popen(
+            [part.replace("{url}", url) for part in command],
+            env=variables,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+        )
+        try:
+            if consumes is not None:
+                _wait_for_consumer(broker, consumes, lambda: process.poll() is None, patience)
+            if says is not None:
+                _wait_for_text(process, output, says.encode(), patience)
+            yield process
+            if process.poll():
+                raise WorkerFailed("it ended with an error")
+        except WorkerFailed as error:
+            code = process.poll()
+            state = "is running" if code is None else f"ended with code {code}"
+            raise WorkerFailed(f"{command[0]}: {error}; it {state}, and wrote:\n{_end_of(output)}") from None
+        finally:
+            process.terminate()
+            try:
+                process.wait(patience)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_for_consumer(broker: RunningBroker, queue: str, is_alive: Callable[[], bool], patience: float) -> None:
+    view = broker.vhost()
+    left = patience
+    while left > 0 and not view.has_consumer(queue, within=LOOK_S):
+        if not is_alive():
+            raise WorkerFailed(f"it ended before it consumed queue {queue!r}")
+        left -= LOOK_S
+    if left <= 0:
+        there = ", ".join(repr(each.name) for each in broker.queues()) or "none"
+        raise WorkerFailed(f"queue {queue!r} has no consumer after {patience:g} s (there are: {there})")
+
+
+def _wait_for_text(process: "subprocess.Popen[bytes]", output: IO[bytes], text: bytes, patience: float) -> None:
+    waited = threading.Event()
+    left = patience
+    while text not in _all_of(output):
+        if process.poll() is not None or left <= 0:
+            raise WorkerFailed(f"{text.decode()!r} is not in its output")
+        waited.wait(LOOK_S)
+        left -= LOOK_S
+
+
+def _all_of(output: IO[bytes]) -> bytes:
+    return os.pread(output.fileno(), 10_000_000, 0) if hasattr(os, "pread") else _read_again(output)
+
+
+def _read_again(output: IO[bytes]) -> bytes:
+    """Where a file has one position for all, put it back to the end, where the process writes."""
+    output.seek(0)
+    data = output.read()
+    output.seek(0, os.SEEK_END)
+    return data
+
+
+def _end_of(output: IO[bytes]) -> str:
+    return printable_lines(_all_of(output)[-OUTPUT_MAX:].decode("utf-8", "replace"))
+
+
+def _cancel_consumers(broker: RunningBroker) -> None:
+    for queue in broker.queues():
+        if queue.consumers:
+            broker.faults.cancel_consumers(queue.name).stop()
+
+
+class Workers:
+    """What the fixture `amqp_worker` gives: call it to start a worker that ends with the fixture's scope."""
+
+    def __init__(self, broker: RunningBroker, enter: Callable[[Any], Any]) -> None:
+        self._broker = broker
+        self._enter = enter
+
+    def __call__(self, target: "Callable[..., object] | Sequence[str]", *args: object, **options: Any) -> Any:
+        """A function: as `thread_worker`; a command: as `process_worker`. Returns: the thread, or the process."""
+        if callable(target):
+            return self._enter(thread_worker(self._broker, target, *args, **options))
+        return self._enter(process_worker(self._broker, target, **options))

@@ -1,0 +1,229 @@
+"""An operator's alarm, and a full disk, hold publishes as a limit of the broker does. Queues page E.4, row 3."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pair import Cut, Pair, Peer, byte_by_byte, method, publish, whole
+from pamqp import commands as C
+from stand_in_journal import StandInJournal
+
+from leveret.engine import BlockedEvent, Event, EventKind
+from leveret.settings import SettingsRepository, entry
+
+CUTS = pytest.mark.parametrize("cut", [whole, byte_by_byte])
+CLOSE = {"reply_code": 200, "class_id": 0, "method_id": 0}
+
+
+class Bench:
+    """A queue, perhaps with settings, a publisher on channel 1 (`mode`), and another one."""
+
+    def __init__(self, cut: Cut = whole, *, mode: type[Any] | None = None, **settings: Any) -> None:
+        entries = [entry("q", **settings)] if settings else []
+        self.pair = Pair(broker={"settings": SettingsRepository(entries)})
+        self.events: list[BlockedEvent] = []
+        self.pair.broker.listeners.append(self._listen)
+        self.other: Peer = self.pair.open(1)
+        self.other.call(1, C.Queue.Declare, queue="q", durable=True)
+        self.peer: Peer = self.pair.open(2, hears_blocked=True, cut=cut)
+        if mode is not None:
+            self.peer.send(method(1, mode))
+            self.peer.take()
+
+    def _listen(self, event: Event) -> None:
+        if isinstance(event, BlockedEvent):
+            self.events.append(event)
+
+    def raise_alarm(self) -> None:
+        self.pair.broker.raise_alarm("tea break")
+
+    def end_alarm(self) -> None:
+        self.pair.broker.end_alarm()
+        self.pair.settle()
+
+    def fill_disk(self) -> None:
+        self.pair.broker.durability = StandInJournal()
+        self.pair.broker.durability.has_failed = True
+
+    def empty_disk(self) -> None:
+        assert isinstance(self.pair.broker.durability, StandInJournal)
+        self.pair.broker.durability.has_failed = False
+        self.pair.broker.more_is_safe()
+        self.pair.advance(0)  # it is told outside of a turn
+
+    def heard(self) -> list[str]:
+        """What the publisher was sent, but for connection.blocked and unblocked."""
+        return [one.frame.name for one in self.peer.take() if one.channel]
+
+    def bodies(self) -> list[bytes | None]:
+        """What is in the queue, which is empty then."""
+        found = []
+        while True:
+            self.other.send(method(1, C.Basic.Get, queue="q", no_ack=True))
+            (got,) = self.other.take()
+            if isinstance(got.frame, C.Basic.GetEmpty):
+                return found
+            found.append(got.body)
+
+    def blocked(self) -> list[tuple[str, str, int]]:
+        """Who waits: destination, limit, for how many ms."""
+        now_ns = self.pair.clock.monotonic_ns()
+        flow = self.pair.broker.flow
+        return [(one.destination, one.limit, (now_ns - one.since_ns) // 1_000_000) for one in flow.blocked()]
+
+
+def test_who_waits_for_its_end_is_known_and_told() -> None:
+    """As who waits for a limit: in the broker's list, and by events; the client hears the operator's reason."""
+    bench = Bench()
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"1"))
+    assert bench.peer.expect(C.Connection.Blocked).reason == "tea break"
+    bench.pair.advance(2.0)
+    assert bench.blocked() == [("broker", "alarm", 2_000)]
+    bench.end_alarm()
+    assert bench.blocked() == []
+    assert [(one.kind, one.limit, one.waited_ms) for one in bench.events] == [
+        (EventKind.BLOCKED, "alarm", 0),
+        (EventKind.UNBLOCKED, "alarm", 2_000),
+    ]
+    assert bench.bodies() == [b"1"]
+
+
+def test_nobody_passes_those_who_wait() -> None:
+    """Connections go on in the order in which they were held."""
+    bench = Bench()
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"1"), publish(1, "q", b"2"))
+    bench.other.send(publish(1, "q", b"3"))
+    bench.end_alarm()
+    assert bench.bodies() == [b"1", b"2", b"3"]
+
+
+@CUTS
+@pytest.mark.parametrize(
+    ("mode", "mandatory", "answer"),
+    [(C.Confirm.Select, False, "Basic.Nack"), (None, True, "Basic.Return"), (None, False, "Channel.Close")],
+)
+def test_an_address_may_refuse_instead(mode: Any, mandatory: bool, answer: str, cut: Cut) -> None:
+    """Rows 5 to 7: the queue has room, but the broker takes nothing."""
+    bench = Bench(cut, mode=mode, send_fail_if_no_space=True)
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"x", mandatory=mandatory))
+    assert bench.heard() == [answer]
+    assert bench.blocked() == []
+    bench.end_alarm()
+    assert bench.bodies() == []
+
+
+def test_an_address_may_refuse_after_a_time() -> None:
+    """Row 8."""
+    bench = Bench(mode=C.Confirm.Select, send_fail_if_no_space_after_ms=500)
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"x"))
+    bench.pair.advance(0.49)
+    assert bench.heard() == []
+    bench.pair.advance(0.02)
+    assert bench.heard() == ["Basic.Nack"]
+
+
+def test_a_reload_may_refuse_what_it_holds() -> None:
+    bench = Bench(mode=C.Confirm.Select, memory_limit=1_000_000)
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"x"))
+    settings = SettingsRepository([entry("q", memory_limit=1_000_000, send_fail_if_no_space=True)])
+    bench.pair.broker.replace_settings(settings, bench.pair.broker.options)
+    bench.pair.settle()
+    assert bench.heard() == ["Basic.Nack"]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_transaction_waits_with_its_commit_or_is_refused_there(fails: bool) -> None:
+    """Row 13: what is published is gathered, and also what is wrong is said at once."""
+    bench = Bench(mode=C.Tx.Select, **({"send_fail_if_no_space": True} if fails else {}))
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"1"), publish(1, "q", b"2"))
+    assert bench.blocked() == [] and bench.heard() == []
+    bench.peer.send(method(1, C.Tx.Commit))
+    assert bench.heard() == (["Channel.Close"] if fails else [])
+    bench.end_alarm()
+    assert bench.heard() == ([] if fails else ["Tx.CommitOk"])
+    assert bench.bodies() == ([] if fails else [b"1", b"2"])
+
+
+def test_the_next_channel_of_a_number_is_held_although_the_last_one_was_transactional() -> None:
+    """What a transaction found out about a route during the alarm is not remembered."""
+    bench = Bench(mode=C.Tx.Select)
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"1"))
+    bench.peer.call(1, C.Channel.Close, **CLOSE)
+    bench.peer.call(1, C.Channel.Open)
+    bench.peer.send(publish(1, "q", b"1"))
+    assert bench.blocked() == [("broker", "alarm", 0)]
+    bench.end_alarm()
+    assert bench.bodies() == [b"1"]
+
+
+@pytest.mark.parametrize("settings", [{}, {"memory_limit": 1_000_000}], ids=["plain", "metered"])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_what_expires_meanwhile_is_confirmed_and_not_there(settings: dict[str, Any], mixed: bool) -> None:
+    """Row 15, also where no limit concerns the queue."""
+    bench = Bench(mode=C.Confirm.Select, **settings)
+    kinds = [{"expiration": "100"}, {}, {"expiration": "5000"}]
+    run = b"".join(publish(1, "q", b"%d" % n, **kind) for n, kind in enumerate(kinds))
+    bench.peer.send(run)
+    assert bench.bodies() == [b"0", b"1", b"2"]
+    bench.heard()
+    bench.raise_alarm()
+    if mixed:
+        bench.peer.send(run)
+    else:
+        for n, kind in enumerate(kinds):
+            bench.peer.send(publish(1, "q", b"%d" % n, **kind))
+    bench.pair.advance(1.0)
+    bench.end_alarm()
+    assert bench.bodies() == [b"1", b"2"]
+    acks = [one.frame for one in bench.peer.take() if isinstance(one.frame, C.Basic.Ack)]
+    assert acks[-1].delivery_tag == 6
+    assert bench.pair.broker.counters.expired == 1
+
+
+def test_what_is_wrong_with_an_expired_publish_is_said() -> None:
+    bench = Bench(mode=C.Confirm.Select)
+    bench.raise_alarm()
+    bench.peer.send(publish(1, "q", b"x", exchange="none", expiration="100"))
+    bench.pair.advance(1.0)
+    bench.end_alarm()
+    assert bench.heard() == ["Channel.Close"]
+
+
+@pytest.mark.parametrize("close", ["channel", "connection"])
+def test_without_confirms_a_close_waits_for_the_disk(close: str) -> None:
+    """And with them it does not: nothing was confirmed."""
+    bench = Bench()
+    bench.fill_disk()
+    octets = method(1, C.Channel.Close, **CLOSE) if close == "channel" else method(0, C.Connection.Close, **CLOSE)
+    bench.peer.send(publish(1, "q", b"1", delivery_mode=2), octets)
+    assert bench.peer.expect(C.Connection.Blocked).reason == "low on disk"
+    bench.peer.expect_nothing()
+    assert bench.blocked() == [("broker", "disk", 0)]
+    bench.empty_disk()
+    assert bench.bodies() == [b"1"]
+    bench.peer.expect(C.Channel.CloseOk if close == "channel" else C.Connection.CloseOk)
+    bench.pair.advance(1.0)
+    assert bench.blocked() == []
+
+
+def test_the_disk_may_be_full_again() -> None:
+    """Before what waited for it had its turn."""
+    bench = Bench()
+    bench.fill_disk()
+    bench.peer.send(publish(1, "q", b"1", delivery_mode=2))
+    assert isinstance(bench.pair.broker.durability, StandInJournal)
+    bench.pair.broker.durability.has_failed = False
+    bench.pair.broker.more_is_safe()
+    bench.pair.broker.durability.has_failed = True
+    bench.pair.settle()
+    assert bench.blocked() == [("broker", "disk", 0)]
+    bench.empty_disk()
+    assert bench.bodies() == [b"1"]

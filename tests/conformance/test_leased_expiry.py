@@ -1,0 +1,159 @@
+"""Leased queues, in virtual time: limits and lifetimes. Source: queues page A.5, G.A."""
+
+from __future__ import annotations
+
+import pytest
+from leased_desk import DLX, LeasedDesk
+
+# -- limits -----------------------------------------------------------------------------------------------------------
+
+
+def test_a26(desk: LeasedDesk) -> None:
+    """Queues page, row A26: two deliveries, and no third."""
+    desk.queue(x_max_deliveries=2, **DLX)
+    desk.publish("m")
+    for _ in range(2):
+        desk.must_get()
+        desk.reopen_channel()
+    (dead,) = desk.dead()
+    assert dead.headers["x-amps-reason"] == "max_deliveries"
+    assert dead.headers["x-death"][0]["reason"] == "delivery_limit"
+    assert desk.counts() == (0, 0, 0)
+
+
+def test_max_cancels(desk: LeasedDesk) -> None:
+    """The second cancel expires it (conflict K1); recover is a cancel, too (queues page A.2)."""
+    desk.queue(x_cancel_limit=2, **DLX)
+    desk.publish("a", "b")
+    first = desk.must_get()
+    desk.nack(first)
+    got = desk.must_get()
+    assert got.body == "a" and got.headers["x-cancel-count"] == 1
+    desk.recover()
+    assert desk.reasons() == ["max_cancels"]
+    assert desk.all() == "b"
+
+
+def test_a29(desk: LeasedDesk) -> None:
+    """Queues page, row A29: a lease that ends by time is no cancel."""
+    desk.queue(x_cancel_limit=2, x_lease_period=500, **DLX)
+    desk.publish("m")
+    for _ in range(5):
+        desk.must_get()
+        desk.advance_ms(500)
+    assert desk.counts()[0] == 1 and desk.dead() == []
+
+
+def test_a30(desk: LeasedDesk) -> None:
+    """Queues page, row A30: both reasons, in their order."""
+    desk.queue(x_cancel_limit=1, x_max_deliveries=1, **DLX)
+    desk.publish("m")
+    desk.nack(desk.must_get())
+    assert desk.reasons() == ["max_cancels,max_deliveries"]
+
+
+def test_a31(desk: LeasedDesk) -> None:
+    """Queues page, row A31: rejected for good."""
+    desk.queue(**DLX)
+    desk.publish("m")
+    desk.reject(desk.must_get(), requeue=False)
+    (dead,) = desk.dead()
+    assert dead.headers["x-amps-reason"] == "forced_expire" and dead.headers["x-death"][0]["reason"] == "rejected"
+
+
+# -- lifetimes --------------------------------------------------------------------------------------------------------
+
+
+def test_a33(desk: LeasedDesk) -> None:
+    """Queues page, row A33: it expires where it waits."""
+    desk.queue(x_message_ttl=1000, **DLX)
+    desk.publish("m")
+    desk.advance_ms(1100)
+    assert desk.counts() == (0, 0, 0) and desk.reasons() == ["time_limit"]
+
+
+def test_a34(desk: LeasedDesk) -> None:
+    """Queues page, row A34: it expires while it is leased, and its holder is not told (conflict K2)."""
+    desk.queue(x_message_ttl=1000, **DLX)
+    desk.publish("m")
+    desk.advance_ms(500)
+    got = desk.must_get()
+    desk.advance_ms(499)
+    assert desk.dead() == []
+    desk.advance_ms(1)
+    assert desk.reasons() == ["time_limit"] and desk.counts() == (0, 0, 0)
+    desk.ack(got)
+
+
+def test_lifetimes_may_wait_for_the_end_of_the_lease(desk: LeasedDesk) -> None:
+    """The other choice of conflict K2: x-expire-leased (queues page A.5)."""
+    desk.queue(x_message_ttl=1000, x_expire_leased="at-lease-end", **DLX)
+    desk.publish("m", "n")
+    got = desk.must_get()
+    kept = desk.must_get()
+    desk.advance_ms(2000)
+    assert desk.dead() == []
+    desk.nack(got)
+    desk.ack(kept)
+    assert desk.reasons() == ["time_limit"] and desk.counter("acknowledged") == 1
+
+
+@pytest.mark.parametrize(
+    ("model", "message_ms", "queue_ms", "died_ms"),
+    [
+        ("queue", 500, 1000, 1000),
+        ("queue", 2000, 1000, 1000),
+        ("latest", 500, 1000, 1000),
+        ("latest", 2000, 1000, 2000),
+        ("earliest", 500, 1000, 500),
+        ("earliest", 2000, 1000, 1000),
+        ("default", 500, 1000, 500),
+        ("default", 2000, 1000, 2000),
+        ("latest", 500, None, None),  # the row of a message that never expires
+        ("queue", 500, None, None),
+        ("earliest", 500, None, 500),
+        ("default", 500, None, 500),
+        ("queue", None, 1000, 1000),
+        ("latest", None, 1000, 1000),
+        ("earliest", None, 1000, 1000),
+        ("default", None, 1000, 1000),
+        ("default", None, None, None),
+    ],
+)
+def test_a35_a43(model: str, message_ms: int | None, queue_ms: int | None, died_ms: int | None) -> None:
+    """Queues page A.5, all of its table: the rows from A35 on, and queues page, row A43."""
+    desk = LeasedDesk()
+    desk.queue(x_expiration_model=model, **({} if queue_ms is None else {"x_message_ttl": queue_ms}), **DLX)
+    desk.publish("m", **({} if message_ms is None else {"expiration": str(message_ms)}))
+    if died_ms is None:
+        desk.advance_ms(10_000_000)
+        assert desk.counts() == (1, 0, 0)
+        return
+    desk.advance_ms(died_ms - 1)
+    assert desk.counts() == (1, 0, 0)
+    desk.advance_ms(1)
+    assert desk.counts() == (0, 0, 0) and desk.reasons() == ["time_limit"]
+
+
+def test_short_lives_behind_long_ones(desk: LeasedDesk) -> None:
+    """Each message expires at its own time, whatever stands before it (queues page A.5)."""
+    desk.queue(**DLX)
+    desk.publish("a")
+    desk.publish("b", expiration="3000")
+    desk.publish("c", expiration="1000")
+    desk.publish("d", expiration="2000")
+    order = ""
+    for _ in range(3):
+        desk.advance_ms(1000)
+        order += "".join(got.body for got in desk.dead())
+    assert order == "cdb" and desk.all() == "a"
+
+
+def test_expiration_zero(desk: LeasedDesk) -> None:
+    """It expires at once if nobody can take it (queues page A.5)."""
+    desk.queue(**DLX)
+    desk.publish("a", expiration="0")
+    assert desk.reasons() == ["time_limit"]
+    desk.subscribe()
+    desk.publish("b", expiration="0")
+    assert desk.bodies() == "b"

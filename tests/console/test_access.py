@@ -1,0 +1,144 @@
+"""Users, virtual hosts, permissions, policies, parameters and definitions over the API.
+
+Source: management page 7, 8.
+"""
+
+import pika
+import pytest
+from api_client import ApiClient, Response
+
+from leveret.testing import RunningBroker, start_broker
+
+
+def test_a_user_who_is_made_here_can_log_in_there(api: ApiClient, broker: RunningBroker) -> None:
+    """User, virtual host, permissions: then AMQP lets them in; a changed password counts at once."""
+    assert api.ask("PUT", "vhosts/made", {"description": "d", "tags": "a,b"}).status == 201
+    assert api.ask("PUT", "users/made", {"password": "one", "tags": "management"}).status == 201
+    assert api.ask("PUT", "permissions/made/made", {"configure": ".*", "write": ".*", "read": ".*"}).status == 201
+    url = f"amqp://made:one@127.0.0.1:{broker.port}/made"
+    with pika.BlockingConnection(pika.URLParameters(url)):
+        shown = api.get("connections/username/made")
+        assert [one["vhost"] for one in shown] == ["made"]
+        assert api.get("whoami", user="made", password="one") == {"name": "made", "tags": ["management"]}
+    assert api.ask("PUT", "users/made", {"password": "two", "tags": "management"}).status == 204
+    assert api.ask("GET", "whoami", user="made", password="one").status == 401
+    assert api.get("vhosts/made")["metadata"] == {"description": "d", "tags": ["a", "b"]}
+    assert api.get("users/made/permissions")[0]["vhost"] == "made"
+    assert api.ask("DELETE", "vhosts/made").status == 204
+    assert api.get("users/made/permissions") == []
+
+
+def test_lists_show_what_a_user_may_see(api: ApiClient) -> None:
+    """One without a permission in a virtual host does not see its objects (management page 1.5)."""
+    assert api.ask("PUT", "vhosts/hidden", {}).status == 201
+    assert api.ask("PUT", "queues/hidden/secret", {}).status == 201
+    assert api.ask("PUT", "users/half", {"password": "half", "tags": "monitoring"}).status == 201
+    assert "secret" not in [one["name"] for one in api.get("queues", user="half")]
+    assert "secret" in [one["name"] for one in api.get("queues")]
+    answer = api.ask("GET", "queues/hidden", user="half")
+    assert (answer.status, answer.reason) == (401, "User not authorised to access virtual host")
+
+
+def test_policies(api: ApiClient) -> None:
+    """One that is set holds for queues, and both are shown."""
+    definition = {"max-length": 3}
+    assert api.ask("PUT", "policies/%2F/p", {"pattern": "^ruled", "definition": definition}).status == 201
+    api.ask("PUT", "queues/%2F/ruled", {})
+    shown = api.get("queues/%2F/ruled")
+    assert (shown["policy"], shown["effective_policy_definition"]) == ("p", definition)
+    assert api.get("policies/%2F/p")["apply-to"] == "all"
+    assert api.ask("DELETE", "policies/%2F/p").status == 204
+
+
+@pytest.mark.parametrize("value", [1, "text", None, [1, "a"], {"a": {"b": None}}, True])
+def test_global_parameters_take_any_json(api: ApiClient, value: object) -> None:
+    """And give it back."""
+    assert api.ask("PUT", "global-parameters/any", {"value": value}).status in (201, 204)
+    assert api.get("global-parameters/any") == {"name": "any", "value": value}
+
+
+def test_what_is_kept_is_kept_until_a_restart(api: ApiClient) -> None:
+    """Parameters and the cluster's name are in this process alone."""
+    assert api.ask("PUT", "cluster-name", {"name": "ours"}).status == 204
+    assert api.get("overview")["cluster_name"] == "ours"
+    with start_broker(management=True) as other:
+        assert ApiClient(other.management_url).get("cluster-name") == {"name": "rabbit@localhost"}
+
+
+def _publish(api: ApiClient, **given: object) -> Response:
+    message = {"properties": {}, "routing_key": "got", "payload": "x", "payload_encoding": "string", **given}
+    return api.ask("POST", "exchanges/%2F/amq.default/publish", message)
+
+
+def test_publish_and_get(api: ApiClient) -> None:
+    """What is put back is in its place and redelivered; octets that are not text come in base64."""
+    api.ask("PUT", "queues/%2F/got", {})
+    headers = {"h": 1, "t": [1, "a", True, 1.5], "n": {"z": "é"}}
+    assert _publish(api, payload="hé", properties={"headers": headers, "message_id": "7"}).json == {"routed": True}
+    assert _publish(api, payload="/wD+", payload_encoding="base64").json == {"routed": True}
+    assert _publish(api, routing_key="nobody").json == {"routed": False}
+    wanted = {"count": 5, "ackmode": "ack_requeue_true", "encoding": "auto"}
+    first, second = api.ask("POST", "queues/%2F/got/get", wanted).json
+    assert first == {
+        "payload_bytes": 3,
+        "redelivered": False,
+        "exchange": "",
+        "routing_key": "got",
+        "message_count": 1,
+        "properties": {"headers": headers, "message_id": "7"},
+        "payload": "hé",
+        "payload_encoding": "string",
+    }
+    assert (second["payload"], second["payload_encoding"]) == ("/wD+", "base64")
+    again = api.ask("POST", "queues/%2F/got/get", {**wanted, "ackmode": "ack_requeue_false", "truncate": 2}).json
+    assert [(one["redelivered"], one["payload_bytes"]) for one in again] == [(True, 3), (True, 3)]
+    assert again[0]["payload_encoding"] == "base64"  # a character was cut
+    assert api.ask("POST", "queues/%2F/got/get", wanted).json == []
+
+
+def test_definitions_go_out_and_come_back(api: ApiClient) -> None:
+    """What one broker exports another takes, and exports alike; a document with a fault changes nothing."""
+    api.ask("PUT", "exchanges/%2F/ex", {"type": "topic", "durable": True})
+    api.ask("PUT", "queues/%2F/defined", {"durable": True, "arguments": {"x-max-length": 7}})
+    api.ask("POST", "bindings/%2F/e/ex/q/defined", {"routing_key": "a.#", "arguments": {"k": "v"}})
+    document = api.get("definitions")
+    with start_broker(management=True) as broker:
+        other = ApiClient(broker.management_url)
+        fault = other.ask("POST", "definitions", {**document, "queues": [{"name": "q", "vhost": "nope"}]})
+        assert fault.status == 400 and "no virtual host 'nope'" in fault.reason
+        assert other.get("queues") == []
+        assert other.ask("POST", "definitions", document).status == 204
+        back = other.get("definitions")
+        for section in ("queues", "exchanges", "bindings"):
+            assert [one for one in back[section] if one["vhost"] == "/"] == [
+                one for one in document[section] if one["vhost"] == "/"
+            ]
+        part = other.get("definitions/%2F")
+        assert "vhost" not in part["queues"][0]
+        assert other.ask("PUT", "vhosts/copy", {}).status == 201
+        assert other.ask("POST", "definitions/copy", part).status == 204
+        assert len(other.get("queues/copy")) == len(part["queues"])
+
+
+def test_a_form_with_a_file(api: ApiClient) -> None:
+    """As the page of RabbitMQ sends definitions."""
+    body = (
+        b'--B\r\nContent-Disposition: form-data; name="file"; filename="x.json"\r\n'
+        b'Content-Type: application/json\r\n\r\n{"vhosts":[{"name":"formed"}]}\r\n--B--\r\n'
+    )
+    answer = api.ask("POST", "definitions", body, headers={"content-type": "multipart/form-data; boundary=B"})
+    assert answer.status == 204
+    assert api.get("vhosts/formed")["name"] == "formed"
+    answer = api.ask("POST", "definitions", b"nothing", headers={"content-type": "multipart/form-data; boundary=B"})
+    assert (answer.status, answer.reason) == (400, "failed_to_parse_json")
+
+
+def test_what_is_kept_of_a_virtual_host_goes_with_it(api: ApiClient) -> None:
+    """One that is made again begins without a description and without parameters."""
+    upstream = {"value": {"uri": "amqp://127.0.0.1:1"}}
+    assert api.ask("PUT", "vhosts/twice", {"description": "old"}).status == 201
+    assert api.ask("PUT", "parameters/federation-upstream/twice/up", upstream).status == 201
+    assert api.ask("DELETE", "vhosts/twice").status == 204
+    assert api.ask("PUT", "vhosts/twice", {}).status == 201
+    assert api.get("vhosts/twice")["description"] == ""
+    assert api.get("parameters/federation-upstream/twice") == []

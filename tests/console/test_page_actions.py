@@ -1,0 +1,313 @@
+"""What else can be done on the page: `make browser` runs these too. Source: management page 15, 19, 20."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pika
+import pytest
+from api_client import ApiClient
+from broker_process import leveret_serve
+from page_person import Person
+
+from leveret.testing import RunningBroker, start_broker
+
+pytestmark = pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)")
+
+
+def test_many_at_once(person: Person, broker: RunningBroker, api: ApiClient) -> None:
+    """Several are deleted together; with more than 1,000 messages in them the number has to be typed."""
+    for name in ("many-1", "many-2", "others"):
+        api.ask("PUT", f"queues/%2F/{name}", {})
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for _ in range(1001):
+            channel.basic_publish("", "many-1", b"x")
+    person.opens("queues", heading="Queues")
+    person.tab.get_by_label("Filter").fill("many")
+    person.sees("2 queues of")
+    person.tab.get_by_label("Choose all on this page").check()
+    person.button("Delete").click()
+    person.sees("Delete 2 queues with 1,001 messages", within=person.tab.get_by_role("dialog"))
+    person.confirms("Delete", typed="1001")
+    person.sees("Deleted: 2 queues.")
+    assert [queue["name"] for queue in api.get("queues") if "many" in queue["name"]] == []
+    api.ask("DELETE", "queues/%2F/others")
+
+
+def test_a_connection_is_closed(person: Person, broker: RunningBroker, api: ApiClient) -> None:
+    """With the reason that was typed; the client is told."""
+    connection = pika.BlockingConnection(pika.URLParameters(broker.url))
+    (name,) = (one["name"] for one in api.get("connections"))
+    person.opens("connections", name, heading=name)
+    person.button("Close the connection …").click()
+    person.confirms("Close", asked="out of order")
+    person.sees("The connection is closed.")
+    with pytest.raises(pika.exceptions.ConnectionClosedByBroker, match="out of order"):
+        connection.process_data_events(30)
+
+
+def test_policies(person: Person, api: ApiClient) -> None:
+    """One is set, is told as the reason on the queue's page, and deleted; what is wrong is said."""
+    api.ask("PUT", "queues/%2F/ruled", {})
+    person.opens("policies", heading="Policies")
+    form = person.unfolds("Add or replace a policy")
+    person.fills(form, name="short", pattern="(", definition='{"max-length": 5}')
+    person.allowed.append("status of 400")
+    person.button("Save", within=form).click()
+    person.sees("pattern should be regular expression")
+    person.button("Close this message").click()
+    person.fills(form, pattern="^ruled$")
+    person.button("Save", within=form).click()
+    person.sees("short holds from now on.")
+    person.opens("queues", "/", "ruled", heading="ruled")
+    person.tab.get_by_role("link", name="short").wait_for()
+    person.sees("policy", within=person.panel("Settings, and what gave them"))
+    assert api.get("queues/%2F/ruled")["policy"] == "short"
+    person.opens("policies", heading="Policies")
+    person.button("Delete …").click()
+    person.confirms("Delete")
+    person.sees("short is deleted.")
+    assert api.get("policies") == []
+
+
+def test_users(person: Person, api: ApiClient) -> None:
+    """Added, allowed something, given other tags, deleted."""
+    person.opens("users", heading="Users")
+    form = person.unfolds("Add a user")
+    person.fills(form, name="ann", password="secret", tags="monitoring")
+    person.button("Add", within=form).click()
+    person.link("ann").click()
+    person.sees_heading("ann")
+    form = person.unfolds("Set permissions")
+    person.fills(form, read="^a$")
+    person.button("Set", within=form).click()
+    person.sees("^a$", within=person.panel("Permissions"))
+    form = person.unfolds("Password and tags")
+    person.fills(form, tags="management, policymaker")
+    person.button("Save", within=form).click()
+    person.sees("Saved.")
+    assert sorted(api.get("users/ann")["tags"]) == ["management", "policymaker"]
+    assert api.get("whoami", user="ann", password="secret")["name"] == "ann"
+    person.button("Clear …").click()
+    person.confirms("Clear")
+    person.sees("No permissions", within=person.panel("Permissions"))
+    person.button("Delete the user …").click()
+    person.confirms("Delete")
+    person.sees("ann is deleted.")
+    assert api.ask("GET", "users/ann").status == 404
+
+
+def test_virtual_hosts(person: Person, api: ApiClient) -> None:
+    """Added, limited, chosen in the frame, deleted by typing the name."""
+    person.opens("vhosts", heading="Virtual hosts")
+    form = person.unfolds("Add a virtual host")
+    person.fills(form, name="a/b ö", description="tests")
+    person.button("Add", within=form).click()
+    person.link("a/b ö").click()
+    person.sees_heading("a/b ö")
+    form = person.unfolds("Set a limit")
+    person.fills(form, limit="max-queues", value="3")
+    person.button("Set", within=form).click()
+    person.sees("max-queues", within=person.panel("Details"))
+    api.ask("PUT", "queues/%2F/of-another", {})
+    person.tab.reload()
+    person.tab.locator("#places").get_by_label("Virtual host").select_option("a/b ö")
+    person.opens("queues", heading="Queues")
+    person.sees("No queues here")
+    person.tab.locator("#places").get_by_label("Virtual host").select_option("")
+    person.link("of-another").wait_for()
+    person.opens("vhosts", "a/b ö", heading="a/b ö")
+    person.button("Delete the virtual host …").click()
+    person.confirms("Delete", typed="a/b ö")
+    person.sees("a/b ö is deleted.")
+    assert [one["name"] for one in api.get("vhosts")] == ["/"]
+
+
+def test_definitions(person: Person, api: ApiClient, tmp_path: Path) -> None:
+    """Saved as a file; a file is looked through, then imported; one that is none is refused."""
+    api.ask("PUT", "queues/%2F/kept", {"durable": True})
+    person.opens("definitions", heading="Definitions")
+    with person.tab.expect_download() as saving:
+        person.button("Export").click()
+    exported = json.loads(Path(saving.value.path()).read_text())
+    assert "kept" in [queue["name"] for queue in exported["queues"]]
+    exported["queues"].append({"vhost": "/", "name": "imported", "durable": True, "arguments": {}})
+    good, bad = tmp_path / "good.json", tmp_path / "bad.json"
+    good.write_text(json.dumps(exported))
+    bad.write_text("[]")
+    person.tab.get_by_label("A file of definitions").set_input_files(bad)
+    person.sees("bad.json holds no definitions")
+    person.tab.get_by_label("A file of definitions").set_input_files(good)
+    assert person.row("queues").get_by_role("cell").first.inner_text() == "1"
+    person.button("Import …").click()
+    person.confirms("Import")
+    person.sees("The definitions are imported.")
+    assert api.get("queues/%2F/imported")["durable"] is True
+
+
+def test_scheduled(person: Person, api: ApiClient) -> None:
+    """What comes later comes now, later still, or never."""
+    api.ask("PUT", "exchanges/%2F/later", {"type": "x-delayed-message", "arguments": {"x-delayed-type": "fanout"}})
+    api.ask("PUT", "queues/%2F/due", {})
+    api.ask("POST", "bindings/%2F/e/later/q/due", {})
+    for _ in range(3):
+        properties = {"headers": {"x-delay": 3_600_000}}
+        body = {"routing_key": "k", "properties": properties, "payload": "x", "payload_encoding": "string"}
+        api.ask("POST", "exchanges/%2F/later/publish", body)
+    person.opens("scheduled", heading="Scheduled")
+    person.button("Fire now").first.click()
+    person.sees("The message is ready.")
+    person.button("Reschedule …").first.click()
+    person.confirms("Reschedule", asked="7200")
+    person.sees("The message has another time.")
+    assert api.get("leveret/scheduled")["items"][-1]["due_in_ms"] > 7_000_000
+    person.button("Cancel …").first.click()
+    person.confirms("Delete it")
+    person.sees("The message is deleted.")
+    assert (api.get("leveret/scheduled")["total"], api.get("queues/%2F/due")["messages"]) == (1, 1)
+    api.ask("DELETE", "queues/%2F/due")
+
+
+def test_leases(person: Person, broker: RunningBroker, api: ApiClient) -> None:
+    """Who holds a message is shown; a lease is broken in two steps."""
+    body = {"durable": True, "arguments": {"x-queue-type": "amps", "x-lease-period": 600_000}}
+    api.ask("PUT", "queues/%2F/leased", body)
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        channel.basic_publish("", "leased", b"x")
+        next(channel.consume("leased", inactivity_timeout=30))
+        (lease,) = api.get("leveret/leases")["items"][0]["leases"]
+        person.opens("leases", heading="Leases")
+        person.sees(lease["bookmark"])
+        person.button("Break …").click()
+        person.confirms("Break")
+        person.sees("The lease is broken.")
+        assert api.get("leveret/leases")["items"][0]["leases"][0]["deliveries"] == 2
+    api.ask("DELETE", "queues/%2F/leased")
+
+
+def test_without_rights(browser: Any, broker: RunningBroker, api: ApiClient) -> None:
+    """Who may not see something is told so, and is offered no way there."""
+    api.ask("PUT", "users/plain", {"password": "plain", "tags": "management"})
+    with browser.new_context() as context:
+        person = Person(context, broker.management_url).log_in("plain")
+        person.allowed.append("status of 401")
+        pages = person.tab.get_by_role("navigation", name="Pages")
+        assert pages.get_by_role("link", name="Queues").is_visible()
+        assert pages.get_by_role("link", name="Users").count() == 0
+        person.opens("users", heading="Users")
+        person.sees("Not administrator user")
+        assert person.complaints == []
+
+
+def test_by_keyboard(person: Person, api: ApiClient) -> None:
+    """A slash finds, Enter goes there, Escape leaves a question, the first Tab leads to the content."""
+    api.ask("PUT", "queues/%2F/keyed", {})
+    tab = person.tab
+    tab.keyboard.press("/")
+    tab.keyboard.type("KEYED")
+    person.sees("queue in /")
+    tab.keyboard.press("Enter")
+    person.sees_heading("keyed")
+    person.button("Delete the queue …").focus()
+    tab.keyboard.press("Enter")
+    tab.get_by_role("dialog").wait_for()
+    assert tab.evaluate("document.activeElement.closest('dialog') !== null")
+    tab.keyboard.press("Escape")
+    person.sees_no(tab.get_by_role("dialog"))
+    assert api.ask("GET", "queues/%2F/keyed").status == 200
+    tab.reload()
+    person.sees_heading("keyed")
+    tab.keyboard.press("Tab")
+    assert tab.evaluate("document.activeElement.className") == "skip"
+    tab.keyboard.press("Enter")
+    assert tab.evaluate("document.activeElement.id") == "content"
+
+
+def test_colours_and_paper(person: Person) -> None:
+    """Dark when the system or the person says so; on paper there is only the content."""
+    tab = person.tab
+    back = "getComputedStyle(document.documentElement).backgroundColor"
+    light = tab.evaluate(back)
+    tab.emulate_media(color_scheme="dark")
+    assert tab.evaluate(back) != light
+    tab.get_by_label("Colours").select_option("light")
+    tab.wait_for_function(f"{back} === {light!r}")
+    tab.emulate_media(media="print")
+    assert not tab.get_by_role("navigation", name="Pages").is_visible()
+    assert tab.get_by_role("heading", name="Overview").is_visible()
+
+
+def test_blocked(browser: Any) -> None:
+    """Who waits, for which limit and for how long; how much of the limit is used."""
+    settings = {"match": "full", "max-size-messages": 2, "address-full-policy": "BLOCK"}
+    with (
+        start_broker(management=True, config={"address-setting": [settings]}) as broker,
+        pika.BlockingConnection(pika.URLParameters(broker.url)) as connection,
+        browser.new_context() as context,
+    ):
+        channel = connection.channel()
+        channel.queue_declare("full")
+        for _ in range(5):
+            channel.basic_publish("", "full", b"x")
+        person = Person(context, broker.management_url).log_in()
+        person.sees("1 connection blocked", within=person.panel("Needs attention"))
+        person.opens("blocked", heading="Blocked and full")
+        person.sees("127.0.0.1:", within=person.panel("Who waits"))
+        person.sees("2 of 2", within=person.panel("Limits"))
+        person.opens("queues", "/", "full", heading="full")
+        person.button("Purge 2 messages …").click()
+        person.confirms("Purge")
+        person.sees("full is empty.")
+        assert person.complaints == []
+
+
+def test_ten_thousand_queues(person: Person, api: ApiClient) -> None:
+    """A hundred rows are shown at a time; the broker sorts, filters and turns pages."""
+    queues = [{"vhost": "/", "name": f"q-{number:05}", "durable": True, "arguments": {}} for number in range(10_000)]
+    api.ask("PUT", "vhosts/many", {})
+    api.ask("PUT", "permissions/many/guest", {"configure": ".*", "write": ".*", "read": ".*"})
+    given = {"queues": [{**queue, "vhost": "many"} for queue in queues]}
+    assert api.ask("POST", "definitions", given).status == 204
+    person.opens("queues", heading="Queues")
+    person.tab.locator("#places").get_by_label("Virtual host").select_option("many")
+    person.sees("10,000 queues")
+    rows = person.tab.locator("main tbody tr")
+    assert rows.count() == 100
+    person.button("Next").click()
+    person.link("q-00100").wait_for()
+    person.button("Last").click()
+    person.link("q-09999").wait_for()
+    assert "page=100" in person.tab.url
+    person.button("Name").click()
+    person.link("q-00000").wait_for()
+    person.button("Name").click()
+    person.link("q-09999").wait_for()
+    person.tab.get_by_label("regular expression").check()
+    person.tab.get_by_label("Filter").fill("^q-0123[45]$")
+    person.sees("2 queues of 10000")
+    person.tab.go_back()
+    assert api.ask("DELETE", "vhosts/many").status == 204
+
+
+def test_the_broker_goes_and_comes(browser: Any, tmp_path: Path) -> None:
+    """The page says so, keeps what it has, and goes on by itself; the session has ended with the process."""
+    with leveret_serve(tmp_path, management="127.0.0.1:0") as process:
+        url = next(line for line in process.lines if "http://" in line).split()[-1]
+        with browser.new_context() as context:
+            person = Person(context, url).log_in()
+            person.allowed += ["ERR_CONNECTION_REFUSED", "ERR_EMPTY_RESPONSE", "ERR_CONNECTION_RESET", "status of 401"]
+            person.tab.get_by_label("Refresh").select_option("1")
+            process.stop()
+            person.sees("The broker has not answered since")
+            assert person.tab.get_by_text("no answer").is_visible()
+            assert person.panel("Listeners").is_visible()
+            address = url.removeprefix("http://").rstrip("/")
+            with leveret_serve(tmp_path, management=address):
+                person.tab.get_by_label("Password").wait_for()
+                person.log_in()
+                person.sees_no(person.tab.get_by_text("The broker has not answered since"))
+                assert person.complaints == []

@@ -1,0 +1,109 @@
+"""Queues over the API: what they show, declaring and deleting, pages. Source: management page 1.6, 2, 10."""
+
+import pika
+import pytest
+from api_client import ApiClient
+
+from leveret.testing import RunningBroker
+
+
+def test_a_queue_from_its_declaration_to_its_end(api: ApiClient, broker: RunningBroker) -> None:
+    """201, 204 once more, counts as AMQP has them at the same moment, 404 behind its end."""
+    assert api.ask("PUT", "queues/%2F/life", {"durable": True}).status == 201
+    assert api.ask("PUT", "queues/%2F/life", {"durable": True}).status == 204
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for body in (b"1", b"22", b"333"):
+            channel.basic_publish("", "life", body)
+        channel.basic_get("life")
+        shown = api.get("queues/%2F/life")
+        counts = [shown[name] for name in ("messages", "messages_ready", "messages_unacknowledged", "message_bytes")]
+        assert counts == [3, 2, 1, 6]
+    assert api.ask("DELETE", "queues/%2F/life?if-empty=true").reason == "queue 'life' in vhost '/' not empty"
+    assert api.ask("DELETE", "queues/%2F/life/contents").status == 204
+    assert api.ask("DELETE", "queues/%2F/life?if-empty=true").status == 204
+    assert api.ask("GET", "queues/%2F/life").status == 404
+
+
+@pytest.mark.parametrize(
+    "query, names",
+    [
+        ("page=1&page_size=2", ["p1", "p2"]),
+        ("page=2&page_size=2", ["p3", "x1"]),
+        ("page=1&name=P", ["p1", "p2", "p3"]),
+        ("page=1&name=%5Ep%5B12%5D$&use_regex=true", ["p1", "p2"]),
+        ("page=1&name=(a%2B)%2B$&use_regex=true", []),
+        ("page=1&sort=name&sort_reverse=true&page_size=1", ["x1"]),
+    ],
+)
+def test_pages(api: ApiClient, query: str, names: list[str]) -> None:
+    """Filter, order, then the page (management page 1.6)."""
+    assert api.ask("PUT", "queues/pages/x1", {}).status in (201, 204, 404)
+    vhost = "%2F"
+    for name in ("p1", "p2", "p3", "x1"):
+        assert api.ask("PUT", f"queues/{vhost}/{name}", {}).status in (201, 204)
+    page = api.get(f"queues/{vhost}?{query}&columns=name")
+    assert [row["name"] for row in page["items"]] == names
+
+
+def test_columns_go_into_objects(api: ApiClient) -> None:
+    """Dots; what is not there is left out (management page 1.6)."""
+    api.ask("PUT", "queues/%2F/columns", {"arguments": {"x-max-length": 5}})
+    shown = api.get("queues/%2F/columns?columns=name,backing_queue_status.len,nope,name.nope")
+    assert shown == {"name": "columns", "backing_queue_status": {"len": 0}}
+
+
+def test_without_statistics(api: ApiClient) -> None:
+    """Only what is known without a sum (management page 1.7)."""
+    api.ask("PUT", "queues/%2F/plain", {})
+    (row,) = [one for one in api.get("queues?disable_stats=true") if one["name"] == "plain"]
+    assert row["state"] == "live" and "messages" not in row
+    (row,) = [one for one in api.get("queues?disable_stats=true&enable_queue_totals=true") if one["name"] == "plain"]
+    assert row["messages"] == 0
+
+
+def test_octets_of_many_messages_are_taken_from_the_first(api: ApiClient, broker: RunningBroker) -> None:
+    """Exact up to a number of messages; above it as much for each as for those that were looked at."""
+    from leveret.console.views.queues import COUNTED_MAX
+
+    api.ask("PUT", "queues/%2F/deep", {})
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        for _ in range(COUNTED_MAX):
+            channel.basic_publish("", "deep", b"1234")
+        channel.queue_declare("deep", passive=True)
+        assert api.get("queues/%2F/deep")["message_bytes"] == 4 * COUNTED_MAX
+        for _ in range(10):
+            channel.basic_publish("", "deep", b"")
+        channel.queue_declare("deep", passive=True)
+        assert api.get("queues/%2F/deep")["message_bytes"] == 4 * (COUNTED_MAX + 10)
+
+
+@pytest.mark.trap(83)
+def test_declared_again(api: ApiClient) -> None:
+    """Trap 83: as it is: 204; otherwise 400 with AMQP's words; a boolean that is missing is false."""
+    assert api.ask("PUT", "queues/%2F/again", {}).status == 201
+    assert api.ask("PUT", "queues/%2F/again", {"durable": False, "auto_delete": "false"}).status == 204
+    answer = api.ask("PUT", "queues/%2F/again", {"durable": True})
+    text = "inequivalent arg 'durable' for queue 'again' in vhost '/': received 'true' but current is 'false'"
+    assert (answer.status, answer.reason) == (400, text)
+
+
+@pytest.mark.trap(84)
+def test_an_empty_key_has_a_name(api: ApiClient) -> None:
+    """Trap 84: in paths it is a tilde."""
+    api.ask("PUT", "queues/%2F/keyless", {})
+    assert api.ask("POST", "bindings/%2F/e/amq.direct/q/keyless", {}).headers["location"] == "keyless/~"
+    assert api.get("bindings/%2F/e/amq.direct/q/keyless/~")["properties_key"] == "~"
+    assert api.ask("DELETE", "bindings/%2F/e/amq.direct/q/keyless/~").status == 204
+
+
+@pytest.mark.trap(85)
+def test_who_makes_a_virtual_host_may_use_it(api: ApiClient) -> None:
+    """Trap 85: the user who creates it over HTTP gets all permissions there."""
+    assert api.ask("PUT", "users/maker", {"password": "maker", "tags": "administrator"}).status == 201
+    assert api.ask("PUT", "vhosts/his", {}, user="maker").status == 201
+    assert api.get("permissions/his/maker")["configure"] == ".*"
+    assert api.ask("PUT", "queues/his/q", {}, user="maker").status == 201
+    assert api.ask("PUT", "queues/%2F/q", {}, user="maker").status == 401

@@ -1,0 +1,209 @@
+"""Samples, rates and ranges, by the broker's own clock. Source: management page 5."""
+
+import pytest
+
+from leveret.console.ranges import Range
+from leveret.console.sampler import Sampler
+from leveret.console.series import LONG, SHORT, Series
+from leveret.engine import Broker, Client, Envelope, ManualClock, User
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def broker(clock: ManualClock) -> Broker:
+    return Broker(clock)
+
+
+@pytest.fixture
+def client(broker: Broker) -> Client:
+    return broker.connect("/", User("guest"), name="127.0.0.1:1 -> 127.0.0.1:2", flush=lambda: None)
+
+
+def _look(sampler: Sampler, clock: ManualClock, seconds: float = 1.0) -> None:
+    clock.advance_ns(round(seconds * 1e9))
+    for _ in sampler.looks():
+        pass
+
+
+def test_a_series_knows_what_changed_when() -> None:
+    """The rate is that of the last two looks; what did not change is not noted."""
+    series = Series(0, (0, 5), LONG)
+    series.look(1000, (10, 5))
+    assert (series.rate(0), series.rate(1)) == (10.0, 0.0)
+    series.look(2000, (10, 5))
+    assert series.rate(0) == 0.0 and series.changed_ms == 1000
+    series.look(2500, (5, 5))
+    assert series.rate(0) == -10.0
+    assert [series.at(0, at_ms) for at_ms in (-1, 0, 999, 1000, 2400)] == [None, 0, 0, 10, 10]
+
+
+def test_a_series_is_bounded() -> None:
+    """However long it runs; what is older comes from the coarser levels."""
+    series = Series(0, (0,), LONG)
+    for second in range(1, 20_000):
+        series.look(second * 1000, (second,))
+    assert all(len(level.times) < level.count_max * 2 for level in series._levels)
+    assert series.at(0, 19_990_000) == 19_990
+    old = series.at(0, 1_000_000)
+    assert old is not None and 940 <= old <= 1000
+    short = Series(0, (0,), SHORT)
+    for second in range(1, 1000):
+        short.look(second * 1000, (second,))
+    assert short.at(0, 100_000) is None
+
+
+def test_rates_of_a_queue(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """Families appear with their first event; counts are of the moment, rates of the last two looks."""
+    sampler = Sampler(lambda: broker)
+    queue = client.vhost.declare_queue("q", client=client)
+    _look(sampler, clock)
+    assert "message_stats" not in sampler.queue(queue)
+    session = client.open_session(1)
+    route = client.vhost.route("", "q", client.user)
+    session.publish(route, Envelope("", "q"), [b"x"] * 4, mandatory=False)
+    _look(sampler, clock)
+    session.publish(route, Envelope("", "q"), [b"x"] * 6, mandatory=False)
+    _look(sampler, clock, 2.0)
+    found = sampler.queue(queue)
+    assert found["message_stats"] == {"publish": 10, "publish_details": {"rate": 3.0}}
+    assert found["messages_details"] == {"rate": 3.0} and "idle_since" not in found
+    session.get(queue, no_ack=True)
+    session.get(queue, no_ack=False)
+    stats = sampler.queue(queue)["message_stats"]
+    names = ("get", "get_no_ack", "deliver", "deliver_no_ack", "deliver_get", "ack", "redeliver")
+    assert [stats[name] for name in names] == [1, 1, 0, 0, 2, 0, 0]
+    session.ack(2)
+    assert sampler.queue(queue)["message_stats"]["ack"] == 1
+
+
+def test_idle_since(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """Absent while something happens, then the time when it stopped (management page 4)."""
+    sampler = Sampler(lambda: broker)
+    queue = client.vhost.declare_queue("q", client=client)
+    session = client.open_session(1)
+    session.publish(client.vhost.route("", "q", client.user), Envelope("", "q"), [b"x"], mandatory=False)
+    _look(sampler, clock)
+    assert "idle_since" not in sampler.queue(queue)
+    stopped_ms = clock.wall_ms()
+    for _ in range(5):
+        _look(sampler, clock)
+    assert sampler.queue(queue)["idle_since"] == stopped_ms
+
+
+def test_while_nothing_happens_little_is_looked_at(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """Rates are 0 with the first quiet look; then most looks end at once, until something happens."""
+    sampler = Sampler(lambda: broker)
+    queue = client.vhost.declare_queue("q", client=client)
+    session = client.open_session(1)
+    route = client.vhost.route("", "q", client.user)
+
+    def steps() -> int:
+        clock.advance_ns(1_000_000_000)
+        return sum(1 for _ in sampler.looks())
+
+    def rate() -> float:
+        details: dict[str, float] = sampler.queue(queue)["message_stats"]["publish_details"]
+        return details["rate"]
+
+    steps()
+    session.publish(route, Envelope("", "q"), [b"x"] * 2, mandatory=False)
+    steps()
+    session.publish(route, Envelope("", "q"), [b"x"] * 2, mandatory=False)
+    assert steps() and rate() == 2.0
+    assert steps() and rate() == 0.0
+    assert [bool(steps()) for _ in range(8)] == [False, False, False, True, False, False, False, False]
+    session.publish(route, Envelope("", "q"), [b"x"], mandatory=False)
+    assert steps() and rate() == pytest.approx(0.2, abs=0.1)
+
+
+def test_the_whole_never_falls(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """Closed channels, deleted queues and virtual hosts leave what they counted."""
+    sampler = Sampler(lambda: broker)
+    vhost = broker.create_virtual_host("other")
+    other = broker.connect("other", User("guest"), name="o", flush=lambda: None)
+    vhost.declare_queue("q", client=other)
+    session = other.open_session(1)
+    session.select_confirms()
+    session.publish(vhost.route("", "q", other.user), Envelope("", "q"), [b"x"] * 3, mandatory=False)
+    assert session.confirms is not None
+    session.confirms.take()
+    before = sampler.whole()
+    assert (before["message_stats"]["publish"], before["message_stats"]["confirm"]) == (3, 3)
+    session.close()
+    assert sampler.whole()["message_stats"] == before["message_stats"]
+    assert sampler.vhost(vhost)["message_stats"]["publish"] == 3
+    broker.delete_virtual_host("other")
+    while broker.end_turn():
+        pass
+    assert sampler.whole()["message_stats"] == before["message_stats"]
+    assert sampler.whole()["churn_rates"]["connection_closed"] == 1
+
+
+def test_exchanges_count_what_goes_in_and_out(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """Out is counted once for each queue; nobody to take it: in alone."""
+    sampler = Sampler(lambda: broker)
+    vhost = client.vhost
+    for name in ("a", "b"):
+        vhost.declare_queue(name, client=client)
+        vhost.bind_queue(name, "amq.fanout", "", {}, client)
+    session = client.open_session(1)
+    session.publish(vhost.route("amq.fanout", "", client.user), Envelope("amq.fanout", ""), [b"x"] * 2, mandatory=False)
+    session.publish(vhost.route("", "nobody", client.user), Envelope("", "nobody"), [b"x"], mandatory=False)
+    stats = sampler.exchange(vhost.exchanges["amq.fanout"])["message_stats"]
+    assert (stats["publish_in"], stats["publish_out"]) == (2, 4)
+    stats = sampler.exchange(vhost.exchanges[""])["message_stats"]
+    assert (stats["publish_in"], stats["publish_out"]) == (1, 0)
+    assert sampler.exchange(vhost.exchanges["amq.topic"]) == {}
+    stats = sampler.session(session)["message_stats"]
+    assert (stats["publish"], stats["drop_unroutable"], stats["return_unroutable"]) == (3, 1, 0)
+
+
+def test_ranges(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """age 20, incr 5: five samples, the newest first (management page 5.3)."""
+    sampler = Sampler(lambda: broker)
+    queue = client.vhost.declare_queue("q", client=client)
+    session = client.open_session(1)
+    route = client.vhost.route("", "q", client.user)
+    clock.advance_ns(-clock.wall_ms() % 60_000 * 1_000_000)
+    for _ in range(20):
+        session.publish(route, Envelope("", "q"), [b"x"], mandatory=False)
+        _look(sampler, clock)
+    found = sampler.queue(queue, {"lengths": Range(20, 5), "msg_rates": Range(10, 10)})
+    details = found["messages_details"]
+    assert [one["sample"] for one in details["samples"]] == [20, 15, 10, 5, 0]
+    assert details["avg_rate"] == 1.0 and details["avg"] == 10.0
+    times = [one["timestamp"] for one in details["samples"]]
+    assert times == [clock.wall_ms() - seconds * 1000 for seconds in (0, 5, 10, 15, 20)]
+    assert [one["sample"] for one in found["message_stats"]["publish_details"]["samples"]] == [20, 10]
+
+
+def test_what_is_gone_is_forgotten(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """With the next look."""
+    sampler = Sampler(lambda: broker)
+    queue = client.vhost.declare_queue("q", client=client)
+    session = client.open_session(1)
+    session.publish(client.vhost.route("", "q", client.user), Envelope("", "q"), [b"x"], mandatory=False)
+    _look(sampler, clock)
+    assert queue in sampler._series and client in sampler._series
+    client.vhost.delete_queue("q", client)
+    client.close()
+    _look(sampler, clock)
+    assert queue not in sampler._series and client not in sampler._series and session not in sampler._series
+
+
+def test_a_mixed_run_is_counted_by_its_exchanges(broker: Broker, client: Client, clock: ManualClock) -> None:
+    """One addition for a run of one exchange; otherwise each gets its own."""
+    sampler = Sampler(lambda: broker)
+    vhost = client.vhost
+    queue = vhost.declare_queue("q", client=client)
+    session = client.open_session(1)
+    one, other = Envelope("", "q"), Envelope("amq.direct", "q")
+    session.publish_mixed([queue] * 3, [one] * 3, [b"x"] * 3)
+    session.publish_mixed([queue] * 3, [one, other, one], [b"x"] * 3)
+    assert sampler.exchange(vhost.exchanges[""])["message_stats"]["publish_in"] == 5
+    assert sampler.exchange(vhost.exchanges["amq.direct"])["message_stats"]["publish_out"] == 1
+    assert sampler.session(session)["message_stats"]["publish"] == 6

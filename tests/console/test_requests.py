@@ -1,0 +1,122 @@
+"""What holds for every request: paths, methods, logins, what is accepted. Source: management page 1."""
+
+import socket
+
+import pytest
+from api_client import ApiClient, basic
+
+from leveret.console.dispatcher import Dispatcher
+from leveret.console.routes import ROUTES
+from leveret.testing import RunningBroker, start_broker
+
+
+@pytest.mark.parametrize(
+    "path, pattern",
+    [
+        ("overview", "overview"),
+        ("overview/", "overview"),
+        ("queues/%2F/", "queues/V"),
+        ("queues/%2f/a%2Fb", "queues/V/Q"),
+        ("queues/detailed", "queues/detailed"),
+        ("queues//", None),
+        ("queues///orders", None),
+        ("nope", None),
+        ("", None),
+        ("/queues", None),
+        ("queues/%2F/q/nope", None),
+    ],
+)
+def test_paths(path: str, pattern: str | None) -> None:
+    """One trailing slash is allowed, an empty segment is no name, a literal word wins (management page 1.1)."""
+    dispatcher = Dispatcher()
+    dispatcher.add(ROUTES)
+    found = dispatcher.find(path)
+    assert (None if found is None else found[0].pattern) == pattern
+
+
+def test_segments_are_decoded_once() -> None:
+    """A plus is a plus, and what is encoded twice is decoded once."""
+    dispatcher = Dispatcher()
+    dispatcher.add(ROUTES)
+    found = dispatcher.find("queues/%2F/a+b%2520c%2Fd")
+    assert found is not None and found[1] == {"V": "/", "Q": "a+b%20c/d"}
+
+
+def test_methods(api: ApiClient) -> None:
+    """405 and OPTIONS name what there is, and need no login (management page 1.2)."""
+    answer = api.ask("POST", "queues/%2F/q", user=None)
+    assert (answer.status, answer.headers["allow"]) == (405, "HEAD, GET, PUT, DELETE, OPTIONS")
+    assert answer.body == b""
+    answer = api.ask("OPTIONS", "queues", user=None)
+    assert (answer.status, answer.headers["allow"]) == (200, "HEAD, GET, OPTIONS")
+    assert api.ask("HEAD", "overview").body == b""
+
+
+@pytest.mark.parametrize(
+    "user, password, reason",
+    [
+        (None, None, None),
+        ("guest", "wrong", "Login failed"),
+        ("nobody", "nobody", "Login failed"),
+    ],
+)
+def test_logins_that_fail(api: ApiClient, user: str | None, password: str | None, reason: str | None) -> None:
+    """401, and a browser may ask again; a page that asks by itself gets no dialogue (management page 1.5, 20)."""
+    answer = api.ask("GET", "whoami", user=user, password=password)
+    assert (answer.status, answer.reason) == (401, reason)
+    assert answer.headers["www-authenticate"] == 'Basic realm="RabbitMQ Management"'
+    answer = api.ask("GET", "whoami", user=user, password=password, headers={"x-requested-with": "page"})
+    assert answer.status == 401 and "www-authenticate" not in answer.headers
+
+
+@pytest.mark.parametrize("header", ["Basic", "Basic !!", "Basic Zm9v", "Bearer abc", "Basic " + "A" * 4000, ""])
+def test_headers_that_are_no_login(api: ApiClient, header: str) -> None:
+    """Whatever stands there, it is a failed login."""
+    answer = api.ask("GET", "whoami", user=None, headers={"authorization": header})
+    assert (answer.status, answer.reason) == (401, "Login failed")
+
+
+def test_unknown_paths_need_no_login(api: ApiClient) -> None:
+    """404 with the text of RabbitMQ's router (management page 1.1)."""
+    answer = api.ask("GET", "nope", user=None)
+    assert (answer.status, answer.json) == (404, {"error": "Object Not Found", "reason": "Not Found"})
+
+
+@pytest.mark.parametrize(
+    "accept, status",
+    [("application/json", 200), ("*/*", 200), ("text/html, application/json;q=0.9", 200), ("text/html", 406)],
+)
+def test_what_is_accepted(api: ApiClient, accept: str, status: int) -> None:
+    """JSON or nothing (management page 1.4)."""
+    assert api.ask("GET", "whoami", headers={"accept": accept}).status == status
+
+
+def test_gzip(api: ApiClient) -> None:
+    """Long answers are packed for who asks for it (management page 1.4)."""
+    import gzip
+
+    answer = api.ask("GET", "overview", headers={"accept-encoding": "gzip"})
+    assert answer.headers["content-encoding"] == "gzip"
+    assert gzip.decompress(answer.body).startswith(b'{"management_version"')
+
+
+def test_a_connection_is_kept_for_the_next_request(api: ApiClient) -> None:
+    """Two requests at once, answered in their order."""
+    head = f"GET /api/version HTTP/1.1\r\nhost: localhost\r\nauthorization: {basic('guest', 'guest')}\r\n"
+    with socket.create_connection(api.address) as peer:
+        peer.sendall((head + "\r\n" + head + "connection: close\r\n\r\n").encode())
+        received = b"".join(iter(lambda: peer.recv(65536), b""))
+    assert received.count(b"HTTP/1.1 200 OK") == 2
+
+
+def test_a_broker_without_console_says_so() -> None:
+    """`management_url` is only there with `management=True`."""
+    with start_broker() as broker, pytest.raises(ValueError, match="management=True"):
+        assert broker.management_url
+
+
+def test_who_asks(api: ApiClient, broker: RunningBroker) -> None:
+    """The name and the tags."""
+    assert api.get("whoami") == {"name": "guest", "tags": ["administrator"]}
+    assert api.get("overview")["node"] == "rabbit@localhost"
+    assert broker.port in [one["port"] for one in api.get("overview")["listeners"] if one["protocol"] == "amqp"]

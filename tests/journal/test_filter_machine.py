@@ -1,0 +1,370 @@
+"""Consumers with filters on queues of any depth: who gets what, whatever is paged out, returned, evicted or restarted.
+
+Looked at after each step, when all is quiet:
+
+- a consumer gets only what it takes, and never something younger than what it could have had,
+- nothing waits that a consumer with room takes, wherever it is (no starvation),
+- where no message is taken by two consumers, a deep queue does the same as one in memory,
+- after a kill nothing is there that was acknowledged, and all that was safe.
+"""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from depth_world import PERSISTENT, USER, DepthWorld
+from effort import examples
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from leveret.engine import Envelope, Message
+from leveret.engine.messages.content import PLAIN, SCHEDULED_DELIVERY, encode_header, scan_properties
+from leveret.engine.messages.field_table import Field, FieldTable
+from leveret.engine.peers.session import NACKED
+from leveret.engine.queues import searching, selection
+from leveret.engine.stores import memory_budget, scanning, tail_paging
+
+ARGUMENTS = st.sampled_from(
+    [
+        *[FieldTable()] * 4,
+        {"x-message-ttl": Field("l", 900)},
+        {"x-max-length": Field("l", 6)},
+        *[{"x-max-priority": Field("l", 3)}] * 3,
+        {"x-max-priority": Field("l", 3), "x-max-length-bytes": Field("l", 120)},
+        {"x-ring-size": Field("l", 5)},
+        {"x-single-active-consumer": Field("t", True)},
+        {"x-queue-type": Field("S", b"quorum"), "x-delivery-limit": Field("l", 3)},
+        {"x-last-value-key": Field("S", b"k")},
+    ]
+)
+SETTINGS = st.fixed_dictionaries(
+    {},
+    optional={
+        "redelivery_delay_ms": st.sampled_from([0, 100]),
+        "max_delivery_attempts": st.sampled_from([-1, 3]),
+        "dead_letter_address": st.sampled_from(["", "dead"]),
+    },
+)
+#: Expression -> the same of the number in the body and in the header `k`. The first three overlap with none of them.
+FILTERS: dict[str, Callable[[int, int], bool]] = {
+    "/n % 3 = 0": lambda n, k: n % 3 == 0,
+    "/n % 3 = 1": lambda n, k: n % 3 == 1,
+    "(/n % 3) IN (2)": lambda n, k: n % 3 == 2,
+    "/n % 2 = 0": lambda n, k: n % 2 == 0,
+    "HEADER('k') = 1": lambda n, k: k == 1,
+    "k > 0 AND /n > 4": lambda n, k: k > 0 and n > 4,
+    "": lambda n, k: True,
+}
+COUNTS = st.integers(1, 12)
+WHO, AT = st.integers(0, 1), st.integers(0, 2)
+PREFETCH = st.sampled_from([1, 1, 2, 4, 0])
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _small() -> Iterator[None]:
+    """A queue is deep from its first messages on, windows are small, and turns are short."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {"LOW": 2, "HIGH": 4, "SLICE": 2, "PAGE_SLICE": 2}.items():
+            patch.setattr(tail_paging, name, value)
+        patch.setattr(memory_budget, "SMALL", 0)
+        patch.setattr(searching, "STEP", 3)
+        patch.setattr(searching, "WINDOW", 4)
+        patch.setattr(scanning, "COPIED_MIN", 2)
+        patch.setattr(scanning, "COPIED", 4)
+        patch.setattr(selection, "LOOKING_MAX", 12)
+        patch.setattr(selection, "ARRIVING_MAX", 9)
+        patch.setattr(selection, "FOUND_MAX", 4)
+        patch.setattr(selection, "TAKEN_MAX", 3)
+        yield
+
+
+class FilterWorld(DepthWorld):
+    """Messages are numbered, in bodies and by the order of their ids."""
+
+    def start(self) -> None:
+        super().start()
+        self.numbers: dict[bytes, tuple[int, int]] = getattr(self, "numbers", {})
+
+    def publish_numbered(self, first: int, count: int, properties: dict[str, Any], k: int) -> None:
+        """A run of them."""
+        bodies = [b'{"n": %d}' % number for number in range(first, first + count)]
+        for number, body in enumerate(bodies, first):
+            self.numbers[body] = (number, k)
+        blobs = [PLAIN.join(encode_header(len(body), properties), body) for body in bodies]
+        facts = scan_properties(PLAIN.split(blobs[0])[0][12:])
+        route = self.client.vhost.route("e", "q.x", USER)
+        self.sessions[2].publish(route, Envelope("e", "q.x", facts), blobs, mandatory=False)
+
+    def subscribe(self, tag: str, text: str, *, prefetch: int, no_ack: bool, who: int) -> None:
+        """A consumer with a filter."""
+        session = self.sessions[who]
+        session.limit(prefetch, total=False)
+        arguments = {"x-filter": Field("S", text.encode())} if text else {}
+        session.consume(self.queue, tag, no_ack=no_ack, exclusive=False, arguments=arguments)
+
+    def ready(self) -> dict[int, Message]:
+        """All that is ready, by position."""
+        store, after = self.queue.store, 0
+        found: dict[int, Message] = {}
+        while True:
+            seen = store.scan(after, 3)
+            found.update(seen.found)
+            if seen.found:
+                after = seen.found[-1][0]
+            elif seen.missing:
+                store.load_at(after, 3)
+            else:
+                return found
+
+    def takes(self, text: str, message: Message) -> bool:
+        """Whether a filter takes it, by the model."""
+        return FILTERS[text](*self.numbers[message.body])
+
+
+class FilterMachine(RuleBasedStateMachine):
+    """Everything is done in a world in memory and in a deep one."""
+
+    @initialize(
+        arguments=ARGUMENTS,
+        said=SETTINGS,
+        runs=st.lists(st.tuples(COUNTS, st.sampled_from([True, True, False])), min_size=1, max_size=5),
+        memory=st.sampled_from([0, 1500, 4000]),
+        disjoint=st.booleans(),
+        consumers=st.lists(st.tuples(WHO, PREFETCH, st.sampled_from(sorted(FILTERS)), AT), min_size=1, max_size=4),
+    )
+    def start(
+        self,
+        arguments: FieldTable,
+        said: dict[str, Any],
+        runs: list[tuple[int, bool]],
+        memory: int,
+        disjoint: bool,
+        consumers: list[tuple[int, int, str, int]],
+    ) -> None:
+        """There is something to begin with."""
+        self.worlds = [FilterWorld(arguments, said, memory=share) for share in (None, memory)]
+        self.disjoint = disjoint and "x-ring-size" not in arguments
+        self.texts: dict[str, str] = {}
+        self.subscribed: dict[str, dict[str, Any]] = {}
+        self.before: list[dict[int, Message]] = [{}, {}]
+        self.number = 1
+        for count, persistent in runs:
+            self.publish(count, persistent, None, count % 4, 0, count % 2)
+        for who, prefetch, text, at in consumers:
+            self.consume(who, prefetch, False, text, at)
+
+    def both(self, act: Callable[[FilterWorld], object]) -> None:
+        for at, world in enumerate(self.worlds):
+            world.end_turn()
+            world.seen.clear()
+            self.before[at] = world.ready()
+        for world in self.worlds:
+            act(world)
+            world.end_turn()
+
+    @rule(
+        count=COUNTS,
+        persistent=st.sampled_from([True, True, True, False]),
+        expiration=st.sampled_from([None, None, None, b"400"]),
+        priority=st.sampled_from([None, 0, 1, 2, 3, 9]),
+        delay_ms=st.sampled_from([0, 0, 0, 0, 300]),
+        k=st.integers(0, 2),
+    )
+    def publish(
+        self, count: int, persistent: bool, expiration: bytes | None, priority: int | None, delay_ms: int, k: int
+    ) -> None:
+        mode = 2 if persistent else 1
+        headers = {"k": Field("I", k)}
+        if delay_ms:
+            headers[SCHEDULED_DELIVERY] = Field("l", self.worlds[0].clock.wall_ms() + delay_ms)
+        properties = {"delivery_mode": mode, "expiration": expiration, "priority": priority, "headers": headers}
+        first, self.number = self.number, self.number + count
+        self.both(lambda world: world.publish_numbered(first, count, properties, k))
+
+    @rule(
+        who=WHO,
+        prefetch=PREFETCH,
+        no_ack=st.sampled_from([False, False, True]),
+        text=st.sampled_from(sorted(FILTERS)),
+        at=AT,
+    )
+    def consume(self, who: int, prefetch: int, no_ack: bool, text: str, at: int) -> None:
+        self.number += 1
+        tag = f"t{self.number}"
+        if self.disjoint:
+            text = list(FILTERS)[at]
+            if text in [self.texts[one.tag] for one in self.worlds[0].queue.consumers]:
+                return
+        self.texts[tag] = text
+        self.subscribed[tag] = {"prefetch": prefetch, "no_ack": no_ack, "who": who}
+        self.both(lambda world: world.subscribe(tag, text, prefetch=prefetch, no_ack=no_ack, who=who))
+
+    @rule(who=st.integers(0, 1), which=st.integers(0, 9))
+    def cancel(self, who: int, which: int) -> None:
+        def act(world: FilterWorld) -> None:
+            tags = list(world.sessions[who].consumers)
+            if tags:
+                world.sessions[who].cancel(sorted(tags)[which % len(tags)])
+
+        self.both(act)
+
+    @rule(
+        who=st.integers(0, 2),
+        which=st.integers(0, 9),
+        how=st.sampled_from(["ack", "ack", "nack", "nack", "reject"]),
+        multiple=st.booleans(),
+    )
+    def settle(self, who: int, which: int, how: str, multiple: bool) -> None:
+        def act(world: FilterWorld) -> None:
+            session = world.sessions[who]
+            tags = list(session.unacked)
+            if not tags:
+                return
+            tag = tags[which % len(tags)]
+            if how == "ack":
+                session.ack(tag, multiple=multiple)
+            else:
+                session.reject(tag, multiple=multiple, requeue=how == "nack", why=NACKED)
+
+        self.both(act)
+
+    @rule(no_ack=st.booleans(), count=st.integers(1, 3))
+    def get(self, no_ack: bool, count: int) -> None:
+        def act(world: FilterWorld) -> None:
+            for _ in range(count):
+                world.sessions[2].get(world.queue, no_ack=no_ack)
+
+        self.both(act)
+
+    @rule(who=st.integers(0, 2), failed=st.booleans())
+    def close(self, who: int, failed: bool) -> None:
+        def act(world: FilterWorld) -> None:
+            world.sessions[who].close(failed=failed)
+            world.sessions[who] = world.client.open_session()
+
+        self.both(act)
+
+    @rule(what=st.sampled_from(["purge", "recover", "recover", "ring", "no ring", "page out"]))
+    def intervene(self, what: str) -> None:
+        """What happens more seldom."""
+        acts: dict[str, Callable[[FilterWorld], object]] = {
+            "purge": lambda world: world.queue.purge(),
+            "recover": lambda world: [session.recover() for session in world.sessions],
+            "ring": lambda world: world.queue.set_ring_size(5),
+            "no ring": lambda world: world.queue.set_ring_size(None),
+            "page out": lambda world: world.memory is None or world.queue.store.page_out(1000),
+        }
+        if what == "ring":
+            self.disjoint = False  # a full ring may drop what comes back before a consumer has found it
+        self.both(acts[what])
+
+    @rule(ms=st.sampled_from([0, 1, 400, 6000]))
+    def advance(self, ms: int) -> None:
+        """Time goes by, or segments go and contents move under the deep queue."""
+        self.both(lambda world: world.advance(ms) if ms else world.state())
+
+    @rule(said=SETTINGS, is_kill=st.booleans(), who=st.integers(0, 2), which=st.integers(0, 9), count=COUNTS)
+    def start_again(self, said: dict[str, Any], is_kill: bool, who: int, which: int, count: int) -> None:
+        """The power goes, and comes back, and so do the consumers."""
+        consumers = [one.tag for one in self.worlds[0].queue.consumers]
+        if is_kill:
+            self.kill(who, which, count)
+        else:
+            for world in self.worlds:
+                world.said = said
+                world.restart()
+        for tag in consumers:
+            for world in self.worlds:
+                world.subscribe(tag, self.texts[tag], **self.subscribed[tag])
+        for world in self.worlds:
+            world.seen.clear()
+            world.end_turn()
+        self.before = [{}, {}]
+
+    def kill(self, who: int, which: int, count: int) -> None:
+        """While an acknowledgement and new messages are under way."""
+        for world in self.worlds:
+            world.end_turn()
+            safe = {message.body for message in world.ready().values() if message.envelope.facts.persistent}
+            scheduled = {message.body for message in world.queue.messages() if message.envelope.facts.persistent}
+            out = {one.body: one for one in world.queue.unacked_messages() if one.envelope.facts.persistent}
+            session = world.sessions[who]
+            tags = list(session.unacked)
+            if tags:
+                session.ack(tags[which % len(tags)], multiple=False)
+            world.publish_numbered(self.number, count, PERSISTENT, 0)
+            world.broker.end_turn()
+            after = world.files.crash()
+            world.close()
+            world.files = after
+            world.start()
+            world.end_turn()
+            there = {message.body for message in [*world.ready().values(), *world.queue.messages()]}
+            new = {b'{"n": %d}' % number for number in range(self.number, self.number + count)}
+            assert there <= safe | scheduled | set(out) | new
+            if world.arguments == {} and not world.said:
+                assert len((safe | set(out)) - there) <= bool(tags)
+        self.number += count
+
+    @precondition(lambda self: hasattr(self, "worlds"))
+    @invariant()
+    def consumers_have_what_they_take(self) -> None:
+        for at, world in enumerate(self.worlds):
+            ready = world.ready()
+            stayed = [position for position in ready if position in self.before[at]]
+            for tag, got in world.seen.items():
+                for _, content in got:
+                    assert FILTERS[self.texts[tag]](*world.numbers[content[0]]), (tag, content)
+            rota = world.queue.rota
+            now_ns = world.clock.monotonic_ns()
+            for consumer in rota.served:
+                text = self.texts[consumer.tag]
+                if consumer.credit() > 0:
+                    for message in ready.values():
+                        assert 0 < message.expires_ns <= now_ns or not world.takes(text, message), (text, message)
+                got_ids = [self.positions(world)[content[0]] for _, content in world.seen.get(consumer.tag, ())]
+                for position in stayed:
+                    message = ready[position]
+                    if world.takes(text, message) and not 0 < message.expires_ns <= now_ns:
+                        assert all(one < position for one in got_ids), (text, message, got_ids)
+            assert len(ready) == world.queue.ready_count
+
+    @staticmethod
+    def positions(world: FilterWorld) -> dict[bytes, int]:
+        """Where messages that are out stood."""
+        found = {}
+        for message in world.queue.unacked_messages():
+            found[message.body] = world.queue.store.position_of(message)
+        for body in world.numbers:
+            found.setdefault(body, 0)  # gone: nothing is known of it
+        return found
+
+    @precondition(lambda self: hasattr(self, "worlds"))
+    @invariant()
+    def depth_makes_no_difference(self) -> None:
+        if self.disjoint:
+            shallow, deep = self.worlds
+            assert deep.facts() == shallow.facts()
+
+    def teardown(self) -> None:
+        for world in getattr(self, "worlds", ()):
+            world.close()
+
+
+class TestFilters(FilterMachine.TestCase):  # type: ignore[misc,name-defined]
+    """Many short stories."""
+
+    settings = settings(
+        max_examples=examples(80),
+        stateful_step_count=25,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=[Phase.generate, Phase.shrink],
+    )
+
+
+assert issubclass(TestFilters, unittest.TestCase)

@@ -1,0 +1,341 @@
+"""Recovery points: leased queues are built from the log, over starts of a whole broker. Queues page C.5, G.C.
+
+Each start is after a power cut. What plays queues.ack is the argument `leveret recovery` of a queue's record.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from desk import load
+from simulated_files import SimulatedFiles
+
+from leveret.configured.typed_arguments import fields_of
+from leveret.engine import PLAIN, Envelope, ManualClock, discarding, encode_header, publish_by_name
+from leveret.engine.queues import leased_reviewing
+from leveret.engine.stores import topic_log as memory_log
+from leveret.journal import JournalReader
+from leveret.journal.format.record import PUBLISHED
+from leveret.journal.recording import topic_log
+from leveret.serving.composition import Data, DataUnusable, build_broker
+
+LOG = '[[logged-topic]]\nname = "t"\n[[logged-topic]]\nname = "q"\n[[logged-topic]]\nname = "dead"\n'
+QUEUE = '[[queue]]\nname = "q"\ntype = "amps"\nunderlying-topic = "t"\n'
+DLX = '[[queue]]\nname = "dead"\n'
+
+
+class World:
+    """A broker on simulated files, as `leveret serve` builds it; None: in memory."""
+
+    def __init__(
+        self, settings: str, files: SimulatedFiles | None, *, wall_ms: int | None = None, **options: Any
+    ) -> None:
+        self.files = files
+        self.clock = ManualClock()
+        if wall_ms is not None:
+            self.clock.jump_wall_ms(wall_ms - self.clock.wall_ms())
+        data = None if files is None else Data("data", holds_reserve=False, files=files)
+        self.built = build_broker(load(settings), self.clock, lambda: 0.5, data, **options)
+        self.broker = self.built.broker
+        self.work()
+
+    def work(self) -> None:
+        """Until there is nothing to do."""
+        while self.broker.end_turn() or self.broker.feed():
+            if self.built.keeper is not None:
+                self.built.keeper.journal.commit()
+        if self.built.keeper is not None:
+            journal = self.built.keeper.journal
+            journal.commit()
+            assert journal.wait(journal.next_lsn)
+            self.broker.more_is_safe()
+
+    def advance_ms(self, ms: int) -> None:
+        """Time goes by."""
+        self.clock.advance_ns(ms * 1_000_000)
+        self.broker.advance()
+        self.work()
+
+    def publish(self, *bodies: str, key: str = "t", **properties: Any) -> None:
+        """One after the other, to the default exchange."""
+        for body in bodies:
+            blob = PLAIN.join(encode_header(len(body), properties), body.encode())
+            publish_by_name(self.broker.virtual_hosts["/"], Envelope("", key), [blob])
+        self.work()
+
+    def queue(self, name: str = "q") -> Any:
+        """The engine's own."""
+        return self.broker.virtual_hosts["/"].queues[name]
+
+    def bodies(self, name: str = "q") -> str:
+        """What is ready, in its order."""
+        return "".join(message.body.decode() for message in self.queue(name).store)
+
+    def ids(self) -> dict[str, int]:
+        """Ids of what is ready, by body."""
+        return {message.body.decode(): message.id for message in self.queue().store}
+
+    def ack(self, *bodies: str) -> None:
+        """Whoever has them."""
+        ids = self.ids()
+        marks = ",".join(f"1|{ids[body]}|" for body in bodies)
+        for _ in discarding(self.queue(), marks, None, ""):
+            pass
+        self.work()
+
+    def stamp(self, ms: int = 0) -> str:
+        """The time now, or so much later, as AMPS writes it."""
+        at = datetime.fromtimestamp((self.clock.wall_ms() + ms) / 1000, UTC)
+        return at.strftime("%Y%m%dT%H%M%SZ")
+
+    def restarted(self, settings: str, *, after_ms: int = 0, **options: Any) -> World:
+        """A broker on what was safe, so much later."""
+        assert self.files is not None
+        return World(settings, self.files.power_cut(), wall_ms=self.clock.wall_ms() + after_ms, **options)
+
+
+@pytest.fixture(params=["journal", "memory"])
+def files(request: pytest.FixtureRequest) -> SimulatedFiles | None:
+    return SimulatedFiles() if request.param == "journal" else None
+
+
+def declare(world: World, name: str = "q", **arguments: str) -> None:
+    """A leased queue of topic t, declared while the broker runs."""
+    lines = "".join(f'{key.replace("_", "-")} = "{value}"\n' for key, value in arguments.items())
+    world.built.objects.apply(load(LOG + QUEUE.replace('"q"', f'"{name}"') + lines))
+    world.work()
+
+
+def test_from_the_beginning(files: SimulatedFiles | None) -> None:
+    """Queues page, row C06: what was there before the queue is in it, with its old ids; bodies are once on disk."""
+    world = World(LOG, files)
+    world.publish(*"abcde")
+    declare(world)
+    assert world.bodies() == "abcde" and list(world.ids().values()) == sorted(world.ids().values())
+    world.publish("f")
+    assert world.bodies() == "abcdef"
+    if files is not None:
+        world.ack("b")
+        again = world.restarted(LOG + QUEUE)
+        assert again.bodies() == "acdef"
+        records = JournalReader("data", again.files or files).records(trust_open=True)
+        assert sum(record.kind == PUBLISHED for _, record in records) == 6
+
+
+def test_at_the_first_start() -> None:
+    """Queues page, row C06: a queue that a configuration adds; the log is what the topic had before."""
+    world = World(LOG, SimulatedFiles())
+    world.publish(*"abcde", delivery_mode=1)
+    again = world.restarted(LOG + QUEUE)
+    assert again.bodies() == "abcde"
+    assert again.restarted(LOG + QUEUE).bodies() == "abcde"
+
+
+def test_from_a_bookmark(files: SimulatedFiles | None) -> None:
+    """Queues page, row C07: from the fourth on, which is included."""
+    world = World(LOG, files)
+    first = world.broker.next_id
+    world.publish(*"abcde")
+    declare(world, recovery_point=f"1|{first + 3}|")
+    assert world.bodies() == "de"
+
+
+@pytest.mark.parametrize(("ms", "expected"), [(-3_600_000, "abc"), (3_600_000, ""), (0, "c")])
+def test_from_a_time(files: SimulatedFiles | None, ms: int, expected: str) -> None:
+    """Queues page, row C08: a time before the log is its beginning, one that is to come is now."""
+    world = World(LOG, files)
+    world.publish(*"ab")
+    world.advance_ms(60_000)
+    point = world.stamp(ms)
+    world.advance_ms(1000)
+    world.publish("c")
+    declare(world, recovery_point=point)
+    assert world.bodies() == expected
+    world.publish("d")
+    assert world.bodies() == expected + "d"
+
+
+@pytest.mark.parametrize("point", ["now", "creation"])
+def test_from_now_on(files: SimulatedFiles | None, point: str) -> None:
+    """Only what comes after the queue was there (C.5)."""
+    world = World(LOG, files)
+    world.publish(*"ab")
+    declare(world, recovery_point=point)
+    world.publish("c")
+    assert world.bodies() == "c"
+
+
+def test_of_what_another_queue_captured() -> None:
+    """Without a list the log begins with the first queue; what that acknowledged is for the second one all the same."""
+    world = World(QUEUE, SimulatedFiles())
+    world.publish(*"abc")
+    world.ack("b")
+    vhost = world.broker.virtual_hosts["/"]
+    arguments = {**world.queue().arguments}
+    vhost.declare_queue("two", client=None, durable=True, arguments=arguments)
+    world.work()
+    assert (world.bodies("two"), world.bodies()) == ("abc", "ac")
+    vhost.remove_queue(world.queue("two"))
+    vhost.remove_queue(world.queue())
+    vhost.declare_queue("q", client=None, durable=True, arguments=arguments)
+    world.work()
+    assert world.bodies() == ""
+
+
+def test_what_is_known_is_not_reviewed() -> None:
+    """Queues page, C.5: with the same recovery point the queue is as it was."""
+    world = World(LOG + QUEUE, SimulatedFiles())
+    world.publish(*"abc")
+    world.ack("a")
+    again = world.restarted(LOG + QUEUE)
+    assert again.queue().recovery == "epoch" and again.queue().review is None
+    assert again.bodies() == "bc"
+
+
+def test_without_a_state_all_is_reviewed() -> None:
+    """Queues page, rows C03, C04: as if nothing was known of the queue, the same state comes of the whole log; with
+    `now` nothing does, and new messages enter."""
+    world = World(LOG + QUEUE, SimulatedFiles())
+    world.publish(*"abcd")
+    world.ack("b")
+    again = world.restarted(LOG + QUEUE, reviews_all=True)
+    assert again.bodies() == "acd"
+    again = again.restarted(LOG + QUEUE + 'recovery-point = "now"\n')
+    assert again.bodies() == ""
+    again.publish("e")
+    assert again.restarted(LOG + QUEUE + 'recovery-point = "now"\n').bodies() == "e"
+    assert again.restarted(LOG + QUEUE + 'recovery-point = "now"\n', reviews_all=True).bodies() == ""
+
+
+def test_a_checkpoint_spares_the_log(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues page, row C12: what plays queue.cache is the checkpoint; the state is the same with it and without, and
+    with it nothing of the log is read."""
+    looks: list[int] = []
+    look = topic_log.JournalLog.entered
+    monkeypatch.setattr(topic_log.JournalLog, "entered", lambda *call: looks.append(1) or look(*call))
+    settings = LOG + QUEUE + "file-backed = true\n"
+    world = World(settings, SimulatedFiles())
+    world.publish(*(f"{number:04d}" for number in range(500)))
+    world.ack("0007", "0123")
+    expected = world.bodies()
+    world.built.close()
+    again = world.restarted(settings)
+    assert again.bodies() == expected and not looks
+    reviewed = world.restarted(settings, reviews_all=True)
+    assert reviewed.bodies() == expected and looks
+
+
+def test_topics_within_topics() -> None:
+    """A message to an exchange is of its topic and of EXCHANGE/KEY: queues of both have it."""
+    world = World("", SimulatedFiles())
+    vhost = world.broker.virtual_hosts["/"]
+    vhost.declare_exchange("e", "topic", durable=True)
+
+    def declare_one(name: str, topic: str) -> None:
+        arguments = fields_of({"x-queue-type": "amps", "x-underlying-topic": topic})
+        vhost.declare_queue(name, client=None, durable=True, arguments=arguments)
+        world.work()
+
+    declare_one("narrow", "e/k")
+    blob = PLAIN.join(encode_header(1), b"a")
+    publish_by_name(vhost, Envelope("e", "k"), [blob])
+    world.work()
+    declare_one("wide", "e")
+    declare_one("other", "e/l")
+    assert [world.bodies(name) for name in ("narrow", "wide", "other")] == ["a", "a", ""]
+    declare_one("again", "e/k")
+    assert world.bodies("again") == "a"
+
+
+def test_another_recovery_point_at_a_start() -> None:
+    """Queues page, C.5: the queue is built from the new one; what was in it once does not come again."""
+    world = World(LOG, SimulatedFiles())
+    world.publish(*"ab")
+    first = world.broker.next_id
+    declare(world, recovery_point="now")
+    world.publish(*"cdef")
+    world.ack("d")
+    assert world.bodies() == "cef"
+    later = world.restarted(LOG + QUEUE + f'recovery-point = "1|{first + 2}|"\n')
+    assert later.bodies() == "ef"
+    earlier = later.restarted(LOG + QUEUE)
+    assert earlier.bodies() == "abef"
+    assert earlier.restarted(LOG + QUEUE).bodies() == "abef"
+    assert earlier.restarted(LOG + QUEUE + f'recovery-point = "{earlier.stamp(3_600_000)}"\n').bodies() == ""
+
+
+def test_a_reload_changes_it_with_the_next_start() -> None:
+    """And says so."""
+    world = World(LOG + QUEUE, SimulatedFiles())
+    world.publish("a")
+    report = world.built.objects.apply(load(LOG + QUEUE + 'recovery-point = "now"\n'))
+    assert any("x-recovery-point: " in line and "starts anew" in line for line in report.warnings)
+    assert world.bodies() == "a"
+    assert world.restarted(LOG + QUEUE + 'recovery-point = "now"\n').bodies() == ""
+
+
+def test_a_bookmark_that_the_log_does_not_have() -> None:
+    """Queues page, C.5, E-RP-UNKNOWN: no start, unless it is forced: then it is now."""
+    settings = LOG + QUEUE + 'recovery-point = "1|77|"\n'
+    world = World(LOG, SimulatedFiles())
+    world.publish("a")
+    with pytest.raises(DataUnusable, match=r"desk.toml:11: recovery-point: E-RP-UNKNOWN: .*'1\|77\|'.*--force"):
+        world.restarted(settings)
+    forced = world.restarted(settings, is_forced=True)
+    assert forced.bodies() == ""
+    assert forced.restarted(settings).bodies() == ""
+
+
+def test_lifetimes_count_from_publishing(files: SimulatedFiles | None) -> None:
+    """What expired before the queue was there becomes a dead letter once; the rest lives on (C.5, C11)."""
+    world = World(LOG + DLX, files)
+    world.publish("a")
+    world.advance_ms(1500)
+    world.publish("b")
+    world.advance_ms(700)
+    lines = 'message-ttl = "2s"\narguments = { x-dead-letter-exchange = "", x-dead-letter-routing-key = "dead" }\n'
+    world.built.objects.apply(load(LOG + DLX + QUEUE + lines))
+    world.work()
+    assert (world.bodies(), world.bodies("dead")) == ("b", "a")
+    world.advance_ms(1400)
+    assert (world.bodies(), world.bodies("dead")) == ("", "ab")
+
+
+def test_filters_priorities_and_deferred_acknowledgements_hold(files: SimulatedFiles | None) -> None:
+    """They are asked of what the log has, as of what comes."""
+    world = World(LOG, files)
+    world.publish('{"p": 1}', '{"p": 3}', "{}", '{"p": 2}')
+    declare(world, queue_filter="/p > 0", priority_expr="/p")
+    assert world.bodies() == '{"p": 3}{"p": 2}{"p": 1}'
+
+
+@pytest.mark.parametrize("octets", [1, 100_000])
+def test_what_comes_meanwhile_stands_behind(
+    monkeypatch: pytest.MonkeyPatch, files: SimulatedFiles | None, octets: int
+) -> None:
+    """A review takes many turns; nobody gets anything before its end (C.5), and a crash in between begins it again."""
+    monkeypatch.setattr(topic_log, "LOOK_OCTETS", octets)
+    monkeypatch.setattr(leased_reviewing, "REVIEW_OCTETS", octets)
+    monkeypatch.setattr(memory_log, "RUNS_MAX", 2)
+    world = World(LOG, files)
+    world.publish(*"abcdefgh")
+    world.built.objects.apply(load(LOG + QUEUE))
+    world.broker.end_turn()
+    world.broker.feed()
+    if octets == 1 or files is None:
+        assert world.queue().review is not None and world.queue().is_busy()
+        assert world.queue().recovery == ""
+        publish_by_name(world.broker.virtual_hosts["/"], Envelope("", "t"), [PLAIN.join(encode_header(1), b"i")])
+        assert world.queue().pop() is None
+        if files is not None:
+            assert world.built.keeper is not None
+            world.built.keeper.journal.commit()
+            world.built.keeper.journal.wait(world.built.keeper.journal.next_lsn)
+            assert world.restarted(LOG + QUEUE).bodies() == "abcdefghi"
+        world.work()
+        assert world.bodies() == "abcdefghi"
+    world.work()
+    assert world.queue().review is None and not world.queue().is_busy()
+    assert world.bodies().startswith("abcdefgh")

@@ -1,0 +1,71 @@
+"""`leveret check` on messages that come to no good end."""
+
+import pika
+import pytest
+from consumers import channel_of
+
+from leveret.settings import load_configuration
+from leveret.testing import start_broker
+
+NEWS = '[[address]]\nname = "news"\nrouting-type = "multicast"\n'
+KEPT = '[[address.queue]]\nname = "kept"\n'
+JOBS = '[[address-setting]]\nmatch = "jobs.#"\nmax-delivery-attempts = 5\ndead-letter-address = "news"\n'
+POISON = "a message that is nacked with requeue never leaves: nack-counts is false (profile"
+CIRCLE = (
+    '[[address-setting]]\nmatch = "a"\nexpiry-address = "b"\nexpiry-delay = 1000\n'
+    '[[address-setting]]\nmatch = "b"\nexpiry-address = "a"\nexpiry-delay = 1000\n'
+)
+BACK = '[[address-setting]]\nmatch = "a"\nredelivery-delay = 50\nmax-delivery-attempts = -1\n'
+WAITS = '[[address-setting]]\nmatch = "a"\ndefault-consumers-before-dispatch = 3\ndefault-max-consumers = 2\n'
+
+
+@pytest.mark.parametrize(
+    "text, warnings",
+    [
+        ('[broker]\nprofile = "4.3"\n' + JOBS, [f"f:5: match 'jobs.#': {POISON} rabbitmq-4.3)"]),
+        ("[broker]\nnack-counts = false\n" + JOBS, [f"f:5: match 'jobs.#': {POISON} leveret)"]),
+        ('[broker]\nprofile = "4.3"\nnack-counts = true\n' + JOBS, []),
+        (JOBS, []),
+        ('[broker]\nprofile = "4.3"\n[[address-setting]]\nmatch = "a"\nmax-delivery-attempts = -1\n', []),
+        (NEWS + JOBS, ["f:7: dead-letter-address: nothing is bound to 'news', which is declared"]),
+        (NEWS + KEPT + JOBS, []),
+        (
+            NEWS + '[[address-setting]]\nmatch = "a"\nexpiry-address = "news"\n',
+            ["f:6: expiry-address: nothing is bound to"],
+        ),
+        (
+            CIRCLE,
+            ["f:3: expiry-address: what expires goes round in a circle, 'a' -> 'b' -> 'a',", "f:7: expiry-address:"],
+        ),
+        (CIRCLE.replace("expiry-delay = 1000\n", ""), []),
+        ('[[address-setting]]\nmatch = "a"\nexpiry-address = "b"\nexpiry-delay = 1000\n', []),
+        (BACK, ["f:4: max-delivery-attempts: a message that always fails comes back for ever, after 50 ms and more"]),
+        (BACK.replace("-1", "3"), []),
+        (BACK.replace("max-delivery-attempts = -1\n", ""), []),
+        (WAITS, ["f:3: default-consumers-before-dispatch: never begins to deliver: waits for 3 consumers, of which 2"]),
+        (WAITS + "default-delay-before-dispatch = 10\n", []),
+        (WAITS.replace("consumers = 2", "consumers = 3"), []),
+        (
+            '[[queue]]\nname = "q"\nmax-consumers = 1\nconsumers-before-dispatch = 2\n',
+            ["f:1: queue 'q': never begins to deliver"],
+        ),
+    ],
+)
+def test_warnings(text: str, warnings: list[str]) -> None:
+    """Each once, where it is written; nothing where there is a way out."""
+    configuration, faults = load_configuration([("f", text)])
+    assert not faults
+    found = [line for line in configuration.warnings if "limit without dead-letter" not in line]
+    assert len(found) == len(warnings), found
+    assert all(line.startswith(start) for line, start in zip(found, warnings)), found
+
+
+def test_a_circle_drops_what_goes_round() -> None:
+    """As the warning says."""
+    with start_broker(clock="virtual", config=CIRCLE) as broker, channel_of(broker.url) as channel:
+        channel.queue_declare("a")
+        channel.queue_declare("b")
+        channel.basic_publish("", "a", b"x", pika.BasicProperties())
+        broker.clock.advance(seconds=10)
+        assert [event.subject for event in broker.history("expired")] == ["a", "b"]
+        assert not broker.queue("a").messages and not broker.queue("b").messages

@@ -1,0 +1,183 @@
+"""Limits hold, what is used is what is there, and nobody waits for room where there is some.
+
+Which queue is charged for which limit the engine is asked; what it comes to is added up here from what is in the
+queues. Source: queues page E.1, E.5.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+from leveret.engine import BlockedEvent, Broker, EnqueuedEvent, EventKind, Message, PublishedEvent, Queue
+
+from ..ledger import Broken, keys_of
+from ..loop import SimulatedClock
+from .book import Book, Handlers
+from .routing import TRACED
+
+MS = 1_000_000
+#: What limits count of a queue.
+MESSAGES, OCTETS, STORED, MEMORY = "messages", "octets", "stored", "memory"
+_MEASURES = {
+    "all_messages": MESSAGES,
+    "messages_at_hand": MESSAGES,
+    "all_octets": OCTETS,
+    "octets_at_hand": OCTETS,
+    "stored_octets": STORED,
+    "memory": MEMORY,
+}
+
+
+class Flow(Book):
+    """`committing`: publishers (of keys) whose messages come as one, at a commit, and may go over a limit."""
+
+    def __init__(self, clock: SimulatedClock, happened: Counter[str]) -> None:
+        self._clock = clock
+        self._happened = happened
+        self._broker: Broker | None = None
+        self._waiting: dict[tuple[Any, str, str], int] = {}  # client, destination and limit -> since when
+        self._full: dict[str, int] = {}  # destination -> when it was full, or somebody waited there, last
+        self._full_before: set[str] = set()  # of them, those for which it was so when the last turn ended
+        self.committing: set[bytes] = set()
+
+    def handlers(self) -> Handlers:
+        return {PublishedEvent: self._published, EnqueuedEvent: self._enqueued, BlockedEvent: self._blocked}
+
+    def attach(self, broker: Broker) -> None:
+        self._broker = broker
+        self._waiting.clear()
+        self._full_before.clear()
+
+    # -- what comes in ------------------------------------------------------------------------------------------------
+
+    def _published(self, event: PublishedEvent) -> None:
+        assert self._broker is not None
+        if event.cause is not None or event.subject == TRACED or not self._broker.flow.is_on:
+            return
+        for queue in event.queues:
+            meter = queue.meter
+            if meter is None or keys_of(event)[0][:4] in self.committing:
+                continue
+            for node in meter.holds_stored if queue.stores(event.of) else meter.holds_transient:
+                if node.is_full:
+                    raise Broken(f"{event.messages} came in, and the {node.limit_name} of {node.destination} is full")
+                before_last = len(event.messages) - 1 if node.in_messages else sum(map(len, event.blobs[:-1]))
+                if node.limit and node.used + before_last >= node.limit:
+                    raise Broken(f"{event.messages} are too many for the {node.limit_name} of {node.destination}")
+
+    def _enqueued(self, event: EnqueuedEvent) -> None:
+        assert self._broker is not None
+        meter = self._broker.virtual_hosts[event.vhost].queues[event.subject].meter
+        if meter is not None:
+            if not meter.holds_stored:
+                self._happened["flow: came in over a limit that holds nobody"] += 1
+            self._note_full((*meter.holds_stored, *meter.holds_transient))
+
+    def turn_ended(self) -> None:
+        if self._broker is not None and self._broker.flow.is_on:
+            now_ns = self._clock.monotonic_ns()
+            for destination in self._full_before:  # until now
+                self._full[destination] = now_ns
+            flow = self._broker.flow
+            self._full_before = self._note_full((flow.alarm, flow.disk, *flow.nodes()))
+
+    def _note_full(self, nodes: Iterable[Any]) -> set[str]:
+        full = {node.destination for node in nodes if node.is_full or node.ring}
+        for destination in full:
+            self._full[destination] = self._clock.monotonic_ns()
+        return full
+
+    def was_full(self, queues: Iterable[str], since_ns: int) -> bool:
+        """Whether there was a reason to refuse a publish to one of these that was sent then."""
+        names = [f"'{name}'" for name in queues]
+        return any(
+            at_ns >= since_ns and (destination == "broker" or any(name in destination for name in names))
+            for destination, at_ns in self._full.items()
+        )
+
+    # -- who waits ----------------------------------------------------------------------------------------------------
+
+    def _blocked(self, event: BlockedEvent) -> None:
+        key, now_ns = (event.client, event.destination, event.limit), self._clock.monotonic_ns()
+        if event.kind is EventKind.BLOCKED:
+            if key in self._waiting:
+                raise Broken(f"{event.subject} is blocked by the {event.limit} of {event.destination} twice")
+            self._waiting[key] = now_ns
+            return
+        since_ns = self._waiting.pop(key, None)
+        if since_ns is None:
+            raise Broken(f"{event.subject} is unblocked ({event.limit} of {event.destination}), and was not blocked")
+        if event.waited_ms != (now_ns - since_ns) // MS:
+            raise Broken(f"{event.subject} waited {(now_ns - since_ns) // MS} ms, its event says {event.waited_ms}")
+
+    # -- at rest ------------------------------------------------------------------------------------------------------
+
+    def check(self) -> None:
+        broker = self._broker
+        assert broker is not None
+        if not broker.flow.is_on:
+            return
+        used, known = self._used(broker)
+        for node in broker.flow.nodes():
+            if node in known and node.used != used[node]:
+                raise Broken(
+                    f"{node.destination}: {node.used} of its {node.limit_name} are used, {used[node]} are there"
+                )
+            if node.limit and node.is_full and node.used <= low_mark(node.limit, broker, in_messages=node.in_messages):
+                raise Broken(f"{node.destination}: full with {node.used} of {node.limit} ({node.limit_name})")
+            if node.limit and not node.is_full and node.used >= node.limit:
+                raise Broken(f"{node.destination}: not full with {node.used} of {node.limit} ({node.limit_name})")
+            if node.ring and not node.is_full:
+                raise Broken(f"{len(node.ring)} wait for {node.destination}, which has room ({node.limit_name})")
+        waiting = {(one.client, one.destination, one.limit) for one in broker.flow.blocked()}
+        if waiting != self._waiting.keys():
+            raise Broken(f"{len(waiting)} wait for room, by events {len(self._waiting)}")
+        self._happened["flow: usage compared"] += 1
+
+    def _used(self, broker: Broker) -> tuple[Counter[Any], set[Any]]:
+        """Node -> what is there of it; and for which that is known: of what is paged out it is not."""
+        used: Counter[Any] = Counter()
+        unknown: set[Any] = set()
+        known: set[Any] = set()
+        for vhost in broker.virtual_hosts.values():
+            for queue in vhost.queues.values():
+                meter: Any = queue.meter
+                if meter is None:
+                    continue
+                amounts = amounts_of(queue, meter.minimum_size)
+                for charge in meter._charges:
+                    if amounts is None:
+                        unknown.add(charge.node)
+                    else:
+                        known.add(charge.node)
+                        used[charge.node] += amounts[_MEASURES[charge.measure.__name__]]
+        return used, known - unknown
+
+
+def amounts_of(queue: Queue, minimum_size: int) -> dict[str, int] | None:
+    """What limits count of a queue; None: part of it is not in memory."""
+    if any(not isinstance(part, Message) for part in queue.store.paged_parts()):
+        return None
+    messages = [*queue.messages(), *(() if queue.keeps else queue.unacked_messages())]
+    aside = [part for part in queue.store.paged_parts() if isinstance(part, Message)]
+    if aside or any(type(message.blob) is not bytes for message in messages):
+        return None
+    octets = sum(len(message.blob) for message in messages)
+    return {
+        MESSAGES: len(messages),
+        OCTETS: octets,
+        STORED: sum(len(message.blob) for message in messages if queue.stores(message.envelope)),
+        MEMORY: max(octets, len(messages) * minimum_size),
+    }
+
+
+def low_mark(limit: int, broker: Broker, *, in_messages: bool) -> int:
+    """Down to which what is full stays full: 64 KiB below the limit, within half of it and 95 %, or as configured."""
+    percent = broker.options.flow.low_mark_percent
+    if percent:
+        return min(limit * percent // 100, limit - 1)
+    if in_messages:
+        return limit - max(1, limit * 5 // 100)
+    return min(limit * 95 // 100, max(limit - 64 * 1024, limit // 2))

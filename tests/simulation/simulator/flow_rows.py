@@ -1,0 +1,56 @@
+"""Which rows of the decision table of flow control came up (queues page E.4), and of the states of hold areas."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from pamqp import commands
+
+from leveret.amqp_frontend import offering, publishing
+from leveret.amqp_frontend.hold_area import HoldArea
+from leveret.amqp_frontend.protocol_events import ChannelMethod
+
+#: Row 9 is counted where such a message comes in (`books.flow`), 12 where clients hear of it, 14 by evictions.
+ROWS = ("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12", "13", "15")
+
+
+@contextmanager
+def counting_rows(counts: Counter[str]) -> Iterator[None]:
+    """Meanwhile each row that is met is counted, as "flow row: 5"."""
+
+    def row(number: int) -> None:
+        counts[f"flow row: {number}"] += 1
+
+    hold_for, refuse, expired = HoldArea.hold_for, offering.refuse, publishing._has_expired
+
+    def held(area: HoldArea, full: Any, channel: Any, event: Any) -> None:
+        if full.is_alarm:
+            row(3 if "connection.blocked" in area._login.capabilities else 4)
+        else:
+            row(1 if channel.session.confirms is not None else 2)
+        if full.fails_after_ms:
+            row(8)
+        if full.limit in ("store", "temp"):
+            row(10 if full.limit == "store" else 11)
+        if type(event) is ChannelMethod and type(event.method) is commands.Tx.Commit:
+            row(13)
+        hold_for(area, full, channel, event)
+
+    def refused(session: Any, channel: Any, known: Any, full: Any, blobs: Any, *, behind: int = 0) -> None:
+        row(5 if channel.session.confirms is not None else 6 if known.mandatory else 7)
+        refuse(session, channel, known, full, blobs, behind=behind)
+
+    def has_expired(session: Any, known: Any) -> bool:
+        if is_over := expired(session, known):
+            row(15)
+        return is_over
+
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(HoldArea, "hold_for", held))
+        stack.enter_context(patch.object(offering, "refuse", refused))
+        stack.enter_context(patch.object(publishing, "_has_expired", has_expired))
+        yield

@@ -1,0 +1,127 @@
+"""The auditor's books of a journal, and what is compared when everything rests: see test_books.py."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from history import FakeQueue
+from simulator.audit import JournalBooks
+from simulator.books.whereabouts import Place
+from simulator.ledger import Broken
+from simulator.rest import check_credit, check_held
+
+from leveret.engine import EventKind
+from leveret.journal.format.heap import Declared, encode_declared, encode_runs
+from leveret.journal.format.record import (
+    CODE_OF,
+    DURABLE,
+    ENQUEUED,
+    KEPT,
+    QUEUE,
+    RANGE,
+    RESTATED,
+    UNDECLARED,
+    VHOST,
+    Record,
+)
+
+ACKED, DROPPED, PURGED = CODE_OF[EventKind.ACKED], CODE_OF[EventKind.DROPPED], CODE_OF[EventKind.PURGED]
+Q = 5  # a queue's id, in virtual host 3
+READER: Any = SimpleNamespace(
+    names=type("Names", (dict,), {"ids_of": lambda self, what: [Q]})({Q: SimpleNamespace(vhost_id=3)})
+)
+
+
+def came(id_: int, *, flags: int = DURABLE) -> Record:
+    return Record(ENQUEUED, msg_id=id_, queue_id=Q, flags=flags)
+
+
+def left(id_: int, kind: int = ACKED, *, flags: int = DURABLE, arg: int = 0, heap: bytes = b"") -> Record:
+    return Record(kind, msg_id=id_, queue_id=Q, flags=flags, arg=arg, heap=heap)
+
+
+def undeclared(what: int, *, queue_id: int = 0, vhost_id: int = 0) -> Record:
+    return Record(UNDECLARED, queue_id=queue_id, arg=vhost_id, heap=encode_declared(Declared(what, 0, "", b"")))
+
+
+def read(*records: Record, counts: bool = True, is_whole: bool = True) -> set[int]:
+    """What is in the queue by these records. Raises: Broken."""
+    books = JournalBooks(is_whole=is_whole)
+    for record in records:
+        books.enter(record, counts=counts, reader=READER)
+    return books.live.get(Q, set())
+
+
+THREE = came(1), came(2), came(4)
+
+
+@pytest.mark.parametrize(
+    ("records", "live"),
+    [
+        ([*THREE, came(5, flags=0)], {1, 2, 4}),
+        ([*THREE, left(2)], {1, 4}),
+        ([*THREE, left(2, flags=DURABLE | KEPT)], {1, 2, 4}),
+        ([*THREE, came(2, flags=DURABLE | RESTATED)], {1, 2, 4}),
+        ([*THREE, left(1, PURGED, flags=DURABLE | RANGE, arg=4)], set()),
+        ([*THREE, left(1, flags=DURABLE | RANGE, heap=encode_runs([1, 4]))], {2}),
+        ([*THREE, left(9, DROPPED)], {1, 2, 4}),
+        ([*THREE, undeclared(QUEUE, queue_id=Q)], set()),
+        ([*THREE, undeclared(VHOST, vhost_id=3), came(6)], set()),
+        ([*THREE, undeclared(VHOST, vhost_id=4)], {1, 2, 4}),
+    ],
+)
+def test_the_auditor_reads_what_is_in_a_queue(records: list[Record], live: set[int]) -> None:
+    assert read(*records) == live
+
+
+@pytest.mark.parametrize(
+    ("sentence", "records"),
+    [
+        ("message 2 enqueued in 5 twice", [*THREE, came(2)]),
+        (r"messages \[2\] leave queue 5 twice", [*THREE, left(2), left(2)]),
+        (r"messages \[1\] leave queue 5 twice", [*THREE, left(1), left(1, flags=RANGE, heap=encode_runs([1, 2]))]),
+        (r"acked of messages \[9\] in queue 5, which never came", [*THREE, left(9)]),
+    ],
+)
+def test_the_auditor_says_no(sentence: str, records: list[Record]) -> None:
+    with pytest.raises(Broken, match=sentence):
+        read(*records)
+
+
+def test_a_journal_whose_beginning_is_gone_may_end_what_it_does_not_know() -> None:
+    assert read(*THREE, left(9), is_whole=False) == {1, 2, 4}
+
+
+# -- rest -------------------------------------------------------------------------------------------------------------
+
+
+def client_with(*, held: int = 0, credit: str | None = None) -> Any:
+    """A client with a channel that holds so many deliveries of queue a, and would take one more of another."""
+    channel = SimpleNamespace(held=lambda: {("/", "a"): held}, credit=lambda: credit, consumed="a")
+    return SimpleNamespace(number=1, vhost="/", channels={1: channel}, link=SimpleNamespace(unread_by_broker=0))
+
+
+def place_with(*ready: int, out: int = 0, keeps: bool = False) -> dict[tuple[str, str], Place]:
+    queue: Any = FakeQueue("a")
+    queue.unacked = out
+    place = Place(queue, {"keeps": keeps})
+    place.ready = dict.fromkeys(ready)
+    return {("/", "a"): place}
+
+
+def test_what_clients_hold_is_what_is_out() -> None:
+    check_held([client_with(held=2), client_with(held=1)], place_with(out=3))
+    for out in (2, 4):
+        with pytest.raises(Broken, match=f"has {out} out, its clients hold 3"):
+            check_held([client_with(held=3)], place_with(out=out))
+
+
+def test_nobody_is_ready_to_take_what_is_ready() -> None:
+    check_credit([client_with(credit="a")], place_with(out=3))
+    check_credit([client_with(credit=None)], place_with(1, 2))
+    check_credit([client_with(credit="a")], place_with(1, keeps=True))
+    check_credit([client_with(credit="another")], place_with(1))
+    with pytest.raises(Broken, match="would take more of a, which has 2 ready"):
+        check_credit([client_with(credit="a")], place_with(1, 2))

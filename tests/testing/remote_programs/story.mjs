@@ -1,0 +1,28 @@
+// What a test in Node does; prints "ok" at the end.
+import assert from "node:assert/strict";
+import { NotSo, startBroker } from "./leveret-test.mjs";
+
+const broker = await startBroker();
+const shop = await broker.newVhost();
+assert.match(shop.url, /^amqp:\/\/guest:guest@127\.0\.0\.1:\d+\/test-\d+$/);
+await shop.call("inject", { exchange: "", routing_key: "orders", json: { id: 7, total: 9 }, vhost: shop.vhost });
+const [order] = await shop.published();
+assert.equal(order.routing_key, "orders");
+await shop.assertPublished({ routing_key: "orders", body: { $partial: { id: 7 } } });
+await shop.assertNotPublished({ routing_key: "invoices" });
+await assert.rejects(shop.assertPublished({ body: { id: 8 } }), NotSo);
+await assert.rejects(shop.assertQueue("orders"), (error) => error instanceof NotSo && /no queue 'orders'/.test(error.message));
+await assert.rejects(shop.call("asert_queue"), /did you mean 'assert_queue'/);
+const before = await broker.call("clock");
+await broker.advance({ hours: 2 });
+assert.equal((await broker.call("clock")).elapsed - before.elapsed, 7200);
+const stop = await shop.fault("block");
+assert.equal((await broker.call("faults")).length, 1);
+await stop();
+await shop.settled();
+assert.deepEqual((await shop.history("published")).map((event) => event.kind), ["published"]);
+await shop.reset();
+assert.deepEqual(await shop.published(), []);
+await shop.close();
+await broker.close();
+console.log("ok");
