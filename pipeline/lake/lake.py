@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl
-from .commits import LocalFiles, committed, files_of, reached, table_path
+from .commits import LakeFiles, LocalFiles, committed, files_of, reached, table_path
 
 
 class LakeBusy(Exception):
@@ -47,11 +47,28 @@ def read_table(spark: Any, lake: str, table: str) -> Any:
     columns = ddl(TABLES[table]).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
     lake = absolute(lake)
     root = table_path(lake, table)
-    files = [f"{root}/{one}" for one in committed(files_of(spark, lake), lake, table)]
+    files = _files(files_of(spark, lake), lake, table)
     if not files:  # no ingest has committed anything yet
         return spark.createDataFrame([], columns)
     # By name: given the directory, Spark would read its log, which has the paths of where the lake was first.
     return spark.read.schema(columns).option("basePath", root).parquet(*files)
+
+
+def committed_files(lake: str, table: str) -> list[str]:
+    """The absolute paths of a table's Parquet files that count, without Java: no others are part of the lake.
+
+    The column `date` is in their paths: `LAKE/events/date=2026-11-21/part-...parquet`. None: nothing was committed yet.
+    Raises: ValueError (no such table, a lake that is a URI, or its log is missing), OSError.
+    """
+    if table not in TABLES:
+        raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    if "://" in lake:
+        raise ValueError(f"{lake}: only the lakes of this machine are read without Spark")
+    return _files(LocalFiles(), absolute(lake), table)
+
+
+def _files(files: LakeFiles, lake: str, table: str) -> list[str]:
+    return [f"{table_path(lake, table)}/{one}" for one in committed(files, lake, table)]
 
 
 def missing(first_lsn: int) -> str | None:

@@ -11,11 +11,12 @@ import pytest
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 
+import pyarrow.parquet
 from recorded_broker import RecordedBroker
 
 from leveret.pipeline.lake import ingest as filling
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
-from leveret.pipeline.lake.lake import read_table, sweep
+from leveret.pipeline.lake.lake import committed_files, read_table, sweep
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.tables import TableReader
 
@@ -81,6 +82,9 @@ def test_a_copy_is_read_for_itself(spark: Any, tmp_path: Path) -> None:
     fill(spark, tmp_path / "journal", tmp_path / "lake")
     frame = read_table(spark, str(tmp_path / "copy"), "events")
     assert all(f"{tmp_path}/copy/" in row[0] for row in frame.selectExpr("input_file_name()").collect())
+    files = committed_files(str(tmp_path / "copy"), "events")
+    assert files and all(one.startswith(f"{tmp_path}/copy/events/date=2023-11-14/part-") for one in files)
+    assert sum(pyarrow.parquet.ParquetFile(one).metadata.num_rows for one in files) == sum(before.values())
     shutil.rmtree(tmp_path / "lake")
     assert in_lake(spark, tmp_path / "copy") == before
 
@@ -95,8 +99,19 @@ def test_without_its_log_nothing_is_deleted(spark: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"_spark_metadata: .* lacks batch 0"):
         sweep(str(lake), "events")
     with pytest.raises(ValueError, match="lacks batch 0"):
+        committed_files(str(lake), "events")
+    with pytest.raises(ValueError, match="lacks batch 0"):
         read_table(spark, str(lake), "events")
     shutil.rmtree(lake / "_checkpoints")
     with pytest.raises(ValueError, match="no ingest of this lake wrote"):
         sweep(str(lake), "events")
     assert set(lake.rglob("part-*.parquet")) == files and files
+
+
+def test_files_without_spark(tmp_path: Path) -> None:
+    """A lake that was never filled has none; a table that is not there, or a lake elsewhere, is said."""
+    assert committed_files(str(tmp_path / "none"), "events") == []
+    with pytest.raises(ValueError, match="there is no table 'event'; there are events"):
+        committed_files(str(tmp_path), "event")
+    with pytest.raises(ValueError, match="s3://lakes/one: only the lakes of this machine"):
+        committed_files("s3://lakes/one", "events")
