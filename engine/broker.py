@@ -30,6 +30,7 @@ from .messages.message import Envelope
 from .messages.sizes import Sizes
 from .object_events import BlockedEvent, VirtualHostEvent
 from .options import DEFAULT_OPTIONS, BrokerOptions, VirtualHostLimits
+from .parameters import Parameters
 from .peers.acknowledgement_timeout import AcknowledgementWatch
 from .peers.client import Client
 from .peers.session_counts import PastSessions
@@ -102,6 +103,7 @@ class Broker:
         announcer = Announcer()
         self.listeners = announcer.listeners
         self.announce = announcer.announce
+        self.parameters = Parameters(self.listeners, self.announce)
 
         self.turns = Turns(self.effort)
         self.mark = self.turns.mark
@@ -170,6 +172,7 @@ class Broker:
         gone = [policy.identity for policy in self.policies if policy.vhost == name]
         if gone:
             self.replace_policies(self.policies.without(gone))
+        self.parameters.forget(name)
         vhost.is_condemned = True
         # At once, and whole: one that was said to be gone does not come back with half of its queues.
         if vhost.firehose is not None:

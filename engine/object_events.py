@@ -107,6 +107,18 @@ class PolicyEvent(ObjectEvent):
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class ParameterEvent(ObjectEvent):
+    """A parameter, the subject, was set or deleted. `vhost`, `component` empty: of none. `value`: JSON, as it is."""
+
+    component: str
+    value: object
+
+    @property
+    def detail(self) -> dict[str, object]:
+        return {"what": "parameter", "component": self.component, "value": self.value}
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class SettingsEvent(ObjectEvent):
     """The settings of a virtual host were replaced."""
 

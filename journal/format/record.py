@@ -189,7 +189,7 @@ REASON_CODES = {word: code for code, word in enumerate(REASONS)}
 OTHER_REASON = 255
 
 #: What a `declared`, `undeclared`, `bound` or DEFINE is about.
-VHOST, EXCHANGE, QUEUE, CONSUMER, CONNECTION, USER, PERMISSION, POLICY, OPERATOR_POLICY = range(1, 10)
+VHOST, EXCHANGE, QUEUE, CONSUMER, CONNECTION, USER, PERMISSION, POLICY, OPERATOR_POLICY, PARAMETER = range(1, 11)
 OBJECT_NAMES = {
     VHOST: "vhost",
     EXCHANGE: "exchange",
@@ -200,10 +200,11 @@ OBJECT_NAMES = {
     PERMISSION: "permission",
     POLICY: "policy",
     OPERATOR_POLICY: "operator_policy",
+    PARAMETER: "parameter",
 }
 
 #: What operators set.
-OPERATORS = frozenset({USER, PERMISSION, POLICY, OPERATOR_POLICY})
+OPERATORS = frozenset({USER, PERMISSION, POLICY, OPERATOR_POLICY, PARAMETER})
 
 ATTEMPT_MAX = 0xFFFF
 

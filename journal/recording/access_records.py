@@ -110,6 +110,32 @@ def limits_of(octets: bytes) -> VirtualHostLimits:
     return VirtualHostLimits(value.get("max-connections"), value.get("max-queues"), value.get("default-queue-type"))
 
 
+def parameter_name(component: str, name: str) -> str:
+    """Both as one name of the journal: a JSON list, as either may hold any character."""
+    return json.dumps([component, name])
+
+
+def parameter_names(name: str) -> tuple[str, str]:
+    """The inverse: component and name. Raises: BadRecord."""
+    try:
+        component, own = json.loads(name)
+    except (ValueError, TypeError, RecursionError):
+        component = own = None
+    if not isinstance(component, str) or not isinstance(own, str):
+        raise BadRecord("a parameter without a name")
+    return component, own
+
+
+def parameter_octets(value: object) -> bytes:
+    """A parameter's value as it is kept."""
+    return json.dumps({"value": value}).encode()  # no character of it stays as it is: it may be half of one
+
+
+def parameter_of(octets: bytes) -> object:
+    """The inverse. Raises: BadRecord."""
+    return _value(octets).get("value")
+
+
 def shown_octets(octets: bytes) -> dict[str, Any]:
     """What people may read of any of these. Raises: BadRecord."""
     return {key: value for key, value in _value(octets).items() if key != "password_hash"} if octets else {}

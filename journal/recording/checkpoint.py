@@ -37,6 +37,8 @@ def checkpoint(broker: Broker, journal: Journal, recorder: Recorder) -> Iterator
         recorder.state_user(user, restated=True)
     for policy in broker.policies:
         recorder.state_policy(policy, restated=True)
+    for identity, value in broker.parameters:
+        recorder.state_parameter(identity, value, restated=True)
     yield
     queues = [queue for vhost in broker.virtual_hosts.values() for queue in vhost.queues.values() if queue.durable]
     for queue in queues:

@@ -14,6 +14,7 @@ from ...engine import (
     Field,
     FieldTable,
     NotesEvent,
+    ParameterEvent,
     PolicyEvent,
     Queue,
     QueueEvent,
@@ -26,14 +27,15 @@ from ...engine import (
 )
 from ...settings import Policy
 from ..format.heap import IS_AUTO_DELETE, IS_DURABLE, IS_INTERNAL, Bound, Declared
-from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
+from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
 from ..journal import Journal
-from .access_records import limits_octets, policy_octets, user_octets
+from .access_records import limits_octets, parameter_name, parameter_octets, policy_octets, user_octets
 
 #: What a queue has beside its arguments, kept as arguments of names that no client can give (they hold a space).
 AUTO_CREATED, ADDRESS, FIRST_OFFSET = "leveret auto-created", "leveret address", "leveret first-offset"
 NOTES = "leveret notes"
 RECOVERY = "leveret recovery"
+_SET_BY_OPERATORS = (VirtualHostEvent, UserDeclaredEvent, UserUndeclaredEvent, PolicyEvent, ParameterEvent)
 
 
 class ObjectRecorder:
@@ -216,6 +218,15 @@ class ObjectRecorder:
         else:
             self._forget_policy(event.policy)
 
+    def _parameter_changed(self, event: ParameterEvent) -> None:
+        if event.kind is EventKind.DECLARED:
+            self.state_parameter((event.vhost, event.component, event.subject), event.value, restated=False)
+        else:
+            self._forget(PARAMETER, self._place_id(event.vhost), parameter_name(event.component, event.subject))
+
+    def _place_id(self, vhost: str) -> int:
+        return self._vhost_id(vhost) if vhost else 0
+
     def state_vhost(self, name: str, *, restated: bool = True) -> None:
         """A virtual host is there, with these limits."""
         vhost = self._broker.virtual_hosts.get(name)
@@ -242,6 +253,14 @@ class ObjectRecorder:
         self._journal.objects.declared(id_, Declared(what, IS_DURABLE, "", policy_octets(policy)), restated=restated)
         self._has_recorded |= not restated
 
+    def state_parameter(self, identity: tuple[str, str, str], value: object, *, restated: bool) -> None:
+        """A parameter has this value."""
+        vhost, component, name = identity
+        id_ = self._journal.objects.define(PARAMETER, self._place_id(vhost), parameter_name(component, name))
+        declared = Declared(PARAMETER, IS_DURABLE, "", parameter_octets(value))
+        self._journal.objects.declared(id_, declared, restated=restated)
+        self._has_recorded |= not restated
+
     def _forget_policy(self, policy: Policy) -> None:
         what = OPERATOR_POLICY if policy.is_operator else POLICY
         self._forget(what, self._vhost_id(policy.vhost), policy.name)
@@ -265,7 +284,7 @@ def is_durable(event: Event) -> bool:
         case BindingEvent():
             return event.binding.source.durable and event.binding.destination.durable
         case _:  # what operators set
-            return isinstance(event, VirtualHostEvent | UserDeclaredEvent | UserUndeclaredEvent | PolicyEvent)
+            return isinstance(event, _SET_BY_OPERATORS)
 
 
 def is_declared(exchange: Exchange) -> bool:

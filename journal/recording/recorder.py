@@ -22,6 +22,7 @@ from ...engine import (
     MixedEnqueuedEvent,
     MixedPublishedEvent,
     NotesEvent,
+    ParameterEvent,
     PolicyEvent,
     PublishedEvent,
     Queue,
@@ -79,6 +80,7 @@ class Recorder(MessageRecorder):
         self._on(UserDeclaredEvent, self._user_declared)
         self._on(UserUndeclaredEvent, self._user_undeclared)
         self._on(PolicyEvent, self._policy_changed)
+        self._on(ParameterEvent, self._parameter_changed)
         if persists_deliveries:
             self._on(DeliveredEvent, self._delivered)
 

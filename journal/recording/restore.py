@@ -22,11 +22,11 @@ from ...engine import (
 from ...engine.state import HEADER_OCTETS, NonDestructiveQueue, StreamQueue, TopicLog
 from ...settings import Policy
 from ..format.heap import IS_AUTO_DELETE, IS_INTERNAL
-from ..format.record import EXCHANGE, OPERATOR_POLICY, POLICY, QUEUE, USER, VHOST
+from ..format.record import EXCHANGE, OPERATOR_POLICY, PARAMETER, POLICY, QUEUE, USER, VHOST
 from ..journal import Journal
 from ..recovery.recovered import RecoveredMessage, RecoveredQueue
 from ..recovery.replay import Recovered
-from .access_records import limits_of, policy_of, user_of
+from .access_records import limits_of, parameter_names, parameter_of, policy_of, user_of
 from .object_recorder import ADDRESS, AUTO_CREATED, FIRST_OFFSET, NOTES, RECOVERY
 from .recorder import Recorder
 
@@ -124,6 +124,9 @@ def _restore_what_operators_set(broker: Broker, found: Recovered) -> None:
             broker.replace_user(user_of(name, declared.arguments))
         elif declared.what in (POLICY, OPERATOR_POLICY):
             policies.append(policy_of(declared.what, found.names.vhost_text(id_), name, declared.arguments))
+        elif declared.what == PARAMETER:
+            identity = (found.names.vhost_text(id_), *parameter_names(name))
+            broker.parameters.set(identity, parameter_of(declared.arguments))
     broker.replace_policies(broker.policies.with_these(policies))
 
 

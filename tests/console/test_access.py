@@ -3,6 +3,8 @@
 Source: management page 7, 8.
 """
 
+from pathlib import Path
+
 import pika
 import pytest
 from api_client import ApiClient, Response
@@ -57,12 +59,27 @@ def test_global_parameters_take_any_json(api: ApiClient, value: object) -> None:
     assert api.get("global-parameters/any") == {"name": "any", "value": value}
 
 
-def test_what_is_kept_is_kept_until_a_restart(api: ApiClient) -> None:
-    """Parameters and the cluster's name are in this process alone."""
-    assert api.ask("PUT", "cluster-name", {"name": "ours"}).status == 204
-    assert api.get("overview")["cluster_name"] == "ours"
-    with start_broker(management=True) as other:
-        assert ApiClient(other.management_url).get("cluster-name") == {"name": "rabbit@localhost"}
+def test_what_is_kept_is_there_after_a_restart(tmp_path: Path) -> None:
+    """Parameters, the cluster's name, and what virtual hosts are about; with a virtual host its own are gone."""
+    upstream = {"value": {"uri": "amqp://elsewhere"}}
+    with start_broker(management=True, data=tmp_path) as first:
+        api = ApiClient(first.management_url)
+        assert api.ask("PUT", "cluster-name", {"name": "ours"}).status == 204
+        assert api.get("overview")["cluster_name"] == "ours"
+        for vhost in ("shop", "gone"):
+            assert api.ask("PUT", f"vhosts/{vhost}", {"description": "d", "tags": "a,b"}).status == 201
+            assert api.ask("PUT", f"parameters/federation-upstream/{vhost}/up", upstream).status == 201
+        assert api.ask("PUT", "user-limits/guest/max-channels", {"value": 77}).status == 204
+        assert api.ask("DELETE", "vhosts/gone").status == 204
+    with start_broker(management=True, data=tmp_path) as second:
+        api = ApiClient(second.management_url)
+        assert api.get("cluster-name") == {"name": "ours"}
+        assert api.get("global-parameters/cluster_name") == {"name": "cluster_name", "value": "ours"}
+        assert api.get("vhosts/shop")["metadata"] == {"description": "d", "tags": ["a", "b"]}
+        assert [one["vhost"] for one in api.get("parameters/federation-upstream")] == ["shop"]
+        assert api.get("user-limits/guest") == [{"user": "guest", "value": {"max-channels": 77}}]
+        assert api.ask("PUT", "vhosts/gone").status == 201
+        assert api.get("vhosts/gone")["metadata"] == {"description": "", "tags": []}
 
 
 def _publish(api: ApiClient, **given: object) -> Response:

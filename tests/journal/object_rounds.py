@@ -49,11 +49,13 @@ from leveret.journal.format.record import (
     EXCHANGE,
     OBJECT_NAMES,
     OPERATOR_POLICY,
+    PARAMETER,
     POLICY,
     QUEUE,
     USER,
     VHOST,
 )
+from leveret.journal.recording.access_records import parameter_names
 from leveret.journal.recording.checkpoint import checkpoint
 from leveret.journal.recording.full_recorder import FullRecorder
 from leveret.journal.recording.object_recorder import is_declared
@@ -104,7 +106,7 @@ class World:
         self._behind: list[tuple[int, State]] = []  # LSN behind a turn, what there was then
         self._expected = [facts(Broker(ManualClock()))]
         users = [self._add_user, self._delete_user, self._grant, self._grant_topic, self._configure_user]
-        policies = [self._set_policy, self._clear_policy]
+        policies = [self._set_policy, self._clear_policy, self._set_parameter, self._clear_parameter]
         vhosts = [self._add_vhost, self._delete_vhost, self._limit_vhost]
         exchanges = [self._declare_exchange, self._delete_exchange, self._bind, self._unbind]
         queues = [self._declare_queue, self._delete_queue, self._bind]
@@ -305,6 +307,16 @@ class World:
             gone = self.chance.choice(policies).identity
             self.broker.replace_policies(self.broker.policies.without([gone]))
 
+    def _set_parameter(self) -> None:
+        vhost = self.chance.choice(["", *self.broker.virtual_hosts])
+        identity = (vhost, self.chance.choice(("", "c")), self.chance.choice(self._names))
+        self.broker.parameters.set(identity, self.chance.choice((None, self._new_number(), ["\ud800", {"a": 1.5}])))
+
+    def _clear_parameter(self) -> None:
+        known = list(self.broker.parameters)
+        if known:
+            self.broker.parameters.remove(self.chance.choice(known)[0])
+
     def _add_vhost(self) -> None:
         self.broker.create_virtual_host(self.chance.choice(VHOSTS))
 
@@ -412,6 +424,8 @@ def facts(broker: Broker) -> State:
                 if user.permissions is None
                 else {name: granted.grant for name, granted in user.permissions.items()},
             )
+    for identity, value in broker.parameters:
+        found["parameter", *identity] = value
     for policy in broker.policies:
         found["policy", *policy.identity] = (policy.pattern, policy.priority, tuple(policy.definition.items()))
     for name, vhost in broker.virtual_hosts.items():
@@ -452,7 +466,7 @@ def check_names(broker: Broker, journal: Journal) -> None:
     """
     names = journal.names
     seen: set[object] = set()
-    for id_ in names.ids_of(VHOST, EXCHANGE, QUEUE, CONSUMER, CONNECTION, USER, POLICY, OPERATOR_POLICY):
+    for id_ in names.ids_of(VHOST, EXCHANGE, QUEUE, CONSUMER, CONNECTION, USER, POLICY, OPERATOR_POLICY, PARAMETER):
         define = names[id_]
         if define.what in (CONSUMER, CONNECTION) or names.is_retired(id_):
             continue
@@ -468,6 +482,7 @@ def check_names(broker: Broker, journal: Journal) -> None:
             USER: any(user.name == define.name and not user.is_configured for user in broker.users),
             POLICY: broker.policies.find(vhost, define.name) is not None,
             OPERATOR_POLICY: broker.policies.find(vhost, define.name, is_operator=True) is not None,
+            PARAMETER: define.what == PARAMETER and (vhost, *parameter_names(define.name)) in broker.parameters,
         }[define.what]
         if not is_there:
             raise Broken(f"the {OBJECT_NAMES[define.what]} {define.name} is gone, and its name is kept")

@@ -194,6 +194,20 @@ def wrong(section: str, **fields: Any) -> dict[str, Any]:
     return document
 
 
+def test_what_virtual_hosts_are_about_and_the_name_of_the_cluster() -> None:
+    """They come with definitions and go with them."""
+    about = {"description": "of the shop", "tags": ["a", "b"]}
+    table = table_for()
+    named = [{"name": "cluster_name", "value": "ours"}]
+    table.definitions.take_in({"vhosts": [{"name": "v", "metadata": about}], "global_parameters": named})
+    assert table.run("vhosts", {"action": "about", "name": "v"}) == about
+    assert table.run("cluster-name") == {"name": "ours"}
+    exported = table.definitions.export()
+    assert {"name": "v", "metadata": about} in exported["vhosts"]
+    assert exported["global_parameters"] == named
+    assert exported["parameters"] == []
+
+
 @pytest.mark.parametrize(
     "document, fault",
     [
@@ -214,6 +228,10 @@ def wrong(section: str, **fields: Any) -> dict[str, Any]:
         (wrong("permissions", read=None), "permissions[1]: read: expected text"),
         (wrong("topic_permissions", vhost="/"), "topic_permissions[1]: user 'shop' has no permissions in"),
         (wrong("parameters", value={"max-queues": True}), "parameters[2]: max-queues: expected a number"),
+        (wrong("parameters", component=""), "parameters[2]: component: expected text"),
+        ({"global_parameters": [{"name": "cluster_name", "value": 5}]}, "global_parameters[0]: value: expected a name"),
+        ({"vhosts": [{"name": "v", "metadata": {"description": 5}}]}, "vhosts[0]: description: expected text"),
+        ({"vhosts": [{"name": "v", "metadata": {"tags": 5}}]}, "vhosts[0]: tags must be a list of words"),
         (wrong("policies", vhost="nowhere"), "policies[1]: no virtual host"),
         (wrong("queues", arguments={"x-max-length": -1}), "queues[2]: inequivalent arg"),
         (wrong("queues", name="q", arguments={"x-max-length": -1}), "queues[2]: invalid arg 'x-max-length'"),

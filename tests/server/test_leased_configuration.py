@@ -15,7 +15,6 @@ from desk import Refused, VirtualDesk
 
 from leveret.configured.configured import ConfiguredObjects
 from leveret.configured.typed_arguments import fields_of, plain_of
-from leveret.control.control_parameters import Kept
 from leveret.control.definitions import Definitions
 from leveret.engine import Broker, ManualClock, Users
 from leveret.serving.file_watch import NOTHING, FileMark, FileWatch, Finding
@@ -365,7 +364,7 @@ def test_a_running_broker_explains_a_leased_queue() -> None:
 
 def test_definitions_carry_leased_queues() -> None:
     """Exported and imported into another broker: the same arguments, and it works."""
-    document = Definitions(lambda: VirtualDesk(XML).pair.broker, Kept()).export()
+    document = Definitions(lambda: VirtualDesk(XML).pair.broker).export()
     (queue,) = (one for one in document["queues"] if one["name"] == "q")
     assert queue["arguments"] == {
         "x-queue-type": "amps",
@@ -376,7 +375,7 @@ def test_definitions_carry_leased_queues() -> None:
         "x-dead-letter-routing-key": "Dead",
     }
     desk = VirtualDesk()
-    assert Definitions(lambda: desk.pair.broker, Kept()).take_in(json.loads(json.dumps(document)))["remarks"] == []
+    assert Definitions(lambda: desk.pair.broker).take_in(json.loads(json.dumps(document)))["remarks"] == []
     assert desk.publish("a", exchange="Orders") == ["ack"]
     desk.must_get()
     desk.advance_ms(30_050)
@@ -426,10 +425,10 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
         desk.declare(f"q{number}", **{"x-queue-type": "amps", **arguments})
     policy = make_policy("p", "/", "^q1$", {"lease-period": 700, "leasing": "strict"})
     broker.replace_policies(broker.policies.with_these([policy]))
-    document = Definitions(lambda: broker, Kept()).export()
+    document = Definitions(lambda: broker).export()
     assert "amps.control" not in {one["name"] for one in document["exchanges"]}
     other = VirtualDesk()
-    taken = Definitions(lambda: other.pair.broker, Kept()).take_in(json.loads(json.dumps(document)))
+    taken = Definitions(lambda: other.pair.broker).take_in(json.loads(json.dumps(document)))
     assert taken["remarks"] == [] and taken["imported"]["queues"] == len(EVERY)
     for number in range(len(EVERY)):
         one, two = (each.vhost.queues[f"q{number}"] for each in (desk, other))
@@ -438,7 +437,7 @@ def test_definitions_carry_every_setting_and_policies_of_leases() -> None:
         assert replace(two.rules, leased=None) == replace(one.rules, leased=None)
     rules = other.vhost.queues["q1"].rules.leased
     assert rules is not None and (rules.settings.lease_period_ms, rules.settings.leasing) == (700, "strict")
-    again = Definitions(lambda: other.pair.broker, Kept()).export()
+    again = Definitions(lambda: other.pair.broker).export()
     assert [again[key] for key in ("queues", "policies", "exchanges")] == [
         document[key] for key in ("queues", "policies", "exchanges")
     ]

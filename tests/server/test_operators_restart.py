@@ -41,7 +41,7 @@ def operated(directory: Path, configuration: str = "", end: signal.Signals = sig
 
 @pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL])
 def test_all_of_it_is_there_again(end: signal.Signals, tmp_path: Path) -> None:
-    """Users, permissions, topic permissions, limits, virtual hosts, policies: as they were answered, and in force."""
+    """Users, permissions, topic permissions, limits, virtual hosts, policies, parameters: as answered, and in force."""
     with operated(tmp_path, end=end) as broker:
         ctl = broker.ctl
         ctl("vhosts", "add", name="shop")
@@ -59,18 +59,27 @@ def test_all_of_it_is_there_again(end: signal.Signals, tmp_path: Path) -> None:
         ctl("policies", "set", name="p", pattern="^jobs", definition={"max-length": 2}, priority=3)
         ctl("policies", "set", name="q", pattern="^x", definition={"expires": 5})
         ctl("policies", "clear", name="q")
+        ctl("vhosts", "describe", name="shop", description="of the shop", tags="a,b")
+        ctl("parameters", "set", component="federation-upstream", name="up", vhost="shop", value={"uri": "amqp://x"})
+        ctl("parameters", "set", component="federation-upstream", name="away", value={"uri": "amqp://y"})
+        ctl("parameters", "clear", component="federation-upstream", name="away")
+        ctl("global-parameters", "set", name="any", value=[1, "\u00e9", {"a": None}])
+        request(f"amqp://guest:guest@127.0.0.1:{broker.process.port}/", "cluster-name", {"name": "ours"})
         ctl("operator-policies", "set", name="p", vhost="shop", pattern="", definition={"max-length": 5})
         client = Client.open("127.0.0.1", broker.process.port)
         client.call("queue.declare", queue="jobs", durable=True)
         for body in (b"1", b"2", b"3"):
             client.publish("", "jobs", body, delivery_mode=2)
         client.wait_for_ready("jobs", 2)
-        commands = ("users", "permissions", "topic-permissions", "vhosts", "policies", "operator-policies")
+        kept = ("parameters", "global-parameters")
+        commands = ("users", "permissions", "topic-permissions", "vhosts", "policies", "operator-policies", *kept)
         before = {command: _by_name(ctl(command, "list")) for command in commands}
     for again in (signal.SIGKILL, signal.SIGTERM):  # from what was recorded, and from a checkpoint
         with operated(tmp_path, end=again) as broker:
             after = {command: _by_name(broker.ctl(command, "list")) for command in before}
             assert after == before
+            assert broker.ctl("vhosts", "about", name="shop") == {"description": "of the shop", "tags": ["a", "b"]}
+            assert {"name": "cluster_name", "value": "ours"} in after["global-parameters"]
             client = Client.open("127.0.0.1", broker.process.port)
             assert client.count("jobs")[0] == 2
             client.close()

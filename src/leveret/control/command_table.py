@@ -361,7 +361,7 @@ _COMMANDS = (
     Command("vhosts about", "its description and tags", (_named("of the virtual host"),)),
     Command(
         "vhosts describe",
-        "a text and words about a virtual host, until a restart",
+        "a text and words about a virtual host",
         (
             _named("of the virtual host"),
             Argument("description", TEXT, "without it: none"),
@@ -405,7 +405,7 @@ _COMMANDS = (
     Command(
         "cluster-name",
         "what the broker calls itself",
-        (Argument("name", NAME, "the new name, until a restart; without it: not changed", is_first=True),),
+        (Argument("name", NAME, "the new name; without it: not changed", is_first=True),),
     ),
     Command("definitions export", "everything that is declared and set, as RabbitMQ's JSON", (_OF_VHOST,)),
     Command(

@@ -23,7 +23,6 @@ from .command_error import CommandError
 from .steps import Steps, finished
 
 if TYPE_CHECKING:
-    from .control_parameters import Kept
     from .definitions import Definitions
 
 logger = logging.getLogger("leveret.control")
@@ -54,14 +53,7 @@ class ControlTable:
         """Export and import of definitions."""
         from .definitions import Definitions
 
-        return Definitions(lambda: self.broker, self.kept)
-
-    @cached_property
-    def kept(self) -> "Kept":
-        """What is kept for others."""
-        from .control_parameters import Kept
-
-        return Kept()
+        return Definitions(lambda: self.broker)
 
     @cached_property
     def handlers(self) -> dict[str, Handler]:
@@ -84,11 +76,11 @@ class ControlTable:
             **whole.handlers,
             "reload": self._reload_command,
             **ConnectionCommands(lambda: self.broker).handlers,
-            **AccessCommands(lambda: self.broker, self.kept.forget).handlers,
+            **AccessCommands(lambda: self.broker).handlers,
             **PolicyCommands(lambda: self.broker).handlers,
             **TopologyCommands(lambda: self.broker).handlers,
             **MessageCommands(lambda: self.broker).handlers,
-            **ParameterCommands(lambda: self.broker, self.kept).handlers,
+            **ParameterCommands(lambda: self.broker).handlers,
             **self.definitions.handlers,
         }
 

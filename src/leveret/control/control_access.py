@@ -30,11 +30,8 @@ class AccessCommands:
     """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
     later."""
 
-    def __init__(
-        self, broker: Callable[[], Broker], on_vhost_deleted: Callable[[str], object] = lambda name: None
-    ) -> None:
+    def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
-        self._on_vhost_deleted = on_vhost_deleted
         self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "users list": self._list_users,
             "users add": self._add_user,
@@ -233,7 +230,6 @@ class AccessCommands:
             self.broker.delete_virtual_host(name)
         except VirtualHostNotFound:
             raise CommandError(f"no virtual host {name!r}") from None
-        self._on_vhost_deleted(name)
         return {"name": name, "connections_closed": connections}
 
     def _limit_vhost(self, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -1,10 +1,9 @@
 """Control commands about what the broker keeps for others and does nothing with: parameters of plug-ins, its own name.
 
-They are kept until a restart, in the memory of this process. Source: management page 8.2; behaviour page 5.3.
+The journal keeps them as well. Source: management page 8.2; behaviour page 5.3.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..engine import Broker
@@ -16,42 +15,53 @@ from .control_access import tags_of
 COMPONENTS = ("federation-upstream", "federation-upstream-set", "shovel")
 #: Entries of all kinds together.
 KEPT_MAX = 10_000
+#: Of virtual hosts, the component without a name has this: its description and tags.
+ABOUT = "about"
+CLUSTER_NAME, CLUSTER_NAME_DEFAULT = "cluster_name", "rabbit@localhost"
 
 
-@dataclass(slots=True)
-class Kept:
-    """`sections`: parameters and global_parameters, each by what identifies an entry. `about`: virtual hosts."""
+def set_parameter(broker: Broker, identity: tuple[str, str, str], value: object) -> bool:
+    """Whether it is new. Raises: CommandError."""
+    is_new = identity not in broker.parameters
+    if is_new and len(broker.parameters) >= KEPT_MAX:
+        raise CommandError(f"no more than {KEPT_MAX} parameters are kept")
+    broker.parameters.set(identity, value)
+    return is_new
 
-    sections: dict[str, dict[tuple[str, ...], dict[str, Any]]] = field(
-        default_factory=lambda: {"parameters": {}, "global_parameters": {}}
-    )
-    about: dict[str, tuple[str, list[str]]] = field(default_factory=dict)
-    cluster_name: str = "rabbit@localhost"
 
-    def put(self, section: str, identity: tuple[str, ...], entry: dict[str, Any]) -> bool:
-        """Whether it is new. Raises: CommandError."""
-        known = self.sections[section]
-        is_new = identity not in known
-        if is_new and sum(map(len, self.sections.values())) >= KEPT_MAX:
-            raise CommandError(f"no more than {KEPT_MAX} parameters are kept")
-        known[identity] = entry
-        return is_new
+def parameters_of_vhosts(broker: Broker) -> list[dict[str, Any]]:
+    """In RabbitMQ's JSON."""
+    return [
+        {"value": value, "vhost": vhost, "component": component, "name": name}
+        for (vhost, component, name), value in broker.parameters
+        if vhost and component
+    ]
 
-    def forget(self, vhost: str) -> None:
-        """A virtual host is deleted, with what is kept of it."""
-        self.about.pop(vhost, None)
-        parameters = self.sections["parameters"]
-        for identity in [identity for identity in parameters if identity[0] == vhost]:
-            del parameters[identity]
+
+def global_parameters(broker: Broker) -> list[dict[str, Any]]:
+    """In RabbitMQ's JSON."""
+    return [{"name": name, "value": value} for (vhost, _, name), value in broker.parameters if not vhost]
+
+
+def describe(broker: Broker, vhost: str, description: str, tags: list[str]) -> None:
+    """Set what a virtual host is about. Raises: CommandError."""
+    set_parameter(broker, (vhost, "", ABOUT), {"description": description, "tags": tags})
+
+
+def about_vhost(broker: Broker, vhost: str) -> dict[str, Any]:
+    """Its description and tags."""
+    found = broker.parameters.get((vhost, "", ABOUT))
+    if isinstance(found, dict):
+        return found
+    return {"description": "Default virtual host" if vhost == "/" else "", "tags": []}
 
 
 class ParameterCommands:
     """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
     later."""
 
-    def __init__(self, broker: Callable[[], Broker], kept: Kept) -> None:
+    def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
-        self._kept = kept
         self.handlers: Handlers = {
             "parameters list": self._list,
             "parameters set": self._set,
@@ -68,7 +78,7 @@ class ParameterCommands:
         component, vhost = arguments.get("component"), arguments.get("vhost")
         return [
             entry
-            for entry in self._kept.sections["parameters"].values()
+            for entry in parameters_of_vhosts(self._broker())
             if component in (None, entry["component"]) and vhost in (None, entry["vhost"])
         ]
 
@@ -79,42 +89,42 @@ class ParameterCommands:
         if faults:
             raise CommandError("Validation failed\n\n" + "".join(f"{fault}\n" for fault in faults))
         entry = {"value": value, "vhost": vhost, "component": component, "name": name}
-        is_new = self._kept.put("parameters", (vhost, component, name), entry)
+        is_new = set_parameter(self._broker(), (vhost, component, name), value)
         return {**entry, "created": is_new}
 
     def _clear(self, arguments: dict[str, Any]) -> dict[str, Any]:
         vhost = vhost_of(self._broker(), arguments).name
         identity = (vhost, arguments["component"], arguments["name"])
-        if self._kept.sections["parameters"].pop(identity, None) is None:
+        if not self._broker().parameters.remove(identity):
             raise CommandError("Parameter does not exist")
         return {"vhost": vhost, "component": identity[1], "name": identity[2]}
 
     def _global(self) -> Iterator[dict[str, Any]]:
-        own = {"cluster_name": self._kept.cluster_name, "internal_cluster_id": self._kept.cluster_name}
-        for name, value in own.items():
-            if (name,) not in self._kept.sections["global_parameters"]:
-                yield {"name": name, "value": value}
-        yield from self._kept.sections["global_parameters"].values()
+        found = global_parameters(self._broker())
+        given = {entry["name"] for entry in found}
+        for name in (CLUSTER_NAME, "internal_cluster_id"):
+            if name not in given:
+                yield {"name": name, "value": self._cluster_name({})["name"]}
+        yield from found
 
     def _set_global(self, arguments: dict[str, Any]) -> dict[str, Any]:
         name, value = arguments["name"], arguments["value"]
-        if name == "cluster_name":
-            self._cluster_name({"name": value})
-        entry = {"name": name, "value": value}
-        return {**entry, "created": self._kept.put("global_parameters", (name,), entry)}
+        if name == CLUSTER_NAME:
+            _check_cluster_name(value)
+        is_new = set_parameter(self._broker(), ("", "", name), value)
+        return {"name": name, "value": value, "created": is_new}
 
     def _clear_global(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        if self._kept.sections["global_parameters"].pop((arguments["name"],), None) is None:
+        if not self._broker().parameters.remove(("", "", arguments["name"])):
             raise CommandError("Parameter does not exist")
         return {"name": arguments["name"]}
 
     def _cluster_name(self, arguments: dict[str, Any]) -> dict[str, Any]:
         name = arguments.get("name")
         if name is not None:
-            if not isinstance(name, str):
-                raise CommandError("cluster-name: expected name=NAME")
-            self._kept.cluster_name = name
-        return {"name": self._kept.cluster_name}
+            set_parameter(self._broker(), ("", "", CLUSTER_NAME), name)
+        found = self._broker().parameters.get(("", "", CLUSTER_NAME))
+        return {"name": found if isinstance(found, str) else CLUSTER_NAME_DEFAULT}
 
     def _describe(self, arguments: dict[str, Any]) -> dict[str, Any]:
         name = arguments["name"]
@@ -123,13 +133,17 @@ class ParameterCommands:
         description, tags = arguments.get("description", ""), arguments.get("tags", "")
         words = tags.split(",") if isinstance(tags, str) else tags
         tags_of(words)
-        self._kept.about[name] = (description, [word.strip() for word in words if word.strip()])
+        describe(self._broker(), name, description, [word.strip() for word in words if word.strip()])
         return {"name": name, **self._about({"name": name})}
 
     def _about(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        default: tuple[str, list[str]] = ("Default virtual host" if arguments["name"] == "/" else "", [])
-        description, tags = self._kept.about.get(arguments["name"], default)
-        return {"description": description, "tags": tags}
+        return about_vhost(self._broker(), arguments["name"])
+
+
+def _check_cluster_name(name: object) -> None:
+    """Raises: CommandError."""
+    if not isinstance(name, str) or not name:
+        raise CommandError("cluster-name: expected name=NAME")
 
 
 def _faults(component: str, name: str, value: object) -> Iterator[str]:

@@ -29,7 +29,7 @@ from ..settings import Configuration
 from ..settings.values import shown
 from .command_error import CommandError
 from .control_access import grants_of, with_grants
-from .control_parameters import Kept
+from .control_parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
 from .control_policies import policy_value
 from .definitions_reader import (
     LIMITS_COMPONENT,
@@ -48,11 +48,10 @@ _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
 
 class Definitions:
-    """Export and import for one broker; stores entries of sections that it does not use, by their identity."""
+    """Export and import for one broker; keeps parameters that it does not use."""
 
-    def __init__(self, broker: Callable[[], Broker], kept: Kept) -> None:
+    def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
-        self._kept = kept.sections
         self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
             "definitions export": lambda arguments: self.export(arguments.get("vhost")),
             "definitions import": self._import,
@@ -82,7 +81,7 @@ class Definitions:
             "product_name": "Leveret",
             "product_version": __version__,
             "users": [_user_value(user) for user in users],
-            "vhosts": [_vhost_value(vhost) for vhost in vhosts],
+            "vhosts": [_vhost_value(broker, vhost) for vhost in vhosts],
             "permissions": [
                 {"user": user, "vhost": vhost, "configure": grant.configure, "write": grant.write, "read": grant.read}
                 for user, vhost, grant in grants
@@ -92,8 +91,8 @@ class Definitions:
                 for user, vhost, grant in grants
                 for exchange, topic in grant.topics.items()
             ],
-            "parameters": [*_parameter_values(broker), *self._kept["parameters"].values()],
-            "global_parameters": list(self._kept["global_parameters"].values()),
+            "parameters": [*_parameter_values(broker), *parameters_of_vhosts(broker)],
+            "global_parameters": global_parameters(broker),
             "policies": [policy_value(policy) for policy in broker.policies if not policy.is_operator],
             "queues": [
                 _queue_value(queue) for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive
@@ -103,7 +102,7 @@ class Definitions:
         }
 
     def _export_one(self, broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
-        parameters = [*_parameter_values(broker), *self._kept["parameters"].values()]
+        parameters = [*_parameter_values(broker), *parameters_of_vhosts(broker)]
         objects = {
             "queues": [_queue_value(queue) for queue in vhost.queues.values() if not queue.exclusive],
             "exchanges": [_exchange_value(exchange, vhost) for exchange in _declared(vhost)],
@@ -144,8 +143,6 @@ class Definitions:
             document = _in_vhost(document, only)
         plan = yield from DefinitionsReader(broker, document).plan()
         remarks = yield from _apply(broker, plan)
-        for section, identity, entry in plan.kept:
-            self._kept[section][identity] = entry
         counts = {
             "users": len(plan.users),
             "vhosts": len(plan.vhosts),
@@ -202,6 +199,10 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
         limits = plan.limits.get(name, now)
         default = plan.default_types.get(name, now.default_queue_type)
         broker.limit_virtual_host(vhost, replace(limits, default_queue_type=default, is_configured=False))
+    for name, (description, tags) in plan.about.items():
+        describe(broker, name, description, tags)
+    for identity, value in plan.parameters.items():
+        broker.parameters.set(identity, value)
     _apply_users(broker, plan)
     if plan.policies:
         broker.replace_policies(broker.policies.with_these(plan.policies))
@@ -244,11 +245,12 @@ def _apply_users(broker: Broker, plan: Plan) -> None:
         broker.replace_user(with_grants(user, grants))
 
 
-def _vhost_value(vhost: VirtualHost) -> dict[str, Any]:
-    default = vhost.limits.default_queue_type
-    if default is None:
+def _vhost_value(broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
+    default, about = vhost.limits.default_queue_type, about_vhost(broker, vhost.name)
+    if default is None and (vhost.name, "", ABOUT) not in broker.parameters:
         return {"name": vhost.name}
-    return {"name": vhost.name, "metadata": {"description": "", "tags": [], "default_queue_type": default}}
+    metadata = {**about, "default_queue_type": default} if default is not None else about
+    return {"name": vhost.name, "metadata": metadata}
 
 
 def _user_value(user: User) -> dict[str, Any]:

@@ -34,6 +34,7 @@ from ..settings import Policy, make_policy
 from ..settings.values import shown
 from .command_error import CommandError
 from .control_access import grants_of, tags_of
+from .control_parameters import CLUSTER_NAME, KEPT_MAX
 from .steps import Steps
 
 FAULTS_MAX = 50
@@ -43,9 +44,6 @@ LIMITS_COMPONENT, OPERATOR_POLICY_COMPONENT = "vhost-limits", "operator_policy"
 #: Names of queue types, and of RabbitMQ's modules for them.
 _QUEUE_TYPES = {word: kind for kind in QUEUE_TYPES for word in (kind, f"rabbit_{kind}_queue")}
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
-
-#: Sections that are stored unchanged -> the keys that identify an entry.
-KEPT = {"parameters": ("vhost", "component", "name"), "global_parameters": ("name",)}
 
 
 class DefinitionsFault(Exception):
@@ -101,7 +99,8 @@ class Plan:
     queues: list[QueueEntry] = field(default_factory=list)
     bindings: list[BindingEntry] = field(default_factory=list)
     policies: list[Policy] = field(default_factory=list)
-    kept: list[tuple[str, tuple[str, ...], dict[str, Any]]] = field(default_factory=list)
+    about: dict[str, tuple[str, list[str]]] = field(default_factory=dict)  # virtual hosts: description, tags
+    parameters: dict[tuple[str, str, str], Any] = field(default_factory=dict)  # as `Broker.parameters`
 
 
 class DefinitionsReader:
@@ -161,6 +160,8 @@ class DefinitionsReader:
         if isinstance(limits, dict) and limits:
             self.found.limits[name] = _vhost_limits(limits)
         metadata = entry.get("metadata")
+        if isinstance(metadata, dict) and (metadata.get("description") or metadata.get("tags")):
+            self.found.about[name] = _about(metadata)
         type_name = entry.get("default_queue_type")
         if type_name is None and isinstance(metadata, dict):
             type_name = metadata.get("default_queue_type")
@@ -228,11 +229,14 @@ class DefinitionsReader:
                 raise ValueError("value: expected an object")
             self._policy({**value, "vhost": entry.get("vhost"), "name": entry.get("name")}, is_operator=True)
         else:
-            self._known_vhost(entry)
-            self._keep("parameters", entry)
+            vhost = self._known_vhost(entry)
+            self._keep((vhost, _text(entry, "component"), _text(entry, "name")), entry)
 
     def _global_parameter(self, entry: dict[str, Any]) -> None:
-        self._keep("global_parameters", entry)
+        name = _text(entry, "name")
+        if name == CLUSTER_NAME and (not isinstance(entry.get("value"), str) or not entry["value"]):
+            raise ValueError("value: expected a name")
+        self._keep(("", "", name), entry)
 
     def _policy(self, entry: dict[str, Any], *, is_operator: bool = False) -> None:
         self.found.policies.append(
@@ -247,9 +251,11 @@ class DefinitionsReader:
             )
         )
 
-    def _keep(self, section: str, entry: dict[str, Any]) -> None:
-        identity = tuple(_text(entry, key) for key in KEPT[section])
-        self.found.kept.append((section, identity, entry))
+    def _keep(self, identity: tuple[str, str, str], entry: dict[str, Any]) -> None:
+        parameters = self.found.parameters
+        parameters[identity] = entry.get("value")
+        if len(parameters) + len(self.broker.parameters) > KEPT_MAX:
+            raise ValueError(f"no more than {KEPT_MAX} parameters are kept")
 
     def _exchange(self, entry: dict[str, Any]) -> None:
         vhost, name = self._known_vhost(entry), _text(entry, "name", empty=True)
@@ -374,3 +380,13 @@ def _limit(value: dict[str, Any], key: str) -> int | None:
     if isinstance(limit, bool) or not isinstance(limit, int):
         raise ValueError(f"{key}: expected a number")
     return limit if limit >= 0 else None
+
+
+def _about(metadata: dict[str, Any]) -> tuple[str, list[str]]:
+    """Description and tags of a virtual host."""
+    description, tags = metadata.get("description", ""), metadata.get("tags", [])
+    if not isinstance(description, str):
+        raise ValueError("description: expected text")
+    tags_of(tags)
+    words = tags.split(",") if isinstance(tags, str) else tags
+    return description, [stripped for word in words if (stripped := word.strip())]

@@ -1,0 +1,60 @@
+"""What operators give the broker to keep and give back: parameters of plug-ins, descriptions, names. It reads none.
+
+Source: management page 8.2; behaviour page 5.3.
+"""
+
+from collections.abc import Callable, Iterator
+
+from .events import EventKind
+from .messages.event import Event, Listener
+from .object_events import ParameterEvent
+
+#: (virtual host, component, name); a virtual host or component that is empty: of none.
+Identity = tuple[str, str, str]
+
+
+class Parameters:
+    """Those of one broker: any JSON values, in the order in which they came. `announce`: tells the `listeners`."""
+
+    __slots__ = ("_announce", "_listeners", "_values")
+
+    def __init__(self, listeners: list[Listener], announce: Callable[[Event], None]) -> None:
+        self._listeners = listeners
+        self._announce = announce
+        self._values: dict[Identity, object] = {}
+
+    def __contains__(self, identity: object) -> bool:
+        return identity in self._values
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[tuple[Identity, object]]:
+        return iter(list(self._values.items()))
+
+    def get(self, identity: Identity) -> object:
+        """Its value; None: there is none."""
+        return self._values.get(identity)
+
+    def set(self, identity: Identity, value: object) -> None:
+        """New, or in place of the one that is there. Nobody changes `value` afterwards."""
+        self._values[identity] = value
+        self._tell(EventKind.DECLARED, identity, value)
+
+    def remove(self, identity: Identity) -> bool:
+        """Whether it was there."""
+        if identity not in self._values:
+            return False
+        del self._values[identity]
+        self._tell(EventKind.UNDECLARED, identity, None)
+        return True
+
+    def forget(self, vhost: str) -> None:
+        """A virtual host goes, with all of its own."""
+        for identity in [identity for identity in self._values if identity[0] == vhost]:
+            self.remove(identity)
+
+    def _tell(self, kind: EventKind, identity: Identity, value: object) -> None:
+        if self._listeners:
+            vhost, component, name = identity
+            self._announce(ParameterEvent(kind, vhost, name, component, value))
