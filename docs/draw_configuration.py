@@ -26,8 +26,8 @@ from leveret.settings.lifetime import (
     AT_CREATION,
     LIVE,
     NEVER,
-    NOT_YET,
     RESTART,
+    WITHOUT_MEANING,
     Lifetime,
 )
 from leveret.settings.written import written
@@ -78,10 +78,8 @@ def shown(value: object, read: object = None) -> str:
 
 
 def _acts(row: Key | Field) -> str:
-    """When a changed value takes effect; *later*: without an effect yet; *nothing*: without meaning."""
-    if row.reason:
-        return "*nothing*"
-    return row.acts.value if row.is_supported else "*later*"
+    """When a changed value takes effect; *nothing*: it has no meaning here."""
+    return _when(row.acts)
 
 
 def _tables(rows: list[tuple[str, str, str]]) -> list[str]:
@@ -116,7 +114,6 @@ def _introduction() -> list[str]:
         "",
         'The configuration is TOML. Durations are milliseconds or text (`"5s"`, `"15m"`); sizes are octets or text',
         '(`"64KiB"`, `"10MB"`, both in powers of 1024). An unknown key is an error that names the nearest known one.',
-        "Keys marked *later* are accepted with a warning: this version does nothing with them yet.",
         "",
         "- `leveret check FILE...` lists what is wrong. It also warns of a name that is declared nowhere but resembles",
         "  one that is (a dead-letter address `faild` beside a queue `failed`). With `--strict` a warning is a fault.",
@@ -314,7 +311,7 @@ def _leased(name: str, argument: str) -> str:
 
 
 def _when(acts: Lifetime) -> str:
-    return "*later*" if acts is NOT_YET else acts.value
+    return "*nothing*" if acts is WITHOUT_MEANING else acts.value
 
 
 def _logged_topics() -> list[str]:

@@ -222,10 +222,10 @@ FIELD_HELP: dict[str, str] = {
     "slow-consumer-check-period": "Seconds between two checks for slow consumers.",
     "redistribution-delay": "Wait before a cluster moves messages to a node that has consumers.",
     "message-counter-history-day-limit": "Days of counters that are kept.",
-    "management-browse-page-size": "Messages that one browse by management returns.",
-    "management-message-attribute-size-limit": "Length at which browsing cuts values off; -1 shows them whole.",
+    "management-browse-page-size": "Messages that one browse by management shows; no more than 500, nor for -1.",
+    "management-message-attribute-size-limit": "Characters of a property that a browse shows; -1 is all.",
     "retroactive-message-count": "Newest messages of an address that a queue created later gets; 0 is off.",
-    "enable-metrics": "Whether metrics are published for the address.",
+    "enable-metrics": "Whether queues of the address have lines of their own in metrics; sums have all queues.",
     "enable-ingress-timestamp": "Whether messages get the header `_AMQ_INGRESS_TIMESTAMP` (ms) when they arrive.",
     "id-cache-size": "Number of ids that duplicate detection remembers for an address; 0 is off.",
     "queue-prefetch": "Prefetch of ActiveMQ 5 clients.",
@@ -260,7 +260,7 @@ ATTRIBUTE_HELP: dict[str, str] = {
 
 #: Attribute of a leased queue -> sentence.
 LEASED_HELP: dict[str, str] = {
-    "replication": "For a cluster: `local`, `distributed` or `group`; without one every queue is local.",
+    "replication": "Accepted for the files of AMPS: `local`, `distributed`, `group`. One instance has all queues.",
     "message-type": "Type of the bodies; expressions look only into those of type `json`.",
     "underlying-topic": "Topic whose messages are captured, or a regular expression that is searched in topics.",
     "default-publish-target": "Topic of messages that are published to the queue's name; a pattern needs it.",
@@ -284,8 +284,8 @@ LEASED_HELP: dict[str, str] = {
     "file-backed": "Accepted for the files of AMPS: the state of each queue is in the journal.",
     "target-depth": "Messages that are active, at least 1000; the others wait in the journal.",
     "deferred-ack-ttl": "How long an acknowledgement waits for a message that is not there yet.",
-    "initial-owner": "Instance that owns new messages of a `group` queue, which needs one.",
-    "queue-domain": "Name that joins queues of several groups of instances.",
+    "initial-owner": "Accepted for the files of AMPS, where a `group` queue needs one: one instance owns all messages.",
+    "queue-domain": "Accepted for the files of AMPS: there are no other groups of instances to join.",
     "dead-letter-address": "Exchange or queue that gets messages that expired for another reason than time.",
     "expiry-address": "Exchange or queue that gets messages whose time was over.",
 }

@@ -20,8 +20,6 @@ class Lifetime(Enum):
     RESTART = "when the broker starts anew"
     #: For an existing queue of the configuration.
     NEVER = "not on a queue that exists: delete it first"
-    #: Accepted for a later version.
-    NOT_YET = "never: it means nothing in this version"
     #: Accepted for the files of other brokers: there is nothing here that it could be about.
     WITHOUT_MEANING = "never: it means nothing here"
 
@@ -36,6 +34,5 @@ class Lifetime(Enum):
     MIXED,
     RESTART,
     NEVER,
-    NOT_YET,
     WITHOUT_MEANING,
 ) = Lifetime

@@ -41,8 +41,9 @@ def per_object_page(broker: Broker, options: ConsoleOptions, facts: MetricsFacts
         table(PREFIX, f.OBJECTS, _totals(broker, queues)),
     ]
     yield
+    shown = yield from _with_metrics(broker, queues)
     groups = (*f.QUEUE_COARSE, *f.QUEUE_METRICS, *f.QUEUE_COUNTERS, *f.QUEUE_PUBLISHED)
-    parts += yield from _lines(PREFIX, groups, queues, _queue_labels, _whole_queue)
+    parts += yield from _lines(PREFIX, groups, shown, _queue_labels, _whole_queue)
     groups = (*f.CHANNEL_GAUGES, *f.CHANNEL_COUNTERS)
     parts += yield from _lines(PREFIX, groups, _sessions(broker), _channel_labels, _whole_channel)
     groups = (*f.CONNECTION_COARSE, *f.CONNECTION_COUNTERS, *f.CONNECTION_GAUGES)
@@ -61,7 +62,7 @@ def detailed_page(
     wanted, clients = set(families), list(broker.clients)
     row: Row
     chosen = [one for one in broker.virtual_hosts.values() if not vhosts or one.name in vhosts]
-    queues = [queue for vhost in chosen for queue in vhost.queues.values()]
+    queues = yield from _with_metrics(broker, [queue for vhost in chosen for queue in vhost.queues.values()])
     parts = [identity(options, broker, "detailed", DETAILED)]
     if wanted & {"node_metrics", "node_coarse_metrics", "node_persister_metrics"}:
         parts.append(node_page(broker, options, facts.process(), facts.journal(), DETAILED))
@@ -147,6 +148,19 @@ def _lines(
 def _totals(broker: Broker, queues: list[Queue]) -> tuple[float, ...]:
     channels = sum(len(client.sessions) for client in broker.clients)
     return len(broker.clients), channels, sum(len(queue.consumers) for queue in queues), len(queues)
+
+
+def _with_metrics(broker: Broker, queues: list[Queue]) -> Generator[None, None, list[Queue]]:
+    """Those whose address-settings do not say `enable-metrics = false`."""
+    if not broker.settings.hides_metrics:
+        return queues
+    found: list[Queue] = []
+    for start in range(0, len(queues), OBJECTS_A_STEP):
+        resolve = broker.settings.resolve
+        some = queues[start : start + OBJECTS_A_STEP]
+        found += [one for one in some if resolve(one.address, one.vhost_name).enable_metrics]
+        yield
+    return found
 
 
 # -- labels and values ------------------------------------------------------------------------------------------------

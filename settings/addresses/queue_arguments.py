@@ -78,7 +78,7 @@ QUEUE_ARGUMENTS: dict[str, QueueArgument] = {
 
 #: Arguments that can change on an existing queue; others need a new queue (address-settings page 3.8, 4.3).
 LIVE_ARGUMENTS = frozenset(
-    key for key, argument in QUEUE_ARGUMENTS.items() if BY_ATTRIBUTE[argument.attribute].lifetime is LIVE
+    key for key, argument in QUEUE_ARGUMENTS.items() if BY_ATTRIBUTE[argument.attribute].acts is LIVE
 ) | {"x-ring-size"}
 
 #: Pairs of arguments that contradict each other.

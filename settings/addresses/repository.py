@@ -37,6 +37,7 @@ class SettingsRepository:
         "attempts",
         "concerns_topics",
         "deletes_declared_queues",
+        "hides_metrics",
         "destinations",
         "entries",
         "id_cache_size",
@@ -78,6 +79,8 @@ class SettingsRepository:
         )
         #: Whether `auto-delete-created-queues` is set anywhere: if not, nobody needs to look at clients' queues.
         self.deletes_declared_queues = any(one.settings.auto_delete_created_queues for one in self.entries)
+        #: Whether any address has `enable-metrics = false`: if not, nobody needs to ask for each queue.
+        self.hides_metrics = any(one.settings.enable_metrics is False for one in self.entries)
 
     @property
     def vhosts(self) -> list[str]:

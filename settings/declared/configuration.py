@@ -19,7 +19,6 @@ from ..lifetime import (
     AT_CREATION,
     LIVE,
     MIXED,
-    NOT_YET,
     RESTART,
     WITHOUT_MEANING,
     Lifetime,
@@ -60,7 +59,7 @@ class Key:
     @property
     def is_supported(self) -> bool:
         """Whether it has an effect."""
-        return self.acts not in (NOT_YET, WITHOUT_MEANING)
+        return self.acts is not WITHOUT_MEANING
 
 
 _COUNT = integer(0, 2**31)
@@ -93,7 +92,9 @@ KEYS: dict[str, dict[str, Key]] = {
         "configuration-file-refresh-period": Key(duration_or_off_ms, 5_000, LIVE),
         "persist-delivery-count-before-delivery": Key(boolean, False, RESTART),
         "max-redelivery-records": Key(integer(-1, 2**31), 10, RESTART),
-        "persist-id-cache": Key(boolean, True, NOT_YET),
+        "persist-id-cache": Key(
+            boolean, True, WITHOUT_MEANING, "Ids are kept in memory alone: a restart forgets them, whatever this says."
+        ),
         "message-expiry-scan-period": Key(
             duration_or_off_ms, 30_000, WITHOUT_MEANING, "Nothing is scanned: a message expires at its time."
         ),

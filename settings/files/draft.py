@@ -30,7 +30,6 @@ from ..declared.logged_topics import LoggedTopic
 from ..faults import Fault, Origin, nearest
 from ..flow_control import SystemUsage, system_usage_of
 from ..leased.faults import LeasedFault
-from ..leased.lifetimes import WITHOUT_EFFECT
 from ..leased.model import read_leased
 from ..policies.policies import Policy
 from ..values import shown
@@ -44,10 +43,9 @@ from .leased_queues import (
     with_dead_letters,
 )
 
-#: What `check` calls a list of logged topics, whatever the format.
+NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 #: (file, the path that it names) -> name and text of the file there. Raises: ValueError with what is wrong.
 Fetch = Callable[[str, str], tuple[str, str]]
-NOT_IN_THIS_VERSION = "accepted, but without effect in this version"
 #: TOML's and XML's names for the wildcard syntax -> attribute.
 WILDCARD_KEYS = {
     "delimiter": "delimiter",
@@ -120,7 +118,7 @@ class Draft:
         self.warnings.append(f"{origin}: {shorten(key)}: {problem}")
 
     def no_effect(self, origin: Origin, key: str, reason: str = "") -> None:
-        """A known key without an effect: in this version, or for a reason. One warning for each name."""
+        """A known key, or an element of another broker's file, without an effect. One warning for each name."""
         if key not in self._warned:
             self._warned.add(key)
             why = f"accepted, but means nothing here: {reason}" if reason else NOT_IN_THIS_VERSION
@@ -216,8 +214,6 @@ class Draft:
         for fault in read_leased(queue.name, queue.arguments)[1]:
             key = written.get(fault.argument, fault.argument)
             self.fault(queue.origin_of(fault.argument), key, str(fault))
-        for argument in WITHOUT_EFFECT & queue.arguments.keys():
-            self.no_effect(queue.origin_of(argument), written.get(argument, argument))
 
     def add_logged_topic(self, topic: LoggedTopic, key: str) -> None:
         """A topic whose messages are logged, or a pattern of several. `key`: what it is called in the file."""

@@ -1,10 +1,10 @@
 """When a changed setting of a leased queue takes effect in a broker that reloads. Source: address-settings page 3.8."""
 
-from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, NOT_YET, RESTART, WITHOUT_MEANING, Lifetime
+from ..lifetime import ARRIVAL, AT_CONSUMER, LIVE, NEVER, RESTART, WITHOUT_MEANING, Lifetime
 
 #: Queue argument -> when. How a queue counts, and in which order it delivers, is fixed when it is declared.
 ACTS: dict[str, Lifetime] = {
-    "x-replication": NOT_YET,
+    "x-replication": WITHOUT_MEANING,
     "x-message-type": NEVER,
     "x-underlying-topic": ARRIVAL,
     "x-default-publish-target": ARRIVAL,
@@ -28,15 +28,11 @@ ACTS: dict[str, Lifetime] = {
     "x-file-backed": WITHOUT_MEANING,
     "x-target-depth": NEVER,
     "x-deferred-ack-ttl": LIVE,
-    "x-initial-owner": NOT_YET,
-    "x-queue-domain": NOT_YET,
+    "x-initial-owner": WITHOUT_MEANING,
+    "x-queue-domain": WITHOUT_MEANING,
 }
 
 #: Arguments that can change on an existing leased queue.
 LIVE_LEASED = frozenset(argument for argument, acts in ACTS.items() if acts in (LIVE, ARRIVAL, AT_CONSUMER))
 #: Those of them that only whoever declared the queue changes: what it captures.
 OF_CAPTURE = frozenset(("x-underlying-topic", "x-default-publish-target", "x-queue-filter"))
-#: Those for a cluster: one warning says what a queue with them is (W-LOCAL).
-_OF_CLUSTERS = frozenset(("x-replication", "x-initial-owner", "x-queue-domain"))
-#: The others that have no effect in this version: each is accepted with a warning.
-WITHOUT_EFFECT = frozenset(argument for argument, acts in ACTS.items() if acts is NOT_YET) - _OF_CLUSTERS

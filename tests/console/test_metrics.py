@@ -286,6 +286,18 @@ def test_only_what_is_asked_for(fresh: RunningBroker) -> None:
     assert len(names(f"?family=node_metrics&family=connection_coarse_metrics{every}")) > 40
 
 
+def test_addresses_without_metrics() -> None:
+    """Their queues have no lines of their own; the sums know them."""
+    setting = {"match": "secret.#", "enable-metrics": False}
+    with start_broker(management=True, config={"address-setting": [setting]}) as broker:
+        for name in ("secret.a", "b"):
+            broker.ask(lambda name=name: broker.edge.broker.virtual_hosts["/"].declare_queue(name, client=None))
+        for path in ("per-object", "detailed?family=queue_metrics", "detailed?family=queue_coarse_metrics"):
+            found = metrics_of(broker, f"/metrics/{path}")
+            assert {re.search('queue="([^"]*)"', one)[1] for one in found if 'queue="' in one} == {"b"}, path
+        assert metrics_of(broker)["rabbitmq_queues"] == 2
+
+
 @pytest.mark.parametrize(
     "path, method, status",
     [

@@ -90,6 +90,30 @@ def test_browse(api: ApiClient, broker: RunningBroker) -> None:
     assert api.ask("POST", place, {}, user="blind").reason == "Access refused."
 
 
+def test_address_settings_say_how_much_a_browse_shows() -> None:
+    """How many messages, and how much of each property; bodies are cut by whoever asks."""
+    settings = [
+        {"match": "#", "management-browse-page-size": 2, "management-message-attribute-size-limit": 3},
+        {"match": "whole", "management-browse-page-size": -1, "management-message-attribute-size-limit": -1},
+    ]
+    with start_broker(management=True, config={"address-setting": settings}) as broker:
+        api = ApiClient(broker.management_url)
+        for queue in ("cut", "whole"):
+            api.ask("PUT", f"queues/%2F/{queue}", {})
+            for _ in range(3):
+                broker.inject(
+                    routing_key=queue, body="hares", type="hares", headers={"h": ["hares", {"k": "hare"}], "n": 7}
+                )
+        found = api.ask("POST", "leveret/queues/%2F/cut/browse", {"count": 9}).json
+        properties = found["items"][1]["properties"]
+        assert (len(found["items"]), found["next"] is None, found["total"]) == (2, False, 3)
+        assert found["items"][0]["payload"] == "hares"
+        assert (properties["type"], properties["headers"]["n"]) == ("har, + 2 more", 7)
+        assert properties["headers"]["h"] == ["har, + 2 more", {"k": "har, + 1 more"}]
+        found = api.ask("POST", "leveret/queues/%2F/whole/browse", {"count": 9}).json
+        assert [one["properties"]["type"] for one in found["items"]] == ["hares"] * 3 and found["next"] is None
+
+
 def test_blocked(api: ApiClient) -> None:
     """Nobody is; for monitors only, as the status is."""
     found = api.get("leveret/blocked")

@@ -31,8 +31,8 @@ from leveret.settings.lifetime import (
     LIVE,
     MIXED,
     NEVER,
-    NOT_YET,
     RESTART,
+    WITHOUT_MEANING,
     Lifetime,
 )
 
@@ -106,10 +106,10 @@ def test_a_restart_is_needed_for_what_is_opened_at_the_start() -> None:
 
 
 def test_every_key_is_of_one_of_these() -> None:
-    """Those for later apart."""
+    """What means nothing here is asked for by nobody."""
     assert keys_of(MIXED) == {("broker", "profile")}
     told = read_by(frontend_options, load_tls, broker_options, journal_options)
-    assert not keys_of(NOT_YET) & (told | AT_START | OTHERWISE)
+    assert not keys_of(WITHOUT_MEANING) & (told | AT_START | OTHERWISE)
 
 
 # ------------------------------------------------------------------------------------------------------- real brokers

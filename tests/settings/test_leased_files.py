@@ -22,7 +22,6 @@ from leveret.settings.leased.elements import (
     TAGS,
 )
 from leveret.settings.leased.faults import CONDITIONS
-from leveret.settings.leased.lifetimes import WITHOUT_EFFECT
 from leveret.settings.leased.model import LeasedSettings, leased_settings, read_leased
 
 
@@ -227,17 +226,6 @@ def test_faults_that_are_found_in_the_whole_have_their_keys() -> None:
     assert [str(fault).split(": E")[0] for fault in faults] == [
         "f.toml:4: underlying-topic", "f.toml:5: message-type"
     ]  # fmt: skip
-
-
-def test_what_has_no_effect_yet_says_so() -> None:
-    """Each by its key, once."""
-    text = 'recovery-point = "now"\nfile-backed = true\ntarget-depth = 1000\ndeferred-ack-ttl = "1h"\n'
-    queue = '[[queue]]\nname = "{}"\ntype = "amps"\n' + text
-    said = [line for line in load(queue.format("Q") + queue.format("R")).warnings if "without effect" in line]
-    without = "accepted, but without effect in this version"
-    lines = {f"f.toml:{line}: {key.split()[0]}: {without}" for line, key in enumerate(text.splitlines(), 4)}
-    keys = {argument.removeprefix("x-") for argument in WITHOUT_EFFECT}
-    assert set(said) == {line for line in lines if line.split(": ")[1] in keys}
 
 
 # -- written and read back --------------------------------------------------------------------------------------------

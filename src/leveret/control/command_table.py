@@ -187,7 +187,7 @@ _COMMANDS = (
         "look at the messages of a queue and change nothing",
         (
             _QUEUE,
-            Argument("count", NUMBER, "at most so many (default 50, at most 500)"),
+            Argument("count", NUMBER, "at most so many (default 50), and no more than management-browse-page-size"),
             Argument("after", NUMBER, "those behind this position (default 0: from the head)"),
             Argument("state", WORD, "ready (the default) or unacked"),
             Argument("encoding", WORD, "auto (the default): text where it is UTF-8; or base64"),

@@ -152,7 +152,10 @@ class MessageCommands:
         with refusals():
             queue = vhost.queue_for_consumer(name, client)
         yield from until_idle(vhost, name)
-        after, count = arguments.get("after", 0), min(arguments.get("count", BROWSED), BROWSED_MAX)
+        settings = broker.settings.resolve(queue.address, vhost.name)
+        page_size, shown_max = settings.management_browse_page_size, settings.management_message_attribute_size_limit
+        most = BROWSED_MAX if page_size < 0 else min(page_size, BROWSED_MAX)
+        after, count = arguments.get("after", 0), min(arguments.get("count", BROWSED), most)
         is_ready = state == "ready"
         rows: list[dict[str, Any]] = []
         while len(rows) < count and vhost.queues.get(name) is queue:
@@ -160,7 +163,9 @@ class MessageCommands:
             with refusals():
                 seen = _ready_behind(queue, after, wanted) if is_ready else _unacked_behind(queue, after, wanted)
             found = seen.found
-            rows += [_browsed(position, message, encoding, arguments.get("truncate")) for position, message in found]
+            for position, message in found:
+                row = _browsed(position, message, encoding, arguments.get("truncate"))
+                rows.append(row if shown_max < 0 else {**row, "properties": _cut(row["properties"], shown_max)})
             if not found or (len(found) < wanted and not seen.missing):
                 break
             after = found[-1][0]
@@ -187,6 +192,15 @@ def _browsed(position: int, message: Message, encoding: str, truncate: int | Non
     row = _row(message, False, 0, encoding, truncate)
     del row["redelivered"], row["message_count"]
     return {"position": position, "attempts": message.deliveries - message.uncounted, **row}
+
+
+def _cut(value: Any, length: int) -> Any:
+    """Texts in it end after so many characters and say how many more there are, as in Artemis."""
+    if isinstance(value, str) and len(value) > length:
+        return f"{value[:length]}, + {len(value) - length} more"
+    if isinstance(value, dict):
+        return {key: _cut(one, length) for key, one in value.items()}
+    return [_cut(one, length) for one in value] if isinstance(value, list) else value
 
 
 def _give_back(session: Session, mode: str) -> None:
