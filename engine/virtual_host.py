@@ -7,7 +7,7 @@ What it does is done by its parts: `Topology` (names), `Router` (routes), `Bindi
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from ..settings import LoggedTopic
 from .bindings import Bindings
@@ -33,6 +33,9 @@ from .queues.reply_queue import REPLY_PREFIX, REPLY_TO, ReplyQueue
 from .rules.diverts import Diverts
 from .turns import Turns
 from .users.access import User
+
+if TYPE_CHECKING:
+    from .publishing.dry_run import DryRun
 
 #: What listens behind an exchange of the broker's own: it gets each request, with the virtual host to answer in.
 Service = Callable[["VirtualHost", Envelope, bytes], None]
@@ -186,6 +189,15 @@ class VirtualHost:
     def route(self, exchange_name: str, routing_key: str, user: User) -> Route:
         """The way for messages published by a user: `Router.route`."""
         return self._router.route(exchange_name, routing_key, user)
+
+    def dry_run(self, envelope: Envelope, blob: bytes, user: User) -> "DryRun":
+        """What would become of a message if this user published it now: to be asked for its steps.
+
+        Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
+        """
+        from .publishing.dry_run import DryRun  # few ask
+
+        return DryRun(self._router, self, envelope, blob, user)
 
     # -- direct replies -----------------------------------------------------------------------------------------------
 

@@ -142,6 +142,27 @@ def _browse(api: Api, request: Request) -> Steps:
     )
 
 
+def _route(api: Api, request: Request) -> Steps:
+    """Where a message would go: the body is as for publish, with `exchange`, and nothing of it is required."""
+    given = json_object(request)
+    texts = {name: text(given[name], name) for name in ("exchange", "routing_key", "payload") if name in given}
+    properties = given.get("properties", {})
+    if not isinstance(properties, dict):
+        raise bad_request("properties: expected an object")
+    if "headers" in given:
+        properties = {**properties, "headers": given["headers"]}
+    return (
+        yield from api.run(
+            "route",
+            **{"exchange": "", **texts},
+            payload_encoding=text(given.get("payload_encoding", "string"), "payload_encoding"),
+            properties=properties,
+            vhost=api.vhost(request).name,
+            as_user=request.user.name,
+        )
+    )
+
+
 def _search(api: Api, request: Request) -> dict[str, Any]:
     """Names with the text in them, whatever its case."""
     part = request.query.get("q", "").lower()
@@ -176,5 +197,6 @@ ROUTES = [
     Route("leveret/scheduled/V/Q/ID", {"POST": Action(Level.VHOST, _act_on_scheduled)}),
     Route("leveret/explain/V/NAME", {"GET": Action(Level.VHOST, _explain)}),
     Route("leveret/queues/V/Q/browse", {"POST": Action(Level.VHOST, _browse)}),
+    Route("leveret/route/V", {"POST": Action(Level.VHOST, _route)}),
     Route("leveret/search", {"GET": Action(Level.ANY, _search)}),
 ]

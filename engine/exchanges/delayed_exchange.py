@@ -4,6 +4,7 @@ A message with a header `x-delay` (milliseconds) is routed when it is published 
 to, where operators see it; the plugin keeps it in the exchange and routes it later (docs/DEVIATIONS.md).
 """
 
+import builtins
 from collections.abc import Sequence
 
 from ..errors import InvalidDelayedType
@@ -50,6 +51,11 @@ class DelayedExchange(Exchange):
     def check_limits(self, routing_key: str, arguments: FieldTable, vhost: str, options: BrokerOptions) -> None:
         """As the type that it routes as."""
         self._router.check_limits(routing_key, arguments, vhost, options)
+
+    @property
+    def routes_as(self) -> "builtins.type[Exchange]":
+        """The type that it routes as."""
+        return type(self._router)
 
     def match(self, message: Routed) -> Sequence[Destination]:
         """See `Exchange`."""

@@ -16,6 +16,9 @@ class IdCache:
         self.size = size
         self._seen: dict[object, None] = {}
 
+    def __contains__(self, id_: object) -> bool:
+        return id_ in self._seen
+
     def is_new(self, id_: object) -> bool:
         """Whether this id was not among them; it is from now on."""
         if id_ in self._seen:

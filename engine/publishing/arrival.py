@@ -71,7 +71,7 @@ def _arrive_one(vhost: Host, route: Route, rules: ArrivalRules, envelope: Envelo
     added: FieldTable = {}
     if rules.has_ingress_timestamp:
         added[INGRESS_TIMESTAMP] = Field("l", broker.clock.wall_ms())
-    due_ns = _due_ns(vhost, route, headers, added) if headers else None
+    due_ns = due_ns_of(vhost, route, headers, added) if headers else None
     if added:
         blob = envelope.spliced(blob, added)
         envelope = envelope.plain()
@@ -110,7 +110,7 @@ def _is_duplicate(vhost: Host, rules: ArrivalRules, headers: FieldTable) -> bool
     return True
 
 
-def _due_ns(vhost: Host, route: Route, headers: FieldTable, added: FieldTable) -> int | None:
+def due_ns_of(vhost: Host, route: Route, headers: FieldTable, added: FieldTable) -> int | None:
     """When a message is to be there, if it is not to be there now; `added` gets what its headers say from now on."""
     clock = vhost.broker.clock
     wait_ms: int | None = None

@@ -138,6 +138,10 @@ class Captures:
                     self._on_unlogged(queue, topic)
         return self._selecting([topic for topic in topics if is_logged[topic]])
 
+    def selecting_logged(self, topics: Sequence[str]) -> dict[Queue, LeasedRules]:
+        """The same as `capturing`, and nobody is told of what is not logged."""
+        return self._selecting([topic for topic in topics if self.logged is None or self.logged.has(topic)])
+
     def check_logged(self, settings: LeasedSettings) -> None:
         """Whether the topics of a new queue are listed; what a pattern selects is known only when messages come.
 

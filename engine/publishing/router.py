@@ -30,12 +30,12 @@ class Router:
     Each route says itself when it is stale (`Route.is_stale`). `declares`: makes the queues that settings ask for.
     """
 
-    __slots__ = ("_broker", "_declares", "_sharing", "_topology", "captures", "diverts")
+    __slots__ = ("_broker", "_declares", "_sharing", "topology", "captures", "diverts")
 
     def __init__(
         self, topology: Topology, broker: HostBroker, declares: Declares, make_log: Callable[[], Queue]
     ) -> None:
-        self._topology = topology
+        self.topology = topology
         self._broker = broker
         self._declares = declares
         self._sharing: dict[str, dict[Queue, None]] = {}  # queues whose address is not their name, by address
@@ -51,7 +51,7 @@ class Router:
         Permissions count as topology: what is answered here holds until the route is stale.
         Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
         """
-        topology = self._topology
+        topology = self.topology
         vhost = topology.name
         exchange = topology.exchanges.get(exchange_name)
         if not (type(exchange) is ServiceExchange and user.is_administrator):
@@ -77,7 +77,7 @@ class Router:
         if (
             not exchange.name
             and may_create
-            and self._topology.queue_named(routing_key) is None
+            and self.topology.queue_named(routing_key) is None
             and self.auto_creates(routing_key)
         ):
             self._declares.create_queue(routing_key, is_auto_created=True)
@@ -86,7 +86,7 @@ class Router:
 
     def auto_creates(self, name: str) -> bool:
         """Whether a queue of that name is made when it is needed (address-settings page 3.5)."""
-        return self._broker.settings.resolve(name, self._topology.name).auto_create_queues
+        return self._broker.settings.resolve(name, self.topology.name).auto_create_queues
 
     def _look_up(self, exchange: Exchange, routing_key: str) -> Route:
         queues: list[Queue] | None = None
@@ -96,11 +96,11 @@ class Router:
         elif (
             not exchange.name and not self._sharing and not self.captures
         ):  # 2 us less for a queue that is new, as most reply queues are
-            named = self._topology.queue_named(routing_key)
+            named = self.topology.queue_named(routing_key)
             queues = [named] if named is not None and named.is_open else []
         else:
             message = Routed((routing_key,))
-            queues, way = reach_all(exchange, message, self._topology)
+            queues, way = reach_all(exchange, message, self.topology)
             self._broker.effort.spent += message.cost
             if queues is not None and self.captures:
                 queues = self._captured(queues, exchange, message, is_whole=True)
@@ -120,7 +120,7 @@ class Router:
         """The address of a message, its settings, and the diverts there."""
         broker = self._broker
         address = broker.options.address_of(exchange_name, routing_key)
-        return address, broker.settings.resolve(address, self._topology.name), self.diverts.of(address)
+        return address, broker.settings.resolve(address, self.topology.name), self.diverts.of(address)
 
     # -- queues -------------------------------------------------------------------------------------------------------
 
@@ -129,7 +129,7 @@ class Router:
 
         What that cost goes from the message to `Effort`.
         """
-        reached = reach(exchange, message, self._topology)
+        reached = reach(exchange, message, self.topology)
         if self.captures:
             reached = self._captured(reached, exchange, message, is_whole=False) or []
         self._broker.effort.spent += message.cost
@@ -166,7 +166,7 @@ class Router:
         A topic is named by the routing key, where that is what a topic exchange routes by, or by the exchange.
         Source: queues page E.2.
         """
-        settings, vhost = self._broker.settings, self._topology.name
+        settings, vhost = self._broker.settings, self.topology.name
         for name in (routing_key, exchange.name) if exchange.is_topic else (exchange.name,):
             layer = settings.topic_layer(name, vhost) if name else NOTHING_SET
             if layer is not NOTHING_SET:
@@ -177,9 +177,24 @@ class Router:
 
     def queues_at(self, address: str) -> list[Queue]:
         """All queues whose address this is."""
-        own = self._topology.queues.get(address)
+        own = self.topology.queues.get(address)
         found = [own] if own is not None and own.address == address else []
         return found + list(self._sharing.get(address, ()))
+
+    def sharing_at(self, address: str) -> list[Queue]:
+        """Multicast queues of an address that have other names (`_reach_by_address`)."""
+        return self._split_by_address(address)[0]
+
+    def next_by_address(self, address: str) -> Queue | None:
+        """The anycast queue whose turn it is there; None: the queue of that name, or none, gets the message."""
+        return None if address in self.topology.queues else self._split_by_address(address)[1]
+
+    def _split_by_address(self, address: str) -> tuple[list[Queue], Queue | None]:
+        sharing = self._sharing.get(address, {})
+        named_alike = self.topology.exchanges.get(address)
+        bound = {} if named_alike is None else named_alike.destinations
+        multicast = [queue for queue in sharing if queue in bound]
+        return multicast, next((queue for queue in sharing if queue not in bound and queue.is_open), None)
 
     def _takes_turns(self, exchange: Exchange, routing_key: str) -> bool:
         """Whether queues share the address, so that it depends on whose turn it is."""
@@ -190,7 +205,7 @@ class Router:
         if not exchange.name and self._sharing:
             for key in keys:
                 if key in self._sharing:
-                    queues += self._reach_by_address(key, has_own=key in self._topology.queues)
+                    queues += self._reach_by_address(key, has_own=key in self.topology.queues)
         return [queue for queue in queues if queue.is_open]
 
     def _reach_by_address(self, address: str, *, has_own: bool) -> list[Queue]:
@@ -200,11 +215,8 @@ class Router:
         """
         sharing = self._sharing[address]
         self._broker.effort.spent += len(sharing) // FOUND_A_STEP
-        named_alike = self._topology.exchanges.get(address)
-        bound = {} if named_alike is None else named_alike.destinations
-        multicast = [queue for queue in sharing if queue in bound]
-        anycast = None if has_own else next((queue for queue in sharing if queue not in bound and queue.is_open), None)
-        if anycast is None:
+        multicast, anycast = self._split_by_address(address)
+        if anycast is None or has_own:
             return multicast
         del sharing[anycast]
         sharing[anycast] = None  # the last now
@@ -240,7 +252,7 @@ class Router:
 
     def routes_changed(self) -> None:
         """All routes are to be looked up again. O(exchanges, and routes)."""
-        for exchange in self._topology.exchanges.values():
+        for exchange in self.topology.exchanges.values():
             exchange.routes.forget_all()
 
     def forget_routes_to(self, queue: Queue) -> None:
@@ -252,11 +264,11 @@ class Router:
     def bindings_changed(self, destination: Destination) -> None:
         """The default exchange asks how queues are bound that share an address (`_reach_by_address`)."""
         if isinstance(destination, Queue) and destination.address != destination.name:
-            self._topology.exchanges[""].routes.forget(destination.address)
+            self.topology.exchanges[""].routes.forget(destination.address)
 
     def _forget_named(self, queue: Queue) -> None:
         """The default exchange does or does not lead to a queue any more."""
-        routes = self._topology.exchanges[""].routes
+        routes = self.topology.exchanges[""].routes
         routes.forget(queue.name)
         if queue.address != queue.name:
             routes.forget(queue.address)  # as in `bindings_changed`

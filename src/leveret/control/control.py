@@ -64,6 +64,7 @@ class ControlTable:
         from .control_messages import MessageCommands
         from .control_parameters import ParameterCommands
         from .control_policies import PolicyCommands
+        from .control_routing import RoutingCommands
         from .control_topology import TopologyCommands
 
         whole = BrokerCommands(
@@ -80,6 +81,7 @@ class ControlTable:
             **PolicyCommands(lambda: self.broker).handlers,
             **TopologyCommands(lambda: self.broker).handlers,
             **MessageCommands(lambda: self.broker).handlers,
+            **RoutingCommands(lambda: self.broker).handlers,
             **ParameterCommands(lambda: self.broker).handlers,
             **self.definitions.handlers,
         }

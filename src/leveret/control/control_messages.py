@@ -58,7 +58,7 @@ GOT_AT_ONCE = 50
 BROWSED, BROWSED_MAX, BROWSED_AT_ONCE = 50, 500, 20
 UNPUBLISHED = "Unable to publish message. Check queue limits."
 #: Where the flags of a header payload begin.
-_FLAGS_AT = 12
+FLAGS_AT = 12
 
 
 class MessageCommands:
@@ -76,9 +76,9 @@ class MessageCommands:
         exchange, routing_key = arguments["exchange"], arguments["routing-key"]
         if max(len(exchange.encode(errors="replace")), len(routing_key.encode(errors="replace"))) > OCTETS_MAX:
             raise CommandError("publish: exchange and routing-key: longer than 255 octets")
-        body = _body_of(arguments)
-        header = encode_header(len(body), _properties_of(arguments.get("properties") or {}))
-        facts = scan_properties(header[_FLAGS_AT:])
+        body = body_of("publish", arguments)
+        header = encode_header(len(body), properties_of("publish", arguments.get("properties") or {}))
+        facts = scan_properties(header[FLAGS_AT:])
         user_id = None if facts.user_id is None else facts.user_id.decode("utf-8", "replace")
         if user_id not in (None, client.user.name) and "impersonator" not in client.user.tags:
             raise CommandError(
@@ -210,43 +210,44 @@ def _give_back(session: Session, mode: str) -> None:
             session.reject(0, multiple=True, requeue=requeued)
 
 
-def _body_of(arguments: dict[str, Any]) -> bytes:
+def body_of(command: str, arguments: dict[str, Any]) -> bytes:
+    """The body of a message that somebody gives. Raises: CommandError."""
     payload, encoding = arguments["payload"], arguments.get("payload-encoding", "string")
     if encoding == "string":
         return str(payload).encode("utf-8", "replace")
     if encoding != "base64":
-        raise CommandError(f"publish: payload-encoding must be string or base64, not {encoding!r}")
+        raise CommandError(f"{command}: payload-encoding must be string or base64, not {encoding!r}")
     try:
         return base64.b64decode(payload, validate=True)
     except (binascii.Error, ValueError):
-        raise CommandError("publish: payload: is not base64") from None
+        raise CommandError(f"{command}: payload: is not base64") from None
 
 
-def _properties_of(given: object) -> dict[str, PropertyValue]:
-    """Unknown names are ignored, as RabbitMQ does. Raises: CommandError."""
+def properties_of(command: str, given: object) -> dict[str, PropertyValue]:
+    """Those of a message; unknown names are ignored, as RabbitMQ does. Raises: CommandError."""
     if not isinstance(given, dict):
-        raise CommandError("publish: properties: expected an object")
+        raise CommandError(f"{command}: properties: expected an object")
     found: dict[str, PropertyValue] = {}
     for name in TEXTS:
         value = given.get(name)
         if value is None:
             continue
         if not isinstance(value, str) or len(value.encode(errors="replace")) > OCTETS_MAX:
-            raise CommandError(f"publish: {name}: expected text of at most 255 octets")
+            raise CommandError(f"{command}: {name}: expected text of at most 255 octets")
         found[name] = value.encode(errors="replace")
     for name, largest in NUMBERS.items():
         value = given.get(name)
         if value is None:
             continue
         if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= largest:
-            raise CommandError(f"publish: {name}: expected a number from 0 to {largest}")
+            raise CommandError(f"{command}: {name}: expected a number from 0 to {largest}")
         found[name] = value
     headers = given.get("headers")
     if headers:
         try:
             found["headers"] = wide(table_of_json(headers))
         except ValueError as error:
-            raise CommandError(f"publish: headers: expected {error}") from None
+            raise CommandError(f"{command}: headers: expected {error}") from None
     return found
 
 

@@ -1,0 +1,52 @@
+"""What the address of a message would do with it before it is routed. Nothing happens.
+
+Source: address-settings page 1.2; management page 16.
+"""
+
+from dataclasses import dataclass
+
+from ...settings import Divert
+from ..clock import MS
+from ..exchanges.exchange import Exchange
+from ..messages.content import DEDUPLICATION_ID
+from ..messages.duplicates import duplicate_id
+from ..messages.message import Envelope
+from ..rules.expiry import NO_EXPIRY_POLICY
+from .arrival import due_ns_of
+from .host import Host
+from .route import Route
+
+
+@dataclass(slots=True, frozen=True)
+class DryArrival:
+    """`envelope`: as queues would get it. `delay_ms`: it would wait there so long; None: not at all.
+
+    `is_duplicate`: it would be dropped as one. `diverts`: who gets a copy; an exclusive one takes the message itself.
+    """
+
+    address: str
+    envelope: Envelope
+    delay_ms: int | None
+    is_duplicate: bool
+    diverts: tuple[Divert, ...]
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether a divert takes it, so that it comes to no queue of its own exchange."""
+        return any(divert.is_exclusive for divert in self.diverts)
+
+
+def dry_arrival(vhost: Host, exchange: Exchange, envelope: Envelope, blob: bytes) -> DryArrival:
+    """As `arrival.arrive` does it to one message."""
+    rules = vhost.arrival_rules(exchange.name, envelope.routing_key)
+    headers = envelope.headers(blob) if envelope.facts.is_marked else {}
+    is_duplicate = False
+    if rules.id_cache_size and headers:
+        asked = DEDUPLICATION_ID in headers and vhost.broker.settings.sets_id_cache_size(rules.address, vhost.name)
+        known = vhost.id_caches.get(rules.address)
+        is_duplicate = known is not None and duplicate_id(headers, asked_for=asked) in known
+    due_ns = due_ns_of(vhost, Route(exchange, envelope.routing_key, None), headers, {}) if headers else None
+    delay_ms = None if due_ns is None else (due_ns - vhost.broker.clock.monotonic_ns()) // MS
+    if rules.expiry is not NO_EXPIRY_POLICY and not envelope.expiry_is_settled:
+        envelope = envelope.with_expiration(rules.expiry.applied_to(envelope.expiration_ms))
+    return DryArrival(rules.address, envelope, delay_ms, is_duplicate, rules.diverts)

@@ -1,0 +1,177 @@
+"""Where a message would go, by which bindings, and why not elsewhere. Nothing is published, declared or counted.
+
+Source: management page 16; behaviour page 2.3.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from ..errors import InternalExchangeRefused
+from ..exchanges.delayed_exchange import DelayedExchange
+from ..exchanges.exchange import Binding, DirectExchange, Exchange, HeadersExchange, TopicExchange
+from ..exchanges.hash_exchange import HashExchange
+from ..exchanges.headers import HeadersPattern
+from ..exchanges.random_exchange import RandomExchange
+from ..exchanges.routed import Routed
+from ..queues.queue import Queue
+from ..users.access import User
+from ..users.permissions import EXCHANGE, WRITE
+from .router import Router
+
+#: Bindings that do not match are told of one exchange: so many, the rest is counted.
+MISSED_MAX = 50
+#: Bindings that are looked at between two turns.
+LOOKED_AT_ONCE = 500
+#: How a queue is reached without a binding.
+BY_NAME, BY_ADDRESS, IN_TURN, BY_TOPIC = "by its name", "by its address", "by its address, in turn", "by its topic"
+
+
+@dataclass(slots=True)
+class Hop:
+    """One exchange on the way. `missed`: bindings that do not lead on, the first of them, each with why not.
+
+    `missed_count`: of all of them. `alternate`: where the message goes as nothing here matches.
+    `is_chance`: it goes to one of `taken` only, by chance.
+    """
+
+    exchange: Exchange
+    taken: list[Binding] = field(default_factory=list)
+    missed: list[tuple[Binding, str]] = field(default_factory=list)
+    missed_count: int = 0
+    alternate: str | None = None
+    is_chance: bool = False
+
+
+@dataclass(slots=True)
+class DryRoute:
+    """`queues`: all that are reached, each with how (empty: by bindings). `passed_by`: leased queues that select the
+    topic and whose filters do not take the message."""
+
+    hops: list[Hop] = field(default_factory=list)
+    queues: dict[Queue, str] = field(default_factory=dict)
+    passed_by: list[Queue] = field(default_factory=list)
+
+
+def exchange_for(router: Router, name: str, routing_key: str, user: User) -> Exchange:
+    """The exchange, if this user may publish to it with this key.
+
+    Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
+    """
+    topology = router.topology
+    if user.permissions is not None:
+        user.require(WRITE, EXCHANGE, name, topology.name)
+    exchange = topology.exchange(name)
+    if exchange.internal:
+        raise InternalExchangeRefused(name=name, vhost=topology.name)
+    if exchange.type == TopicExchange.type:
+        user.require_topic(WRITE, name, routing_key, topology.name)
+    return exchange
+
+
+def dry_route(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:
+    """Fill `found`, a step for each `next`."""
+    topology = router.topology
+    if not start.name:
+        found.hops.append(Hop(start))
+        for key in dict.fromkeys(message.keys):
+            named = topology.queue_named(key)
+            if named is not None:
+                found.queues[named] = BY_NAME
+            for queue in router.sharing_at(key):
+                found.queues[queue] = BY_ADDRESS
+            anycast = router.next_by_address(key)
+            if anycast is not None:
+                found.queues[anycast] = IN_TURN
+    else:
+        yield from _walk(router, start, message, found)
+    yield
+    _capture(router, start, message, found)
+
+
+def _walk(router: Router, start: Exchange, message: Routed, found: DryRoute) -> Iterator[None]:
+    """As `routing.reach`."""
+    exchanges, seen, stack = router.topology.exchanges, {start}, [start]
+    while stack:
+        exchange = stack.pop()
+        hop = Hop(exchange)
+        found.hops.append(hop)
+        yield from _look(exchange, message, hop)
+        onward: list[object] = [binding.destination for binding in hop.taken]
+        if not onward and exchange.alternate in exchanges:
+            hop.alternate = exchange.alternate
+            onward = [exchanges[exchange.alternate]]
+        for destination in onward:
+            if isinstance(destination, Queue):
+                found.queues.setdefault(destination, "")
+            elif isinstance(destination, Exchange) and destination not in seen:
+                seen.add(destination)
+                stack.append(destination)
+
+
+def _look(exchange: Exchange, message: Routed, hop: Hop) -> Iterator[None]:
+    """Which bindings of one exchange match; O(bindings), in steps."""
+    kind = exchange.routes_as if isinstance(exchange, DelayedExchange) else type(exchange)
+    hop.is_chance = kind is RandomExchange
+    reached = set() if hop.is_chance else set(exchange.match(message))
+    for count, binding in enumerate(list(exchange.bindings.values()), 1):
+        if hop.is_chance or (binding.destination in reached and _fits(kind, binding, message)):
+            hop.taken.append(binding)
+        else:
+            hop.missed_count += 1
+            if len(hop.missed) < MISSED_MAX:
+                hop.missed.append((binding, _why_not(kind, binding, message)))
+        if count % LOOKED_AT_ONCE == 0:
+            yield
+
+
+def _fits(kind: type[Exchange], binding: Binding, message: Routed) -> bool:
+    """Whether this binding is one of those by which its destination is reached."""
+    if kind is HashExchange:
+        return True
+    alone = kind("")
+    alone.index(binding)
+    return bool(alone.match(message))
+
+
+def _why_not(kind: type[Exchange], binding: Binding, message: Routed) -> str:
+    keys = " or ".join(repr(key) for key in message.keys)
+    if kind is DirectExchange:
+        return f"the routing key is {keys}, not {binding.routing_key!r}"
+    if kind is TopicExchange:
+        return f"the pattern {binding.routing_key!r} does not match {keys}"
+    if kind is HashExchange:
+        return "the message's hash leads to another queue"
+    if kind is HeadersExchange:
+        return _why_no_headers(binding, message)
+    return "it does not match"
+
+
+def _why_no_headers(binding: Binding, message: Routed) -> str:
+    pattern = HeadersPattern(binding.arguments)
+    if pattern.wants_any:
+        names = ", ".join(repr(name) for name, _ in pattern.wanted)
+        return f"none of these headers matches: {names}" if names else "it has no conditions"
+    for name, wanted in pattern.wanted:
+        field_ = message.headers.get(name)
+        if field_ is None:
+            return f"there is no header {name!r}"
+        if wanted is not None and message.comparables[name] != wanted:
+            return f"the header {name!r} has another value"
+    return "it does not match"
+
+
+def _capture(router: Router, start: Exchange, message: Routed, found: DryRoute) -> None:
+    """Leased queues get what they select (`Router._captured`)."""
+    captures = router.captures
+    if not captures:
+        return
+    topics = dict.fromkeys(captures.topics_of(start.name, message.keys) + captures.among(list(found.queues)))
+    selecting = captures.selecting_logged(list(topics))
+    for queue in [queue for queue in found.queues if queue.rules.leased is not None]:
+        del found.queues[queue]
+    taking = captures.taking(selecting, message.as_message())
+    for queue in selecting:
+        if queue in taking:
+            found.queues[queue] = BY_TOPIC
+        else:
+            found.passed_by.append(queue)

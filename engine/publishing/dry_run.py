@@ -1,0 +1,56 @@
+"""A message that somebody might publish: what its address would do with it, where it would go, what queues would do.
+
+Nothing is published, declared or counted. Source: management page 16.
+"""
+
+from collections.abc import Iterator
+
+from ..exchanges.routed import Routed
+from ..messages.carbon_copies import copies_of
+from ..messages.message import Envelope
+from ..queues.prospect import outcome_of, time_to_live_there_ms
+from ..queues.queue import Queue
+from ..users.access import User
+from ..users.permissions import CONFIGURE, QUEUE
+from .dry_arrival import dry_arrival
+from .dry_route import DryRoute, dry_route, exchange_for
+from .host import Host
+from .router import Router
+from .service import ServiceExchange
+
+
+class DryRun:
+    """`arrival`: what its address does. `route`: where it goes, complete after all `steps`.
+
+    `creates`: the queue of that name would be made first. `is_service`: the broker itself is behind the exchange.
+    """
+
+    def __init__(self, router: Router, vhost: Host, envelope: Envelope, blob: bytes, user: User) -> None:
+        """Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused, InvalidCopies."""
+        self._router = router
+        key = envelope.routing_key
+        self._exchange = exchange = exchange_for(router, envelope.exchange, key, user)
+        envelope.copies = copies_of(envelope.headers(blob)) if envelope.facts.is_marked else ()
+        self._blob = blob
+        self.arrival = dry_arrival(vhost, exchange, envelope, blob)
+        self.keys = envelope.keys
+        self.route = DryRoute()
+        self.is_service = isinstance(exchange, ServiceExchange)
+        self.creates = (
+            not exchange.name
+            and vhost.queue_named(key) is None
+            and router.auto_creates(key)
+            and user.may(CONFIGURE, QUEUE, key, vhost.name)
+        )
+        settings = vhost.broker.settings.resolve(self.arrival.address, vhost.name)
+        self.rescued_by = settings.dead_letter_address if settings.send_to_dla_on_no_route else ""
+
+    def steps(self) -> Iterator[None]:
+        """Where it goes: each step is short."""
+        message = Routed(self.keys, self.arrival.envelope, self._blob)
+        return dry_route(self._router, self._exchange, message, self.route)
+
+    def prospect(self, queue: Queue) -> tuple[str, int | None]:
+        """What a queue would do with it, and for how long it would live there (ms; None: for ever)."""
+        envelope = self.arrival.envelope
+        return outcome_of(queue, envelope, self._blob), time_to_live_there_ms(queue, envelope)
