@@ -13,6 +13,7 @@ from .resources import (
     overview,
     policies,
     queues,
+    quorum,
     users,
     vhosts,
 )
@@ -20,6 +21,7 @@ from .resources import (
 ROUTES = [
     *overview.ROUTES,
     *queues.ROUTES,
+    *quorum.ROUTES,
     *exchanges.ROUTES,
     *bindings.ROUTES,
     *messages.ROUTES,

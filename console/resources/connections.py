@@ -77,6 +77,12 @@ def _channels_of(api: Api, request: Request) -> Steps:
     return _listed_channels(api, request, sessions, has_pages=False)
 
 
+def _sessions_of(api: Api, request: Request) -> list[Any]:
+    """Those of AMQP 1.0, which no connection has."""
+    _client(api, request)
+    return []
+
+
 def _listed_channels(api: Api, request: Request, sessions: list[Session], *, has_pages: bool = True) -> Steps:
     node, ranges = api.options.node, ranges_of(request, "invalid_range_parameters")
     return listed(
@@ -152,6 +158,7 @@ ROUTES = [
     Route("vhosts/V/connections", {"GET": Action(_OF_VHOST, _list)}),
     Route("connections/NAME", {"GET": Action(_ANY, _show), "DELETE": Action(_ANY, _close)}),
     Route("connections/NAME/channels", {"GET": Action(_ANY, _channels_of)}),
+    Route("connections/NAME/sessions", {"GET": Action(_ANY, _sessions_of)}),
     Route("connections/username/U", {"GET": Action(_ANY, _of_user), "DELETE": Action(_ANY, _close_of_user)}),
     Route("channels", {"GET": Action(_ANY, _list_channels)}),
     Route("vhosts/V/channels", {"GET": Action(_OF_VHOST, _list_channels)}),

@@ -126,6 +126,9 @@ ROUTES = [
     Route("nodes/N/memory", {"GET": Action(_MONITORING, _memory)}),
     Route("nodes/N/memory/relative", {"GET": Action(_MONITORING, _relative)}),
     Route("nodes/N/memory/ets", {"GET": Action(_MONITORING, _tables)}),
+    Route("nodes/N/memory/ets/relative", {"GET": Action(_MONITORING, _tables)}),
+    Route("nodes/N/memory/ets/FILTER", {"GET": Action(_MONITORING, _tables)}),
+    Route("nodes/N/memory/ets/FILTER/relative", {"GET": Action(_MONITORING, _tables)}),
     Route("feature-flags", {"GET": Action(_ADMINISTRATOR, _features)}),
     Route("feature-flags/NAME/enable", {"PUT": Action(_ADMINISTRATOR, _enable, JSON_MEDIA)}),
     Route(
