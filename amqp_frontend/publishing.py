@@ -201,7 +201,7 @@ def _find_route(session: AmqpSession, event: PublishReceived, channel: Channel) 
         raise errors.MessageTooLarge(size=event.oversized, limit=channel.message_size_max)
     client = session.login.client
     assert client is not None
-    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user)
+    route = client.vhost.route(arguments.exchange, arguments.routing_key, client.user, client)
     facts = event.kind.facts
     if facts.is_marked:
         channel.session.subscriptions.check_reply_to(channel.framing, event.blobs[0])

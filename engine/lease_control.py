@@ -1,7 +1,8 @@
 """The exchange `amps.control`: acknowledging messages that one does not hold, asked for by a message.
 
 Routing key `sow_delete`; headers `queue`, one of `bookmark` and `filter`, `options`. Who asks needs the permission to
-configure the queue. The answer goes to reply_to, as JSON. Source: queues page A.6.
+configure the queue. `x-client`, the name of the connection that asks, adds what it holds itself where leases are
+strict. The answer goes to reply_to, as JSON. Source: queues page A.6.
 """
 
 from collections.abc import Generator, Iterator, Mapping
@@ -12,10 +13,10 @@ from .errors import BadRequest
 from .messages.content import ContentError, PropertyValue, decode_properties
 from .messages.message import Envelope
 from .publishing.answering import answer_request
+from .publishing.service import Sender
 from .queues.discarding import OPTIONS, Discarded, discard_ids, discard_matching, ids_of
 from .queues.leased_deferring import DeferringCore
 from .queues.queue import Queue
-from .users.access import User
 from .users.permissions import CONFIGURE, QUEUE
 
 EXCHANGE = "amps.control"
@@ -34,21 +35,21 @@ class LeaseControl:
     def __init__(self, vhost: DeclaringHost) -> None:
         self._vhost = vhost
 
-    def handle(self, user: User, envelope: Envelope, blob: bytes) -> None:
+    def handle(self, sender: Sender, envelope: Envelope, blob: bytes) -> None:
         """A request: served now, or in steps if that takes long."""
-        steps = self._serve(user, envelope, blob)
+        steps = self._serve(sender, envelope, blob)
         for _ in steps:
             self._vhost.broker.run_errand(steps)
             break
 
-    def _serve(self, user: User, envelope: Envelope, blob: bytes) -> Iterator[None]:
+    def _serve(self, sender: Sender, envelope: Envelope, blob: bytes) -> Iterator[None]:
         header = envelope.framing.split(blob)[0]
         try:
             properties = decode_properties(header)
         except ContentError:
             properties = {}
         try:
-            done = yield from self._done(user, envelope, properties)
+            done = yield from self._done(sender, envelope, properties)
             answer: dict[str, object] = {
                 "status": "success",
                 "matches": done.matches,
@@ -61,7 +62,7 @@ class LeaseControl:
             answer = {"status": "failure", "reason": str(error), "matches": 0, "topic_matches": 0, "records_deleted": 0}
         answer_request(self._vhost, properties, answer)
 
-    def _done(self, user: User, envelope: Envelope, properties: Mapping[str, PropertyValue]) -> Steps:
+    def _done(self, sender: Sender, envelope: Envelope, properties: Mapping[str, PropertyValue]) -> Steps:
         if envelope.routing_key != REQUEST:
             raise BadRequest(f"the routing key is {REQUEST}")
         table = properties.get("headers")
@@ -71,30 +72,35 @@ class LeaseControl:
             if isinstance(field.value, bytes)
         }
         name = headers.get("queue", "")
-        if not user.may(CONFIGURE, QUEUE, name, self._vhost.name):
+        if not sender.user.may(CONFIGURE, QUEUE, name, self._vhost.name):
             raise BadRequest("you may not configure this queue")
         queue = self._vhost.queues.get(name)
         if queue is None or queue.rules.leased is None:
             raise BadRequest(f"no leased queue {name[:255]!r}")
-        if "x-client" in headers:
-            raise BadRequest("x-client: a request has no identity of a consumer")
+        own = headers.get("x-client")
+        if own is not None and (sender.client is None or not sender.client.is_called(own)):
+            raise BadRequest(f"x-client: {own[:255]!r} is not the name of your connection")
+        holder = None if own is None else sender.client
         bookmark, filter_text, option = headers.get("bookmark"), headers.get("filter"), headers.get("options", "")
-        result = yield from discarding(queue, bookmark, filter_text, option)
+        result = yield from discarding(queue, bookmark, filter_text, option, holder)
         return result
 
 
-def discarding(queue: Queue, bookmarks: str | None, filter_text: str | None, option: str) -> Steps:
-    """Steps of one request about a leased queue. Raises: BadRequest."""
+def discarding(
+    queue: Queue, bookmarks: str | None, filter_text: str | None, option: str, holder: object = None
+) -> Steps:
+    """Steps of one request about a leased queue. `holder`: also what this client holds, if leases are strict. Raises:
+    BadRequest."""
     assert isinstance(queue, DeferringCore)
     if (bookmarks is None) == (filter_text is None):
         raise BadRequest("a request has one of bookmark and filter")
     if option not in OPTIONS:
         raise BadRequest(f"{option[:80]!r}: options are empty, cancel or expire")
     if bookmarks is not None:
-        return discard_ids(queue, ids_of(bookmarks), option)
+        return discard_ids(queue, ids_of(bookmarks), option, holder)
     try:
         expression = compiled(filter_text or "", AMPS)
     except ExpressionError as error:
         raise BadRequest(f"filter: {error}") from None
-    done: Discarded = yield from discard_matching(queue, expression, option)
+    done: Discarded = yield from discard_matching(queue, expression, option, holder)
     return done

@@ -87,6 +87,11 @@ class Client:
         self.sessions[session] = None
         return session
 
+    def is_called(self, name: str) -> bool:
+        """Whether it has that name: the broker's for it, or its own, the client property connection_name."""
+        own = self.properties.get("connection_name")
+        return name == self.name or (own is not None and isinstance(own.value, bytes) and name == own.text)
+
     def close(self, *, failed: bool = False) -> None:
         """End all sessions (unacked messages are requeued), then delete the exclusive queues. Idempotent.
 

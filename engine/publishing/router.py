@@ -20,7 +20,7 @@ from .captures import Captures
 from .host import Declares, HostBroker
 from .route import Route
 from .routing import FOUND_A_STEP, reach, reach_all
-from .service import PersonalService, ServiceExchange
+from .service import Caller, PersonalService, Sender, ServiceExchange
 from .topology import Topology
 
 
@@ -45,10 +45,11 @@ class Router:
 
     # -- routes -------------------------------------------------------------------------------------------------------
 
-    def route(self, exchange_name: str, routing_key: str, user: User) -> Route:
+    def route(self, exchange_name: str, routing_key: str, user: User, client: Caller | None = None) -> Route:
         """The way for messages published by a user, who may. Services take requests from administrators only.
 
-        Permissions count as topology: what is answered here holds until the route is stale.
+        `client`: by whose connection they come; some services ask. Permissions count as topology: what is answered here
+        holds until the route is stale.
         Raises: PermissionRefused, ExchangeNotFound, InternalExchangeRefused, TopicRefused.
         """
         topology = self.topology
@@ -63,7 +64,7 @@ class Router:
             if exchange.type == TopicExchange.type:
                 user.require_topic(WRITE, exchange_name, routing_key, vhost)
             if type(exchange) is PersonalService:
-                route = Route(exchange.for_user(user), routing_key, [])
+                route = Route(exchange.for_sender(Sender(user, client)), routing_key, [])
                 route.is_stale = True  # to be looked up for each request
                 return route
         # Asked only where it matters: names that were never seen before cost a search each.

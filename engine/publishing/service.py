@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import NamedTuple, Protocol
 
 from ..durability import Durability
 from ..exchanges.exchange import Binding, Destination, Exchange
@@ -45,20 +46,34 @@ class ServiceExchange(Exchange):
         """Bindings to a service lead nowhere."""
 
 
+class Caller(Protocol):
+    """The connection by which a request came."""
+
+    def is_called(self, name: str) -> bool:
+        """Whether it has that name: the broker's for it, or its own."""
+
+
+class Sender(NamedTuple):
+    """Who sent a request. `client`: by which connection; None: by none."""
+
+    user: User
+    client: Caller | None
+
+
 class PersonalService(ServiceExchange):
     """A service whose handler asks who sent a request. To clients it is a direct exchange that they may publish to."""
 
     type = "direct"
     __slots__ = ("_serve",)
 
-    def __init__(self, name: str, serve: Callable[[User, Envelope, bytes], None]) -> None:
+    def __init__(self, name: str, serve: Callable[[Sender, Envelope, bytes], None]) -> None:
         super().__init__(name, _serve_nobody)
         self.internal = False
         self._serve = serve
 
-    def for_user(self, user: User) -> ServiceExchange:
-        """The service, for requests of one user."""
-        return ServiceExchange(self.name, partial(self._serve, user))
+    def for_sender(self, sender: Sender) -> ServiceExchange:
+        """The service, for requests of one sender."""
+        return ServiceExchange(self.name, partial(self._serve, sender))
 
 
 def _serve_nobody(envelope: Envelope, blob: bytes) -> None:

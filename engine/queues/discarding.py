@@ -84,16 +84,17 @@ def renew_leases(queue: Queue, bookmarks: str) -> int:
     return len(renewed)
 
 
-def discard_ids(queue: DeferringCore, ids: Sequence[int], option: str) -> Discarded:
-    """Messages with these ids, as far as they are in the queue, ready or leased. Raises: BadRequest.
+def discard_ids(queue: DeferringCore, ids: Sequence[int], option: str, own: object = None) -> Discarded:
+    """Messages with these ids, as far as they are in the queue, ready or leased.
 
-    Acknowledgements of those that may still come are remembered (queues page C.6).
+    `own`: the client that asks, if it says so. Acknowledgements of those that may still come are remembered (queues
+    page C.6).
     """
     done = Discarded()
     leases = queue.book.leases.by_id
     leased = [leases[id_] for id_ in dict.fromkeys(ids) if id_ in leases]
     rest = [id_ for id_ in dict.fromkeys(ids) if id_ not in leases]
-    _discard_leased(queue, leased, option, done)
+    _discard_leased(queue, leased, option, done, own)
     if option == CANCEL:  # nobody holds them
         return done
     found = _discard_ready(queue, queue.positions_of(rest), option, done)
@@ -102,12 +103,15 @@ def discard_ids(queue: DeferringCore, ids: Sequence[int], option: str) -> Discar
     return done
 
 
-def discard_matching(queue: LeasedCore, expression: Expression, option: str) -> Generator[None, None, Discarded]:
-    """Steps: all active messages that a filter takes, of those that are there now. Returns `Discarded`."""
+def discard_matching(
+    queue: LeasedCore, expression: Expression, option: str, own: object = None
+) -> Generator[None, None, Discarded]:
+    """Steps: all active messages that a filter takes, of those that are there now. `own`: as in `discard_ids`. Returns
+    `Discarded`."""
     done, after, until_id = Discarded(), 0, queue.last_id
     leases = list(queue.book.leases.by_id.values())
     leased = [message for message in leases if expression.matches(MessageSubject(message))]
-    _discard_leased(queue, leased, option, done)
+    _discard_leased(queue, leased, option, done, own)
     while option != CANCEL and not queue.deleted:
         seen = queue.scan_active(after, SLICE)
         if seen.missing:
@@ -127,9 +131,11 @@ def discard_matching(queue: LeasedCore, expression: Expression, option: str) -> 
     return done
 
 
-def _discard_leased(queue: LeasedCore, leases: Sequence[Message], option: str, done: Discarded) -> None:
-    """Strict: what is leased stays its holder's."""
-    if not leases or queue.leased.settings.leasing == STRICT:
+def _discard_leased(queue: LeasedCore, leases: Sequence[Message], option: str, done: Discarded, own: object) -> None:
+    """Strict: what is leased stays its holder's, so that only the holder's own are taken."""
+    if queue.leased.settings.leasing == STRICT:
+        leases = [lease for lease in leases if holder_of(lease).session.client is own]
+    if not leases:
         return
     done.matches += len(leases)
     if option == CANCEL:

@@ -56,7 +56,7 @@ def test_a66_and_other_bad_requests(desk: LeasedDesk) -> None:
         {"queue": "q", "bookmark": "2|1|"},
         {"queue": "q", "bookmark": "1|" + "9" * 5000 + "|"},
         {"queue": "q", "bookmark": "1|1|,"},
-        {"queue": "q", "filter": "1 = 1", "x-client": "me"},
+        {"queue": "q", "filter": "1 = 1", "x-client": "somebody else"},
     ):
         assert ask(desk, **headers)["status"] == "failure"
     assert ask(desk, key="sow", queue="q", filter="1 = 1")["status"] == "failure"
@@ -75,6 +75,26 @@ def test_a86(desk: LeasedDesk) -> None:
     desk.ack(got)
     desk.ack(second)
     assert desk.counts() == (0, 0, 0) and desk.counter("acknowledged") == 3
+
+
+def test_what_one_holds_oneself(desk: LeasedDesk) -> None:
+    """Strict: by the name of the own connection; what others hold stays theirs (queues page A.6)."""
+    desk.queue(x_leasing="strict", **DLX)
+    desk.publish("a", "b", "c", "d")
+    mine = [desk.must_get(), desk.must_get(), desk.must_get()]
+    name, other = next(iter(desk.vhost.broker.clients)).name, desk.other()
+    other.must_get()
+    assert ask(other, queue="q", filter="1 = 1", x_client=name)["status"] == "failure"
+    first = ask(desk, queue="q", bookmark=mine[0].headers["x-bookmark"], x_client=name)
+    assert (first["matches"], first["records_deleted"]) == (1, 1)
+    assert ask(desk, queue="q", bookmark=mine[1].headers["x-bookmark"], options="cancel", x_client=name)["matches"] == 1
+    again = desk.must_get()
+    assert again.body == "b" and again.headers["x-cancel-count"] == 1
+    assert ask(desk, queue="q", filter="1 = 1", options="expire", x_client=name)["records_deleted"] == 2
+    assert desk.reasons() == ["forced_expire"] * 2 and desk.counts() == (0, 1, 0)
+    for got in mine:
+        desk.ack(got)
+    assert desk.counts() == (0, 1, 0)
 
 
 def test_cancels_of_operators(desk: LeasedDesk) -> None:
