@@ -220,7 +220,7 @@ def test_the_default_queue_type_is_set_and_taken_back(broker: SocketBroker, ctl:
     assert only(ctl("vhosts"))["default_queue_type"] == "quorum"
     exported = ctl("definitions", action="export")
     assert exported["vhosts"] == [
-        {"name": "/", "metadata": {"description": "", "tags": [], "default_queue_type": "quorum"}}
+        {"name": "/", "metadata": {"description": "Default virtual host", "tags": [], "default_queue_type": "quorum"}}
     ]
     ctl("vhosts", action="default-queue-type", name="/")
     channel.queue_declare("before", durable=True)
