@@ -5,6 +5,7 @@ has a second door, `engine.state`, for what recovery has to put back.
 """
 
 from . import errors
+from .aims import Aim, to_exchange, to_origin, to_queue
 from .broker import Broker
 from .clock import AHEAD_MS_MAX, MS, Clock, ManualClock, bounded_ms, due_after
 from .deadlines import Deadline, Deadlines
@@ -21,6 +22,8 @@ from .flow.ring import Waiter
 from .flow.usage import Usage
 from .flow.warnings import BlockedWarning
 from .lease_requests import discarding, leases_of, renew_leases
+from .letter_queues import dead_letter_queues
+from .message_choice import chosen_by
 from .messages.content import (
     PLAIN,
     REPLY_TO_ME,
@@ -50,8 +53,10 @@ from .messages.field_table import (
 )
 from .messages.json_tables import json_of_table, table_of_json
 from .messages.message import Envelope, Message
+from .messages.origins import Origin, origin_of
 from .messages.shapes import Shape, Shapes
 from .messages.sizes import BOUNDS, Sizes
+from .moving import DISCARDED, Choice, Looked, Moving, QueueGone, why_not
 from .object_events import (
     BindingEvent,
     BlockedEvent,
@@ -109,6 +114,13 @@ from .users.permissions import Grant, Permissions, TopicPermission
 from .virtual_host import VirtualHost
 
 __all__ = [
+    "QueueGone",
+    "Origin",
+    "Moving",
+    "Looked",
+    "DISCARDED",
+    "Choice",
+    "Aim",
     "AHEAD_MS_MAX",
     "BOUNDS",
     "ARGUMENTS",
@@ -236,6 +248,8 @@ __all__ = [
     "check_expiration",
     "answer_request",
     "publish_by_name",
+    "chosen_by",
+    "dead_letter_queues",
     "discarding",
     "leases_of",
     "renew_leases",
@@ -253,6 +267,7 @@ __all__ = [
     "json_of_table",
     "messages_of",
     "number_of",
+    "origin_of",
     "own_settings",
     "part_of",
     "queue_of",
@@ -261,4 +276,8 @@ __all__ = [
     "runs_of",
     "scan_properties",
     "table_of_json",
+    "to_exchange",
+    "to_origin",
+    "to_queue",
+    "why_not",
 ]

@@ -22,12 +22,18 @@ from .service import ServiceExchange
 
 
 def publish_run(
-    vhost: Host, route: Route, envelope: Envelope, blobs: Sequence[bytes], due_ns: int | None = None
+    vhost: Host,
+    route: Route,
+    envelope: Envelope,
+    blobs: Sequence[bytes],
+    due_ns: int | None = None,
+    cause: str | None = None,
 ) -> Outcome:
     """Give a run its ids and put it into the queues of its route, to wait there until `due_ns` if it is given.
 
     What a run costs goes with its messages times their queues. `Effort` counts that where it is more than the
     messages alone, so that a frontend that publishes much at once knows when others should have their turn.
+    `cause`: why the broker itself publishes them, by a route with queues.
     """
     broker = vhost.broker
     count = len(blobs)
@@ -41,7 +47,7 @@ def publish_run(
         return _publish_each(vhost, route, envelope, blobs, first_id, due_ns)
     if broker.listeners:
         ids = range(first_id, first_id + count)
-        broker.announce(PublishedEvent(vhost.name, envelope.exchange, ids, envelope, blobs, queues))
+        broker.announce(PublishedEvent(vhost.name, envelope.exchange, ids, envelope, blobs, queues, cause))
     if queues:
         counters.routed += count
         exchange.published_out += count * len(queues)

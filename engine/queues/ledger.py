@@ -292,13 +292,23 @@ class Ledger:
             for ids in runs:
                 self._announce_left(kind, ids, IN_JOURNAL, reason)
 
-    def purged(self, messages: Collection[Message] | Ready, unread: Sequence[Left] = ()) -> None:
-        """Messages in memory were purged; of those `unread` the content is only in the journal."""
+    def purged(
+        self,
+        messages: Collection[Message] | Ready,
+        unread: Sequence[Left] = (),
+        *,
+        reason: str | None = None,
+        to: str | None = None,
+    ) -> None:
+        """Messages in memory were purged; of those `unread` the content is only in the journal.
+
+        `reason`: an operator took these out; `to`: and put them there.
+        """
         self.counters.purged += len(messages) + len(unread)
         if len(messages):
             self._left(messages)
             if self._listeners:  # they get a list of their own: the messages are freed meanwhile
-                self._announce_left(EventKind.PURGED, _ids(messages), list(messages))
+                self._announce_left(EventKind.PURGED, _ids(messages), list(messages), reason, to)
         self._left_unread(EventKind.PURGED, unread)
 
     def purged_paged(self, dropped: Dropped) -> int:

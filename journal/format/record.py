@@ -184,6 +184,9 @@ REASONS = (
     "unsubscribed",
     "taken_over",
     "lifetime",
+    "moved",
+    "replayed",
+    "discarded",
 )
 REASON_CODES = {word: code for code, word in enumerate(REASONS)}
 OTHER_REASON = 255

@@ -54,6 +54,24 @@ _BOUND = (
     _AS_USER,
 )
 _ID = Argument("id", NUMBER, "the message's id in `scheduled list`", is_required=True, is_first=True)
+_JOB = Argument("id", NUMBER, "the job's id in `jobs list`", is_required=True, is_first=True)
+#: Which messages a job is about: those that meet all that is given.
+_CHOICE = (
+    Argument("filter", TEXT, "what a content filter takes: docs/expressions.md"),
+    Argument("header", JSON, 'like {"tenant": "acme"}: with these values'),
+    Argument("routing-key", TEXT, "published with exactly this one"),
+    Argument("text", TEXT, "with this in the body"),
+    Argument("cause", TEXT, "dead letters: of this reason, as rejected or expired"),
+    Argument("origin", TEXT, "dead letters: died in this queue"),
+    Argument("positions", JSON, "a list of numbers, as `browse` shows them"),
+    Argument("limit", NUMBER, "the first so many"),
+)
+_PACE = (
+    Argument("rate", NUMBER, "messages a second (default: as fast as it goes)"),
+    Argument("dry-run", FLAG, "true: only tell what would be done"),
+    _IN_VHOST,
+    _AS_USER,
+)
 _USER = Argument("user", NAME, "the user's name", is_required=True, is_first=True)
 _OF_USER = Argument("user", NAME, "only of this user")
 _PASSWORD = (
@@ -133,16 +151,43 @@ _COMMANDS = (
         ),
     ),
     Command(
-        "discard",
-        "acknowledge messages of a leased queue that others may hold",
+        "move",
+        "messages of a queue to another one, or to an exchange: a job",
         (
             _QUEUE,
-            Argument("bookmark", TEXT, "those with these bookmarks, separated by commas; or"),
-            Argument("filter", TEXT, "those that a content filter takes"),
-            Argument("option", TEXT, "cancel: break the leases; expire: as dead letters"),
-            _IN_VHOST,
+            Argument("to-queue", NAME, "straight into it; or"),
+            Argument("to-exchange", TEXT, "by its bindings"),
+            Argument("to-key", TEXT, "the routing key there (default: each message's own)"),
+            *_CHOICE,
+            *_PACE,
         ),
     ),
+    Command(
+        "replay",
+        "dead letters to where they came from: a job",
+        (
+            _QUEUE,
+            Argument("to", WORD, "exchange (the default), with the routing key; or queue: the one each died in"),
+            Argument("strip", FLAG, "true: without the headers that tell of deaths (default false)"),
+            *_CHOICE,
+            *_PACE,
+        ),
+    ),
+    Command(
+        "discard",
+        "throw messages of a queue away: a job; of a leased queue at once, also what others hold",
+        (
+            _QUEUE,
+            *_CHOICE,
+            *_PACE,
+            Argument("bookmark", TEXT, "of a leased queue: those with these bookmarks, separated by commas"),
+            Argument("option", TEXT, "of a leased queue: cancel: break the leases; expire: as dead letters"),
+        ),
+    ),
+    Command("dead-letters", "queues that dead letters go to; what is there, by cause and origin", (_OF_VHOST,)),
+    Command("jobs list", "moves, replays and discards: those under way, and the last ones that ended"),
+    Command("jobs show", "one of them", (_JOB,)),
+    Command("jobs cancel", "end one; what it has moved stays moved", (_JOB, _AS_USER)),
     Command(
         "declare-queue",
         "a queue, or check that the one that is there is the same",

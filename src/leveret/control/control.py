@@ -24,6 +24,7 @@ from .steps import Steps, finished
 
 if TYPE_CHECKING:
     from .definitions import Definitions
+    from .jobs import Jobs
 
 logger = logging.getLogger("leveret.control")
 
@@ -56,12 +57,20 @@ class ControlTable:
         return Definitions(lambda: self.broker)
 
     @cached_property
+    def jobs(self) -> "Jobs":
+        """What goes on, and what has ended."""
+        from .jobs import Jobs
+
+        return Jobs()
+
+    @cached_property
     def handlers(self) -> dict[str, Handler]:
         """What runs each command, by its words."""
         from .control_access import AccessCommands
         from .control_broker import BrokerCommands
         from .control_connections import ConnectionCommands
         from .control_messages import MessageCommands
+        from .control_moving import MovingCommands
         from .control_parameters import ParameterCommands
         from .control_policies import PolicyCommands
         from .control_routing import RoutingCommands
@@ -82,6 +91,7 @@ class ControlTable:
             **TopologyCommands(lambda: self.broker).handlers,
             **MessageCommands(lambda: self.broker).handlers,
             **RoutingCommands(lambda: self.broker).handlers,
+            **MovingCommands(lambda: self.broker, self.jobs).handlers,
             **ParameterCommands(lambda: self.broker).handlers,
             **self.definitions.handlers,
         }

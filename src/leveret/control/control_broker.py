@@ -7,7 +7,7 @@ from typing import Any
 from .. import __version__
 from ..configured.configured import ConfiguredObjects, set_ring_size
 from ..configured.typed_arguments import plain_of
-from ..engine import BadRequest, Broker, Queue, discarding, leases_of, renew_leases
+from ..engine import BadRequest, Broker, Queue, leases_of, renew_leases
 from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
 from ..settings.faults import nearest
@@ -44,7 +44,6 @@ class BrokerCommands:
             "ring": self._ring,
             "leases": self._leases,
             "lease renew": self._renew,
-            "discard": self._discard,
             "scheduled list": self._list_scheduled,
             "scheduled fire": self._fire,
             "scheduled cancel": self._cancel,
@@ -175,18 +174,6 @@ class BrokerCommands:
         except BadRequest as error:
             raise CommandError(str(error)) from None
         return {"queue": queue.name, "vhost": queue.vhost_name, "renewed": count}
-
-    def _discard(self, arguments: dict[str, Any]) -> Steps:
-        """As a request to amps.control (queues page A.6)."""
-        queue = self._queue_named(arguments)
-        if queue.rules.leased is None:
-            raise CommandError(f"queue {queue.name!r} is no leased queue")
-        option = arguments.get("option", "")
-        try:
-            done = yield from discarding(queue, arguments.get("bookmark"), arguments.get("filter"), option)
-        except BadRequest as error:
-            raise CommandError(str(error)) from None
-        return {"queue": queue.name, "vhost": queue.vhost_name, **asdict(done)}
 
     def _list_scheduled(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         queue = self._queue_named(arguments)

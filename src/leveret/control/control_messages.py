@@ -164,7 +164,7 @@ class MessageCommands:
                 seen = _ready_behind(queue, after, wanted) if is_ready else _unacked_behind(queue, after, wanted)
             found = seen.found
             for position, message in found:
-                row = _browsed(position, message, encoding, arguments.get("truncate"))
+                row = shown_message(position, message, arguments.get("truncate"), encoding)
                 rows.append(row if shown_max < 0 else {**row, "properties": _cut(row["properties"], shown_max)})
             if not found or (len(found) < wanted and not seen.missing):
                 break
@@ -188,7 +188,8 @@ def _unacked_behind(queue: Queue, after: int, count: int) -> Scanned:
     return Scanned(list(enumerate(islice(queue.unacked_messages(), after, after + count), after + 1)), False)
 
 
-def _browsed(position: int, message: Message, encoding: str, truncate: int | None) -> dict[str, Any]:
+def shown_message(position: int, message: Message, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
+    """A message of a queue for people: at which place, with its properties, and so many octets of its body."""
     row = _row(message, False, 0, encoding, truncate)
     del row["redelivered"], row["message_count"]
     return {"position": position, "attempts": message.deliveries - message.uncounted, **row}

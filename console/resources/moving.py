@@ -1,0 +1,111 @@
+"""What changes many messages, as jobs: move, replay, discard; which dead letters there are; pause and resume.
+
+Each is a command of the control table, as `leveret ctl` has it. Source: management page 16.
+"""
+
+from typing import Any
+
+from ..api import Api
+from ..bodies import integer, json_object, require
+from ..dispatcher import Action, Level, Route
+from ..login import is_administrator, is_monitor
+from ..messages import Answer, Request, bad_request, not_authorised
+from ..options import Steps
+
+#: What a body may say beside what one command knows alone. "count" is what management page 16 calls "limit".
+_SHARED = ("filter", "header", "routing_key", "text", "cause", "origin", "positions", "limit", "count", "rate", "dry")
+_ACCEPTED = 202
+
+
+def _started(api: Api, request: Request, command: str, given: dict[str, Any], **own: Any) -> Steps:
+    """The job's id, or what a dry run found."""
+    queue = api.queue(request)
+    names = {"count": "limit", "dry": "dry_run"}
+    options = {names.get(name, name): value for name, value in given.items()}
+    found = yield from api.run(
+        command, queue=queue.name, vhost=queue.vhost_name, as_user=request.user.name, **options, **own
+    )
+    return Answer(_ACCEPTED, {"job": found["id"]}) if "id" in found else found
+
+
+def _given(request: Request, *own: str) -> dict[str, Any]:
+    """The body. Raises: Refusal (a word that nobody knows: what was meant by it would be done to too many)."""
+    given = json_object(request)
+    unknown = next((name for name in given if name not in (*_SHARED, *own)), None)
+    if unknown is not None:
+        raise bad_request(f"{unknown[:80]}: unknown, expected some of {', '.join((*own, *_SHARED))}")
+    if "count" in given and "limit" in given:
+        raise bad_request("count and limit are the same")
+    return given
+
+
+def _move(api: Api, request: Request) -> Steps:
+    given = _given(request, "to")
+    (to,) = require(given, "to")
+    del given["to"]
+    if not isinstance(to, dict) or not to.keys() <= {"queue", "exchange", "routing_key"}:
+        raise bad_request('to: expected {"queue"} or {"exchange", "routing_key"}')
+    return (
+        yield from _started(
+            api,
+            request,
+            "move",
+            given,
+            to_queue=to.get("queue"),
+            to_exchange=to.get("exchange"),
+            to_key=to.get("routing_key"),
+        )
+    )
+
+
+def _replay(api: Api, request: Request) -> Steps:
+    return (yield from _started(api, request, "replay", _given(request, "to", "strip")))
+
+
+def _discard(api: Api, request: Request) -> Steps:
+    return (yield from _started(api, request, "discard", _given(request, "bookmark", "option")))
+
+
+def _dead_letters(api: Api, request: Request) -> Steps:
+    """Of the virtual hosts that the user may see, and that the page's menu chose."""
+    items: list[dict[str, Any]] = []
+    count = 0
+    for vhost in api.vhosts_to_list(request):
+        found = yield from api.run("dead-letters", vhost=vhost.name)
+        items += found["items"]
+        count += found["queues"]
+    items.sort(key=lambda row: (-row["messages"], row["vhost"], row["queue"]))
+    return {"queues": count, "items": items}
+
+
+def _jobs(api: Api, request: Request) -> list[dict[str, Any]]:
+    """The newest first; of others only for those who may see all."""
+    return [row for row in reversed(api.ask("jobs list")) if _may_see(request, row)]
+
+
+def _job(api: Api, request: Request) -> dict[str, Any]:
+    row: dict[str, Any] = api.ask("jobs show", id=integer(request.names["ID"]))
+    if not _may_see(request, row):
+        raise not_authorised("Not monitor user")
+    return row
+
+
+def _may_see(request: Request, row: dict[str, Any]) -> bool:
+    return is_monitor(request.user) or row["by"] == request.user.name
+
+
+def _cancel(api: Api, request: Request) -> Steps:
+    row = _job(api, request)
+    if not is_administrator(request.user) and row["by"] != request.user.name:
+        raise not_authorised("Not administrator user")
+    return (yield from api.run("jobs cancel", id=row["id"]))
+
+
+ROUTES = [
+    Route("leveret/queues/V/Q/move", {"POST": Action(Level.VHOST, _move)}),
+    Route("leveret/queues/V/Q/replay", {"POST": Action(Level.VHOST, _replay)}),
+    Route("leveret/queues/V/Q/discard", {"POST": Action(Level.VHOST, _discard)}),
+    Route("leveret/dead-letters", {"GET": Action(Level.MONITORING, _dead_letters)}),
+    Route("leveret/jobs", {"GET": Action(Level.ANY, _jobs)}),
+    Route("leveret/jobs/ID", {"GET": Action(Level.ANY, _job), "DELETE": Action(Level.ANY, _cancel)}),
+]

@@ -1,0 +1,195 @@
+"""Jobs: long work on messages that goes on while others are served, at a rate, until it is done or cancelled.
+
+A job works in slices at the ends of turns, and waits for its next slice by a deadline of the broker's clock. Jobs are
+in memory: a restart ends them, and what they moved until then is where they moved it. Source: management page 16.
+"""
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+from ..engine import MS, Broker, Client, Deadline, Moving, QueueGone
+from .command_error import CommandError
+
+logger = logging.getLogger("leveret.jobs")
+
+#: Jobs under way at a time, and those that have ended which are remembered.
+RUNNING_MAX, ENDED_MAX = 8, 100
+#: What a job with a rate does at once, as parts of a second; it is at least one message.
+PARTS = 20
+#: A job that waits for room looks again after so long, then after twice that, up to the second (ms).
+AGAIN_MS, AGAIN_MS_MAX = 100, 5_000
+RUNNING, WAITING, DONE, CANCELLED, FAILED = "running", "waiting", "done", "cancelled", "failed"
+
+
+class Job:
+    """One request under way. `command`: its name; `to`: where messages go, in words; `rate`: messages a second, None:
+    as fast as it can be done. `state`: running, waiting (for room), done, cancelled or failed."""
+
+    def __init__(
+        self, id_: int, command: str, moving: Moving, client: Client, *, by: str | None, to: str, rate: int | None
+    ) -> None:
+        self.id, self.command, self.by, self.to, self.rate = id_, command, by, to, rate
+        self.moving, self.client = moving, client
+        self.state, self.error = RUNNING, ""
+        self.limit: int | None = None
+        self.started_ms, self.ended_ms = self._clock.wall_ms(), 0
+        self._began_ns, self._spent_ns = self._clock.monotonic_ns(), 0
+        self._due_ns = self._began_ns
+        self._again_ms = AGAIN_MS
+        self._deadline: Deadline | None = None
+
+    @property
+    def _broker(self) -> Broker:
+        broker = self.client.broker
+        assert isinstance(broker, Broker)
+        return broker
+
+    @property
+    def _clock(self) -> Any:
+        return self._broker.clock
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in (DONE, CANCELLED, FAILED)
+
+    def begin(self) -> None:
+        """From now on."""
+        queue = self.moving.queue
+        logger.info("job %d: %s %r in %r, %s, by %s", self.id, self.command, queue.name, queue.vhost_name, self.to,
+                    self.by or "the broker's operator")  # fmt: skip
+        self._broker.run_errand(self._steps())
+
+    def cancel(self) -> None:
+        """What is moved stays moved."""
+        if not self.is_over:
+            self._end(CANCELLED)
+
+    def row(self) -> dict[str, Any]:
+        """What is known of it, for the control table. Times in ms since 1970."""
+        moving = self.moving
+        spent_ns = self._spent_ns if self.is_over else self._clock.monotonic_ns() - self._began_ns
+        return {
+            "id": self.id,
+            "command": self.command,
+            "vhost": moving.queue.vhost_name,
+            "queue": moving.queue.name,
+            "to": self.to,
+            "by": self.by,
+            "state": self.state,
+            "done": moving.done,
+            "total": moving.total if self.limit is None else min(self.limit, moving.total),
+            "looked_at": moving.looked_at,
+            "to_look_at": moving.total,
+            "kept": [{"reason": reason, "count": count} for reason, count in moving.kept.items()],
+            "rate": self.rate,
+            "per_second": round(moving.done / (spent_ns / 1e9), 1) if spent_ns else 0.0,
+            "waits_for": moving.waits_for if self.state == WAITING else "",
+            "error": self.error,
+            "started": self.started_ms,
+            "ended": self.ended_ms or None,
+        }
+
+    def _steps(self) -> Iterator[None]:
+        """Slices, until it is over or has to wait."""
+        self._deadline = None
+        while not self.is_over:
+            try:
+                is_waiting = self._slice()
+            except QueueGone:
+                self._fail("the queue is gone")
+            except CommandError as error:
+                self._fail(str(error))
+            except Exception as error:  # one's own fault, or the disk's: nobody else's turn ends by it
+                logger.exception("job %d", self.id)
+                self._fail(f"{type(error).__name__}: {error}")
+            else:
+                if is_waiting:
+                    return
+                yield
+
+    def _slice(self) -> bool:
+        """Returns whether the next one is later, which is seen to."""
+        moving, rate = self.moving, self.rate
+        self._check()
+        before = moving.done
+        moving.work(1_000_000 if rate is None else max(1, rate // PARTS))
+        if moving.is_done:
+            self._end(DONE)
+        elif moving.waits_for:
+            self.state = WAITING
+            self._wait_until(self._clock.monotonic_ns() + self._again_ms * MS)
+            self._again_ms = min(2 * self._again_ms, AGAIN_MS_MAX)
+            return True
+        else:
+            self.state, self._again_ms = RUNNING, AGAIN_MS
+            if rate is not None and moving.done > before:
+                now_ns = self._clock.monotonic_ns()
+                self._due_ns = max(self._due_ns, now_ns - 1000 * MS) + (moving.done - before) * 1_000_000_000 // rate
+                if self._due_ns > now_ns:
+                    self._wait_until(self._due_ns)
+                    return True
+        return False
+
+    def _check(self) -> None:
+        """Who asked may have gone, or may do less than before. Raises: CommandError."""
+        if self.client.vhost.is_condemned:
+            raise CommandError("the virtual host is gone")
+        if self.by is not None:
+            user = self._broker.users.find(self.by)
+            if user is None:
+                raise CommandError(f"the user {self.by!r} is gone")
+            self.client.user = user
+
+    def _wait_until(self, due_ns: int) -> None:
+        self._deadline = self._broker.deadlines.set(due_ns, lambda: self._broker.run_errand(self._steps()))
+
+    def _fail(self, error: str) -> None:
+        self.error = error
+        self._end(FAILED)
+
+    def _end(self, state: str) -> None:
+        self.state = state
+        self.ended_ms = self._clock.wall_ms()
+        self._spent_ns = self._clock.monotonic_ns() - self._began_ns
+        self._broker.deadlines.cancel(self._deadline)
+        logger.info("job %d: %s, %d messages%s", self.id, state, self.moving.done, f": {self.error}" * bool(self.error))
+
+
+class Jobs:
+    """All jobs of one broker, in the order in which they began."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[int, Job] = {}
+        self._next_id = 1
+
+    def __iter__(self) -> Iterator[Job]:
+        return iter(self._jobs.values())
+
+    def find(self, id_: int) -> Job:
+        """Raises: CommandError."""
+        job = self._jobs.get(id_)
+        if job is None:
+            raise CommandError(f"no job {id_}")
+        return job
+
+    def begin(
+        self, command: str, moving: Moving, client: Client, *, by: str | None, to: str, rate: int | None,
+        limit: int | None,
+    ) -> Job:  # fmt: skip
+        """A new one, which goes on by itself. Raises: CommandError (too many, or another one at that queue)."""
+        running = [job for job in self if not job.is_over]
+        if len(running) >= RUNNING_MAX:
+            raise CommandError(f"{RUNNING_MAX} jobs are under way: wait for one, or cancel one")
+        other = next((job for job in running if job.moving.queue is moving.queue), None)
+        if other is not None:
+            raise CommandError(f"job {other.id} is at work in queue {moving.queue.name!r}: wait for it, or cancel it")
+        ended = [job.id for job in self if job.is_over]
+        for id_ in ended[: max(0, len(ended) - ENDED_MAX + 1)]:
+            del self._jobs[id_]
+        job = self._jobs[self._next_id] = Job(self._next_id, command, moving, client, by=by, to=to, rate=rate)
+        job.limit = limit
+        self._next_id += 1
+        job.begin()
+        return job
