@@ -16,10 +16,10 @@ from typing import Any
 
 from leveret.pipeline.jobs.audit import audit
 from leveret.pipeline.jobs.backlog import depth, loss
-from leveret.pipeline.jobs.commands import kept
 from leveret.pipeline.jobs.frames import Frames
 from leveret.pipeline.jobs.lives import lives
 from leveret.pipeline.jobs.redelivery import redelivery
+from leveret.pipeline.jobs.spark_table import kept
 from leveret.pipeline.jobs.timing import latency
 from leveret.pipeline.session import SessionOptions, open_session
 

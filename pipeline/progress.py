@@ -1,25 +1,75 @@
-"""Progress of a job: lines of JSON on stderr, one per step; its result is one line on stdout."""
+"""Progress of a job, on stderr: a bar on a terminal, else lines of JSON, one per step."""
 
 import json
 import sys
+import threading
 import time
+from collections.abc import Callable
 from typing import Any, TextIO
+
+WIDTH = 24
+#: How often the bar of a terminal is drawn anew.
+TICK_SECONDS = 0.2
+#: Steps that stay on a terminal, for they are sentences.
+SENTENCES = ("missing", "retry")
+Measure = Callable[[], tuple[int, int]]
 
 
 class Progress:
-    """`stream`: where to, stderr unless given."""
+    """`stream`: where to, stderr unless given. `measure`: (done, of how many) of what is at work, for the bar."""
 
-    def __init__(self, job: str, stream: TextIO | None = None) -> None:
+    def __init__(self, job: str, stream: TextIO | None = None, measure: Measure | None = None) -> None:
         self.job = job
         self._stream = stream if stream is not None else sys.stderr
         self._began = time.monotonic()
+        self._is_terminal = self._stream.isatty()
+        self._measure = measure
+        self._step = "starting"
+        self._drawing = threading.Lock()
+        self._over = threading.Event()
+        if self._is_terminal and measure:
+            threading.Thread(target=self._tick, daemon=True).start()
 
     def say(self, step: str, **facts: Any) -> None:
-        """One line: the job, seconds since it began, the step, and more fields."""
-        line = {"job": self.job, "seconds": round(time.monotonic() - self._began, 1), "step": step, **facts}
+        """One step: the job, seconds since it began, the step, and more fields."""
+        if self._is_terminal:
+            words = [f"{value}" if name in ("what", "why") else f"{name} {value}" for name, value in facts.items()]
+            if step in SENTENCES:
+                self._line(f"{self.job}: {step}: {', '.join(words)}\n")
+            else:
+                self._step = ", ".join([step, *words])
+            self.draw()
+            return
+        line = {"job": self.job, "seconds": self.seconds, "step": step, **facts}
         print(json.dumps(line), file=self._stream, flush=True)
+
+    def draw(self) -> None:
+        """The bar as it is now; without something to measure only the step and the time."""
+        done, total = self._measure() if self._measure else (0, 0)
+        filled = WIDTH * done // total if total else 0
+        bar = f"{'█' * filled}{'░' * (WIDTH - filled)} {done}/{total}  " if total else ""
+        self._line(f"{self.job}  {bar}{self._step}  {self.seconds:.0f} s")
+
+    def close(self) -> None:
+        """Remove the bar. Nothing is measured any more."""
+        self._over.set()
+        if self._is_terminal:
+            self._line("")
 
     @property
     def seconds(self) -> float:
         """Since it began."""
         return round(time.monotonic() - self._began, 1)
+
+    def _line(self, text: str) -> None:
+        shown = "".join(one for one in text if one.isprintable() or one == "\n")
+        with self._drawing:
+            self._stream.write(f"\r\x1b[K{shown[:200]}")
+            self._stream.flush()
+
+    def _tick(self) -> None:
+        while not self._over.wait(TICK_SECONDS):
+            try:
+                self.draw()
+            except Exception:  # what was measured has ended
+                return

@@ -18,7 +18,7 @@ MAY_IMPORT = {
     "engine": {"settings", "expressions"},
     "journal": {"settings", "engine"},
     "amqp_frontend": {"settings", "engine"},
-    "pipeline": {"settings", "engine", "journal"},
+    "pipeline": {"settings", "engine", "journal", "expressions"},
     "console": {"settings", "engine", "expressions"},
     "interop": set(),
 }
@@ -90,12 +90,17 @@ ARROWS = {
     "pipeline/schemas": set(),
     "pipeline/json_values": set(),
     "pipeline/progress": set(),
+    "pipeline/selection": set(),
+    "pipeline/answers": {"schemas"},
+    "pipeline/output": {"schemas", "answers"},
     "pipeline/last_words": set(),
     "pipeline/patience": {"progress"},
     "pipeline/reading": {"schemas", "json_values"},
     "pipeline/amqp": {"json_values"},
     "pipeline/lake": {"schemas", "progress", "patience", "reading"},
-    "pipeline/jobs": {"schemas", "progress", "patience", "last_words", "amqp", "lake"},
+    "pipeline/jobs": {
+        *("schemas", "progress", "patience", "last_words", "selection", "answers", "amqp", "lake"),
+    },
 }
 
 #: By which doors a room enters the engine: its façade, and the journal also by what recovery has to put back.

@@ -25,12 +25,13 @@ from crash.look import look
 from crash.truth import Fact, Line, Operation, Truth
 
 from leveret.journal import register_reader
-from leveret.pipeline.__main__ import EXIT_FAULT, parser
+from leveret.pipeline.answers import EXIT_FAULT
 from leveret.pipeline.jobs.audit import audit, fates
 from leveret.pipeline.jobs.commands import kept, run
 from leveret.pipeline.jobs.frames import Frames
 from leveret.pipeline.jobs.lives import lives
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
+from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
 
 pytestmark = pytest.mark.spark
@@ -123,9 +124,9 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
     first = acked.first()
     take_row_away(Path(lake), first.msg_id, first.queue)
     spark.catalog.clearCache()  # it would know the lake as it was
-    result, code = run(spark, parser().parse_args(["audit", "--lake", lake]))
-    assert code == EXIT_FAULT
-    (named,) = result["found"]
+    answer = run(spark, "audit", parse(["audit", "--lake", lake]), Progress("audit"))
+    assert answer.code == EXIT_FAULT
+    (named,) = answer.tables["faults"].head().to_pylist()
     assert (named["fault"], named["msg_id"], named["queue"]) == ("lost", first.msg_id, first.queue)
 
 

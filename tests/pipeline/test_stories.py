@@ -15,7 +15,7 @@ from told_events import at, told
 
 pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 from leveret.engine import Field
-from leveret.pipeline.__main__ import parser
+from leveret.pipeline.answers import Answer
 from leveret.pipeline.jobs import commands
 from leveret.pipeline.jobs import replay as replaying
 from leveret.pipeline.jobs.frames import Frames, NotRecorded
@@ -24,6 +24,7 @@ from leveret.pipeline.jobs.report import fitting, lines, write_report
 from leveret.pipeline.jobs.story import deadletters, trace
 from leveret.pipeline.jobs.whatif import whatif
 from leveret.pipeline.last_words import last_words
+from leveret.pipeline.options import parse
 from leveret.pipeline.patience import SLOW_WORKER, patiently
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.schemas import TABLES
@@ -138,8 +139,8 @@ def test_a_missing_history_is_said(spark: Any, monkeypatch: Any, capsys: Any) ->
     for base_lsn, words in ((90, "records 1 to 89 were deleted before the first ingest"), (1, "")):
         frames = told(spark, "100 0 published 9", "101 0 enqueued 9 q", base_lsn=base_lsn)
         monkeypatch.setattr(Frames, "of_lake", lambda *_, frames=frames: frames)
-        result, _ = commands.run(spark, parser().parse_args(["loss", "--lake", "x"]))
-        assert words in result.get("missing", "") and ("missing" in result) is bool(words)
+        facts = commands.run(spark, "loss", parse(["loss", "--lake", "x"]), Progress("loss")).facts
+        assert words in facts.get("missing", "") and ("missing" in facts) is bool(words)
         assert words in capsys.readouterr().err
 
 
@@ -160,14 +161,14 @@ def test_a_python_that_did_not_start_is_tried_again(
             if len(starts) < 3:
                 raise RuntimeError(f"{SLOW_WORKER}.")
 
-    def whatif_(*_: Any) -> commands.Outcome:
+    def whatif_(*_: Any) -> Answer:
         Frame().save()
-        return {"rows": len(starts)}, 0
+        return Answer("whatif", facts={"rows": len(starts)})
 
     monkeypatch.setattr(Frames, "of_lake", lambda *_: SimpleNamespace(missing=lambda: None))
     monkeypatch.setitem(commands.JOBS, "whatif", whatif_)
-    options = parser().parse_args(["whatif", "--lake", "x", "--settings", "y"])
-    assert commands.run(None, options) == ({"rows": 3}, 0)
+    options = parse(["whatif", "--lake", "x", "--settings", "y"])
+    assert commands.run(None, "whatif", options, Progress("whatif")).facts["rows"] == 3
     retries = [json.loads(line) for line in capsys.readouterr().err.splitlines()]
     assert [line["attempt"] for line in retries if line["step"] == "retry"] == [1, 2]
     starts.clear()
@@ -186,10 +187,10 @@ def test_a_trace_without_a_hit_fails(spark: Any, monkeypatch: Any) -> None:
     frames = story(spark)
     monkeypatch.setattr(Frames, "of_lake", lambda *_: frames)
     with pytest.raises(ValueError, match="no message '99' in the lake$"):
-        commands.run(spark, parser().parse_args(["trace", "--lake", "x", "99"]))
+        commands.run(spark, "trace", parse(["trace", "--lake", "x", "99"]), Progress("trace"))
     frames = told(spark, *STORY)
     with pytest.raises(ValueError, match="no message '99' in the lake; correlation ids"):
-        commands.run(spark, parser().parse_args(["trace", "--lake", "x", "99"]))
+        commands.run(spark, "trace", parse(["trace", "--lake", "x", "99"]), Progress("trace"))
 
 
 def test_what_replay_chooses(spark: Any) -> None:
@@ -242,10 +243,10 @@ def test_a_replay_that_dies_goes_on(spark: Any, tmp_path: Path, monkeypatch: Any
         channel = connection.channel()
         channel.queue_declare("again", arguments={"x-max-length": 1, "x-overflow": "reject-publish"})
         told_to = ["replay", "--lake", str(tmp_path / "lake"), "--where", "kind = 'enqueued'", "--go", "--rate", "0"]
-        options = parser().parse_args([*told_to, "--url", broker.url, "--id", "r1"])
+        options = parse([*told_to, "--url", broker.url, "--id", "r1"])
 
         def replay() -> dict[str, Any]:
-            return commands.JOBS["replay"](spark, story(spark), options, Progress("replay"))[0]
+            return commands.JOBS["replay"](spark, story(spark), options, Progress("replay")).facts
 
         words = r"^amqp://127.*: a message could not be delivered: .* nack; 1 of 2 messages were sent, and --id r1 "
         with pytest.raises(ValueError, match=words):  # the second finds the queue full

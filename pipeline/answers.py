@@ -1,0 +1,48 @@
+"""What a job answers, whichever engine computed it: tables in a stable order, beside a few facts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+from .schemas import Columns
+
+if TYPE_CHECKING:
+    import pyarrow
+
+EXIT_OK, EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
+
+
+class Table(Protocol):
+    """Rows that an engine can compute, in the job's order."""
+
+    @property
+    def columns(self) -> Columns:
+        """Names and types."""
+        ...
+
+    def count(self) -> int:
+        """How many rows there are."""
+        ...
+
+    def head(self, rows: int | None = None) -> "pyarrow.Table":
+        """The first rows; None: all of them."""
+        ...
+
+    def write_parquet(self, path: str) -> None:
+        """All rows, as a file or a directory of files (a cluster's). What was there is replaced. Raises: OSError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """`tables`: by name, the one that is printed first; none of a report. `facts`: more to print. `code`: exit code."""
+
+    job: str
+    tables: Mapping[str, Table] = field(default_factory=dict)
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    code: int = EXIT_OK
+
+    @property
+    def main(self) -> Table | None:
+        """The table that is printed."""
+        return next(iter(self.tables.values()), None)

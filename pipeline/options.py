@@ -1,0 +1,221 @@
+"""The command line of `leveret pipeline`: jobs, their options, and what can be refused before anything starts."""
+
+import argparse
+from collections.abc import Callable, Sequence
+from math import inf
+from typing import TypeVar
+
+from .output.formats import FORMATS, ROWS
+from .selection import WITHOUT_SINCE, Selection, moment_us
+
+N = TypeVar("N", int, float)
+
+#: Jobs on a lake, with their help.
+JOBS = {
+    "audit": "was anything lost, duplicated, reordered? exit code 2 if so",
+    "latency": "how long messages waited and were processed",
+    "depth": "how much was waiting, over time",
+    "redelivery": "which messages keep failing",
+    "loss": "what rings, expiry and limits discarded",
+    "fairness": "how many messages each consumer got",
+    "blocked": "which publishers waited for room, where, and how long",
+    "trace": "one message's whole story",
+    "deadletters": "why messages died, and where they went",
+    "whatif": "what another configuration would have done with the same arrivals",
+    "replay": "publish chosen messages again; a dry run without --go",
+    "report": "one HTML page with plots",
+}
+#: What is no question to a lake.
+OTHERS = {
+    "ingest": "bring a lake of Parquet tables up to date with the journal",
+    "forget": "release a lake that is no longer wanted: the journal keeps nothing more for it",
+}
+#: Jobs that are started alone.
+ALONE = ("trace", "replay", "whatif", *OTHERS)
+#: Jobs that read messages' contents: a lake that is made for them has these.
+WITH_CONTENTS = ("trace", "replay", "deadletters")
+USAGE = "leveret pipeline JOB[,JOB ...] (--journal DIR [--lake DIR] | --lake DIR) [options]"
+EPILOG = """
+Exit codes: 0 done; 1 failed, or nothing was found; 2 the audit found a fault; 3 a --fail-if holds; 130 interrupted.
+`leveret pipeline JOB --help` lists the options of a job.
+"""
+
+
+class Refused(Exception):
+    """The command line is wrong; argparse has said why. `code`: 0 if only help was asked for."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+    """The options; `jobs`: the names in the order in which they were given, `job`: the same in one word.
+
+    Raises: Refused.
+    """
+    import sys
+
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        names = given[:1] and given[0].split(",")
+        known = JOBS | OTHERS
+        if not names or names == [""] or names[0].startswith("-"):
+            _overview().parse_args(given[:1])
+            _overview().error("JOB is missing")
+        for name in names:
+            if name not in known:
+                _overview().error(f"there is no job {name!r}; there are {', '.join(known)}")
+            if len(names) > 1 and name in ALONE:
+                _overview().error(f"{name} is started alone")
+        if len(set(names)) < len(names):
+            _overview().error(f"{given[0]}: each job once")
+        found = parser(names).parse_args(given[1:])
+        if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
+            parser(names).error("MESSAGE is missing: '--' is none")
+        found.jobs, found.job = names, given[0]
+        if names[0] in JOBS:
+            _finish(found, parser(names))
+        return found
+    except SystemExit as end:  # argparse exits with 2, which here means that an audit found a fault
+        raise Refused(1 if end.code else 0) from None
+
+
+def _overview() -> argparse.ArgumentParser:
+    lines = "\n".join(f"  {name:12} {text}" for name, text in (JOBS | OTHERS).items())
+    return argparse.ArgumentParser(
+        prog="leveret pipeline",
+        usage=USAGE,
+        description="Read the journal. Jobs, several with commas between them:\n\n" + lines,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+
+
+def parser(names: Sequence[str]) -> argparse.ArgumentParser:
+    """The options of these jobs."""
+    text = "; ".join((JOBS | OTHERS)[name] for name in names)
+    one = argparse.ArgumentParser(prog=f"leveret pipeline {','.join(names)}", description=text, epilog=EPILOG)
+    if names[0] == "ingest":
+        one.add_argument(
+            "--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory; or URI"
+        )
+        one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
+        _add_ingest_options(one)
+        add_spark_options(one)
+    elif names[0] == "forget":
+        one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
+        one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which need not exist any more; or URI")
+        one.set_defaults(conf=[])
+    else:
+        _add_job_options(one, names)
+    return one
+
+
+def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None:
+    one.add_argument(
+        "--lake", metavar="DIR", help="a lake that ingest filled; or URI. With --journal: where it is made"
+    )
+    one.add_argument("--journal", metavar="DIR", help="a journal or a data directory: bring the lake up to date first")
+    _add_ingest_options(one)
+    choice = one.add_argument_group("what to look at")
+    choice.add_argument(
+        "--vhost", action="append", default=[], metavar="NAME", help="only this virtual host; may be repeated"
+    )
+    choice.add_argument("--queue", action="append", default=[], metavar="NAME", help="only this queue; may be repeated")
+    choice.add_argument("--since", type=_moment, metavar="TIME", help="2026-11-21T09:30 (UTC), or 2h: two hours ago")
+    choice.add_argument("--until", type=_moment, metavar="TIME", help="as if the journal ended then")
+    choice.add_argument("--window", type=_positive, default=60, metavar="SECONDS", help="of tables by time (60)")
+    result = one.add_argument_group("what becomes of the result")
+    result.add_argument(
+        "--format", choices=FORMATS, help="table on a terminal, else json; of --out by its name, else parquet"
+    )
+    result.add_argument("--out", metavar="PATH", help="a file, or a directory for all tables; of a report: the page")
+    result.add_argument("--rows", type=_count, metavar="N", help=f"at most so many rows ({ROWS} in tables, else all)")
+    result.add_argument(
+        "--fail-if", action="append", default=[], metavar="CONDITION", help="exit code 3 if a row is so: 'n > 0'"
+    )
+    if "trace" in names:
+        one.add_argument("message", metavar="MESSAGE", help="an id, a correlation or message id, or HEADER=VALUE")
+    if "redelivery" in names:
+        one.add_argument(
+            "--poison-attempts", type=_positive, default=5, metavar="N", help="attempts of a poison message (5)"
+        )
+    if "whatif" in names:
+        one.add_argument("--settings", required=True, metavar="FILE", help="TOML, as for serve --config")
+    if "replay" in names:
+        _add_replay_options(one)
+    add_spark_options(one)
+
+
+def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
+    """What argparse cannot check, and the selection as one value."""
+    if not found.lake and not found.journal:
+        one.error("one of --lake and --journal is needed")
+    if found.journal and not found.lake and "://" in found.journal:
+        one.error("--lake is needed beside a journal that is a URI")
+    if found.since is not None and found.until is not None and found.since >= found.until:
+        one.error("--since is not before --until")
+    for name in found.jobs:
+        if found.since is not None and name in WITHOUT_SINCE:
+            one.error(f"{name} begins where the journal does: it has no --since")
+    if found.format == "parquet" and not found.out:
+        one.error("--format parquet needs --out")
+    if found.format == "csv" and len(found.jobs) > 1 and not found.out:
+        one.error("several jobs as csv need --out DIR")
+    found.selection = Selection(tuple(found.vhost), tuple(found.queue), found.since, found.until)
+
+
+def _add_ingest_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--payloads", action="store_true", help="also store the contents of messages")
+    one.add_argument("--max-bytes", type=_positive, default=None, metavar="N", help="octets of journal per micro-batch")
+
+
+def _add_replay_options(one: argparse.ArgumentParser) -> None:
+    one.add_argument("--where", required=True, metavar="SQL", help="SQL over the columns of events and payloads")
+    one.add_argument("--go", action="store_true", help="send; without it only show what would be sent")
+    one.add_argument("--url", metavar="URL", help="the broker: amqp://USER:PASSWORD@HOST:PORT/VHOST")
+    one.add_argument(
+        "--rate", type=_rate, default=100.0, metavar="N", help="messages per second (100); 0: as fast as possible"
+    )
+    one.add_argument("--id", metavar="ID", help="continue the replay with this id: what it has sent is not sent again")
+    one.add_argument(
+        "--replays-max", type=_positive, default=3, metavar="N", help="skip messages that were replayed this often (3)"
+    )
+
+
+def add_spark_options(one: argparse.ArgumentParser) -> None:
+    """The options of whatever starts Spark."""
+    group = one.add_argument_group("Spark")
+    group.add_argument("--master", default="local[*]", metavar="URL", help="local[N], spark://HOST:PORT, yarn, ...")
+    group.add_argument("--driver-memory", default="4g", metavar="SIZE", help="heap of Spark's Java on this machine")
+    group.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
+
+
+def _moment(text: str) -> int:
+    try:
+        return moment_us(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _positive(text: str) -> int:
+    return _number(text, int, 1)
+
+
+def _count(text: str) -> int:
+    return _number(text, int, 0)
+
+
+def _rate(text: str) -> float:
+    return _number(text, float, 0)
+
+
+def _number(text: str, kind: Callable[[str], N], least: int) -> N:
+    try:
+        number = kind(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number") from None
+    if not least <= number < inf:
+        raise argparse.ArgumentTypeError(f"must be {least} or more")
+    return number

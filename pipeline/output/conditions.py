@@ -1,0 +1,99 @@
+"""`--fail-if`: a condition on a job's rows, in the language of selectors (docs/expressions.md).
+
+`[JOB:]CONDITION`. Names are the columns of the job's table, and `rows`, how many rows it has. It holds if it is true
+for one row; of a table without rows it is asked once, with `rows` = 0 and every column NULL.
+Times are seconds since 1970; arrays are their first element.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from ...expressions.language import JMS, Expression, ExpressionError, Subject, Value, compiled
+
+ROWS = "rows"
+_OF_A_JOB = re.compile(r"\s*([a-z]+)\s*:(.*)", re.DOTALL)
+
+
+class _Names(Mapping[str, Value]):
+    """A row that remembers which names were asked for."""
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        self._values = values
+        self.asked: set[str] = set()
+
+    def __getitem__(self, name: str) -> Value:
+        self.asked.add(name)
+        return self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        self.asked.add(str(name))
+        return name in self._values
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+class _Row(Subject):
+    """A row, whose columns are headers."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Mapping[str, Value]) -> None:
+        super().__init__("", "")
+        self._values = values
+
+    def body(self) -> bytes:
+        """There is none."""
+        return b""
+
+    def headers(self) -> Mapping[str, Value]:
+        """The columns."""
+        return self._values
+
+    def property(self, name: str) -> None:
+        """There is none."""
+        return None
+
+
+class Condition:
+    """A condition that is checked against the columns that it is about."""
+
+    def __init__(self, text: str, columns: Collection[str]) -> None:
+        """Raises: ValueError (a fault in it, or a name that is no column)."""
+        try:
+            self._expression: Expression = compiled(text, JMS)
+        except ExpressionError as error:
+            raise ValueError(f"--fail-if {text}: {error}") from None
+        self.text = text
+        self._columns = tuple(columns)
+        names = _Names({})
+        self._expression.truth(_Row(names))
+        for name in sorted(names.asked - {ROWS, *columns}):
+            raise ValueError(f"--fail-if {text}: there is no column {name}; there are {', '.join((ROWS, *columns))}")
+
+    def holds(self, rows: Iterable[Mapping[str, Any]], count: int) -> bool:
+        """Whether it is true for one of the rows. `count`: how many there are."""
+        if count == 0:
+            return self._expression.matches(_Row({ROWS: 0}))
+        return any(self._expression.matches(_Row({**_plain(row), ROWS: count})) for row in rows)
+
+
+def conditions(texts: Iterable[str], jobs: Mapping[str, Collection[str]]) -> dict[str, list[Condition]]:
+    """The conditions on each job. `jobs`: the columns of their tables. Raises: ValueError."""
+    found: dict[str, list[Condition]] = {}
+    for text in texts:
+        match = _OF_A_JOB.fullmatch(text)
+        if match and match[1] not in jobs:
+            raise ValueError(f"--fail-if {text}: there is no job {match[1]} in this start with a table")
+        for job in (match[1],) if match else jobs:
+            found.setdefault(job, []).append(Condition(match[2].strip() if match else text, jobs[job]))
+    return found
+
+
+def _plain(row: Mapping[str, Any]) -> dict[str, Value]:
+    return {name: value.timestamp() if isinstance(value, datetime) else value for name, value in row.items()}

@@ -1,0 +1,141 @@
+"""An answer as text for people, as JSON, as CSV, as Parquet files."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+from ...settings.printable import printable
+from ..answers import Answer, Table
+from ..schemas import Columns
+
+FORMATS = ("table", "json", "csv", "parquet")
+SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
+SUFFIX_OF = {format_: suffix for suffix, format_ in SUFFIXES.items()}
+#: Rows of a table for people, unless told otherwise.
+ROWS = 20
+CELL_MAX = 60
+NUMBERS = ("bigint", "int", "smallint", "tinyint", "double")
+
+
+def as_json(answer: Answer, rows: int | None, more: Mapping[str, Any] | None = None) -> str:
+    """One line: job, facts, the number of rows, and at most so many of them."""
+    result: dict[str, Any] = {"job": answer.job, **answer.facts}
+    if answer.main is not None:
+        result |= {"rows": answer.main.count(), "table": records(answer.main, rows)}
+    return json.dumps({**result, **(more or {})}, default=_json)
+
+
+def records(table: Table, rows: int | None) -> list[dict[str, Any]]:
+    """The rows as JSON's values."""
+    return [{name: _json(value) for name, value in row.items()} for row in table.head(rows).to_pylist()]
+
+
+def as_csv(table: Table, rows: int | None) -> str:
+    """With a head line; times in ISO 8601, arrays as JSON, null as nothing."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    names = [column.name for column in table.columns]
+    writer.writerow(names)
+    for row in table.head(rows).to_pylist():
+        writer.writerow([_cell(row[name]) for name in names])
+    return text.getvalue()
+
+
+def as_text(answer: Answer, rows: int | None) -> str:
+    """For people: a line about the facts, aligned columns, how many rows are not shown."""
+    parts = [", ".join(f"{name}: {_fact(value)}" for name, value in answer.facts.items())]
+    if answer.main is not None:
+        count, limit = answer.main.count(), ROWS if rows is None else rows
+        parts.append(aligned(answer.main.columns, answer.main.head(limit).to_pylist()))
+        if count > limit:
+            parts.append(f"{limit} of {count} rows; --rows N shows more, --format csv all")
+    return "\n".join([answer.job, *filter(None, parts)]) + "\n"
+
+
+def aligned(columns: Columns, rows: list[dict[str, Any]]) -> str:
+    """Columns under their names, numbers to the right. Names of clients are escaped."""
+    if not rows:
+        return "no rows"
+    cells = [[column.name for column in columns]]
+    cells += [[_short(row[column.name]) for column in columns] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    right = [column.type in NUMBERS for column in columns]
+    return "\n".join(
+        "  ".join(
+            cell.rjust(width) if to in right and right[at] else cell.ljust(width)
+            for at, (cell, width, to) in enumerate(zip(line, widths, right, strict=True))
+        ).rstrip()
+        for line in cells
+    )
+
+
+def write(answer: Answer, out: str, format_: str | None, rows: int | None) -> list[str]:
+    """Write an answer's tables. Returns the paths.
+
+    `out`: a file, if its name ends as one of a format does: the answer's first table; else a directory, of which each
+    table becomes a file. `format_`: None: as the name says, or Parquet. Raises: ValueError, OSError.
+    """
+    suffix = Path(out).suffix
+    if suffix in SUFFIXES:
+        found, tables = SUFFIXES[suffix], list(answer.tables.items())[:1]
+        if format_ not in (None, found):
+            raise ValueError(f"--out {out}: its name is of {found}, --format is {format_}")
+        paths = [out]
+    else:
+        found, tables = format_ or "parquet", list(answer.tables.items())
+        paths = [f"{out.rstrip('/')}/{name}{SUFFIX_OF[found]}" for name, _ in tables]
+    for path, (name, table) in zip(paths, tables, strict=True):
+        if found == "parquet":
+            table.write_parquet(path)
+            continue
+        one = Answer(answer.job, {name: table}, answer.facts)
+        if found == "csv":
+            text = as_csv(table, rows)
+        else:
+            text = as_json(one, rows) + "\n" if found == "json" else as_text(one, rows)
+        write_text(path, text)
+    return paths
+
+
+def write_text(path: str, text: str) -> None:
+    """Whole or not at all: who reads it meanwhile has the one of before. Raises: OSError."""
+    target = Path(path)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(f".{target.name}.part")
+    part.write_text(text, encoding="utf-8")
+    part.replace(target)
+
+
+def _json(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return (
+            value.astimezone(UTC)
+            .isoformat(timespec="milliseconds" if value.microsecond % 1000 == 0 else "auto")
+            .replace("+00:00", "Z")
+        )
+    return value.isoformat() if isinstance(value, date) else value
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return json.dumps(value) if isinstance(value, list | dict) else str(_json(value))
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:.6g}" if abs(value) < 1e6 else f"{value:.0f}"
+    shown = printable(_cell(value))
+    return shown if len(shown) <= CELL_MAX else shown[: CELL_MAX - 1] + "…"
+
+
+def _fact(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{count} {name}" for name, count in value.items()) or "none"
+    return printable(str(value))

@@ -1,0 +1,216 @@
+"""From options to an exit code: bring the lake up to date, run the jobs, hand out what they answer."""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from ..settings.printable import printable
+from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK, Answer
+from .last_words import last_words
+from .options import WITH_CONTENTS
+from .output.conditions import Condition, conditions
+from .output.formats import as_csv, as_json, as_text, write
+from .progress import Progress
+
+#: Of several jobs' codes the first of these that one has.
+GRAVEST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Returns: the exit code. Faults of the user's or of the data are a sentence on stderr."""
+    if options.job == "forget":
+        return _guarded(options.job, lambda: _forget(options))
+    for setting in options.conf:
+        if "=" not in setting:
+            return fail(options.job, f"--conf {setting}: expected NAME=VALUE")
+    try:
+        from .session import SessionOptions, open_session
+    except ImportError as error:
+        return fail(options.job, f"{error}; the pipeline needs pip install 'leveret[spark]'")
+    session_options = SessionOptions(
+        master=options.master,
+        name=f"leveret {options.job}",
+        driver_memory=options.driver_memory,
+        log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # its error is reported here
+        more=dict(setting.split("=", 1) for setting in options.conf),
+    )
+    opened: list[Any] = []
+
+    def work() -> int:
+        failures = check(options)
+        opened.append(open_session(session_options))
+        return run_in(opened[0], options, failures)
+
+    try:
+        return _guarded(options.job, work)
+    finally:
+        for session in opened:
+            session.stop()
+
+
+def check(options: argparse.Namespace) -> dict[str, list[Condition]]:
+    """Checks that need not wait for Spark. Returns the conditions of --fail-if. Raises: ValueError, JournalError,
+    OSError."""
+    from .jobs.commands import COLUMNS
+    from .lake.commits import CHECKPOINTS, LocalFiles, check_journal
+    from .lake.lake import absolute
+    from .reading.positions import JournalPlan
+
+    failures: dict[str, list[Condition]] = {}
+    if options.job != "ingest":
+        tables = {name: [one.name for one in COLUMNS[name]] for name in options.jobs if name in COLUMNS}
+        failures = conditions(options.fail_if, tables)
+    if options.journal:
+        plan = JournalPlan(options.journal)
+        options.lake = options.lake or lake_beside(options.journal)
+        if "://" not in options.lake:
+            check_journal(LocalFiles(), absolute(options.lake), plan)
+    elif "://" not in options.lake and not Path(options.lake, CHECKPOINTS).is_dir():
+        fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"
+        raise ValueError(f"{options.lake}: no lake here; {fill}")
+    if options.job == "replay" and options.go and not options.url:
+        raise ValueError("--go needs --url")
+    if options.job == "whatif":
+        from .jobs.simulation import read_settings
+
+        read_settings(Path(options.settings).read_text())
+    return failures
+
+
+def lake_beside(journal: str) -> str:
+    """Where the lake of a journal is unless somebody says so: beside the broker's data directory."""
+    from ..journal.disk.directory import find_journal
+
+    directory = Path(find_journal(journal)).absolute()
+    data = directory.parent if directory.name == "journal" else directory
+    return str(data.with_name(f"{data.name}-lake"))
+
+
+def run_in(spark: Any, options: argparse.Namespace, failures: dict[str, list[Condition]]) -> int:
+    """The same in a session that is open. `failures`: by job."""
+    from .jobs.commands import run as run_job
+
+    if options.job == "ingest":
+        print(json.dumps(_ingest(spark, options, options.payloads)), flush=True)
+        return EXIT_OK
+    if options.journal:
+        _ingest(spark, options, _wants_contents(spark, options))
+    codes = []
+    for job in options.jobs:
+
+        def one(job: str = job) -> int:
+            progress = Progress(job, measure=tasks_of(spark))
+            try:
+                answer = run_job(spark, job, options, progress)
+                held = [one.text for one in failures.get(job, ()) if _holds(one, answer)]
+            finally:
+                progress.close()
+            hand_out(answer, options, {"fail_if": held} if held else {})
+            return answer.code or (EXIT_HOLDS if held else EXIT_OK)
+
+        codes.append(_guarded(job, one))
+    return next(code for code in GRAVEST if code in codes)
+
+
+def hand_out(answer: Answer, options: argparse.Namespace, more: dict[str, Any]) -> None:
+    """Write files, print. Raises: ValueError, OSError."""
+    form = options.format or ("table" if sys.stdout.isatty() else "json")
+    shown = Answer(answer.job, answer.tables, {**answer.facts, **more}, answer.code)
+    if options.out and answer.main is not None:
+        paths = write(answer, options.out, options.format, options.rows)
+        facts = {**shown.facts, "rows": answer.main.count(), "out": paths}
+        shown = Answer(answer.job, {}, facts, answer.code)
+        form = "table" if sys.stdout.isatty() else "json"
+    if form == "csv" and shown.main is not None:
+        text = as_csv(shown.main, options.rows)
+    else:
+        text = as_text(shown, options.rows) if form == "table" else as_json(shown, options.rows) + "\n"
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+def _holds(condition: Condition, answer: Answer) -> bool:
+    assert answer.main is not None, "conditions are on jobs with tables"
+    batches = answer.main.head().to_batches(max_chunksize=10_000)
+    return condition.holds((row for batch in batches for row in batch.to_pylist()), answer.main.count())
+
+
+def tasks_of(spark: Any) -> Callable[[], tuple[int, int]]:
+    """How many of Spark's tasks are done, of those of the stages that are at work."""
+    tracker = spark.sparkContext.statusTracker()
+
+    def measure() -> tuple[int, int]:
+        stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+        known = [one for one in stages if one is not None]
+        return sum(one.numCompletedTasks for one in known), sum(one.numTasks for one in known)
+
+    return measure
+
+
+def _ingest(spark: Any, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+    from .lake.ingest import MAX_BYTES, IngestOptions, ingest
+
+    progress = Progress("ingest", measure=tasks_of(spark))
+    try:
+        asked = IngestOptions(options.journal, options.lake, payloads, options.max_bytes or MAX_BYTES)
+        return ingest(spark, asked, progress)
+    finally:
+        progress.close()
+
+
+def _wants_contents(spark: Any, options: argparse.Namespace) -> bool:
+    """Whether a lake that is brought up to date on the way gets messages' contents, too."""
+    from .lake.lake import absolute, has_begun
+
+    asked = options.payloads or any(job in WITH_CONTENTS for job in options.jobs)
+    return bool(asked or has_begun(spark, absolute(options.lake), "payloads"))
+
+
+def _forget(options: argparse.Namespace) -> int:
+    """Run `forget`, which needs no Spark."""
+    from ..journal import forget_reader, reader_offsets
+    from ..journal.disk.directory import find_journal, read_identity
+    from .lake.lake import reader_prefix
+
+    directory = find_journal(options.journal)
+    read_identity(directory)
+    gone = [name for name in reader_offsets(directory) if name.startswith(reader_prefix(options.lake))]
+    for name in gone:
+        forget_reader(directory, name)
+    if not gone:
+        return fail(options.job, f"{directory} keeps nothing for a lake {options.lake}")
+    print(json.dumps({"forgotten": gone}))
+    return EXIT_OK
+
+
+def _guarded(job: str, work: Callable[[], int]) -> int:
+    """What `work` returns; what it raises becomes a sentence."""
+    from ..journal import JournalError
+    from .java import NoJava
+    from .lake.lake import LakeBusy
+
+    try:
+        return work()
+    except (JournalError, NoJava, LakeBusy, ValueError) as error:
+        return fail(job, str(error))
+    except OSError as error:
+        return fail(job, f"{error.filename}: {error.strerror}" if error.filename else str(error))
+    except Exception as error:  # for anything that Spark's Java or a task raised, print one line, not a hundred
+        if os.environ.get("LEVERET_TRACEBACK"):
+            raise
+        return fail(job, last_words(error))
+
+
+def say(job: str, text: str) -> None:
+    """A sentence on stderr."""
+    print(printable(f"leveret pipeline {job}: {text}"), file=sys.stderr, flush=True)
+
+
+def fail(job: str, text: str) -> int:
+    """The same, with the exit code of a failure."""
+    say(job, text)
+    return EXIT_FAILED

@@ -1,0 +1,232 @@
+"""What `leveret pipeline` is asked and what it hands out: options, selections, conditions, formats, progress."""
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+import pyarrow
+from pyarrow import parquet
+
+from leveret.pipeline.answers import Answer
+from leveret.pipeline.options import Refused, parse
+from leveret.pipeline.output.conditions import conditions
+from leveret.pipeline.output.formats import as_csv, as_json, as_text, write
+from leveret.pipeline.progress import Progress
+from leveret.pipeline.schemas import Columns, columns
+from leveret.pipeline.selection import Selection, SparkSql, StandardSql, moment_us
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[2J\n'; DROP"
+LOSSES = columns(
+    "vhost string, queue string, window_start timestamp, n bigint, age_ms_max double?, samples array<bigint>"
+)
+
+
+class Given:
+    """A `Table` of rows."""
+
+    columns: Columns = LOSSES
+
+    def __init__(self, *rows: tuple[str, int, float | None]) -> None:
+        at = datetime(2026, 11, 21, 10, tzinfo=UTC)
+        names = [column.name for column in LOSSES]
+        values = [dict(zip(names, ("/", queue, at, n, age, [n]), strict=True)) for queue, n, age in rows]
+        self._rows = pyarrow.table({name: [row[name] for row in values] for name in names})
+
+    def count(self) -> int:
+        """See `Table`."""
+        return len(self._rows)
+
+    def head(self, rows: int | None = None) -> Any:
+        """See `Table`."""
+        return self._rows.slice(0, rows)
+
+    def write_parquet(self, path: str) -> None:
+        """See `Table`."""
+        Path(path).parent.mkdir(parents=True, exist_ok=True)
+        parquet.write_table(self._rows, path)
+
+
+def answer(*rows: tuple[str, int, float | None]) -> Answer:
+    return Answer("loss", {"loss": Given(*rows)}, {"seconds": 1})
+
+
+def test_formats() -> None:
+    """The same rows for people, for programs and for spreadsheets; names stay what they are, or are escaped."""
+    found = answer((HOSTILE, 3, 1234567.891), ("a,b", 1, None))
+    read = json.loads(as_json(found, None))
+    assert (read["job"], read["rows"], read["seconds"]) == ("loss", 2, 1)
+    assert read["table"][0] == {
+        "vhost": "/",
+        "queue": HOSTILE,
+        "window_start": "2026-11-21T10:00:00.000Z",
+        "n": 3,
+        "age_ms_max": 1234567.891,
+        "samples": [3],
+    }
+    assert len(json.loads(as_json(found, 1))["table"]) == 1
+    head, first, second = csv.reader(io.StringIO(as_csv(found.main, None)))
+    assert head == ["vhost", "queue", "window_start", "n", "age_ms_max", "samples"]
+    assert first == ["/", HOSTILE, "2026-11-21T10:00:00.000Z", "3", "1234567.891", "[3]"]
+    assert second[1:5] == ["a,b", "2026-11-21T10:00:00.000Z", "1", ""]
+    text = as_text(found, None)
+    assert "\x1b" not in text and len(text.splitlines()) == 5, "job, facts, head and two rows"
+    assert "  1234568  " in text and "<img src=x" in text
+    assert "1 of 2 rows" in as_text(found, 1) and "no rows" in as_text(answer(), None)
+
+
+def test_files(tmp_path: Path) -> None:
+    """By the file's name; a directory has each table; another format than the name says is refused."""
+    found = Answer("audit", {"faults": Given(("q", 1, None)), "message_fate": Given()})
+    assert write(found, str(tmp_path / "x.csv"), None, None) == [str(tmp_path / "x.csv")]
+    assert (tmp_path / "x.csv").read_text().count("\n") == 2
+    paths = write(found, str(tmp_path / "all"), "json", None)
+    assert paths == [str(tmp_path / "all" / name) for name in ("faults.json", "message_fate.json")]
+    assert [json.loads(Path(path).read_text())["rows"] for path in paths] == [1, 0]
+    write(found, str(tmp_path / "parts"), None, None)
+    assert parquet.read_table(tmp_path / "parts" / "faults.parquet").num_rows == 1
+    with pytest.raises(ValueError, match="its name is of csv, --format is json"):
+        write(found, str(tmp_path / "x.csv"), "json", None)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all", "parts", "x.csv"], "no half a file"
+
+
+@pytest.mark.parametrize(
+    "text, holds, of_none",
+    [
+        ("n > 2", True, False),
+        ("n > 3", False, False),
+        ("loss: n > 2 AND queue LIKE 'a%'", False, False),
+        ("queue LIKE 'b%' AND n = 3", True, False),
+        ("rows = 0", False, True),
+        ("rows > 1", True, False),
+        ("age_ms_max IS NULL", True, True),
+        ("age_ms_max > 60 * 1000", False, False),
+        ("samples = 3", True, False),
+        ("window_start < 0", False, False),
+    ],
+)
+def test_conditions(text: str, holds: bool, of_none: bool) -> None:
+    """--fail-if holds if it is true for a row; without rows it is asked once."""
+    (condition,) = conditions([text], {"loss": [column.name for column in LOSSES]})["loss"]
+    table = Given(("a", 1, None), ("b", 3, 5.0))
+    assert condition.holds(table.head().to_pylist(), 2) is holds
+    assert condition.holds([], 0) is of_none
+
+
+@pytest.mark.parametrize(
+    "text, words",
+    [
+        ("n >", "column 4: expected a value"),
+        ("m > 1", "there is no column m; there are rows, n"),
+        ("n > 1 OR m > 1", "there is no column m"),
+        ("depth: n > 1", "there is no job depth in this start"),
+        ("__import__('os')", "--fail-if __import__"),
+        ("", "--fail-if"),
+    ],
+)
+def test_conditions_that_are_none(text: str, words: str) -> None:
+    """Refused before anything starts."""
+    with pytest.raises(ValueError, match=words):
+        conditions([text], {"loss": ["n"]})
+
+
+NOW = datetime(2026, 11, 23, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    "text, at",
+    [
+        ("2026-11-23T10:00", datetime(2026, 11, 23, 10, tzinfo=UTC)),
+        ("2026-11-23", datetime(2026, 11, 23, tzinfo=UTC)),
+        ("2026-11-23T11:00:00.5+01:00", datetime(2026, 11, 23, 10, 0, 0, 500_000, tzinfo=UTC)),
+        ("2h", datetime(2026, 11, 23, 10, tzinfo=UTC)),
+        ("30m", datetime(2026, 11, 23, 11, 30, tzinfo=UTC)),
+        ("1d", datetime(2026, 11, 22, 12, tzinfo=UTC)),
+    ],
+)
+def test_times(text: str, at: datetime) -> None:
+    """ISO 8601, UTC unless it says otherwise; or so long ago."""
+    assert moment_us(text, lambda: NOW) == round(at.timestamp() * 1e6)
+
+
+@pytest.mark.parametrize("text", ["", "yesterday", "2 fortnights", "-2h", "9999999999999d", "2026-13-01", "2h ago"])
+def test_times_that_are_none(text: str) -> None:
+    """Refused with examples."""
+    with pytest.raises(ValueError, match="is no time; such as"):
+        moment_us(text, lambda: NOW)
+
+
+def test_a_selection_in_sql() -> None:
+    """Texts cannot leave their quotes; days are chosen before times; windows are whole."""
+    evil = "a\\' OR 1=1 --"
+    chosen = Selection(("/",), (evil,), since_us=90_500_000, until_us=172_800_000_000)
+    assert chosen.since_of("depth", 60) == 60_000_000 and chosen.since_of("trace", 60) == 90_500_000
+    events = chosen.events("latency", 60, SparkSql())
+    assert events is not None
+    assert "queue IN ('a\\\\\\' OR 1=1 --') OR queue = ''" in events
+    assert "date <= DATE '1970-01-03'" in events and "date >= DATE '1970-01-01'" in events
+    assert "queue IN ('a\\'' OR 1=1 --')" in (chosen.rows("loss", 60, StandardSql()) or "")
+    assert chosen.events("deadletters", 60, SparkSql()) == (
+        "ts < timestamp_micros(172800000000L) AND date <= DATE '1970-01-03' AND (ts >= timestamp_micros(90500000L)"
+        " OR kind NOT IN ('dead_lettered', 'killed', 'expired'))"
+    ), "copies are in other queues"
+    assert Selection().events("audit", 60, SparkSql()) is None and not Selection()
+
+
+def test_several_jobs_and_their_options(capsys: Any) -> None:
+    """One start; options of all of them; what does not go together is refused with exit code 1."""
+    found = parse(["audit,redelivery", "--journal", "x", "--poison-attempts", "3", "--since", "2026-11-21"])
+    assert (found.jobs, found.poison_attempts, found.lake) == (["audit", "redelivery"], 3, None)
+    assert found.selection.since_us == 1795219200_000_000
+    for arguments, words in (
+        ([], "JOB is missing"),
+        (["--lake", "x"], "unrecognized arguments: --lake"),
+        (["audit,nonsense", "--lake", "x"], "there is no job 'nonsense'"),
+        (["audit,audit", "--lake", "x"], "each job once"),
+        (["audit,trace", "--lake", "x"], "trace is started alone"),
+        (["audit"], "one of --lake and --journal"),
+        (["audit", "--journal", "hdfs://x"], "--lake is needed"),
+        (["audit", "--lake", "x", "--since", "1h", "--until", "2h"], "--since is not before --until"),
+        (["audit", "--lake", "x", "--since", "soon"], "'soon' is no time"),
+        (["audit", "--lake", "x", "--format", "parquet"], "needs --out"),
+        (["audit,loss", "--lake", "x", "--format", "csv"], "need --out DIR"),
+        (["whatif", "--lake", "x", "--settings", "y", "--since", "1h"], "it has no --since"),
+    ):
+        with pytest.raises(Refused) as refused:
+            parse(arguments)
+        assert refused.value.code == 1
+        assert words in capsys.readouterr().err, arguments
+    with pytest.raises(Refused) as refused:
+        parse(["--help"])
+    assert refused.value.code == 0 and "deadletters" in capsys.readouterr().out
+
+
+class Terminal(io.StringIO):
+    """Says that it is one."""
+
+    def isatty(self) -> bool:
+        """See `TextIO`."""
+        return True
+
+
+def test_progress() -> None:
+    """A bar on a terminal, whose names cannot write on it elsewhere; else lines of JSON."""
+    terminal, pipe = Terminal(), io.StringIO()
+    for stream in (terminal, pipe):
+        progress = Progress("audit", stream)
+        progress.say("faults", lost=1)
+        progress.say("missing", what="records 1 to 89 \x1b[2J")
+        progress.close()
+    assert [json.loads(line)["step"] for line in pipe.getvalue().splitlines()] == ["faults", "missing"]
+    shown = terminal.getvalue().split("\r\x1b[K")
+    assert shown[1] == "audit  faults, lost 1  0 s" and shown[2] == "audit: missing: records 1 to 89 [2J\n"
+    assert shown[-1] == "", "nothing is left of the bar"
+    measured = Progress("audit", terminal)
+    measured._measure = lambda: (1, 4)
+    measured.draw()
+    assert "██████░░░░░░░░░░░░░░░░░░ 1/4" in terminal.getvalue()
