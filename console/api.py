@@ -24,6 +24,7 @@ logger = logging.getLogger("leveret.console")
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PAGE = "/api/index.html"
+EVENT_STREAM = "text/event-stream"
 #: Paths that lead elsewhere.
 MOVED = {
     "/api": _PAGE,
@@ -129,7 +130,7 @@ class Api:
             raise Refusal(405, headers=(("allow", route.allow),))
         if request.method not in _SAFE:
             self._check_origin(request, options)
-        if not _accepts_json(request.headers.get("accept")):
+        if not (action.may_stream and wants_stream(request)) and not _accepts_json(request.headers.get("accept")):
             raise Refusal(406)
         request = replace(request, names=names)
         if action.level is not Level.OPEN:
@@ -248,6 +249,11 @@ class Api:
 
 def _given(arguments: dict[str, Any]) -> dict[str, Any]:
     return {name.replace("_", "-"): value for name, value in arguments.items() if value is not None}
+
+
+def wants_stream(request: Request) -> bool:
+    """Whether a stream of events is asked for, as browsers do."""
+    return EVENT_STREAM in request.headers.get("accept", "")
 
 
 def _accepts_json(header: str | None) -> bool:

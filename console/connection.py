@@ -5,7 +5,8 @@ Loaded with the first connection. Source: management page 20.
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
@@ -22,6 +23,7 @@ from .messages import (
     Peer,
     Refusal,
     Request,
+    Stream,
     bad_request,
     encoded,
     not_authorised,
@@ -48,8 +50,8 @@ HEAD_MAX = 16 * 1024
 HEAD_S, BODY_S, ANSWER_S = 5.0, 30.0, 30.0
 #: A body may be as slow as it likes for so long; then it must come at so many octets a second.
 SLOW_S, SLOWEST = 10.0, 1024
-#: Requests at once.
-AT_ONCE_MAX = 10
+#: Requests at once, and answers without an end beside them; seconds between two pieces of those.
+AT_ONCE_MAX, STREAMS_MAX, PIECE_S = 10, 20, 0.5
 #: Failed logins whose answers wait at once; more are told to come back.
 WAITING_MAX = 50
 #: A connection that is closed before its peer has sent all is read on for so long, and so much.
@@ -85,6 +87,7 @@ class Answering:
         self._facts = facts
         self._metrics: Metrics | None = None
         self._at_once = 0
+        self.streams = 0
         self._waiting = 0
 
     async def serve(self, stream: trio.SocketStream, peer: Peer, *, is_metrics: bool) -> None:
@@ -157,6 +160,15 @@ class Answering:
         """The request is answered."""
         self._at_once -= 1
 
+    @contextmanager
+    def streaming(self) -> Iterator[None]:
+        """One more answer without an end."""
+        self.streams += 1
+        try:
+            yield
+        finally:
+            self.streams -= 1
+
 
 class Connection:
     """One accepted stream, request after request."""
@@ -208,7 +220,29 @@ class Connection:
             answer = await self._answer_to(request)
         except Refusal as refusal:
             answer = refusal.answer()
-        return await self._send_in_time(answer, head=event.method == b"HEAD", is_packed=is_packed)
+        is_head = event.method == b"HEAD"
+        if answer.stream is not None and not is_head:
+            return await self._stream_answer(answer, answer.stream)
+        return await self._send_in_time(answer, head=is_head, is_packed=is_packed)
+
+    async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
+        """Piece by piece, until either side ends it; False: the peer takes nothing any more."""
+        http = self._http
+        headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", _date(time.time()))]
+        raw = http.send(h11.Response(status_code=answer.status, headers=_clean(headers))) or b""
+        with self._server.streaming():
+            while (piece := stream.piece()) is not None:
+                self._server.runtime.end_turn()
+                raw += http.send(h11.Data(data=piece)) or b"" if piece else b""
+                if raw:
+                    with trio.move_on_after(ANSWER_S) as scope:
+                        await self._stream.send_all(raw)
+                    if scope.cancelled_caught:
+                        return False
+                raw = b""
+                await trio.sleep(0 if stream.is_behind else PIECE_S)
+        await self._stream.send_all(http.send(h11.EndOfMessage()) or b"")
+        return True
 
     async def _send_in_time(self, answer: Answer, *, head: bool, is_packed: bool) -> bool:
         with trio.move_on_after(ANSWER_S) as scope:
@@ -238,6 +272,8 @@ class Connection:
                 raise
             body = await self._body(request) if call.wants_body else b""
             answer = await self._run(call, body)
+            if answer.stream is not None and server.streams >= STREAMS_MAX:
+                raise Refusal(503, "busy", "too many streams at once", (("retry-after", "5"),))
             if answer.failed_login is not None:
                 await server.delay(request, answer.failed_login)
             return answer

@@ -36,11 +36,15 @@ Handler = Callable[[Any, Request], Any]
 
 @dataclass(slots=True, frozen=True)
 class Action:
-    """What a method of a route does. `json_only`: only these content types are taken, else 415."""
+    """What a method of a route does. `content_types`: only these are taken, else 415.
+
+    `may_stream`: it can answer with events as well, to whom asks for those.
+    """
 
     level: Level
     handler: Handler
     content_types: tuple[str, ...] = ()
+    may_stream: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 from urllib.parse import parse_qsl
 
 from ..engine import User
@@ -62,7 +62,7 @@ class Request:
 class Answer:
     """What is sent. `value`: encoded as JSON if `body` is None; no body at all if both are None.
 
-    `failed_login`: as whom somebody tried to log in by a form: the answer waits.
+    `failed_login`: as whom somebody tried to log in by a form: the answer waits. `stream`: what follows, for ever.
     """
 
     status: int
@@ -70,6 +70,16 @@ class Answer:
     headers: tuple[tuple[str, str], ...] = ()
     body: bytes | None = None
     failed_login: str | None = None
+    stream: "Stream | None" = None
+
+
+class Stream(Protocol):
+    """An answer without an end, in pieces. `is_behind`: there is more already."""
+
+    is_behind: bool
+
+    def piece(self) -> bytes | None:
+        """What is new since the last one, perhaps nothing; None: it ends."""
 
 
 class Refusal(Exception):

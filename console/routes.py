@@ -4,6 +4,7 @@ from .resources import (
     bindings,
     connections,
     definitions,
+    events,
     exchanges,
     health,
     login,
@@ -35,5 +36,6 @@ ROUTES = [
     *nodes.ROUTES,
     *health.ROUTES,
     *login.ROUTES,
+    *events.ROUTES,
     *ours.ROUTES,
 ]

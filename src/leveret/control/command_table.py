@@ -292,6 +292,18 @@ _COMMANDS = (
             _AS_USER,
         ),
     ),
+    Command(
+        "events",
+        "what happened lately; nothing is kept before the first look, nor a minute after the last",
+        (
+            Argument("count", NUMBER, "at most so many (default 100, at most 1000)"),
+            Argument("since", NUMBER, "those with a higher number, oldest first; without it: the latest"),
+            Argument("kind", WORD, "only of these kinds: enqueued,delivered,acked,..."),
+            Argument("queue", NAME, "only of what happened to this queue (or exchange, connection, ...)"),
+            Argument("message", NUMBER, "only of the message with this id"),
+            _OF_VHOST,
+        ),
+    ),
     Command("bindings", "all bindings but those to the default exchange", (_OF_VHOST,)),
     Command("bind", "a queue or exchange to an exchange", _BOUND),
     Command("unbind", "end a binding", _BOUND),

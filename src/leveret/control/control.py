@@ -69,6 +69,7 @@ class ControlTable:
         from .control_access import AccessCommands
         from .control_broker import BrokerCommands
         from .control_connections import ConnectionCommands
+        from .control_events import EventCommands
         from .control_messages import MessageCommands
         from .control_moving import MovingCommands
         from .control_parameters import ParameterCommands
@@ -90,6 +91,7 @@ class ControlTable:
             **PolicyCommands(lambda: self.broker).handlers,
             **TopologyCommands(lambda: self.broker).handlers,
             **MessageCommands(lambda: self.broker).handlers,
+            **EventCommands(lambda: self.broker).handlers,
             **RoutingCommands(lambda: self.broker).handlers,
             **MovingCommands(lambda: self.broker, self.jobs).handlers,
             **ParameterCommands(lambda: self.broker).handlers,

@@ -1,0 +1,101 @@
+"""What happens in the broker, as a list and as a stream of server-sent events. Source: management page 16.
+
+A stream has no queue of its own: it goes on where it was in the events that the broker keeps. Who reads more slowly
+than they come is told so, and cut.
+"""
+
+from typing import Any
+
+from ..api import EVENT_STREAM, Api, wants_stream
+from ..bodies import integer
+from ..dispatcher import Action, Level, Route
+from ..login import is_monitor
+from ..messages import Answer, Request, bad_request, encoded
+from ..options import CommandRefused
+from ..sampler import NO_RANGES
+
+#: Events in one piece of a stream.
+PIECE_MAX = 500
+#: Milliseconds between two totals.
+TOTALS_MS = 1000
+_TEXTS = ("vhost", "queue", "kind")
+_NUMBERS = ("since", "count", "message")
+
+
+def _events(api: Api, request: Request) -> Any:
+    given: dict[str, Any] = {name: request.query[name] for name in _TEXTS if request.query.get(name)}
+    given |= {name: integer(request.query[name]) for name in _NUMBERS if request.query.get(name)}
+    if any(given[name] < 0 for name in _NUMBERS if name in given):
+        raise bad_request("since, count, message: expected numbers from 0 on")
+    if not wants_stream(request):
+        return api.ask("events", **given)
+    last = request.headers.get("last-event-id", "")
+    if last.isdigit():  # a browser goes on where it was
+        given["since"] = int(last)
+    given.pop("count", None)
+    stream = EventStream(api, request, given)
+    return Answer(200, headers=(("content-type", EVENT_STREAM),), stream=stream)
+
+
+class EventStream:
+    """One reader. See `messages.Stream`."""
+
+    def __init__(self, api: Api, request: Request, given: dict[str, Any]) -> None:
+        """`given`: arguments of the command `events`. Raises: CommandRefused."""
+        self._api = api
+        self._user = request.user.name
+        self._given = given
+        self._pieces = 0
+        self._told_ms = 0
+        self._is_cut = False
+        self.is_behind = False
+        if "since" not in given:
+            self._given["since"] = api.ask("events", **given, count=0)["next"]
+
+    def piece(self) -> bytes | None:
+        """New events, and totals now and then. The last piece of one who is cut says why."""
+        if self._is_cut:
+            return None
+        user = self._api.broker.users.find(self._user)
+        if user is None or not is_monitor(user):
+            return self._cut("the login is not valid any more")
+        parts: list[bytes] = []
+        now_ms = self._api.broker.clock.wall_ms()
+        if not 0 <= now_ms - self._told_ms < TOTALS_MS:
+            parts.append(_event("totals", self._totals()))
+            self._told_ms = now_ms
+        self._pieces += 1
+        try:
+            found = self._api.ask("events", **self._given, count=PIECE_MAX)
+        except CommandRefused as refused:
+            return self._cut(refused.reason)
+        parts += [_event("event", row, row["number"]) for row in found["items"]]
+        self._given["since"] = found["next"]
+        self.is_behind = len(found["items"]) == PIECE_MAX
+        if not found["dropped"]:
+            return b"".join(parts)
+        if self._pieces == 1:  # it asked for more than there is
+            return b"".join([_event("gap", {"dropped": found["dropped"]}), *parts])
+        return self._cut(f"read too slowly: {found['dropped']} events were not kept")
+
+    def _cut(self, why: str) -> bytes:
+        self._is_cut, self.is_behind = True, True
+        return _event("cut", {"reason": why})
+
+    def _totals(self) -> dict[str, Any]:
+        broker = self._api.broker
+        return {
+            **self._api.sampler.whole(NO_RANGES),
+            "alarm": broker.alarm,
+            "blocked": len(broker.flow.blocked()),
+            "connections": len(broker.clients),
+        }
+
+
+def _event(name: str, value: Any, number: int | None = None) -> bytes:
+    """JSON has no line ends, so that it is one line of data."""
+    id_ = b"" if number is None else b"id: %d\n" % number
+    return b"event: %s\n%sdata: %s\n\n" % (name.encode(), id_, encoded(value))
+
+
+ROUTES = [Route("leveret/events", {"GET": Action(Level.MONITORING, _events, may_stream=True)})]

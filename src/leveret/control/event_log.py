@@ -1,0 +1,134 @@
+"""The latest events of the broker, while somebody looks at them: nothing is kept, and nothing costs, before and after.
+
+Contents of messages are not held, only what identifies them: their ids, and the headers of those that were published.
+Source: management page 15, 16; rulings, "Events".
+"""
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from ..engine import MS, Binding, Broker, Client, Deadline, Envelope, Event, PublishedEvent, Queue
+
+#: Events that are kept, and octets of headers in them; the oldest go.
+EVENTS_MAX, OCTETS_MAX = 10_000, 4 * 1024 * 1024
+#: Messages of one event that are named; the rest is counted. A header that is longer is not kept.
+MESSAGES_MAX, HEADER_MAX = 100, 2048
+#: After so long without a look nothing is kept any more.
+IDLE_MS = 60_000
+#: Of what an event says those that may hold secrets, or what only the engine may have.
+_LEFT_OUT = frozenset({"blobs", "envelope", "exchange", "policy", "queue", "session", "user", "value"})
+NAMES_MAX = 20
+
+
+@dataclass(slots=True)
+class Entry:
+    """One event. `number`: they rise by one. `ids`: of its messages, the first ones of `count`.
+
+    `headers`: header payloads of these, of published messages alone; empty where one is too long.
+    """
+
+    number: int
+    wall_ms: int
+    kind: str
+    vhost: str
+    subject: str
+    ids: tuple[int, ...]
+    count: int
+    detail: dict[str, Any]
+    headers: tuple[bytes, ...]
+
+
+class EventLog:
+    """Of one broker. `next`: the number of the next event. `dropped`: so many are not kept any more.
+
+    `since_ms`: when it began to listen (wall time); None: it does not listen.
+    """
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._entries: deque[Entry] = deque()
+        self._octets = 0
+        self._idle: Deadline | None = None
+        self._listener = self._listen  # the same object each time
+        self.next = 1
+        self.since_ms: int | None = None
+
+    def look(self) -> None:
+        """Somebody looks: it listens from now on, until nobody has looked for a while."""
+        broker = self._broker
+        if self.since_ms is None:
+            self.since_ms = broker.clock.wall_ms()
+            broker.listeners.append(self._listener)
+        broker.deadlines.cancel(self._idle)
+        self._idle = broker.deadlines.set(broker.clock.monotonic_ns() + IDLE_MS * MS, self.end)
+
+    def end(self) -> None:
+        """Nobody looks."""
+        if self.since_ms is not None:
+            self._broker.listeners.remove(self._listener)
+        self._broker.deadlines.cancel(self._idle)
+        self._idle, self.since_ms, self._octets = None, None, 0
+        self._entries.clear()
+
+    @property
+    def first(self) -> int:
+        """The number of the oldest event that is kept, or of the next one."""
+        return self._entries[0].number if self._entries else self.next
+
+    def behind(self, number: int) -> Iterator[Entry]:
+        """Those with a higher number, oldest first. Nothing may happen while they are looked at."""
+        return islice(self._entries, max(0, number + 1 - self.first), None)
+
+    def newest(self) -> Iterator[Entry]:
+        """All, newest first, likewise."""
+        return reversed(self._entries)
+
+    def _listen(self, event: Event) -> None:
+        ids = tuple(event.messages[:MESSAGES_MAX])
+        headers: tuple[bytes, ...] = ()
+        if isinstance(event, PublishedEvent):
+            headers = tuple(_header_of(event.of, blob) for blob in event.blobs[:MESSAGES_MAX])
+            self._octets += sum(map(len, headers))
+        self._entries.append(
+            Entry(
+                self.next,
+                self._broker.clock.wall_ms(),
+                event.kind.value,
+                event.vhost,
+                event.subject,
+                ids,
+                len(event.messages),
+                shown_detail(event),
+                headers,
+            )
+        )
+        self.next += 1
+        while len(self._entries) > EVENTS_MAX or self._octets > OCTETS_MAX:
+            self._octets -= sum(map(len, self._entries.popleft().headers))
+
+
+def _header_of(envelope: Envelope, blob: bytes) -> bytes:
+    header = envelope.framing.split(blob)[0]
+    return header if len(header) <= HEADER_MAX else b""
+
+
+def shown_detail(event: Event) -> dict[str, Any]:
+    """What an event says beside its messages: names and numbers."""
+    shown: dict[str, Any] = {}
+    if isinstance(event.of, Envelope):
+        shown["exchange"], shown["routing_key"] = event.of.exchange, event.of.routing_key
+    for name, value in (event.detail or {}).items():
+        if name == "queues":
+            shown[name] = [queue.name for queue in value[:NAMES_MAX]]  # type: ignore[index]
+        elif isinstance(value, Binding):
+            shown["source"], shown["routing_key"] = value.source.name, value.routing_key
+        elif isinstance(value, Client | Queue):
+            shown[name] = value.name
+        elif name == "due_ns":
+            shown["due_first_ns"] = value[0]  # type: ignore[index]
+        elif name not in _LEFT_OUT and isinstance(value, str | int | float | bool | None):
+            shown[name] = value
+    return shown

@@ -1,0 +1,94 @@
+"""Events over the API: as a list and as a stream. Source: management page 16."""
+
+import http.client
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from api_client import ApiClient, basic
+
+from leveret.control import event_log
+from leveret.testing import RunningBroker
+
+
+@contextmanager
+def streaming(api: ApiClient, query: str = "", user: str = "guest", **headers: str) -> Iterator[Iterator[Any]]:
+    """The events of a stream: name, data."""
+    connection = http.client.HTTPConnection(*api.address, timeout=30)
+    sent = {"authorization": basic(user, user), "accept": "text/event-stream", **headers}
+    connection.request("GET", f"/api/leveret/events{query}", headers=sent)
+    answer = connection.getresponse()
+    assert (answer.status, answer.getheader("content-type")) == (200, "text/event-stream")
+    try:
+        yield _events(answer)
+    finally:
+        connection.close()
+        answer.close()
+
+
+def _events(answer: http.client.HTTPResponse) -> Iterator[tuple[str, Any]]:
+    fields: dict[str, str] = {}
+    for line in answer:
+        name, _, value = line.decode().rstrip("\n").partition(": ")
+        if name:
+            fields[name] = value
+        else:
+            yield fields["event"], json.loads(fields["data"])
+            fields = {}
+
+
+def until(events: Iterator[Any], wanted: str) -> Any:
+    return next(data for name, data in events if name == wanted)
+
+
+def test_list(api: ApiClient) -> None:
+    """Only what the query asks for, after the first look; bad queries are refused."""
+    following = api.get("leveret/events")["next"]
+    api.ask("PUT", "queues/%2F/seen", {})
+    api.ask("PUT", "queues/%2F/other", {})
+    found = api.get(f"leveret/events?since={following}&kind=declared&queue=seen&vhost=%2F")
+    assert [(row["subject"], row["kind"]) for row in found["items"]] == [("seen", "declared")]
+    for query in ("since=x", "since=-1", "kind=nope", "count=-2", "message=1.5"):
+        assert api.ask("GET", f"leveret/events?{query}").status == 400
+
+
+def test_stream(api: ApiClient) -> None:
+    """Totals at once, then what happens from then on, and behind a number what happened before."""
+    with streaming(api, "?kind=declared") as events:
+        totals = until(events, "totals")
+        assert totals["alarm"] is None and "queue_totals" in totals
+        assert api.ask("PUT", "queues/%2F/streamed", {}).status == 201
+        found = until(events, "event")
+        assert (found["kind"], found["subject"]) == ("declared", "streamed")
+    with streaming(api, "?kind=declared", **{"last-event-id": str(found["number"] - 1)}) as events:
+        assert until(events, "event") == found
+
+
+def test_who_may_not_look_any_more_is_told(api: ApiClient) -> None:
+    """A user who is deleted: the stream ends with a word."""
+    api.ask("PUT", "users/looker", {"password": "looker", "tags": "monitoring"})
+    with streaming(api, user="looker") as events:
+        until(events, "totals")
+        assert api.ask("DELETE", "users/looker").status == 204
+        assert until(events, "cut") == {"reason": "the login is not valid any more"}
+        assert list(events) == []
+
+
+def test_who_is_too_slow_is_cut_with_a_word(api: ApiClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More happened in one turn than is kept."""
+    with streaming(api) as events:
+        until(events, "totals")
+        monkeypatch.setattr(event_log, "EVENTS_MAX", 3)
+        queues = [{"name": f"many{at}", "vhost": "/", "durable": True, "auto_delete": False} for at in range(25)]
+        assert api.ask("POST", "definitions", {"queues": [{**one, "arguments": {}} for one in queues]}).status == 204
+        assert until(events, "cut")["reason"].startswith("read too slowly: ")
+        assert list(events) == []
+
+
+def test_who_may(api: ApiClient, broker: RunningBroker) -> None:
+    """Monitors only; a stream is taken here and nowhere else."""
+    api.ask("PUT", "users/manager", {"password": "manager", "tags": "management"})
+    assert api.ask("GET", "leveret/events", user="manager").status == 401
+    assert api.ask("GET", "leveret/blocked", headers={"accept": "text/event-stream"}).status == 406
