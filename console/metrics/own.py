@@ -1,6 +1,7 @@
 """What only this broker has: rings, delays, leases, who is blocked, the journal, and how the event loop gets on."""
 
 from collections import Counter
+from operator import attrgetter
 
 from ...engine import Broker, Client, Usage
 from ..options import ConsoleOptions
@@ -9,6 +10,7 @@ from .facts import JournalFigures, ProcessFigures
 from .sums import ChannelSums, QueueSums
 
 PREFIX = "leveret_"
+_paused = attrgetter("paused")
 STATES = ("running", "full", "failed")
 
 
@@ -26,6 +28,7 @@ def own_page(
         _one("build_info", UNTYPED, "The version", 1, labelled({"version": options.product_version})),
         _one("vhosts", GAUGE, "Virtual hosts", len(broker.virtual_hosts)),
         _one("queue_scheduled", GAUGE, "Messages that wait for their time", queues.scheduled),
+        _one("queues_paused", GAUGE, "Queues that an operator has paused", sum(map(_paused, broker.queues()))),
         _one("queue_in_lease", GAUGE, "Messages of leased queues that somebody has", queues.leased),
         _one("leases_ended_total", COUNTER, "Leases that ended without their holders", queues.count("lease_ended")),
         _one(

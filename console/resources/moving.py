@@ -6,7 +6,7 @@ Each is a command of the control table, as `leveret ctl` has it. Source: managem
 from typing import Any
 
 from ..api import Api
-from ..bodies import integer, json_object, require
+from ..bodies import boolean, integer, json_object, require
 from ..dispatcher import Action, Level, Route
 from ..login import is_administrator, is_monitor
 from ..messages import Answer, Request, bad_request, not_authorised
@@ -14,7 +14,7 @@ from ..options import Steps
 
 #: What a body may say beside what one command knows alone. "count" is what management page 16 calls "limit".
 _SHARED = ("filter", "header", "routing_key", "text", "cause", "origin", "positions", "limit", "count", "rate", "dry")
-_ACCEPTED = 202
+_ACCEPTED, _NO_CONTENT = 202, 204
 
 
 def _started(api: Api, request: Request, command: str, given: dict[str, Any], **own: Any) -> Steps:
@@ -101,7 +101,16 @@ def _cancel(api: Api, request: Request) -> Steps:
     return (yield from api.run("jobs cancel", id=row["id"]))
 
 
+def _set_state(api: Api, request: Request) -> Steps:
+    queue = api.queue(request)
+    (paused,) = require(json_object(request), "paused")
+    command = "pause" if boolean(paused) else "resume"
+    yield from api.run(command, queue=queue.name, vhost=queue.vhost_name)
+    return Answer(_NO_CONTENT)
+
+
 ROUTES = [
+    Route("leveret/queues/V/Q/state", {"PUT": Action(Level.ADMINISTRATOR, _set_state)}),
     Route("leveret/queues/V/Q/move", {"POST": Action(Level.VHOST, _move)}),
     Route("leveret/queues/V/Q/replay", {"POST": Action(Level.VHOST, _replay)}),
     Route("leveret/queues/V/Q/discard", {"POST": Action(Level.VHOST, _discard)}),

@@ -82,7 +82,12 @@ def queue_view(queue: Queue, node: str) -> dict[str, Any]:
         "state": "running",
         "type": queue.type,
         "vhost": queue.vhost_name,
-        "leveret": {"address": queue.address, "scheduled": len(queue.scheduled), "enabled": queue.enabled},
+        "leveret": {
+            "address": queue.address,
+            "scheduled": len(queue.scheduled),
+            "enabled": queue.enabled,
+            "paused": queue.paused,
+        },
     }
     if queue.type == STREAM:
         return {**view, "members": [node], "online": [node], "leader": node, "readers": {node: len(consumers)}}

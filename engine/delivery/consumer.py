@@ -134,10 +134,21 @@ class Consumer(Holder):
 
     `prefetch` limits this consumer's unacknowledged deliveries, 0 = unlimited; without acknowledgements (`no_ack`)
     no limit applies. `priority`: of those that have room the highest goes first. `opaque` belongs to the frontend.
-    `filter`: it gets the messages that this takes; None: all.
+    `filter`: it gets the messages that this takes; None: all. `is_held`: its queue hands nothing out now.
     """
 
-    __slots__ = ("arguments", "client", "exclusive", "filter", "no_ack", "opaque", "prefetch", "priority", "tag")
+    __slots__ = (
+        "arguments",
+        "client",
+        "exclusive",
+        "filter",
+        "is_held",
+        "no_ack",
+        "opaque",
+        "prefetch",
+        "priority",
+        "tag",
+    )
 
     def __init__(
         self,
@@ -161,6 +172,7 @@ class Consumer(Holder):
         self.priority = integer_of(arguments, "x-priority") or 0
         self.filter = filter_
         self.opaque: object = None
+        self.is_held = False
 
     def change(self, arguments: FieldTable, filter_: "Expression | None") -> None:
         """It subscribed again, under its tag."""
@@ -171,7 +183,7 @@ class Consumer(Holder):
     def credit(self) -> int:
         """How many messages it may be handed now; 0 or less means none."""
         session = self.session
-        if self.client.paused or not session.flowing:
+        if self.is_held or self.client.paused or not session.flowing:
             return 0
         if self.no_ack:
             return UNLIMITED if session.has_shared_room(self) else 0

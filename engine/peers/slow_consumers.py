@@ -90,6 +90,10 @@ class Check:
         """The consumers of a queue that are too slow: why, and what happens to them."""
         before = self.queues[queue]
         came = self.queues[queue] = queue.counters.enqueued
+        if queue.paused:  # nobody is slow that is given nothing: all begin anew
+            for consumer in queue.consumers:
+                self._looks.pop(consumer, None)
+            return
         for consumer in list(queue.consumers):
             look = self._looks.get(consumer)
             if look is None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 import pika
 import pytest
+from api_client import ApiClient
 
 from leveret.console.login import Logins
 from leveret.console.messages import Peer, Refusal, Request
@@ -388,6 +389,16 @@ def test_packed(broker: RunningBroker) -> None:
     assert answer.getheader("content-encoding") == "gzip"
     assert samples_of(gzip.decompress(answer.read()).decode())
     connection.close()
+
+
+def test_paused_queues_are_counted(broker: RunningBroker) -> None:
+    """Without their names, which are not for everybody."""
+    before = metrics_of(broker)["leveret_queues_paused"]
+    api = ApiClient(broker.management_url)
+    api.ask("PUT", "queues/%2F/halted", {})
+    api.ask("PUT", "leveret/queues/%2F/halted/state", {"paused": True})
+    assert metrics_of(broker)["leveret_queues_paused"] == before + 1
+    api.ask("DELETE", "queues/%2F/halted")
 
 
 def test_health(tmp_path: Path) -> None:

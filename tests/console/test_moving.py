@@ -275,3 +275,28 @@ def test_who_may(broker: RunningBroker, api: ApiClient) -> None:
     broker.clock.advance(seconds=5)
     assert ended(broker, api, own)["error"] == "the user 'clerk' is gone"
     assert api.ask("GET", "leveret/jobs/999999").status == 400
+
+
+def test_pause_and_resume(broker: RunningBroker, api: ApiClient) -> None:
+    """For administrators; seen in the queue's object and in the metrics."""
+    place = "leveret/queues/%2F/orders/state"
+    for wrong in ({}, {"paused": "perhaps"}):
+        assert api.ask("PUT", place, wrong).status == 400
+    assert api.ask("PUT", "leveret/queues/%2F/nope/state", {"paused": True}).status == 404
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        got: list[bytes] = []
+        channel.basic_consume("orders", lambda *delivery: got.append(delivery[3]))
+        assert api.ask("PUT", place, {"paused": True}).status == 204
+        assert api.get("queues/%2F/orders")["leveret"]["paused"] is True
+        publish(broker, "orders", 2)
+        connection.process_data_events(0)
+        assert (got, ready(broker, "orders")) == ([], [2])
+        assert api.ask("PUT", place, {"paused": False}).status == 204
+        quiet(broker)
+        while len(got) < 2:
+            connection.process_data_events(30)
+    api.ask("PUT", "users/clerk", {"password": "clerk", "tags": "policymaker"})
+    api.ask("PUT", "permissions/%2F/clerk", {"configure": ".*", "write": ".*", "read": ".*"})
+    answer = api.ask("PUT", place, {"paused": True}, user="clerk", password="clerk")
+    assert (answer.status, answer.reason) == (401, "Not administrator user")

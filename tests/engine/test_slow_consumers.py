@@ -93,6 +93,21 @@ def test_who_never_acknowledges_is_cancelled_and_others_get_its_messages() -> No
     assert not slow.client.closed
 
 
+def test_nobody_is_slow_in_a_paused_queue() -> None:
+    """It is given nothing; when the queue goes on its time begins anew."""
+    world = World(**SLOW)
+    slow = world.consumer("slow")
+    world.publish(20)
+    world.queue.pause(True)
+    world.advance(10_000)
+    assert world.found == []
+    world.queue.pause(False)
+    world.advance(1900)
+    assert world.found == []
+    world.advance(1100)
+    assert slow.is_cancelled
+
+
 def test_the_connection_is_closed_where_that_is_configured() -> None:
     """Queues page G.E, row E25. Without a frontend the client just ends; its messages are ready again."""
     world = World(**SLOW, abort_slow_consumer_connection=True)

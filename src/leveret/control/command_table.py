@@ -184,6 +184,8 @@ _COMMANDS = (
             Argument("option", TEXT, "of a leased queue: cancel: break the leases; expire: as dead letters"),
         ),
     ),
+    Command("pause", "consumers of a queue get nothing, until `resume` or a restart", (_QUEUE, _IN_VHOST)),
+    Command("resume", "they get what has come meanwhile", (_QUEUE, _IN_VHOST)),
     Command("dead-letters", "queues that dead letters go to; what is there, by cause and origin", (_OF_VHOST,)),
     Command("jobs list", "moves, replays and discards: those under way, and the last ones that ended"),
     Command("jobs show", "one of them", (_JOB,)),

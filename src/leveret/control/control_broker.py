@@ -117,6 +117,7 @@ class BrokerCommands:
                 "ready": queue.ready_count,
                 "unacked": queue.unacked,
                 "scheduled": len(queue.scheduled),
+                "paused": queue.paused,
                 "consumers": len(queue.consumers),
                 "deferred_acks": queue.deferred_count,
                 "policy": queue.policy.policy.name if queue.policy.policy is not None else None,

@@ -1,8 +1,9 @@
-"""Control commands that change many messages: move, replay, discard, as jobs; and which dead letters there are.
+"""Control commands for many messages: move, replay, discard, as jobs; which dead letters there are; pause, resume.
 
 Source: management page 16; ruling 24.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import asdict
@@ -36,6 +37,8 @@ from .control_topology import until_idle
 from .jobs import Jobs
 from .steps import Steps
 
+logger = logging.getLogger("leveret.control")
+
 #: Messages that a dry run looks at, and shows; octets of their bodies that it shows.
 LOOKED_AT_MAX, SAMPLE, SAMPLE_OCTETS = 200_000, 10, 1_000
 #: Queues with dead letters that are listed, and messages of each that are looked at, in one step so many.
@@ -54,6 +57,8 @@ class MovingCommands:
             "move": self._move,
             "replay": self._replay,
             "discard": self._discard,
+            "pause": lambda arguments: self._pause(arguments, True),
+            "resume": lambda arguments: self._pause(arguments, False),
             "dead-letters": self._dead_letters,
             "jobs list": lambda arguments: [job.row() for job in jobs],
             "jobs show": lambda arguments: jobs.find(arguments["id"]).row(),
@@ -121,6 +126,15 @@ class MovingCommands:
                 raise CommandError(f"job {job.id} is another user's")
         job.cancel()
         return job.row()
+
+    def _pause(self, arguments: dict[str, Any], paused: bool) -> dict[str, Any]:
+        vhost, name = vhost_of(self._broker(), arguments), arguments["queue"]
+        with refusals():
+            queue = vhost.queue(name)
+        if queue.paused is not paused:
+            logger.info("queue %r in %r is %s", name, vhost.name, "paused" if paused else "resumed")
+            queue.pause(paused)
+        return {"queue": name, "vhost": vhost.name, "paused": paused, "ready": queue.ready_count}
 
     # -- dead letters -----------------------------------------------------------------------------------------------
 
