@@ -13,6 +13,7 @@ from .messages import CHALLENGE, Peer, Refusal, not_authorised
 
 #: Tags with which the API may be used at all.
 TAGS = frozenset({"administrator", "monitoring", "policymaker", "management"})
+_MONITORS, _POLICYMAKERS = frozenset({"administrator", "monitoring"}), frozenset({"administrator", "policymaker"})
 #: Failed logins of one address as one user that cost nothing.
 FREE_FAILURES = 5
 #: Pairs of address and user that are remembered.
@@ -26,12 +27,12 @@ def is_administrator(user: User) -> bool:
 
 def is_monitor(user: User) -> bool:
     """Whether nodes, and all connections and channels, may be seen."""
-    return bool(user.tags & {"administrator", "monitoring"})
+    return not _MONITORS.isdisjoint(user.tags)
 
 
 def is_policymaker(user: User) -> bool:
     """Whether policies and parameters may be set."""
-    return bool(user.tags & {"administrator", "policymaker"})
+    return not _POLICYMAKERS.isdisjoint(user.tags)
 
 
 def has_vhost(user: User, vhost: str) -> bool:
@@ -100,7 +101,7 @@ class Logins:
         """The user, if he may use the API from there. Raises: Refusal."""
         if user.loopback_only and not peer.is_loopback:
             raise not_authorised("User can only log in via localhost")
-        if not user.tags & TAGS:
+        if TAGS.isdisjoint(user.tags):
             raise not_authorised("Not management user")
         return user
 

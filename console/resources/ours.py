@@ -29,7 +29,7 @@ def _session(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _who(api: Api, request: Request) -> dict[str, Any]:
-    return {"name": request.user.name, "tags": sorted(request.user.tags)}
+    return {"name": request.user.name, "tags": list(request.user.tags)}
 
 
 def _status(api: Api, request: Request) -> Any:

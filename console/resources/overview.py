@@ -26,7 +26,7 @@ def _overview(api: Api, request: Request) -> dict[str, Any]:
 
 
 def _whoami(api: Api, request: Request) -> dict[str, Any]:
-    return {"name": request.user.name, "tags": sorted(request.user.tags)}
+    return {"name": request.user.name, "tags": list(request.user.tags)}
 
 
 def _cluster_name(api: Api, request: Request) -> Any:
@@ -52,6 +52,12 @@ def _nothing(api: Api, request: Request) -> list[Any]:
     return []
 
 
+def _nothing_of_vhost(api: Api, request: Request) -> list[Any]:
+    """The same, of one virtual host."""
+    api.vhost(request)
+    return []
+
+
 def _done(api: Api, request: Request) -> Answer:
     """There is one node, and nothing to balance."""
     return Answer(204)
@@ -71,7 +77,12 @@ ROUTES = [
     Route("rebalance/queues", {"POST": Action(Level.ADMINISTRATOR, _done)}),
     Route("shovels", {"GET": Action(Level.MONITORING, _nothing)}),
     Route("federation-links", {"GET": Action(Level.MONITORING, _nothing)}),
+    Route("shovels/V", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}),
+    Route("federation-links/V", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}),
+    Route("federation-links/state/down", {"GET": Action(Level.MONITORING, _nothing)}),
+    Route("federation-links/V/state/down", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}),
     Route("stream/connections", {"GET": Action(Level.MONITORING, _nothing)}),
+    Route("stream/connections/V", {"GET": Action(Level.MONITORING, _nothing_of_vhost)}),
     Route("deprecated-features", {"GET": Action(Level.ANY, _nothing)}),
     Route("deprecated-features/used", {"GET": Action(Level.ANY, _nothing)}),
 ]

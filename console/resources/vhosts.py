@@ -91,12 +91,18 @@ def _limits(api: Api, request: Request) -> Steps:
 def _set_limit(api: Api, request: Request) -> Steps:
     vhost, name = api.vhost_to_change(request), request.names["NAME"]
     (value,) = require(json_object(request), "value")
-    if name not in LIMITS:
-        raise bad_request(f'Validation failed\n\nUnrecognised terms [{{<<"{name}">>,{erlang(value)}}}] in limits\n')
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise bad_request(f"Validation failed\n\n{name} should be a number, actually was {erlang(value)}\n")
-    yield from api.run("vhosts limits", name=vhost.name, **{name.replace("-", "_"): value})
+    yield from change_limits(api, vhost.name, {name: value})
     return Answer(204)
+
+
+def change_limits(api: Api, vhost: str, limits: Mapping[str, Any]) -> Steps:
+    """Set these of a virtual host; -1 is none. Raises: Refusal."""
+    for name, value in limits.items():
+        if name not in LIMITS:
+            raise bad_request(f'Validation failed\n\nUnrecognised terms [{{<<"{name}">>,{erlang(value)}}}] in limits\n')
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise bad_request(f"Validation failed\n\n{name} should be a number, actually was {erlang(value)}\n")
+    yield from api.run("vhosts limits", name=vhost, **{name.replace("-", "_"): limits[name] for name in limits})
 
 
 def _clear_limit(api: Api, request: Request) -> Steps:

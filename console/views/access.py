@@ -12,7 +12,7 @@ def user_view(user: User) -> dict[str, Any]:
         "name": user.name,
         "password_hash": user.password.text(),
         "hashing_algorithm": user.password.algorithm,
-        "tags": sorted(user.tags),
+        "tags": list(user.tags),
         "limits": user_limits(user),
     }
 

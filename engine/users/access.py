@@ -24,12 +24,13 @@ class User:
     """`permissions`: by virtual host, none where it is not named; None: everything everywhere.
 
     `max_connections`, `max_channels`: over all connections of the user; None: no limit.
+    `tags`: in the order in which they were given, which clients read back.
     `is_configured`: the configuration made it, and makes it again when the broker starts.
     """
 
     name: str
     password: PasswordHash = field(default=NO_PASSWORD)
-    tags: frozenset[str] = frozenset()
+    tags: tuple[str, ...] = ()
     loopback_only: bool = False
     permissions: Mapping[str, Permissions] | None = None
     max_connections: int | None = None

@@ -22,7 +22,7 @@ def user_octets(user: User) -> bytes:
     value = {
         "password_hash": user.password.text(),
         "hashing_algorithm": user.password.algorithm,
-        "tags": sorted(user.tags),
+        "tags": list(user.tags),
         "loopback_only": user.loopback_only,
         "max_connections": user.max_connections,
         "max_channels": user.max_channels,
@@ -39,7 +39,7 @@ def user_of(name: str, octets: bytes) -> User:
         return User(
             name,
             read_password_hash(value["password_hash"], value["hashing_algorithm"]),
-            frozenset(value["tags"]),
+            tuple(value["tags"]),
             bool(value["loopback_only"]),
             None if permissions is None else _permissions(name, permissions),
             value["max_connections"],

@@ -256,7 +256,7 @@ class World:
 
     def _add_user(self) -> None:
         chance = self.chance
-        tags = frozenset(chance.sample(("administrator", "monitoring"), chance.randrange(3)))
+        tags = tuple(chance.sample(("administrator", "monitoring"), chance.randrange(3)))
         password = PasswordHash(self._new_number().to_bytes(36, "big"))
         granted = chance.choice((None, MappingProxyType({})))
         limit = chance.choice((None, self._new_number()))

@@ -73,7 +73,7 @@ class Life:
         self.settle()
 
     def add(self) -> None:
-        self.broker.replace_user(User("admin", tags=frozenset({"administrator"}), permissions=MappingProxyType({})))
+        self.broker.replace_user(User("admin", tags=("administrator",), permissions=MappingProxyType({})))
         self.settle()
 
     def delete(self) -> None:

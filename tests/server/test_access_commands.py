@@ -47,14 +47,14 @@ def test_a_user_comes_changes_and_goes(ctl: Ruled) -> None:
     """Without permissions at first; password, tags and limits later."""
     ctl("users", "add", name="a", password=SECRET, tags="monitoring, management")
     assert ctl.user("a").password.is_right(SECRET)
-    assert ctl.user("a").tags == {"monitoring", "management"}
+    assert ctl.user("a").tags == ("monitoring", "management")
     assert ctl.user("a").permissions == {}
     ctl("users", "passwd", name="a", password="other")
     assert ctl.user("a").password.is_right("other")
     ctl("users", "passwd", name="a", password_hash="kI3GCqW5JLMJa4iX1lo7X4D6XbYqlLgxIs30+P6tENUV2POR")
     assert ctl.user("a").password.is_right("test12")
     ctl("users", "tags", name="a", tags="")
-    assert ctl.user("a").tags == frozenset()
+    assert ctl.user("a").tags == ()
     ctl("users", "limits", name="a", max_connections="3", max_channels=4)
     assert ctl("users", "limits", name="a", max_channels="-1")["max_connections"] == 3
     assert (ctl.user("a").max_connections, ctl.user("a").max_channels) == (3, None)

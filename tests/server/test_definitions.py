@@ -131,7 +131,7 @@ def test_a_file_of_rabbitmq_is_taken_in() -> None:
     shop, old = broker.users.find("shop"), broker.users.find("old")
     assert shop is not None and old is not None
     assert shop.password.is_right("test12") and not old.password.is_right("")
-    assert (shop.tags, old.tags, shop.max_connections) == ({"management"}, {"a", "b"}, 10)
+    assert (shop.tags, old.tags, shop.max_connections) == (("management",), ("a", "b"), 10)
     assert shop.may("configure", "queue", "mine", "shop") and not shop.may("configure", "queue", "amq.x", "shop")
     vhost = broker.virtual_hosts["shop"]
     assert vhost.limits.max_queues == 100

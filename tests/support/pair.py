@@ -28,7 +28,7 @@ from leveret.engine import Broker, ManualClock, User, Users, hash_password
 
 PROTOCOL_HEADER = b"AMQP\x00\x00\x09\x01"
 LOGIN = b"\x00guest\x00guest"
-GUEST = User("guest", hash_password("guest", b"salt"), frozenset({"administrator"}), loopback_only=True)
+GUEST = User("guest", hash_password("guest", b"salt"), ("administrator",), loopback_only=True)
 #: No waiting before a refused login is dropped, so that tests see the end at once.
 OPTIONS = FrontendOptions(refused_login_delay_ms=0)
 

@@ -31,7 +31,7 @@ class SocketBroker:
 
     def __init__(self, configuration: Configuration) -> None:
         self.clock = ManualClock()
-        users = Users([User("guest", hash_password("guest", b"salt"), frozenset({"administrator"}))])
+        users = Users([User("guest", hash_password("guest", b"salt"), ("administrator",))])
         self.broker = Broker(
             self.clock, users, settings=configuration.repository, options=broker_options(configuration)
         )

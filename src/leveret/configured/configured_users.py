@@ -27,9 +27,7 @@ from ..settings import Configuration, UserDeclaration
 from ..settings.values import shown
 
 #: guest / guest: administrator, everything everywhere, from loopback only.
-DEFAULT_GUEST = User(
-    "guest", hash_password("guest", bytes(SALT_SIZE)), frozenset({"administrator"}), loopback_only=True
-)
+DEFAULT_GUEST = User("guest", hash_password("guest", bytes(SALT_SIZE)), ("administrator",), loopback_only=True)
 
 
 def new_hash(password: str) -> PasswordHash:
@@ -109,7 +107,7 @@ def user_of(declared: UserDeclaration) -> User:
     return User(
         declared.name,
         password,
-        declared.tags,
+        tuple(sorted(declared.tags)),
         declared.loopback_only,
         MappingProxyType(permissions),
         declared.max_connections,

@@ -23,7 +23,7 @@ def acting(broker: Broker, arguments: dict[str, Any]) -> Client:
     """
     vhost = vhost_of(broker, arguments)
     name = arguments.get("as-user")
-    user = User(BROKER_ITSELF, tags=frozenset({"administrator"}))
+    user = User(BROKER_ITSELF, tags=("administrator",))
     if name is not None:
         found = broker.users.find(name)
         if found is None:

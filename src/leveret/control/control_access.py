@@ -273,12 +273,12 @@ def with_grants(user: User, grants: Mapping[str, Grant]) -> User:
     return replace(user, permissions=MappingProxyType(permissions))
 
 
-def tags_of(value: object) -> frozenset[str]:
-    """Tags from a list, or from text with commas. Any words: RabbitMQ takes them too. Raises: CommandError."""
+def tags_of(value: object) -> tuple[str, ...]:
+    """Tags, each once, from a list, or from text with commas. Any words, as in RabbitMQ. Raises: CommandError."""
     words = value.split(",") if isinstance(value, str) else value
     if not isinstance(words, list) or not all(isinstance(one, str) and len(one) <= 255 for one in words):
         raise CommandError("tags must be a list of words, or text with commas between them")
-    return frozenset(stripped for one in words if (stripped := one.strip()))
+    return tuple(dict.fromkeys(stripped for one in words if (stripped := one.strip())))
 
 
 def _password(command: str, arguments: dict[str, Any]) -> PasswordHash:
@@ -309,7 +309,7 @@ def _pattern(command: str, arguments: dict[str, Any], key: str) -> str:
 def _shown_user(user: User) -> dict[str, Any]:
     return {
         "name": user.name,
-        "tags": sorted(user.tags),
+        "tags": list(user.tags),
         "has_password": bool(user.password.octets),
         "loopback_only": user.loopback_only,
         "max_connections": user.max_connections,

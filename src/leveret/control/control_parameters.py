@@ -183,22 +183,40 @@ _UPSTREAM_KEYS = frozenset(
 def _upstream_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:
     if "uri" not in value:
         yield f'Key "uri" not found in {name}'
+    else:
+        yield from _uri_faults("uri", value["uri"])
     unknown = [f'{{&lt;&lt;"{key}"&gt;&gt;,{_term(one)}}}' for key, one in value.items() if key not in _UPSTREAM_KEYS]
     if unknown:
         yield f"Unrecognised terms [{','.join(unknown)}] in {name}"
 
 
 def _shovel_faults(name: str, value: Mapping[str, Any]) -> Iterator[str]:
-    if "src-exchange" not in value and "src-queue" not in value:
+    """Each end speaks AMQP 0-9-1 to a queue or an exchange, or 1.0 to an address."""
+    if value.get("src-protocol") == "amqp10":
+        if "src-address" not in value:
+            yield f'Key "src-address" not found in {name}'
+    elif "src-exchange" not in value and "src-queue" not in value:
         yield "Must specify 'src-exchange' or 'src-queue'"
+    elif "src-exchange" in value and "src-queue" in value:
+        yield "Cannot specify 'src-exchange' and 'src-queue'"
+    if value.get("dest-protocol") == "amqp10" and "dest-address" not in value:
+        yield f'Key "dest-address" not found in {name}'
     for key in ("dest-uri", "src-uri"):
-        if key not in value:
+        if key in value:
+            yield from _uri_faults(key, value[key])
+        else:
             yield f'Key "{key}" not found in {name}'
-            continue
-        uris = value[key] if isinstance(value[key], list) else [value[key]]
-        for uri in uris:
-            if not isinstance(uri, str) or not uri.startswith(("amqp://", "amqps://")):
-                yield f'"{uri}" not a valid URI: {{{{unable_to_parse_uri,no_scheme}},"{uri}"}}'
+
+
+def _uri_faults(key: str, value: object) -> Iterator[str]:
+    """Of one, or of a list."""
+    uris = [value] if isinstance(value, str) else value
+    if not isinstance(uris, list):
+        yield f"{key} should be list, actually was {'null' if uris is None else _term(uris)}"
+        return
+    for uri in uris:
+        if not isinstance(uri, str) or not uri.startswith(("amqp://", "amqps://")):
+            yield f'"{uri}" not a valid URI: {{{{unable_to_parse_uri,no_scheme}},"{uri}"}}'
 
 
 def _term(value: object) -> str:

@@ -258,7 +258,7 @@ def _user_value(user: User) -> dict[str, Any]:
         "name": user.name,
         "password_hash": user.password.text(),
         "hashing_algorithm": user.password.algorithm,
-        "tags": sorted(user.tags),
+        "tags": list(user.tags),
         "limits": _limits_value(user.max_connections, "max-channels", user.max_channels),
     }
 

@@ -160,7 +160,7 @@ class Replayed(AmqpSession):
         self.connection.state = ConnectionState.RUNNING
         self.channel_max = line["channel_max"]
         self.login.capabilities = frozenset(line["capabilities"])
-        user = User(line["user"], tags=frozenset({"administrator"}))
+        user = User(line["user"], tags=("administrator",))
         self.login.vhost = edge.broker.create_virtual_host(vhost)
         self.login.client = edge.broker.connect(vhost, user, name=self.login.peer.name, flush=self.drain)
 

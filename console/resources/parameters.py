@@ -1,0 +1,166 @@
+"""Parameters of plug-ins and global ones; limits and operator policies can be reached as parameters, too.
+
+Source: management page 8.2, 8.3.
+"""
+
+import json
+from typing import Any
+
+from ...settings import Policy
+from ..api import Api
+from ..bodies import json_object, require
+from ..dispatcher import Action, Level, Route
+from ..listing import Columns, listed
+from ..login import is_administrator, may_see
+from ..messages import Answer, Request, bad_request, not_authorised, not_found
+from ..options import Steps
+from ..views.access import vhost_limits
+from .policies import OPERATORS, policy_view
+from .vhosts import LIMITS, change_limits
+
+_LIMITS, _OPERATOR, _POLICY = "vhost-limits", "operator_policy", "policy"
+
+
+def _parameters(api: Api, request: Request) -> Steps:
+    vhosts = {vhost.name for vhost in api.vhosts_to_list(request)}
+    component = request.names.get("COMPONENT")
+    rows = _policies(api) if component == _POLICY else [*_own_parameters(api), *api.ask("parameters list")]
+    found = [
+        row
+        for row in rows
+        if row["vhost"] in vhosts and may_see(request.user, row["vhost"]) and component in (None, row["component"])
+    ]
+    return listed(request, found, lambda row: row, order=lambda row: (row["vhost"], row["name"]))
+
+
+def _own_parameters(api: Api) -> list[dict[str, Any]]:
+    """Limits of virtual hosts, and operator policies."""
+    rows = [
+        {"value": limits, "vhost": vhost.name, "component": _LIMITS, "name": "limits"}
+        for vhost in api.broker.virtual_hosts.values()
+        if (limits := vhost_limits(vhost))
+    ]
+    return rows + [_as_parameter(policy, _OPERATOR) for policy in api.broker.policies if policy.is_operator]
+
+
+def _policies(api: Api) -> list[dict[str, Any]]:
+    """They are parameters where somebody asks for that component."""
+    return [_as_parameter(policy, _POLICY) for policy in api.broker.policies if not policy.is_operator]
+
+
+def _as_parameter(policy: Policy, component: str) -> dict[str, Any]:
+    value = policy_view(policy)
+    return {"vhost": value.pop("vhost"), "component": component, "name": value.pop("name"), "value": value}
+
+
+def _parameter(api: Api, request: Request) -> dict[str, Any]:
+    vhost, names = api.vhost(request).name, request.names
+    row: dict[str, Any]
+    for row in [*_own_parameters(api), *_policies(api), *api.ask("parameters list")]:
+        if (row["vhost"], row["component"], row["name"]) == (vhost, names["COMPONENT"], names["NAME"]):
+            return row
+    raise not_found()
+
+
+def _show_parameter(api: Api, request: Request) -> Any:
+    return Columns(request).of(_parameter(api, request))
+
+
+def _set_parameter(api: Api, request: Request) -> Steps:
+    vhost, names = api.vhost_to_change(request), request.names
+    (value,) = require(json_object(request), "value")
+    component = names["COMPONENT"]
+    if component in (_LIMITS, _OPERATOR):
+        _for_administrators(request)
+        if not isinstance(value, dict):
+            raise bad_request(f"value of {names['NAME']} must be an object")
+        if component == _OPERATOR:
+            return (yield from OPERATORS.put_value(api, request, value))
+        is_there = bool(vhost_limits(vhost))
+        yield from change_limits(api, vhost.name, dict.fromkeys(LIMITS, -1) | value)
+        return Answer(204 if is_there else 201)
+    if component == _POLICY:
+        raise bad_request("policies may not be set using this method")
+    done = yield from api.run(
+        "parameters set", component=component, name=names["NAME"], vhost=vhost.name, value=_as_word(value)
+    )
+    return Answer(201 if done["created"] else 204)
+
+
+def _clear_parameter(api: Api, request: Request) -> Steps:
+    row = _parameter(api, request)
+    component, vhost, name = row["component"], row["vhost"], row["name"]
+    if component in (_LIMITS, _OPERATOR):
+        _for_administrators(request)
+        if component == _OPERATOR:
+            return (yield from OPERATORS.delete(api, request))
+        yield from change_limits(api, vhost, dict.fromkeys(LIMITS, -1))
+    elif component == _POLICY:
+        raise bad_request("policies may not be cleared using this method")
+    else:
+        yield from api.run("parameters clear", component=component, name=name, vhost=vhost)
+    return Answer(204)
+
+
+def _for_administrators(request: Request) -> None:
+    """Whoever may set these by their own paths. Raises: Refusal."""
+    if not is_administrator(request.user):
+        raise not_authorised("User not authorised to access object")
+
+
+def _as_word(value: Any) -> Any:
+    """Text is JSON for a command: it is quoted once more. Null is no value there."""
+    return json.dumps(value) if value is None or isinstance(value, str) else value
+
+
+def _global_parameters(api: Api, request: Request) -> Steps:
+    return listed(request, api.ask("global-parameters list"), lambda row: row, order=lambda row: row["name"])
+
+
+def _global_parameter(api: Api, request: Request) -> dict[str, Any]:
+    row: dict[str, Any]
+    for row in api.ask("global-parameters list"):
+        if row["name"] == request.names["NAME"]:
+            return row
+    raise not_found()
+
+
+def _show_global(api: Api, request: Request) -> Any:
+    return Columns(request).of(_global_parameter(api, request))
+
+
+def _set_global(api: Api, request: Request) -> Steps:
+    (value,) = require(json_object(request), "value")
+    done = yield from api.run("global-parameters set", name=request.names["NAME"], value=_as_word(value))
+    return Answer(201 if done["created"] else 204)
+
+
+def _clear_global(api: Api, request: Request) -> Steps:
+    _global_parameter(api, request)
+    yield from api.run("global-parameters clear", name=request.names["NAME"])
+    return Answer(204)
+
+
+_POLICYMAKER = Level.POLICYMAKER
+ROUTES = [
+    Route("parameters", {"GET": Action(_POLICYMAKER, _parameters)}),
+    Route("parameters/COMPONENT", {"GET": Action(_POLICYMAKER, _parameters)}),
+    Route("parameters/COMPONENT/V", {"GET": Action(_POLICYMAKER, _parameters)}),
+    Route(
+        "parameters/COMPONENT/V/NAME",
+        {
+            "GET": Action(_POLICYMAKER, _show_parameter),
+            "PUT": Action(_POLICYMAKER, _set_parameter),
+            "DELETE": Action(_POLICYMAKER, _clear_parameter),
+        },
+    ),
+    Route("global-parameters", {"GET": Action(_POLICYMAKER, _global_parameters)}),
+    Route(
+        "global-parameters/NAME",
+        {
+            "GET": Action(_POLICYMAKER, _show_global),
+            "PUT": Action(_POLICYMAKER, _set_global),
+            "DELETE": Action(_POLICYMAKER, _clear_global),
+        },
+    ),
+]
