@@ -89,11 +89,11 @@ def main() -> None:
         declare(broker, "late")
         queue = broker.virtual_hosts["/"].queues["late"]
         while queue.is_reviewed:
-            before = time.process_time()
+            before = time.thread_time()
             broker.feed()
             broker.end_turn()
             journal.commit()
-            longest = max(longest, time.process_time() - before)
+            longest = max(longest, time.thread_time() - before)
         took = time.process_time() - begin
         assert queue.ready_count == count == found
         print(f"a queue built from the log: {count / took:,.0f}/s, the longest turn {longest * 1e3:.1f} ms")

@@ -10,6 +10,7 @@ from operator import attrgetter
 from typing import Protocol
 
 from ..messages.message import Message
+from .memory_cap import LEAVING_MAX
 
 #: What a message costs beside its octets.
 OVERHEAD = 200
@@ -17,7 +18,7 @@ OVERHEAD = 200
 FLOOR = 64 * 1024
 #: Less than this is not worth paging out.
 SMALL = 16 * 1024
-#: The largest store gives so much at once, unless that were half of what it has.
+#: The largest store gives so much at once, unless that were half of what it has, or more messages than a slice.
 TAKE_MIN = 1024 * 1024
 #: An allowance that is never used up.
 UNLIMITED = 1 << 62
@@ -57,8 +58,8 @@ class Debtor(Protocol):
     def held_octets(self) -> int:
         """What these take."""
 
-    def page_out(self, octets: int) -> int:
-        """Free so many octets; returns how many that were."""
+    def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
+        """Free so many octets, with so many messages at most; returns how many octets that were."""
 
 
 class MemoryBudget:
@@ -161,7 +162,7 @@ class MemoryBudget:
         charge, looked_at, _ = charges[largest]
         if largest is asker or charge <= 2 * held:
             return
-        freed = largest.page_out(min(max(missing, TAKE_MIN), charge // 2))
+        freed = largest.page_out(min(max(missing, TAKE_MIN), charge // 2), LEAVING_MAX)
         if not freed:
             self._largest = None
         if not largest.at_hand:

@@ -13,7 +13,7 @@ from typing import ClassVar, NamedTuple, Protocol
 
 from ..messages.message import Envelope, Message
 from ..messages.mixed import Envelopes
-from .memory_cap import MemoryCap
+from .memory_cap import UNLIMITED, MemoryCap
 from .paged_places import Left
 from .paged_run import Part
 
@@ -208,8 +208,8 @@ class Store(Protocol):
     def allow_paging(self, allowed: bool) -> None:
         """Whether the queue lets messages be paged out (not where it counts octets). The kind decides the rest."""
 
-    def page_out(self, octets: int) -> int:
-        """Page so many octets out, of the messages that come last at hand. Returns how many octets that freed."""
+    def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
+        """Page so many octets out, or messages, of those that come last at hand. Returns how many octets that freed."""
 
     def limit_memory(self, cap: MemoryCap | None, *, is_metered: bool) -> None:
         """What the queue may have in memory beside what all may; None: no such limit. Stores without a tail have none.

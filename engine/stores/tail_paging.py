@@ -258,9 +258,9 @@ class TailPaging(ABC):
         self.cap, self._is_metered = cap, is_metered
         self._is_unsettled = cap is not None
 
-    def page_out(self, octets: int) -> int:
+    def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
         """See `Store`."""
-        return self._page_out(octets, UNLIMITED) if self.may_page else 0
+        return self._page_out(octets, count_max) if self.may_page else 0
 
     def _page_out(self, octets: int, count: int) -> int:
         """So many octets or messages, of the last at hand: lower levels first. Returns how many octets that freed."""

@@ -6,7 +6,7 @@ They leave their oldest messages to the journal by themselves as they grow, and 
 from collections.abc import Sequence
 
 from ..messages.message import Envelope, Message
-from .memory_cap import MemoryCap
+from .memory_cap import UNLIMITED, MemoryCap
 from .store import HandOver
 from .surroundings import NOBODY, Owner
 
@@ -50,7 +50,7 @@ class UntailedStore:
         """See `Store`. Such stores have places of their own."""
         raise AssertionError
 
-    def page_out(self, octets: int) -> int:
+    def page_out(self, octets: int, count_max: int = UNLIMITED) -> int:
         """See `Store`."""
         return 0
 

@@ -19,6 +19,7 @@ from leveret.engine.messages.field_table import Field, FieldTable
 from leveret.engine.peers.session import NACKED
 from leveret.engine.stores import memory_budget, tail_paging
 from leveret.engine.stores.memory_budget import SMALL, held_octets
+from leveret.engine.stores.memory_cap import LEAVING_MAX
 from leveret.journal import Journal, JournalOptions
 from leveret.journal.recording.pager import JournalPager
 from leveret.journal.recording.recorder import Recorder
@@ -121,6 +122,23 @@ def test_who_came_first_makes_room(desk: Desk) -> None:
         bodies = [desk.session.get(queue, no_ack=True) for _ in range(500)]
         numbers = [int(got[1].body.partition(b".")[0]) for got in bodies if got is not None]
         assert numbers == list(range(numbers[0], numbers[0] + 500))
+
+
+def test_room_is_made_in_slices(desk: Desk) -> None:
+    """Of many small messages a queue gives no more at once than a turn has time for."""
+    desk.broker.pager.memory = 8 * MEMORY  # type: ignore[union-attr]
+    for _ in range(2):
+        desk.declare({})
+    first, second = desk.queues
+    desk.publish(first, 30_000, 0)
+    at_hand, gave = first.store.at_hand, 0
+    for _ in range(400):
+        desk.publish(second, 50, 0)
+        assert at_hand - first.store.at_hand <= LEAVING_MAX
+        gave += at_hand > first.store.at_hand
+        at_hand = first.store.at_hand
+        assert desk.held <= 8 * MEMORY + 2 * SMALL
+    assert gave > 1 and at_hand < 2 * second.store.at_hand
 
 
 @pytest.mark.parametrize("size", [10_000, 400_000, 3_000_000])
