@@ -13,8 +13,9 @@ from typing import Any
 from ..engine import Broker, Queue, VirtualHost
 from .bodies import content_type
 from .dispatcher import Action, Dispatcher, Level, Route
+from .encoding import encoded_in_steps
 from .login import Logins, has_vhost, is_administrator, is_monitor, is_policymaker, may_see
-from .messages import Answer, Refusal, Request, not_authorised, not_found
+from .messages import JSON_TYPE, Answer, Refusal, Request, not_authorised, not_found
 from .options import CommandRefused, ConsoleOptions, Steps
 from .pages import Pages
 from .sampler import Sampler
@@ -65,7 +66,11 @@ class Call:
             return refusal.answer()
         except CommandRefused as refused:
             return refusal_of(refused).answer()
-        return result if isinstance(result, Answer) else Answer(200, result)
+        answer = result if isinstance(result, Answer) else Answer(200, result)
+        if answer.body is not None or answer.value is None:
+            return answer
+        parts = yield from encoded_in_steps(answer.value)
+        return replace(answer, value=None, body=parts, headers=(*answer.headers, JSON_TYPE))
 
 
 def refusal_of(refused: CommandRefused) -> Refusal:

@@ -15,6 +15,7 @@ import trio
 
 from ..engine import Broker
 from .api import Api, Call
+from .encoding import encoded
 from .login import is_monitor
 from .messages import (
     HEADERS,
@@ -25,7 +26,6 @@ from .messages import (
     Request,
     Stream,
     bad_request,
-    encoded,
     not_authorised,
     not_found,
     query_of,
@@ -58,8 +58,8 @@ WAITING_MAX = 50
 PARTING_S, PARTING_MAX = 1.0, 1024 * 1024
 #: An answer that is shorter is not worth packing.
 PACKED_MIN = 1024
-#: Octets of a body that are sent in one step.
-SENT_AT_ONCE = 256 * 1024
+#: Octets of a body that are packed, and sent, in one step.
+PACKED_AT_ONCE, SENT_AT_ONCE = 64 * 1024, 256 * 1024
 
 
 class Runtime(Protocol):
@@ -328,35 +328,26 @@ class Connection:
         http = self._http
         body, headers = answer.body, [*HEADERS, *answer.headers]
         if body is None and answer.value is not None:
-            body = await _encoded_in_slices(answer.value)
+            body = encoded(answer.value)
             headers.append(JSON_TYPE)
-        body = body or b""
+        parts = body if isinstance(body, list) else [body or b""]
         is_open = all(name != "content-encoding" for name, _ in headers)
-        if is_packed and is_open and len(body) >= PACKED_MIN and answer.status == 200:
-            import gzip
-
-            body = gzip.compress(body, 1, mtime=0)
+        if is_packed and is_open and answer.status == 200 and sum(map(len, parts)) >= PACKED_MIN:
+            parts = await _packed(parts)
             headers.append(("content-encoding", "gzip"))
         if answer.status not in (204, 304):
-            headers.append(("content-length", str(len(body))))
+            headers.append(("content-length", str(sum(map(len, parts)))))
         headers += [("server", "Leveret"), ("date", _date(time.time()))]
         if self._must_close():
             headers.append(("connection", "close"))
-        raw = (
-            http.send(
-                h11.Response(
-                    status_code=answer.status, headers=_clean(headers), reason=HTTPStatus(answer.status).phrase.encode()
-                )
-            )
-            or b""
-        )
-        if head:
-            body = b""
-        for start in range(0, len(body), SENT_AT_ONCE):
-            if len(body) > SENT_AT_ONCE:  # what is long is not copied in one go
-                await self._stream.send_all(raw)
-                raw = b""
-            raw += http.send(h11.Data(data=body[start : start + SENT_AT_ONCE])) or b""
+        reason = HTTPStatus(answer.status).phrase.encode()
+        raw = http.send(h11.Response(status_code=answer.status, headers=_clean(headers), reason=reason)) or b""
+        for part in [] if head else parts:
+            for start in range(0, len(part), SENT_AT_ONCE):
+                raw += http.send(h11.Data(data=part[start : start + SENT_AT_ONCE])) or b""
+                if len(raw) >= SENT_AT_ONCE // 2:
+                    await self._stream.send_all(raw)
+                    raw = b""
         raw += http.send(h11.EndOfMessage()) or b""
         await self._stream.send_all(raw)
 
@@ -373,24 +364,17 @@ class Connection:
         return not isinstance(event, h11.EndOfMessage)
 
 
-#: Entries of a list that are encoded at once.
-_ENCODED_AT_ONCE = 50
+async def _packed(parts: list[bytes]) -> list[bytes]:
+    """As gzip has it."""
+    import zlib
 
-
-async def _encoded_in_slices(value: object) -> bytes:
-    """JSON; a long list does not hold the broker up."""
-    items = value.get("items") if isinstance(value, dict) else value
-    if not isinstance(items, list) or len(items) <= _ENCODED_AT_ONCE:
-        return encoded(value)
-    parts = []
-    for start in range(0, len(items), _ENCODED_AT_ONCE):
-        parts.append(encoded(items[start : start + _ENCODED_AT_ONCE])[1:-1])
-        await trio.lowlevel.checkpoint()
-    whole = b"[" + b",".join(parts) + b"]"
-    if isinstance(value, dict):
-        frame = encoded({key: one for key, one in value.items() if key != "items"})
-        whole = frame[:-1] + b',"items":' + whole + b"}"
-    return whole
+    packer = zlib.compressobj(1, zlib.DEFLATED, 16 + zlib.MAX_WBITS)
+    packed = []
+    for part in parts:
+        for start in range(0, len(part), PACKED_AT_ONCE):
+            packed.append(packer.compress(part[start : start + PACKED_AT_ONCE]))
+            await trio.lowlevel.checkpoint()
+    return [*filter(None, packed), packer.flush()]
 
 
 _DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")

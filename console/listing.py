@@ -7,15 +7,15 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
-from .messages import Refusal, Request, bad_request
+from .encoding import encoded, list_in_steps
+from .messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from .options import Steps
+from .slices import chosen, mapped, ordered
 
 T = TypeVar("T")
 
 PAGE_SIZE, PAGE_SIZE_MAX = 100, 500
 NAME_MAX = 1024
-#: Rows that are made, or made to JSON, in one step: some milliseconds.
-ROWS_A_STEP = 50
 
 
 class Columns:
@@ -149,51 +149,37 @@ def listed(
     has_pages: bool = False,
     quick: Mapping[str, Callable[[T], Any]] | None = None,
 ) -> Steps:
-    """The steps to a list, or to a page of one, as its request wants it: rows are made in slices.
+    """The steps to a list, or to a page of one, as its request wants it: an `Answer`.
 
-    `order`: of the objects, when no other is asked for. `name`: what pages are filtered by. `quick`: fields that are
-    known without a row, so that only those of one page are made.
+    `objects`: a list is emptied; what is none must not change while it is iterated. `order`: of the objects, when no
+    other is asked for. `name`: what pages are filtered by. `quick`: fields that are known without a row. Rows are made
+    to JSON one by one, and not kept: those of all queues would be 100 MB.
     """
     columns, query = Columns(request), request.query
     pages = Pages(request) if has_pages else None
     reverse = query.get("sort_reverse", "false")
     if reverse not in ("true", "false", ""):
         raise bad_request(["not_boolean", reverse])
-    found = list(objects)
+    found = objects if isinstance(objects, list) else (yield from mapped(lambda one: one, objects))
     total = len(found)
     is_paged = pages is not None and pages.page is not None
-    if is_paged and name is not None:
+    if is_paged and name is not None and query.get("name"):
         assert pages is not None
-        found = [one for one in found if pages.matches(name(one))]
+        matches = pages.matches
+        found = yield from chosen(lambda one: matches(name(one)), found)
     if order is not None and query.get("sort") != "":
-        found.sort(key=order)
+        found = yield from ordered(order, found)
     by = query.get("sort")
-    rows: list[Any] | None = None
-    if by and quick is not None and by in quick:
-        found.sort(key=quick[by])
-    elif by:
-        key, keys = sort_key(by), []
-        rows = []
-        for one in found:
-            made = row(one)
-            keys.append(key(made))
-            rows.append(columns.of(made))
-            if len(rows) % ROWS_A_STEP == 0:
-                yield
-        rows = [rows[place] for place in sorted(range(len(rows)), key=keys.__getitem__)]
+    if by:
+        key = sort_key(by)
+        found = yield from ordered((quick or {}).get(by) or (lambda one: key(row(one))), found)
     if reverse == "true":
-        (found if rows is None else rows).reverse()
+        found = found[::-1]
     frame: dict[str, Any] | None = None
     if is_paged:
         assert pages is not None
-        if rows is None:
-            frame, found = pages.framed(found, total)
-        else:
-            frame, rows = pages.framed(rows, total)
-    if rows is None:
-        rows = []
-        for one in found:
-            rows.append(columns.of(row(one)))
-            if len(rows) % ROWS_A_STEP == 0:
-                yield
-    return rows if frame is None else {**frame, "items": rows}
+        frame, found = pages.framed(found, total)
+    parts = yield from list_in_steps(found, lambda one: encoded(columns.of(row(one))))
+    if frame is not None:
+        parts = [encoded(frame)[:-1] + b',"items":', *parts, b"}"]
+    return Answer(200, headers=(JSON_TYPE,), body=parts)

@@ -60,7 +60,8 @@ class Request:
 
 @dataclass(slots=True, frozen=True)
 class Answer:
-    """What is sent. `value`: encoded as JSON if `body` is None; no body at all if both are None.
+    """What is sent. `value`: encoded as JSON if `body` is None; no body at all if both are None. A long body is in
+    parts, which are never put together.
 
     `failed_login`: as whom somebody tried to log in by a form: the answer waits. `stream`: what follows, for ever.
     """
@@ -68,7 +69,7 @@ class Answer:
     status: int
     value: Any = None
     headers: tuple[tuple[str, str], ...] = ()
-    body: bytes | None = None
+    body: bytes | list[bytes] | None = None
     failed_login: str | None = None
     stream: "Stream | None" = None
 
@@ -113,13 +114,6 @@ def not_found() -> Refusal:
 def not_authorised(reason: str) -> Refusal:
     """The login is right, the user may not: 401, there is no 403 (management page 1.5)."""
     return Refusal(401, "not_authorised", reason)
-
-
-def encoded(value: Any) -> bytes:
-    """JSON, compact, in UTF-8."""
-    import json  # with the first answer: a broker that is never asked does without
-
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 def query_of(text: str) -> dict[str, str]:

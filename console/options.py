@@ -30,7 +30,8 @@ class Control(Protocol):
         """Run a command that only reads. Raises: CommandRefused."""
 
     def steps(self, command: str, arguments: Mapping[str, Any]) -> Steps:
-        """Run a command; the last step comes when what it did is safe. Raises: CommandRefused."""
+        """Run a command; the last step comes when what it did is safe. Also those that only read, and take long where
+        there is much. Raises: CommandRefused."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -59,7 +60,6 @@ class Machine:
     process_id: int
     descriptors: int
     descriptors_max: int
-    sockets: int
     memory: int
     memory_max: int
     disk_free: int

@@ -4,16 +4,37 @@ Counts that are shown are always those of the moment; only rates and ranges come
 when something happened to it; of more than `FOLLOWED_MAX` queues only the rates are known, no ranges.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..engine import Broker, Client, Exchange, PastSessions, Queue, Session, VirtualHost
+from ..engine import Broker, Client, Exchange, Queue, Session, VirtualHost
+from .counts import (
+    BROKER_NAMES,
+    CHURN,
+    CLIENT_NAMES,
+    DELIVERIES,
+    DISK,
+    EXCHANGE_NAMES,
+    LENGTHS,
+    OCTETS,
+    PUBLISHES,
+    QUEUE_NAMES,
+    SESSION_NAMES,
+    VHOST_NAMES,
+    broker_values,
+    churn_values,
+    lengths_of,
+    queue_values,
+    session_values,
+    vhost_values,
+)
+from .options import Steps
 from .ranges import Range
 from .series import LONG, SHORT, Series
 
 PERIOD_S = 1.0
 #: Objects that are looked at in one step, about a millisecond.
-LOOKED_A_STEP = 500
+LOOKED_A_STEP = 250
 FOLLOWED_MAX = 2_000
 #: Whether consumers have room is averaged over about so many looks.
 LOOKS_OF_ROOM = 5
@@ -25,20 +46,6 @@ _SIGNS = ("connections_closed", "channels_opened", "channels_closed", "queues_de
 NO_RANGES: Mapping[str, Range] = {}
 MS = 1_000_000
 
-PUBLISHES = ("publish", "confirm", "return_unroutable", "drop_unroutable")
-DELIVERIES = ("ack", "deliver", "deliver_get", "deliver_no_ack", "get", "get_empty", "get_no_ack", "redeliver")
-LENGTHS = ("messages", "messages_ready", "messages_unacknowledged")
-OCTETS = ("recv_oct", "send_oct")
-CHURN = (
-    "channel_closed",
-    "channel_created",
-    "connection_closed",
-    "connection_created",
-    "queue_created",
-    "queue_declared",
-    "queue_deleted",
-)
-DISK = ("disk_reads", "disk_writes")
 #: Of these ranges are asked for by which parameters.
 _KIND_OF = {
     **dict.fromkeys((*PUBLISHES, *DELIVERIES, *DISK, "publish_in", "publish_out"), "msg_rates"),
@@ -54,111 +61,10 @@ _AVERAGES = {
     "avg_ack_egress_rate": "ack",
 }
 
-QUEUE_NAMES = ("publish", *DELIVERIES, *LENGTHS)
-EXCHANGE_NAMES = ("publish_in", "publish_out")
-SESSION_NAMES = (*PUBLISHES, *DELIVERIES)
-CLIENT_NAMES = OCTETS
-VHOST_NAMES = (*PUBLISHES, *DELIVERIES, *LENGTHS, *OCTETS)
-BROKER_NAMES = (*PUBLISHES, *DELIVERIES, *LENGTHS, *CHURN, *DISK)
-
-
-def queue_values(queue: Queue) -> tuple[int, ...]:
-    """In the order of `QUEUE_NAMES`."""
-    counts = queue.counters
-    ready, unacked = queue.ready_count, queue.unacked
-    get_no_ack, get = counts.got_no_ack, counts.got - counts.got_no_ack
-    no_ack = counts.no_ack - get_no_ack
-    return (
-        counts.enqueued,
-        max(0, counts.acknowledged - counts.no_ack),
-        counts.delivered - counts.got - no_ack,
-        counts.delivered,
-        no_ack,
-        get,
-        counts.get_empty,
-        get_no_ack,
-        counts.redelivered,
-        ready + unacked,
-        ready,
-        unacked,
-    )
-
-
-def session_values(session: Session | PastSessions) -> tuple[int, ...]:
-    """In the order of `SESSION_NAMES`."""
-    get_no_ack, get = session.got_no_ack, session.got - session.got_no_ack
-    no_ack = session.no_ack - get_no_ack
-    return (
-        session.published,
-        session.confirmed,
-        session.returned,
-        session.dropped,
-        session.acked,
-        session.delivered - session.got - no_ack,
-        session.delivered,
-        no_ack,
-        get,
-        session.get_empty,
-        get_no_ack,
-        session.redelivered,
-    )
-
 
 def _has_room(queue: Queue) -> float:
     """1 if a consumer could have a message now."""
     return float(any(consumer.credit() > 0 for consumer in queue.consumers[:CONSUMERS_ASKED]))
-
-
-def _sum(rows: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    return tuple(map(sum, zip(*rows)))
-
-
-def lengths_of(queues: Iterable[Queue]) -> tuple[int, int]:
-    """How many messages are ready, and how many are out."""
-    ready = unacked = 0
-    for queue in queues:
-        ready += len(queue.store)
-        unacked += queue.ledger.unacked
-    return ready, unacked
-
-
-def vhost_values(
-    vhost: VirtualHost, clients: Sequence[Client], lengths: tuple[int, int] | None = None
-) -> tuple[int, ...]:
-    """In the order of `VHOST_NAMES`. `clients`: all, or those that are in it. `lengths`: where they are known."""
-    mine = [client for client in clients if client.vhost is vhost]
-    sessions = [session_values(session) for client in mine for session in client.sessions]
-    ready, unacked = lengths_of(vhost.queues.values()) if lengths is None else lengths
-    return (
-        *_sum([session_values(vhost.past_sessions), *sessions]),
-        ready + unacked,
-        ready,
-        unacked,
-        sum(client.link.octets_in for client in mine),
-        sum(client.link.octets_out for client in mine),
-    )
-
-
-def broker_values(broker: Broker, lengths: tuple[int, int] | None = None) -> tuple[int, ...]:
-    """In the order of `BROKER_NAMES`. `lengths`: where they are known. O(sessions, queues)."""
-    sessions = [session_values(session) for client in broker.clients for session in client.sessions]
-    ready, unacked = lengths_of(broker.queues()) if lengths is None else lengths
-    activity = broker.activity
-    return (
-        *_sum([session_values(broker.past_sessions), *sessions]),
-        ready + unacked,
-        ready,
-        unacked,
-        activity.channels_closed,
-        activity.channels_opened,
-        activity.connections_closed,
-        activity.connections_opened,
-        activity.queues_created,
-        activity.queues_declared,
-        activity.queues_deleted,
-        0,
-        0,
-    )
 
 
 class Sampler:
@@ -203,7 +109,7 @@ class Sampler:
             queues = list(vhost.queues.values())
             for start in range(0, len(queues), LOOKED_A_STEP):
                 some = queues[start : start + LOOKED_A_STEP]
-                lengths = lengths_of(some)
+                lengths = yield from lengths_of(some)
                 ready += lengths[0]
                 unacked += lengths[1]
                 for queue in some:
@@ -214,11 +120,11 @@ class Sampler:
                         before = self._room.get(queue, _has_room(queue))
                         room[queue] = before + (_has_room(queue) - before) / LOOKS_OF_ROOM
                 yield
-            self._look(vhost, vhost_values(vhost, clients, (ready, unacked)), LONG)
+            self._look(vhost, (yield from vhost_values(vhost, clients, (ready, unacked))), LONG)
             all_ready += ready
             all_unacked += unacked
             yield
-        self._look_at_whole(broker, (all_ready, all_unacked))
+        self._look_at_whole((yield from broker_values(broker, (all_ready, all_unacked))))
         yield
         for start in range(0, len(clients), LOOKED_A_STEP):
             for client in clients[start : start + LOOKED_A_STEP]:
@@ -248,8 +154,7 @@ class Sampler:
         self._signs = signs
         return self._same >= 2 and self._same % LOOKS_SKIPPED != 0
 
-    def _look_at_whole(self, broker: Broker, lengths: tuple[int, int]) -> None:
-        values = broker_values(broker, lengths)
+    def _look_at_whole(self, values: tuple[int, ...]) -> None:
         if self._whole is None:
             self._whole = Series(self._now_ms(), values, LONG)
         else:
@@ -326,17 +231,25 @@ class Sampler:
                 found["idle_since"] = self._broker().clock.wall_ms() - idle_ms
         return {**found, "reductions_details": {"rate": 0.0}}
 
-    def vhost(self, vhost: VirtualHost, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
-        """Rates and `message_stats` of a virtual host."""
-        values = vhost_values(vhost, list(self._broker().clients))
+    def vhost(self, vhost: VirtualHost, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
+        """The steps to rates and `message_stats` of a virtual host."""
+        lengths = yield from lengths_of(vhost.queues.values())
+        values = yield from vhost_values(vhost, list(self._broker().clients), lengths)
         shown = self._shown(VHOST_NAMES, values, self._series.get(vhost), ranges)
         stats = _families(shown, [PUBLISHES, DELIVERIES], values, VHOST_NAMES)
         found = {name: value for name, value in shown.items() if name.removesuffix("_details") in (*LENGTHS, *OCTETS)}
         return {**found, "message_stats": stats} if stats else found
 
-    def whole(self, ranges: Mapping[str, Range] = NO_RANGES) -> dict[str, Any]:
-        """`message_stats`, `queue_totals` and `churn_rates` of the broker."""
-        values = broker_values(self._broker())
+    def whole(self, ranges: Mapping[str, Range] = NO_RANGES) -> Steps:
+        """The steps to `message_stats`, `queue_totals` and `churn_rates` of the broker."""
+        broker = self._broker()
+        return self._whole_of((yield from broker_values(broker, (yield from lengths_of(broker.queues())))), ranges)
+
+    def whole_at_last_look(self) -> dict[str, Any]:
+        """The same without steps, as it was up to a second ago."""
+        return self._whole_of((0,) * len(BROKER_NAMES) if self._whole is None else self._whole.latest, NO_RANGES)
+
+    def _whole_of(self, values: Sequence[int], ranges: Mapping[str, Range]) -> dict[str, Any]:
         shown = self._shown(BROKER_NAMES, values, self._whole, ranges)
         stats = _families(shown, [PUBLISHES, DELIVERIES], values, BROKER_NAMES)
         return {
@@ -346,9 +259,10 @@ class Sampler:
         }
 
     def churn(self) -> dict[str, Any]:
-        """Of the node, which is the whole."""
-        found: dict[str, Any] = self.whole()["churn_rates"]
-        return found
+        """`churn_rates` alone, which the node has as its own."""
+        before = (0,) * BROKER_NAMES.index(CHURN[0])
+        shown = self._shown(BROKER_NAMES, (*before, *churn_values(self._broker()), 0, 0), self._whole, NO_RANGES)
+        return _some(shown, CHURN)
 
     def _shown(
         self, names: Sequence[str], values: Sequence[int], series: Series | None, ranges: Mapping[str, Range]

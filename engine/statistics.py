@@ -1,10 +1,13 @@
 """A snapshot of what the broker holds."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 from .events import Counters
 from .virtual_host import VirtualHost
+
+#: Queues that one step counts: about a millisecond.
+QUEUES_A_STEP = 500
 
 
 @dataclass(slots=True, frozen=True)
@@ -23,23 +26,41 @@ class BrokerStatistics:
     counters: dict[str, int]
 
 
-def statistics_of(vhosts: Iterable[VirtualHost], *, clients: int, deadlines: int, past: Counters) -> BrokerStatistics:
+def statistics_in_steps(
+    vhosts: Sequence[VirtualHost], *, clients: int, deadlines: int, past: Counters
+) -> Generator[None, None, BrokerStatistics]:
     """`past`: what happened to exchanges, and in queues that are gone. O(queues)."""
-    vhosts = list(vhosts)
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
     counters = Counters()
     counters.add(past)
-    for queue in queues:
+    consumers = ready = unacked = scheduled = 0
+    for count, queue in enumerate(queues, 1):
         counters.add(queue.counters)
+        consumers += len(queue.consumers)
+        ready += queue.ready_count
+        unacked += queue.unacked
+        scheduled += len(queue.scheduled)
+        if count % QUEUES_A_STEP == 0:
+            yield
     return BrokerStatistics(
         clients=clients,
         vhosts=len(vhosts),
         exchanges=sum(len(vhost.exchanges) for vhost in vhosts),
         queues=len(queues),
-        consumers=sum(len(queue.consumers) for queue in queues),
-        ready=sum(queue.ready_count for queue in queues),
-        unacked=sum(queue.unacked for queue in queues),
-        scheduled=sum(len(queue.scheduled) for queue in queues),
+        consumers=consumers,
+        ready=ready,
+        unacked=unacked,
+        scheduled=scheduled,
         deadlines=deadlines,
         counters=counters.as_dict(),
     )
+
+
+def statistics_of(steps: Generator[None, None, BrokerStatistics]) -> BrokerStatistics:
+    """All steps at once."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            found: BrokerStatistics = end.value
+            return found

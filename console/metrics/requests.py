@@ -3,7 +3,6 @@
 Source: management page 12, 20.
 """
 
-import zlib
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from urllib.parse import parse_qsl
@@ -16,8 +15,6 @@ from .exposition import CONTENT_TYPE, encoded
 from .facts import MetricsFacts
 from .objects import detailed_page, per_object_page
 
-#: Octets that are packed in one step.
-PACKED_AT_ONCE = 64 * 1024
 PER_OBJECT, DETAILED = "/metrics/per-object", "/metrics/detailed"
 #: What one request may ask for.
 WORDS_MAX = 200
@@ -45,22 +42,7 @@ class MetricsCall:
             parts.append(encoded(text))
             yield
         texts.clear()
-        whole = b"".join(parts)
-        headers: tuple[tuple[str, str], ...] = (CONTENT_TYPE,)
-        if "gzip" in self.request.headers.get("accept-encoding", ""):
-            whole = yield from _packed(whole)
-            headers = (CONTENT_TYPE, ("content-encoding", "gzip"))
-        return Answer(200, headers=headers, body=whole)
-
-
-def _packed(body: bytes) -> Generator[None, None, bytes]:
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31)  # 31: as gzip
-    parts = []
-    for start in range(0, len(body), PACKED_AT_ONCE):
-        parts.append(packer.compress(body[start : start + PACKED_AT_ONCE]))
-        yield
-    parts.append(packer.flush())
-    return b"".join(parts)
+        return Answer(200, headers=(CONTENT_TYPE,), body=parts)
 
 
 class Metrics:

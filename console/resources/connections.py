@@ -104,17 +104,17 @@ def _list_channels(api: Api, request: Request) -> Steps:
     return _listed_channels(api, request, [session for client in _clients(api, request) for session in client.sessions])
 
 
-def _show_channel(api: Api, request: Request) -> Any:
+def _show_channel(api: Api, request: Request) -> Steps:
     name, user, node = request.names["NAME"], request.user, api.options.node
-    for client in api.broker.clients:
-        for session in client.sessions:
-            if channel_name(session) == name:
-                if not is_monitor(user) and client.user.name != user.name:
-                    raise not_authorised(_NOT_YOURS)
-                rates = with_time(api.sampler.session(session, ranges_of(request)))
-                view = {**channel_view(session, api.broker, node), **rates}
-                return Columns(request).of({**view, **channel_details(session, node)})
-    raise not_found()
+    sessions = (session for client in api.broker.clients for session in client.sessions)
+    found = next((session for session in sessions if channel_name(session) == name), None)
+    if found is None:
+        raise not_found()
+    if not is_monitor(user) and found.client.user.name != user.name:
+        raise not_authorised(_NOT_YOURS)
+    rates = with_time(api.sampler.session(found, ranges_of(request)))
+    view = {**channel_view(found, api.broker, node), **rates}
+    return Columns(request).of({**view, **(yield from channel_details(found, node))})
 
 
 def _of_user(api: Api, request: Request) -> Steps:

@@ -5,8 +5,9 @@ from typing import Any
 from ..api import Api
 from ..bodies import content_type, parsed
 from ..dispatcher import Action, Level, Route
+from ..encoding import encoded_in_steps
 from ..listing import Columns
-from ..messages import Answer, Refusal, Request, bad_request
+from ..messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from ..options import CommandRefused, Steps
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
@@ -20,29 +21,30 @@ def _versions(api: Api) -> dict[str, str]:
     return {"rabbit_version": api.options.version, "rabbitmq_version": api.options.version}
 
 
-def _export(api: Api, request: Request) -> Answer:
-    found = api.ask("definitions export")
+def _export(api: Api, request: Request) -> Steps:
+    found = yield from api.run("definitions export")
     named = {one["name"] for one in found["global_parameters"]}
     found["global_parameters"] += [one for one in api.ask("global-parameters list") if one["name"] not in named]
-    return _download(request, {**_versions(api), **found})
+    return (yield from _download(request, {**_versions(api), **found}))
 
 
-def _export_vhost(api: Api, request: Request) -> Answer:
+def _export_vhost(api: Api, request: Request) -> Steps:
     vhost = request.names["V"]
     if vhost not in api.broker.virtual_hosts:
         raise bad_request("vhost_not_found")
-    found = api.ask("definitions export", vhost=vhost)
+    found = yield from api.run("definitions export", vhost=vhost)
     sections = ("parameters", "policies", "queues", "exchanges", "bindings")
-    return _download(request, {**_versions(api), **{name: found[name] for name in sections}})
+    return (yield from _download(request, {**_versions(api), **{name: found[name] for name in sections}}))
 
 
-def _download(request: Request, value: dict[str, Any]) -> Answer:
+def _download(request: Request, value: dict[str, Any]) -> Steps:
     name = request.query.get("download")
-    headers: tuple[tuple[str, str], ...] = ()
+    headers: tuple[tuple[str, str], ...] = (JSON_TYPE,)
     if name is not None:
         clean = "".join(c if c in _NAME_CHARACTERS else "_" for c in name)[:200]
-        headers = (("content-disposition", f'attachment; filename="{clean}"'),)
-    return Answer(200, Columns(request).of(value), headers)
+        headers = (JSON_TYPE, ("content-disposition", f'attachment; filename="{clean}"'))
+    parts = yield from encoded_in_steps(Columns(request).of(value), is_own=True)
+    return Answer(200, headers=headers, body=parts)
 
 
 def _import(api: Api, request: Request) -> Steps:

@@ -9,10 +9,10 @@ from typing import Any
 from ..api import EVENT_STREAM, Api, wants_stream
 from ..bodies import integer
 from ..dispatcher import Action, Level, Route
+from ..encoding import encoded
 from ..login import is_monitor
-from ..messages import Answer, Request, bad_request, encoded
+from ..messages import Answer, Request, bad_request
 from ..options import CommandRefused
-from ..sampler import NO_RANGES
 
 #: Events in one piece of a stream.
 PIECE_MAX = 500
@@ -85,7 +85,7 @@ class EventStream:
     def _totals(self) -> dict[str, Any]:
         broker = self._api.broker
         return {
-            **self._api.sampler.whole(NO_RANGES),
+            **self._api.sampler.whole_at_last_look(),
             "alarm": broker.alarm,
             "blocked": len(broker.flow.blocked()),
             "connections": len(broker.clients),

@@ -102,16 +102,16 @@ def _from(api: Api, request: Request) -> Steps:
     """Bindings of which it is the source."""
     vhost = api.vhost(request)
     exchange = vhost.exchanges.get(request.names["X"])
-    rows = [] if exchange is None else [binding_view(one, vhost.name) for one in exchange.bindings.values()]
-    return listed(request, rows, lambda row: row)
+    found = [] if exchange is None else list(exchange.bindings.values())
+    return listed(request, found, lambda one: binding_view(one, vhost.name))
 
 
 def _to(api: Api, request: Request) -> Steps:
     """Bindings of which it is the destination."""
     vhost = api.vhost(request)
     exchange = vhost.exchanges.get(request.names["X"])
-    rows = [] if exchange is None else [binding_view(one, vhost.name) for one in exchange.incoming]
-    return listed(request, rows, lambda row: row)
+    found = [] if exchange is None else list(exchange.incoming)
+    return listed(request, found, lambda one: binding_view(one, vhost.name))
 
 
 def _publish(api: Api, request: Request) -> Steps:

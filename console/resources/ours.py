@@ -32,12 +32,12 @@ def _who(api: Api, request: Request) -> dict[str, Any]:
     return {"name": request.user.name, "tags": list(request.user.tags)}
 
 
-def _status(api: Api, request: Request) -> Any:
-    return api.ask("status")
+def _status(api: Api, request: Request) -> Steps:
+    return api.run("status")
 
 
-def _blocked(api: Api, request: Request) -> dict[str, Any]:
-    status = api.ask("status")
+def _blocked(api: Api, request: Request) -> Steps:
+    status = yield from api.run("status")
     return {key: status[key] for key in ("alarm", "usage", "blocked", "held", "slow_consumers")}
 
 

@@ -9,20 +9,21 @@ from ..listing import Columns
 from ..messages import Answer, Request
 from ..options import Steps
 from ..ranges import ranges_of
-from ..views.overview import overview_view
+from ..views.overview import overview_view, totals_of
 
 #: What the one extension of RabbitMQ's own page is called.
 _EXTENSIONS = [{"javascript": "dispatcher.js"}]
 
 
-def _overview(api: Api, request: Request) -> dict[str, Any]:
+def _overview(api: Api, request: Request) -> Steps:
     ranges = ranges_of(request)
     name: str = api.ask("cluster-name")["name"]
     has_statistics = not request.flag("disable_stats")
-    view = overview_view(api.broker, api.options, request.user, name, has_statistics=has_statistics)
+    totals = yield from totals_of(api.broker, request.user)
+    view = overview_view(totals, api.options, request.user, name, has_statistics=has_statistics)
     if has_statistics:
-        view = {**view, **api.sampler.whole(ranges)}
-    return Columns(request).of(view)  # type: ignore[no-any-return]
+        view = {**view, **(yield from api.sampler.whole(ranges))}
+    return Columns(request).of(view)
 
 
 def _whoami(api: Api, request: Request) -> dict[str, Any]:

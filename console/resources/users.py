@@ -14,6 +14,7 @@ from ..dispatcher import Action, Level, Route
 from ..listing import Columns, listed
 from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..options import Steps
+from ..slices import mapped
 from ..views.access import permission_rows, topic_rows, user_limits, user_view
 
 LIMITS = ("max-connections", "max-channels")
@@ -104,14 +105,16 @@ def _users_of(api: Api, request: Request) -> list[User]:
 
 def _permissions(api: Api, request: Request) -> Steps:
     vhost = api.vhost(request).name if "V" in request.names else None
-    rows = [row for user in _users_of(api, request) for row in permission_rows(user, api.broker)]
-    return listed(request, [row for row in rows if vhost in (None, row["vhost"])], lambda row: row)
+    rows = yield from mapped(lambda user: permission_rows(user, api.broker), _users_of(api, request))
+    found = [row for some in rows for row in some if vhost in (None, row["vhost"])]
+    return (yield from listed(request, found, lambda row: row))
 
 
 def _topic_permissions(api: Api, request: Request) -> Steps:
     vhost = api.vhost(request).name if "V" in request.names else None
-    rows = [row for user in _users_of(api, request) for row in topic_rows(user, api.broker)]
-    return listed(request, [row for row in rows if vhost in (None, row["vhost"])], lambda row: row)
+    rows = yield from mapped(lambda user: topic_rows(user, api.broker), _users_of(api, request))
+    found = [row for some in rows for row in some if vhost in (None, row["vhost"])]
+    return (yield from listed(request, found, lambda row: row))
 
 
 def _permission(api: Api, request: Request) -> dict[str, Any]:

@@ -18,25 +18,31 @@ from ..views.access import vhost_limits, vhost_view
 LIMITS = ("max-connections", "max-queues")
 
 
-def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range]) -> dict[str, Any]:
+def _row(api: Api, vhost: VirtualHost, ranges: Mapping[str, Range]) -> Steps:
     about = api.ask("vhosts about", name=vhost.name)
-    return {**vhost_view(vhost, api.options.node, about), **api.sampler.vhost(vhost, ranges)}
+    return {**vhost_view(vhost, api.options.node, about), **(yield from api.sampler.vhost(vhost, ranges))}
 
 
 def _list(api: Api, request: Request) -> Steps:
     ranges = ranges_of(request, "invalid_range_parameters")
-    return listed(
-        request,
-        [vhost for vhost in api.broker.virtual_hosts.values() if may_see(request.user, vhost.name)],
-        lambda vhost: _row(api, vhost, ranges),
-        name=lambda vhost: vhost.name,
-        order=lambda vhost: vhost.name,
-        has_pages=True,
+    rows = []
+    for vhost in list(api.broker.virtual_hosts.values()):
+        if may_see(request.user, vhost.name) and vhost.name in api.broker.virtual_hosts:
+            rows.append((yield from _row(api, vhost, ranges)))
+    return (
+        yield from listed(
+            request,
+            rows,
+            lambda row: row,
+            name=lambda row: str(row["name"]),
+            order=lambda row: row["name"],
+            has_pages=True,
+        )
     )
 
 
-def _show(api: Api, request: Request) -> Any:
-    return Columns(request).of(_row(api, api.vhost(request), ranges_of(request)))
+def _show(api: Api, request: Request) -> Steps:
+    return Columns(request).of((yield from _row(api, api.vhost(request), ranges_of(request))))
 
 
 def _put(api: Api, request: Request) -> Steps:

@@ -6,6 +6,8 @@ Source: management page 4.
 from typing import Any
 
 from ...engine import Broker, Client, Session
+from ..options import Steps
+from ..slices import mapped
 from .consumers import consumer_view
 from .queues import NO_GARBAGE_COLLECTION
 from .tables import arguments_view, channel_name, host_of, peer_of
@@ -107,10 +109,7 @@ def channel_view(session: Session, broker: Broker, node: str) -> dict[str, Any]:
     }
 
 
-def channel_details(session: Session, node: str) -> dict[str, Any]:
-    """What one channel shows beside what it does in lists."""
-    return {
-        "consumer_details": [consumer_view(consumer, node) for consumer in session.consumers.values()],
-        "deliveries": [],
-        "publishes": [],
-    }
+def channel_details(session: Session, node: str) -> Steps:
+    """The steps to what one channel shows beside what it does in lists."""
+    consumers = yield from mapped(lambda consumer: consumer_view(consumer, node), list(session.consumers.values()))
+    return {"consumer_details": consumers, "deliveries": [], "publishes": []}

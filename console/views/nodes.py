@@ -121,7 +121,7 @@ def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
         "run_queue": 0,
         "running": True,
         "sockets_total": machine.descriptors_max,
-        "sockets_used": machine.sockets,
+        "sockets_used": len(broker.clients) + len(options.listeners()),
         "type": "disc",
         "uptime": broker.clock.wall_ms() - options.started_ms,
     }

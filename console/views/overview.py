@@ -4,7 +4,8 @@ from typing import Any
 
 from ...engine import EXCHANGE_TYPES, Broker, Client, User
 from ..login import is_monitor
-from ..options import ConsoleOptions, Listening
+from ..options import ConsoleOptions, Listening, Steps
+from ..slices import mapped
 
 _DESCRIPTIONS = {
     "direct": "AMQP direct exchange, as per the AMQP specification",
@@ -62,10 +63,8 @@ def clients_of(broker: Broker, user: User) -> list[Client]:
     return [client for client in broker.clients if client.user.name == user.name]
 
 
-def overview_view(
-    broker: Broker, options: ConsoleOptions, user: User, cluster_name: str, *, has_statistics: bool
-) -> dict[str, Any]:
-    """What everybody with a tag may see, and for monitors the listeners; without what the sampler knows."""
+def totals_of(broker: Broker, user: User) -> Steps:
+    """The steps to how many objects of each kind a user sees."""
     clients = clients_of(broker, user)
     vhosts = [
         vhost
@@ -73,13 +72,20 @@ def overview_view(
         if is_monitor(user) or user.permissions is None or vhost.name in user.permissions
     ]
     queues = [queue for vhost in vhosts for queue in vhost.queues.values()]
-    totals = {
+    return {
         "channels": sum(len(client.sessions) for client in clients),
         "connections": len(clients),
-        "consumers": sum(len(queue.consumers) for queue in queues),
+        "consumers": sum((yield from mapped(lambda queue: len(queue.consumers), queues))),
         "exchanges": sum(len(vhost.exchanges) for vhost in vhosts),
         "queues": len(queues),
     }
+
+
+def overview_view(
+    totals: dict[str, int], options: ConsoleOptions, user: User, cluster_name: str, *, has_statistics: bool
+) -> dict[str, Any]:
+    """What everybody with a tag may see, and for monitors the listeners; without what the sampler knows. `totals`: see
+    `totals_of`."""
     view: dict[str, Any] = {
         "management_version": options.version,
         "rates_mode": "basic",

@@ -4,6 +4,8 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ...engine import Client, Message, Queue
+from ..options import Steps
+from ..slices import mapped
 from .consumers import consumer_view
 from .tables import arguments_view, peer_of
 
@@ -131,13 +133,10 @@ def queue_view(queue: Queue, node: str) -> dict[str, Any]:
     return view
 
 
-def queue_details(queue: Queue, node: str) -> dict[str, Any]:
-    """What one queue shows beside what it does in lists."""
-    return {
-        "consumer_details": [consumer_view(consumer, node) for consumer in queue.consumers],
-        "deliveries": [],
-        "incoming": [],
-    }
+def queue_details(queue: Queue, node: str) -> Steps:
+    """The steps to what one queue shows beside what it does in lists."""
+    consumers = yield from mapped(lambda consumer: consumer_view(consumer, node), list(queue.consumers))
+    return {"consumer_details": consumers, "deliveries": [], "incoming": []}
 
 
 def octets_of(queue: Queue) -> Octets:

@@ -5,6 +5,7 @@ import pytest
 from leveret.console.ranges import Range
 from leveret.console.sampler import Sampler
 from leveret.console.series import LONG, SHORT, Series
+from leveret.control.steps import finished
 from leveret.engine import Broker, Client, Envelope, ManualClock, User
 
 
@@ -131,16 +132,16 @@ def test_the_whole_never_falls(broker: Broker, client: Client, clock: ManualCloc
     session.publish(vhost.route("", "q", other.user), Envelope("", "q"), [b"x"] * 3, mandatory=False)
     assert session.confirms is not None
     session.confirms.take()
-    before = sampler.whole()
+    before = finished(sampler.whole())
     assert (before["message_stats"]["publish"], before["message_stats"]["confirm"]) == (3, 3)
     session.close()
-    assert sampler.whole()["message_stats"] == before["message_stats"]
-    assert sampler.vhost(vhost)["message_stats"]["publish"] == 3
+    assert finished(sampler.whole())["message_stats"] == before["message_stats"]
+    assert finished(sampler.vhost(vhost))["message_stats"]["publish"] == 3
     broker.delete_virtual_host("other")
     while broker.end_turn():
         pass
-    assert sampler.whole()["message_stats"] == before["message_stats"]
-    assert sampler.whole()["churn_rates"]["connection_closed"] == 1
+    assert finished(sampler.whole())["message_stats"] == before["message_stats"]
+    assert finished(sampler.whole())["churn_rates"]["connection_closed"] == 1
 
 
 def test_exchanges_count_what_goes_in_and_out(broker: Broker, client: Client, clock: ManualClock) -> None:

@@ -116,7 +116,7 @@ def _policies(command: str, title: str) -> tuple[Command, ...]:
 
 
 _COMMANDS = (
-    Command("status", "what the broker has now, and counters since it started"),
+    Command("status", "what the broker has now, and counters since it started", reads=True),
     Command("queues", "all queues with their messages", (_OF_VHOST,)),
     Command(
         "explain",
@@ -479,7 +479,7 @@ _COMMANDS = (
         "what the broker calls itself",
         (Argument("name", NAME, "the new name; without it: not changed", is_first=True),),
     ),
-    Command("definitions export", "everything that is declared and set, as RabbitMQ's JSON", (_OF_VHOST,)),
+    Command("definitions export", "everything that is declared and set, as RabbitMQ's JSON", (_OF_VHOST,), reads=True),
     Command(
         "definitions import",
         "add and replace the contents of a file of RabbitMQ's JSON",

@@ -23,6 +23,7 @@ from .command_error import CommandError
 from .steps import Steps, finished
 
 if TYPE_CHECKING:
+    from .command_arguments import Command
     from .definitions import Definitions
     from .jobs import Jobs
 
@@ -112,25 +113,25 @@ class ControlTable:
 
     def run(self, name: object, arguments: object = None) -> Any:
         """Run one command, to its end. Raises: CommandError."""
-        result = self._begin(name, arguments)
+        _, result = self._begin(name, arguments)
         return finished(result) if isinstance(result, Generator) else result
 
     def steps(self, name: object, arguments: object = None) -> Steps:
         """The steps of one command; the last comes when what it did is safe. Raises: CommandError."""
-        result = self._begin(name, arguments)
+        command, result = self._begin(name, arguments)
         if not isinstance(result, Generator):
             result = _at_once(result)
-        return (yield from self._until_safe(result))
+        return (yield from result if command.reads else self._until_safe(result))
 
-    def _begin(self, name: object, arguments: object) -> Any:
-        """The result of a command, or the steps that come to it. Raises: CommandError."""
+    def _begin(self, name: object, arguments: object) -> tuple["Command", Any]:
+        """A command, and its result or the steps that come to it. Raises: CommandError."""
         if arguments is not None and not isinstance(arguments, dict):
             raise CommandError("arguments must be an object")
         from .command_table import find
 
         given = dict(arguments or {})
         command = find(name, given)
-        return self.handlers[command.words](command.read(given))
+        return command, self.handlers[command.words](command.read(given))
 
     # -- over AMQP --------------------------------------------------------------------------------------------------
 
@@ -160,9 +161,9 @@ class ControlTable:
                 json.dumps(request, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
             if not isinstance(request, dict):
                 raise CommandError("a request is an object with a command")
-            result = self._begin(request.get("command"), request.get("arguments"))
+            command, result = self._begin(request.get("command"), request.get("arguments"))
             if isinstance(result, Generator):
-                result = yield from self._until_safe(result)
+                result = yield from result if command.reads else self._until_safe(result)
             return {"ok": True, "result": result}
         except (ValueError, RecursionError):
             return {"ok": False, "error": "the request is not JSON"}

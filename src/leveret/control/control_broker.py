@@ -55,8 +55,8 @@ class BrokerCommands:
         """The broker that the commands are for."""
         return self._broker()
 
-    def _status(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        statistics = self.broker.statistics()
+    def _status(self, arguments: dict[str, Any]) -> Steps:
+        statistics = yield from self.broker.statistics_in_steps()
         return {
             "product": "leveret",
             "version": __version__,

@@ -7,6 +7,7 @@ Source: behaviour page 5.3, 5.5.
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -15,6 +16,7 @@ from ..configured.configured import ConfiguredObjects, text_of
 from ..configured.configured_users import new_hash
 from ..engine import (
     PREDECLARED,
+    Binding,
     Broker,
     EngineError,
     Exchange,
@@ -42,7 +44,7 @@ from .definitions_reader import (
     declare_exchange,
     declare_queue,
 )
-from .steps import Steps, finished
+from .steps import Steps, finished, mapped
 
 _PREDECLARED = {name for name, _, _ in PREDECLARED}
 
@@ -53,7 +55,7 @@ class Definitions:
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
         self.handlers: dict[str, Callable[[dict[str, Any]], Any]] = {
-            "definitions export": lambda arguments: self.export(arguments.get("vhost")),
+            "definitions export": lambda arguments: self.export_steps(arguments.get("vhost")),
             "definitions import": self._import,
         }
 
@@ -63,20 +65,26 @@ class Definitions:
         except DefinitionsFault as fault:
             raise CommandError(f"nothing was changed:\n{fault}") from None
 
-    def export(self, only: str | None = None) -> dict[str, Any]:
+    def export(self) -> dict[str, Any]:
+        """The whole broker at once. See `export_steps`."""
+        result: dict[str, Any] = finished(self.export_steps())
+        return result
+
+    def export_steps(self, only: str | None = None) -> Steps:
         """The whole broker except exclusive queues, the default exchange's bindings, and predeclared exchanges.
 
         `only`: what is in one virtual host, written as RabbitMQ does: queues, exchanges and bindings do not name it.
-        Raises: CommandError.
+        All objects are those of the first step. Raises: CommandError.
         """
         broker = self._broker()
         vhosts = list(broker.virtual_hosts.values())
         if only is not None:
             if only not in broker.virtual_hosts:
                 raise CommandError(f"no virtual host {only!r}")
-            return self._export_one(broker, broker.virtual_hosts[only])
+            return (yield from self._export_one(broker, broker.virtual_hosts[only]))
         users = list(broker.users)
         grants = [(user.name, vhost, grant) for user in users for vhost, grant in grants_of(user, broker).items()]
+        objects = yield from _object_values(vhosts)
         return {
             "product_name": "Leveret",
             "product_version": __version__,
@@ -94,23 +102,14 @@ class Definitions:
             "parameters": [*_parameter_values(broker), *parameters_of_vhosts(broker)],
             "global_parameters": global_parameters(broker),
             "policies": [policy_value(policy) for policy in broker.policies if not policy.is_operator],
-            "queues": [
-                _queue_value(queue) for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive
-            ],
-            "exchanges": [_exchange_value(exchange, vhost) for vhost in vhosts for exchange in _declared(vhost)],
-            "bindings": [value for vhost in vhosts for value in _binding_values(vhost)],
+            **objects,
         }
 
-    def _export_one(self, broker: Broker, vhost: VirtualHost) -> dict[str, Any]:
+    def _export_one(self, broker: Broker, vhost: VirtualHost) -> Steps:
         parameters = [*_parameter_values(broker), *parameters_of_vhosts(broker)]
-        objects = {
-            "queues": [_queue_value(queue) for queue in vhost.queues.values() if not queue.exclusive],
-            "exchanges": [_exchange_value(exchange, vhost) for exchange in _declared(vhost)],
-            "bindings": list(_binding_values(vhost)),
-        }
+        objects = yield from _object_values([vhost])
         for rows in objects.values():
-            for row in rows:
-                del row["vhost"]
+            yield from mapped(lambda row: row.pop("vhost"), rows)
         return {
             "product_name": "Leveret",
             "product_version": __version__,
@@ -280,7 +279,28 @@ def _parameter_values(broker: Broker) -> Iterator[dict[str, Any]]:
             yield {**place, "value": value}
 
 
-def _exchange_value(exchange: Exchange, vhost: VirtualHost) -> dict[str, Any]:
+def _object_values(vhosts: list[VirtualHost]) -> Steps:
+    """Queues, exchanges and bindings by the names of their sections."""
+    queues = [queue for vhost in vhosts for queue in vhost.queues.values() if not queue.exclusive]
+    exchanges = [(exchange, vhost) for vhost in vhosts for exchange in _declared(vhost)]
+    bindings = [
+        (partial(_binding_value, vhost.name), list(exchange.bindings.values()))
+        for vhost in vhosts
+        for exchange in vhost.exchanges.values()
+    ]
+    yield
+    found: list[dict[str, Any]] = []
+    for make, some in bindings:
+        found += filter(None, (yield from mapped(make, some)))
+    return {
+        "queues": (yield from mapped(_queue_value, queues)),
+        "exchanges": (yield from mapped(_exchange_value, exchanges)),
+        "bindings": found,
+    }
+
+
+def _exchange_value(one: tuple[Exchange, VirtualHost]) -> dict[str, Any]:
+    exchange, vhost = one
     return {
         "name": exchange.name,
         "vhost": vhost.name,
@@ -302,17 +322,16 @@ def _queue_value(queue: Queue) -> dict[str, Any]:
     }
 
 
-def _binding_values(vhost: VirtualHost) -> Iterator[dict[str, Any]]:
-    for exchange in vhost.exchanges.values():
-        for binding in exchange.bindings.values():
-            target = binding.destination
-            if isinstance(target, Queue) and target.exclusive:
-                continue
-            yield {
-                "source": exchange.name,
-                "vhost": vhost.name,
-                "destination": target.name,
-                "destination_type": "queue" if isinstance(target, Queue) else "exchange",
-                "routing_key": binding.routing_key,
-                "arguments": json_of_table(binding.arguments),
-            }
+def _binding_value(vhost: str, binding: Binding) -> dict[str, Any] | None:
+    """None: it is to a queue that goes with its connection."""
+    target = binding.destination
+    if isinstance(target, Queue) and target.exclusive:
+        return None
+    return {
+        "source": binding.source.name,
+        "vhost": vhost,
+        "destination": target.name,
+        "destination_type": "queue" if isinstance(target, Queue) else "exchange",
+        "routing_key": binding.routing_key,
+        "arguments": json_of_table(binding.arguments),
+    }

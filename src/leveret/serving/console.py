@@ -26,7 +26,7 @@ from ..control.control import ControlTable
 from ..engine import EngineError, errors
 from ..settings import Configuration
 from .addresses import Address
-from .descriptors import descriptor_limits
+from .descriptors import descriptor_limits, open_descriptors
 
 #: The reply code of what a user may not do.
 ACCESS_REFUSED = 403
@@ -86,33 +86,16 @@ def url_of_console(listener: socket.socket) -> str:
 
 def machine_of(data: str | None) -> Machine:
     """What the operating system says of this process now."""
-    descriptors, sockets = _descriptors()
     return Machine(
         os.getpid(),
-        descriptors,
+        open_descriptors(),
         descriptor_limits().process or 0,
-        sockets,
         _memory(),
         _memory_max(),
         shutil.disk_usage(data or gettempdir()).free,
         os.cpu_count() or 1,
         trio.lowlevel.current_statistics().tasks_living,
     )
-
-
-def _descriptors() -> tuple[int, int]:
-    """How many are open, and how many of them are sockets; 0 where the system does not say."""
-    try:
-        names = os.listdir("/proc/self/fd")
-    except OSError:
-        return 0, 0
-    sockets = 0
-    for name in names:
-        try:
-            sockets += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
-        except OSError:
-            continue
-    return len(names), sockets
 
 
 @lru_cache(1)

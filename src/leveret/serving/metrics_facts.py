@@ -1,7 +1,6 @@
 """What metrics are told of this process and its journal. Imported with the console, never without it."""
 
 import gc
-import os
 import shutil
 import time
 from collections.abc import Callable
@@ -15,7 +14,7 @@ from ..console.metrics.exposition import Buckets
 from ..console.metrics.facts import DELAYS, JournalFigures, MetricsFacts, ProcessFigures
 from ..settings import Configuration
 from .allocator import resident_octets
-from .descriptors import descriptor_limits
+from .descriptors import descriptor_limits, open_descriptors
 
 if TYPE_CHECKING:
     from ..journal import Journal
@@ -31,7 +30,7 @@ def metrics_facts(
     def process() -> ProcessFigures:
         kept = journal()
         return ProcessFigures(
-            descriptors=_descriptors(),
+            descriptors=open_descriptors(),
             descriptors_max=descriptor_limits().process or 0,
             memory=resident_octets(),
             memory_max=memory_max,
@@ -69,12 +68,3 @@ def journal_figures(journal: "Journal") -> JournalFigures:
         messages=now.live,
         unsynced=max(0, now.next_lsn - now.durable_lsn),
     )
-
-
-def _descriptors() -> int:
-    """How many are open; 0 where the system does not say."""
-    try:
-        # Since Linux 6.2 the directory's size is their number; before that it is 0, and each has to be listed.
-        return os.stat("/proc/self/fd").st_size or len(os.listdir("/proc/self/fd"))
-    except OSError:
-        return 0

@@ -1,0 +1,68 @@
+"""Values as JSON, in steps where they are long."""
+
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from .slices import Listing, let_go, mapped
+
+if TYPE_CHECKING:
+    import json
+
+T = TypeVar("T")
+
+#: A list with more entries is encoded one by one.
+FEW = 20
+#: Entries that are put together: what is sent is neither many small parts nor one big one.
+A_PART = 100
+
+_encoder: "json.JSONEncoder | None" = None
+
+
+def encoded(value: Any) -> bytes:
+    """JSON, compact, in UTF-8."""
+    global _encoder
+    if _encoder is None:
+        import json  # with the first answer: a broker that is never asked does without
+
+        _encoder = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
+    return _encoder.encode(value).encode("utf-8", "replace")
+
+
+def encoded_in_steps(value: Any, *, is_own: bool = False) -> Listing[bytes]:
+    """The same in parts: long lists, and those that are fields of an object, an entry at a time.
+
+    `is_own`: nobody else has these lists, so that they can be freed meanwhile.
+    """
+    if _is_long(value):
+        return (yield from list_in_steps(value if is_own else list(value)))
+    if not isinstance(value, dict) or not any(map(_is_long, value.values())):
+        return [encoded(value)]
+    parts: list[bytes] = []
+    for key, one in value.items():
+        parts.append((b"," if parts else b"{") + encoded(key) + b":")
+        if _is_long(one):
+            parts += yield from list_in_steps(one if is_own else list(one))
+        else:
+            parts.append(encoded(one))
+    parts.append(b"}")
+    return parts
+
+
+def _is_long(value: Any) -> bool:
+    return isinstance(value, list) and len(value) > FEW
+
+
+def list_in_steps(items: list[T], make: Callable[[T], bytes] = encoded) -> Listing[bytes]:
+    """A list of what `make` makes of each: JSON, in parts. `items` is empty then: to free it at once would be long."""
+    rows = yield from mapped(make, _taken(items))
+    parts = yield from mapped(lambda at: b",".join(rows[at : at + A_PART]) + b",", range(0, len(rows), A_PART))
+    if parts:
+        parts[-1] = parts[-1][:-1]
+    yield from let_go(rows)
+    return [b"[", *parts, b"]"]
+
+
+def _taken(items: list[T]) -> Iterator[T]:
+    items.reverse()
+    while items:
+        yield items.pop()

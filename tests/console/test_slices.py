@@ -1,0 +1,279 @@
+"""Lists are made in steps, whatever changes in between. Source: management page 12.3, 20."""
+
+import json
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from api_client import basic
+
+from leveret.console import slices
+from leveret.console.api import Api
+from leveret.console.encoding import FEW, encoded, encoded_in_steps
+from leveret.console.messages import Answer, Peer, Request, query_of
+from leveret.console.metrics import objects, sums
+from leveret.console.metrics.facts import DELAYS, Buckets, MetricsFacts, ProcessFigures
+from leveret.console.metrics.requests import Metrics
+from leveret.console.options import Machine
+from leveret.console.pages import Pages
+from leveret.console.routes import ROUTES
+from leveret.console.sampler import Sampler
+from leveret.control.steps import finished
+from leveret.engine import Broker, Client, FieldTable, ManualClock, User, VirtualHost
+from leveret.serving.composition import build_broker
+from leveret.serving.console import ConsoleFacts
+from leveret.settings import Configuration
+
+#: Of each kind of object.
+COUNT = FEW + 10
+NAMES = [f"n{number:02}" for number in range(COUNT)]
+QUEUES = [f"queue{number:02}" for number in range(COUNT)]
+NO_ARGUMENTS: FieldTable = {}
+MACHINE = Machine(1, 2, 3, 4, 5, 6, 7, 8)
+#: What a list cannot be made in more steps of: known at once, or ended after so many entries by whoever made it.
+AT_ONCE = {"leveret/search"}
+
+
+DOCUMENT = {
+    "users": [{"name": name, "password_hash": "", "tags": "", "limits": {"max-connections": 5}} for name in NAMES],
+    "vhosts": [{"name": name} for name in NAMES],
+    "permissions": [{"user": name, "vhost": "/", "configure": "", "write": "", "read": ""} for name in NAMES],
+    "topic_permissions": [
+        {"user": name, "vhost": "/", "exchange": "amq.topic", "write": "", "read": ""} for name in NAMES
+    ],
+    "policies": [{"vhost": "/", "name": name, "pattern": "^none$", "definition": {"max-length": 5}} for name in NAMES],
+    "parameters": [
+        *({"vhost": "/", "component": "c", "name": name, "value": {}} for name in NAMES),
+        *({"vhost": name, "component": "vhost-limits", "name": "limits", "value": {"max-queues": 5}} for name in NAMES),
+        *(
+            {
+                "vhost": "/",
+                "component": "operator_policy",
+                "name": name,
+                "value": {"pattern": "^none$", "definition": {"max-length": 5}},
+            }
+            for name in NAMES
+        ),
+    ],
+    "global_parameters": [{"name": name, "value": {}} for name in NAMES],
+}
+
+
+@dataclass
+class Console:
+    """An API without sockets, as the administrator guest."""
+
+    api: Api
+    broker: Broker
+    vhost: VirtualHost
+
+    def call(self, target: str, between: Callable[[], object] = lambda: None) -> tuple[int, int, Any]:
+        """Status, steps and the value of an answer; `between`: done between any two of its steps."""
+        path, _, query = target.partition("?")
+        headers = {"host": "localhost", "authorization": basic("guest", "guest")}
+        request = Request("GET", f"/api/{path}", query_of(query), headers, Peer("127.0.0.1", True))
+        count, steps = 1, self.api.open(request).steps(b"")
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                return end.value.status, count, json.loads(_body(end.value))
+            count += 1
+            between()
+
+
+def _body(answer: Answer) -> bytes:
+    return b"".join(answer.body) if isinstance(answer.body, list) else answer.body or encoded(answer.value)
+
+
+@pytest.fixture
+def short_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each object is a step of its own."""
+    monkeypatch.setattr(slices, "STEP_S", -1.0)
+    monkeypatch.setattr(slices, "LET_GO_AT_ONCE", 1)
+    monkeypatch.setattr(slices, "SORTED_AT_ONCE", 4)
+    monkeypatch.setattr(slices, "MERGED_AT_ONCE", 8)
+
+
+@pytest.fixture
+def console(short_steps: None) -> Console:
+    """With some of everything."""
+    configuration = Configuration()
+    built = build_broker(configuration, ManualClock(), random.Random(1).random, None)
+    broker = built.broker
+    vhost = broker.virtual_hosts["/"]
+    for name, queue in zip(NAMES, QUEUES):
+        vhost.declare_queue(queue, client=None, durable=True)
+        vhost.declare_exchange(name, "topic", durable=True)
+        vhost.bind_queue(QUEUES[0], "amq.topic", name, {})
+        vhost.bind_queue(queue, "amq.topic", "", {})
+        vhost.bind_exchange(name, "amq.topic", "", {})
+        client = broker.connect("/", User("guest"), name=f"127.0.0.1:1{name[1:]} -> 127.0.0.1:2", flush=lambda: None)
+        assert isinstance(client, Client)
+        session = client.open_session(1)
+        session.consume(vhost.queues[QUEUES[0]], name, no_ack=False, exclusive=False, arguments={})
+    built.control.definitions.take_in(DOCUMENT)
+    options = ConsoleFacts(
+        lambda: built.control, lambda: configuration, 0, None, list, {"machine": lambda: MACHINE}
+    ).options()
+    api = Api(lambda: broker, lambda: options, ROUTES, Pages(), Sampler(lambda: broker))
+    return Console(api, broker, vhost)
+
+
+PLACES = {
+    "V": "%2F",
+    "SOURCE": "amq.topic",
+    "X": "amq.topic",
+    "D": QUEUES[0],
+    "Q": QUEUES[0],
+    "U": "guest",
+    "N": "rabbit@localhost",
+}
+
+
+def _target(pattern: str) -> str | None:
+    """A path of a route; None: it is about one object that has no list."""
+    words = [PLACES.get(word, word) for word in pattern.split("/")]
+    return None if any(word.isupper() for word in words) else "/".join(words)
+
+
+TARGETS = sorted({path for route in ROUTES if "GET" in route.actions and (path := _target(route.pattern))} - AT_ONCE)
+
+
+def _longest(value: Any) -> int:
+    """Entries of the longest list."""
+    if isinstance(value, list):
+        return max([len(value), *map(_longest, value)])
+    return max(map(_longest, value.values()), default=0) if isinstance(value, dict) else 0
+
+
+def test_no_list_is_made_in_one_piece(console: Console) -> None:
+    """Of every route that lists: it has as many steps as entries."""
+    found = {path: console.call(path) for path in TARGETS if not path.startswith("leveret/")}
+    lists = {path: (steps, _longest(value)) for path, (_, steps, value) in found.items()}
+    assert {path: status for path, (status, _, _) in found.items() if status not in (200, 503)} == {}
+    assert {path for path, (steps, entries) in lists.items() if entries > FEW and steps < entries} == set()
+    assert sum(entries > FEW for _, entries in lists.values()) > 20  # else this looked at nothing
+
+
+@pytest.mark.parametrize(
+    "path, key",
+    [
+        ("queues", lambda row: row["name"]),
+        ("queues?sort=arguments", lambda row: row["name"]),
+        ("queues?page=1&page_size=500&name=queue&use_regex=true", lambda row: row["name"]),
+        ("bindings", lambda row: (row["source"], row["destination"], row["routing_key"])),
+        ("bindings/%2F/e/amq.topic/q/queue00", lambda row: row["routing_key"]),
+        ("exchanges/%2F/amq.topic/bindings/source", lambda row: (row["destination"], row["routing_key"])),
+        ("exchanges?page=1&page_size=500", lambda row: row["name"]),
+        ("connections", lambda row: row["name"]),
+        ("channels", lambda row: row["name"]),
+        ("consumers", lambda row: row["consumer_tag"]),
+        ("vhosts", lambda row: row["name"]),
+    ],
+)
+def test_what_comes_and_goes_meanwhile(console: Console, path: str, key: Callable[[Any], Any]) -> None:
+    """What is there all the time is listed once, whatever is declared, deleted, opened and closed between two steps."""
+    before = _rows(console.call(path)[2])
+    numbers = iter(range(100_000))
+    broker, vhost = console.broker, console.vhost
+    passing: list[Callable[[], object]] = []
+
+    def change() -> None:
+        while passing:
+            passing.pop()()
+        name = f"passing{next(numbers)}"
+        vhost.declare_queue(name, client=None)
+        vhost.declare_exchange(name, "topic")
+        vhost.bind_queue(name, "amq.topic", name, {})
+        broker.create_virtual_host(name)
+        client = broker.connect("/", User("guest"), name=f"{name} -> 127.0.0.1:2", flush=lambda: None)
+        client.open_session(1).consume(vhost.queues[name], name, no_ack=False, exclusive=False, arguments={})
+        passing.extend(
+            [
+                client.close,
+                lambda: broker.delete_virtual_host(name),
+                lambda: vhost.delete_exchange(name),
+                lambda: vhost.delete_queue(name, client=None),
+            ]
+        )
+
+    status, _, value = console.call(path, change)
+    found = [key(row) for row in _rows(value)]
+    assert status == 200 and next(numbers) > COUNT
+    assert sorted(one for one in found if one in set(map(key, before))) == sorted(map(key, before))
+
+
+def _rows(value: Any) -> list[Any]:
+    rows: list[Any] = value["items"] if isinstance(value, dict) else value
+    return rows
+
+
+def test_definitions_are_those_of_one_moment(console: Console) -> None:
+    """A binding without its queue could not be imported again."""
+    numbers = iter(range(100_000))
+
+    def change() -> None:
+        name = f"new{next(numbers)}"
+        console.vhost.declare_queue(name, client=None, durable=True)
+        console.vhost.bind_queue(name, "amq.topic", name, {})
+
+    for path in ("definitions", "definitions/%2F"):
+        before = console.call(path)[2]
+        assert console.call(path, change)[2] == before
+        assert next(numbers) > COUNT
+        for name in [name for name in console.vhost.queues if name.startswith("new")]:
+            console.vhost.delete_queue(name, client=None)
+
+
+@pytest.mark.parametrize("path", ["/metrics", "/metrics/per-object", "/metrics/detailed?family=queue_coarse_metrics"])
+def test_metrics_of_what_comes_and_goes(console: Console, monkeypatch: pytest.MonkeyPatch, path: str) -> None:
+    """The page is made all the same, and has what is there all the time."""
+    monkeypatch.setattr(objects, "OBJECTS_A_STEP", 1)
+    monkeypatch.setattr(sums, "QUEUES_A_STEP", 1)
+    figures = ProcessFigures(1, 2, 3, 4, 5, 6, 7.0, 8, 9)
+    facts = MetricsFacts(lambda: figures, lambda: None, Buckets(DELAYS), lambda: True)
+    metrics = Metrics(lambda: console.broker, lambda: console.api.options, facts, lambda request: None)
+    path, _, query = path.partition("?")
+    peer = Peer("127.0.0.1", True)
+    steps = metrics.open(Request("GET", path, query_of(query), {"host": "localhost"}, peer, raw_query=query)).steps(b"")
+    count = 0
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            text = _body(end.value).decode()
+            break
+        console.vhost.declare_queue(f"passing{count}", client=None)
+        console.vhost.delete_queue(f"passing{count - 1}", client=None) if count else None
+        count += 1
+    assert count > COUNT
+    if path == "/metrics":
+        assert "rabbitmq_queues 3" in text
+    else:
+        assert all(text.count(f'messages_ready{{vhost="/",queue="{name}"}} 0') == 1 for name in QUEUES)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("count", [0, 1, 4, 5, 16, 17, 200])
+def test_order(short_steps: None, seed: int, count: int) -> None:
+    """As Python sorts, also those with the same key."""
+    chance = random.Random(seed)
+    items = [(chance.randrange(20), number) for number in range(count)]
+    found = finished(slices.ordered(lambda item: item[0], items))
+    assert found == sorted(items, key=lambda item: item[0])
+
+
+@pytest.mark.parametrize("count", [0, 1, FEW, FEW + 1, 99, 100, 101, 250])
+def test_json_in_parts(short_steps: None, count: int) -> None:
+    """The same as in one piece."""
+    rows = [{"name": "\u00e4" * number} for number in range(count)]
+    for value in (rows, {"a": rows, "b": [], "c": 1}, {}, [], None, {"rows": {"inner": rows}}):
+        assert json.loads(b"".join(finished(encoded_in_steps(value)))) == value
+    assert len(rows) == count  # somebody else's list is as it was
+    assert b"".join(finished(encoded_in_steps(rows, is_own=True))) == encoded(
+        [{"name": "\u00e4" * n} for n in range(count)]
+    )
+    assert not rows or count <= FEW
