@@ -22,6 +22,8 @@ PAGES = [
     (["blocked"], "Blocked and full"),
     (["scheduled"], "Scheduled"),
     (["leases"], "Leases"),
+    (["dead-letters"], "Dead letters"),
+    (["jobs"], "Jobs"),
     (["policies"], "Policies"),
     (["users"], "Users"),
     (["users", "guest"], "guest"),

@@ -17,6 +17,8 @@ const PAGES = {
   blocked: ["trouble", "Blocked"],
   scheduled: ["trouble", "Scheduled"],
   leases: ["trouble", "Leases"],
+  "dead-letters": ["jobs", "DeadLetters"],
+  jobs: ["jobs", "Jobs"],
   policies: ["policies", "Policies"],
   users: ["users", "Users", "User"],
   vhosts: ["vhosts", "VirtualHosts", "VirtualHost"],

@@ -10,6 +10,8 @@ import { Rows } from "../list.js";
 import { Ago, confirm, Danger, Facts, Fold, Panel, Table, Tile, Waiting } from "../parts.js";
 import { Messages, Publish } from "../publish.js";
 import { go, to } from "../route.js";
+import { isAdministrator } from "../state.js";
+import { Many } from "./jobs.js";
 import { Features } from "./queues.js";
 import { ScheduledRows } from "./trouble.js";
 
@@ -39,6 +41,7 @@ export function Queue({ names: [vhost, name] }) {
       ${queue.leveret && queue.leveret.scheduled > 0 && html`<${Panel} title="Scheduled"><${ScheduledRows} vhost=${vhost} queue=${name} /><//>`}
       ${queue.type !== "stream" && html`<${Browse} queue=${queue} />`}
       <${Take} queue=${queue} reload=${view.reload} />
+      ${queue.type !== "stream" && html`<${Fold} title="Move, replay or discard messages"><${Many} vhost=${vhost} queue=${name} first=${{ what: "move" }} /><//>`}
       <${Fold} title="Publish to this queue"><${Publish} vhost=${vhost} exchange="" routingKey=${name} /><//>
       <${End} queue=${queue} reload=${view.reload} />
     `}`;
@@ -74,7 +77,7 @@ function Numbers({ queue, at }) {
       </div>
       <${Facts} rows=${[
         ["Type", queue.type],
-        ["State", queue.state],
+        ["State", queue.leveret && queue.leveret.paused ? "paused: its consumers get nothing" : queue.state],
         ["Idle", queue.idle_since && html`<${Ago} ms=${Date.parse(queue.idle_since)} />`],
         ["Bodies", bytes(queue.message_bytes)],
         ["Of them in memory", queue.message_bytes_ram === queue.message_bytes ? "" : bytes(queue.message_bytes_ram)],
@@ -199,8 +202,13 @@ function End({ queue, reload }) {
     if (!(await confirm({ title: "Delete this queue", text, verb: "Delete", typed: queue.messages > TYPED_ABOVE ? queue.name : "" }))) return;
     if (await act(`${queue.name} is deleted.`, "DELETE", place)) go(["queues"]);
   };
+  const isPaused = queue.leveret && queue.leveret.paused;
+  const pause = async () => {
+    if (await act(isPaused ? `${queue.name} delivers again.` : `${queue.name} delivers nothing.`, "PUT", path("leveret", "queues", queue.vhost, queue.name, "state"), { body: { paused: !isPaused } })) reload();
+  };
   return html`<${Panel} title="Purge or delete">
     <div class="buttons">
+      ${isAdministrator() && html`<button type="button" onClick=${pause}>${isPaused ? "Resume deliveries" : "Pause deliveries"}</button>`}
       <${Danger} label=${`Purge ${several(queue.messages_ready, "message")} …`} onClick=${purge} disabled=${!queue.messages_ready} />
       <${Danger} label="Delete the queue …" onClick=${remove} />
     </div>

@@ -1,0 +1,155 @@
+// What changes many messages: dead letters back to where they came from, messages elsewhere or away, and their jobs.
+import { html, useState } from "../lib.js";
+import { act, path, usePoll } from "../api.js";
+import { count, moment, rate, several } from "../format.js";
+import { Form } from "../form.js";
+import { QueueLink } from "../links.js";
+import { Rows } from "../list.js";
+import { Ago, confirm, Danger, Facts, Panel, Waiting } from "../parts.js";
+import { Messages } from "../publish.js";
+
+const TYPED_ABOVE = 1000;
+const ACTS = {
+  replay: ["Replay", "to where each came from"],
+  "replay queue": ["Replay", "to the queue that each died in"],
+  move: ["Move", "to the queue below"],
+  discard: ["Discard", "for good"],
+};
+/** What a choice of messages may say; what is empty is left out. */
+const CHOICE = [
+  { name: "cause", label: "Cause of death", hint: "rejected, expired, maxlen, delivery_limit" },
+  { name: "origin", label: "Died in queue" },
+  { name: "routing_key", label: "Routing key" },
+  { name: "header", label: "Headers", type: "json" },
+  { name: "text", label: "Text in the body" },
+  { name: "filter", label: "Filter", hint: "like /amount > 100 AND tenant = 'acme'" },
+  { name: "limit", label: "At most", type: "number" },
+  { name: "rate", label: "Messages a second", type: "number", hint: "empty: as fast as it goes" },
+];
+const isSet = (value) => value !== "" && value !== undefined && !(typeof value === "object" && !Object.keys(value).length);
+
+/** Choose messages of a queue, see what would become of them, then do it. `first`: what the form begins with. */
+export function Many({ vhost, queue, first = {} }) {
+  const [found, setFound] = useState(null);
+  const [job, setJob] = useState(null);
+  const place = (verb) => path("leveret", "queues", vhost, queue, verb);
+  const fields = [
+    { name: "what", label: "What", options: Object.entries(ACTS).map(([key, [verb, words]]) => [key, `${verb} ${words}`]), value: first.what || "replay" },
+    { name: "to", label: "Queue to move to" },
+    ...CHOICE.map((field) => ({ ...field, value: first[field.name] })),
+  ];
+  const look = async ({ what, to, ...choice }) => {
+    const [verb, where] = what.split(" ");
+    const body = Object.fromEntries(Object.entries(choice).filter(([, value]) => isSet(value)));
+    if (verb === "move") body.to = { queue: to };
+    if (where) body.to = where;
+    setFound(null);
+    setJob(null);
+    const done = await act("", "POST", place(verb), { body: { ...body, dry: true } });
+    if (done) setFound({ what, verb, body, ...done.value });
+    return false;
+  };
+  const start = async () => {
+    const [label, words] = ACTS[found.what];
+    const many = several(found.matched, "message");
+    const text = `${many} of ${queue} ${found.verb === "move" ? `to ${found.body.to.queue}` : words}${found.body.rate ? `, ${found.body.rate} a second` : ""}. ${found.verb === "discard" ? "This cannot be undone." : "It can be stopped; what has gone stays gone."}`;
+    if (!(await confirm({ title: `${label} ${many}`, text, verb: label, typed: found.matched > TYPED_ABOVE ? queue : "" }))) return;
+    const done = await act("The job has begun.", "POST", place(found.verb), { body: found.body });
+    if (done) {
+      setJob(done.value.job);
+      setFound(null);
+    }
+  };
+  return html`
+    <${Form} key=${JSON.stringify(first)} name="Choose messages" kind="many" fields=${fields} verb="Dry run" onSubmit=${look} />
+    <div aria-live="polite">${found && html`<${Found} found=${found} />
+      ${found.matched > 0 && html`<${Danger} label=${`${ACTS[found.what][0]} ${several(found.matched, "message")} …`} onClick=${start} />`}`}
+      ${job !== null && html`<${Progress} key=${job} id=${job} />`}</div>`;
+}
+
+const reasons = (kept) => kept.map((one) => `${count(one.count)}: ${one.reason}`).join("; ");
+
+/** What a dry run saw. */
+function Found({ found }) {
+  return html`<h3>Dry run: ${several(found.matched, "message")} of ${count(found.looked_at)} looked at</h3>
+    <${Facts} rows=${[
+      ["Would go", found.targets.map((one) => `${count(one.count)} to ${one.to}`).join("; ")],
+      ["Would stay", reasons(found.kept)],
+      ["Beware", found.warnings.join("; ")],
+      ["Not looked at", found.is_complete ? "" : `${count(found.total - found.looked_at)}: nothing is known of these`],
+    ]} />
+    ${found.sample.length > 0 && html`<details><summary>The first ${count(found.sample.length)}</summary><${Messages} messages=${found.sample} /></details>`}`;
+}
+
+async function cancel(job, reload) {
+  const text = `Job ${job.id} ends. What it has done until now stays: ${several(job.done, "message")}.`;
+  if ((await confirm({ title: "Cancel this job", text, verb: "Cancel the job" })) && (await act("The job is cancelled.", "DELETE", path("leveret", "jobs", job.id)))) reload();
+}
+
+function Bar({ job }) {
+  const isLimited = job.total < job.to_look_at;
+  const [done, total] = isLimited ? [job.done, job.total] : [job.looked_at, job.to_look_at];
+  return html`<progress max=${total || 1} value=${job.ended ? total || 1 : done} aria-label="Progress of job ${job.id}"></progress> ${count(job.done)} done`;
+}
+
+const State = ({ job }) => html`${job.state}${job.waits_for && html` <small>for ${job.waits_for}</small>`}${job.error && html` <small class="fault">${job.error}</small>`}`;
+
+function Progress({ id }) {
+  const view = usePoll(path("leveret", "jobs", id));
+  const job = view.data;
+  return html`<${Waiting} view=${view} what="the job" />${job && html`
+    <h3>Job ${id}: <${State} job=${job} /></h3>
+    <p><${Bar} job=${job} />, ${rate(job.per_second)}</p>
+    <${Facts} rows=${[["Stayed", reasons(job.kept)]]} />
+    ${!job.ended && html`<${Danger} label="Cancel the job …" onClick=${() => cancel(job, view.reload)} />`}`}`;
+}
+
+export function Jobs() {
+  const view = usePoll("leveret/jobs");
+  const jobs = view.data || [];
+  const columns = [
+    { title: "Job", cell: (job) => html`${job.id}: ${job.command}` },
+    { title: "Queue", cell: (job) => html`<${QueueLink} vhost=${job.vhost} name=${job.queue} /> <small>${job.to}</small>` },
+    { title: "State", cell: (job) => html`<${State} job=${job} />` },
+    { title: "Progress", cell: (job) => html`<${Bar} job=${job} />` },
+    { title: "Stayed", isWide: true, cell: (job) => reasons(job.kept) },
+    { title: "Rate", isNumber: true, isWide: true, cell: (job) => rate(job.per_second) },
+    { title: "By", isWide: true, cell: (job) => html`<span class="name">${job.by || "leveret ctl"}</span>` },
+    { title: "Begun", cell: (job) => html`<${Ago} ms=${job.started} />` },
+    { title: "", cell: (job) => !job.ended && html`<${Danger} label="Cancel …" onClick=${() => cancel(job, view.reload)} />` },
+  ];
+  return html`<h1>Jobs</h1>
+    <p class="dim">Moves, replays and discards of many messages. A restart ends them; what they have moved stays moved.</p>
+    <${Waiting} view=${view} what="jobs" />
+    ${view.data && (jobs.length ? html`<${Rows} rows=${jobs} columns=${columns} caption="Jobs" keyOf=${(job) => job.id} />`
+      : html`<p class="empty">No job has run since the broker started.</p>`)}`;
+}
+
+export function DeadLetters() {
+  const view = usePoll("leveret/dead-letters");
+  const queues = (view.data && view.data.items) || [];
+  return html`<h1>Dead letters</h1>
+    <p class="dim">The queues that dead letters of others go to; what is there, by what they died of, and where.</p>
+    <${Waiting} view=${view} what="dead letters" />
+    ${view.data && !queues.length && html`<p class="empty">No queue has a dead-letter queue.</p>`}
+    ${queues.map((queue) => html`<${Letters} key=${`${queue.vhost}\n${queue.queue}`} queue=${queue} />`)}`;
+}
+
+function Letters({ queue }) {
+  const [first, setFirst] = useState(null);
+  const choose = ({ cause, origin }) => setFirst({ cause, origin });
+  const columns = [
+    { title: "Cause", cell: (one) => one.cause || "none is told" },
+    { title: "Died in", cell: (one) => html`<span class="name">${one.origin}</span>` },
+    { title: "Exchange", isWide: true, cell: (one) => html`<span class="name">${one.exchange}</span>` },
+    { title: "Messages", isNumber: true, cell: (one) => count(one.count) },
+    { title: "", cell: (one) => html`<button type="button" onClick=${() => choose(one)}>Choose …</button>` },
+  ];
+  const aside = html`<span>${several(queue.messages, "message")}${queue.oldest && html`, the oldest of <time>${moment(queue.oldest * 1000)}</time>`}</span>`;
+  return html`<${Panel} id=${`letters-${queue.vhost}-${queue.queue}`} title=${html`<${QueueLink} vhost=${queue.vhost} name=${queue.queue} />`} aside=${aside}>
+    ${queue.causes.length ? html`<${Rows} rows=${queue.causes} columns=${columns} caption=${`Dead letters in ${queue.queue}`} keyOf=${(one) => `${one.cause}\n${one.origin}\n${one.exchange}`} />`
+      : html`<p class="empty">None.</p>`}
+    ${queue.looked_at < queue.messages && html`<p class="dim">Of the first ${count(queue.looked_at)}.</p>`}
+    ${first && html`<${Many} vhost=${queue.vhost} queue=${queue.queue} first=${first} />`}
+  <//>`;
+}
