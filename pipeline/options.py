@@ -27,7 +27,9 @@ JOBS = {
 }
 #: What is no question to a lake.
 OTHERS = {
-    "ingest": "bring a lake of Parquet tables up to date with the journal",
+    "ingest": "bring a lake of Delta tables up to date with the journal",
+    "compact": "make few large files of a lake's many small ones",
+    "migrate": "bring a lake of the release before to this one's tables; ingest does so, too",
     "forget": "release a lake that is no longer wanted: the journal keeps nothing more for it",
 }
 #: Jobs that are started alone.
@@ -103,6 +105,12 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
         _add_ingest_options(one)
         add_spark_options(one)
+    elif names[0] in ("compact", "migrate"):
+        one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
+        if names[0] == "compact":
+            text = "keep replaced files as long, for jobs that still read them (24)"
+            one.add_argument("--keep-hours", type=_count, default=24, metavar="N", help=text)
+        one.set_defaults(journal=None, conf=[])
     elif names[0] == "forget":
         one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
         one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which need not exist any more; or URI")

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 from ..settings.printable import printable
 from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK, Answer
 from .last_words import last_words
-from .options import WITH_CONTENTS
+from .options import JOBS, WITH_CONTENTS
 from .output.conditions import Condition, conditions
 from .output.formats import as_csv, as_json, as_text, write
 from .progress import Progress
@@ -24,9 +25,13 @@ def run(options: argparse.Namespace) -> int:
     """Returns: the exit code. Faults of the user's or of the data are a sentence on stderr."""
     if options.job == "forget":
         return _guarded(options.job, lambda: _forget(options))
+    if options.job in ("compact", "migrate"):
+        return _guarded(options.job, lambda: _keep_up(options))
     for setting in options.conf:
         if "=" not in setting:
             return fail(options.job, f"--conf {setting}: expected NAME=VALUE")
+    if options.job == "ingest" and _is_here(options):
+        return _guarded(options.job, lambda: run_in(None, options, check(options)))
     try:
         from .session import SessionOptions, open_session
     except ImportError as error:
@@ -55,21 +60,23 @@ def run(options: argparse.Namespace) -> int:
 def check(options: argparse.Namespace) -> dict[str, list[Condition]]:
     """Checks that need not wait for Spark. Returns the conditions of --fail-if. Raises: ValueError, JournalError,
     OSError."""
-    from .jobs.commands import COLUMNS
-    from .lake.commits import CHECKPOINTS, LocalFiles, check_journal
-    from .lake.lake import absolute
-    from .reading.positions import JournalPlan
+    from .lake.lake import absolute, is_lake
 
     failures: dict[str, list[Condition]] = {}
-    if options.job != "ingest":
+    if options.jobs[0] in JOBS:
+        from .jobs.commands import COLUMNS
+
         tables = {name: [one.name for one in COLUMNS[name]] for name in options.jobs if name in COLUMNS}
         failures = conditions(options.fail_if, tables)
     if options.journal:
+        from .lake.ingest import check_journal
+        from .reading.positions import JournalPlan
+
         plan = JournalPlan(options.journal)
         options.lake = options.lake or lake_beside(options.journal)
         if "://" not in options.lake:
-            check_journal(LocalFiles(), absolute(options.lake), plan)
-    elif "://" not in options.lake and not Path(options.lake, CHECKPOINTS).is_dir():
+            check_journal(absolute(options.lake), plan)
+    elif "://" not in options.lake and not is_lake(options.lake):
         fill = f"`leveret pipeline ingest --journal DIR --lake {options.lake}` fills one"
         raise ValueError(f"{options.lake}: no lake here; {fill}")
     if options.job == "replay" and options.go and not options.url:
@@ -92,13 +99,13 @@ def lake_beside(journal: str) -> str:
 
 def run_in(spark: Any, options: argparse.Namespace, failures: dict[str, list[Condition]]) -> int:
     """The same in a session that is open. `failures`: by job."""
-    from .jobs.commands import run as run_job
-
     if options.job == "ingest":
         print(json.dumps(_ingest(spark, options, options.payloads)), flush=True)
         return EXIT_OK
+    from .jobs.commands import run as run_job
+
     if options.journal:
-        _ingest(spark, options, _wants_contents(spark, options))
+        _ingest(spark, options, _wants_contents(options))
     codes = []
     for job in options.jobs:
 
@@ -151,23 +158,49 @@ def tasks_of(spark: Any) -> Callable[[], tuple[int, int]]:
     return measure
 
 
-def _ingest(spark: Any, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
-    from .lake.ingest import MAX_BYTES, IngestOptions, ingest
+def _is_here(options: argparse.Namespace) -> bool:
+    """Whether this machine's processes read the journal; a cluster's tasks do if one is named."""
+    return bool(options.master.startswith("local"))
 
-    progress = Progress("ingest", measure=tasks_of(spark))
+
+def _ingest(spark: Any, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+    from .lake.ingest import IngestOptions, ingest
+
+    is_here = _is_here(options)
+    named = re.fullmatch(r"local\[(\d+)\b.*", options.master)
+    processes = int(named[1]) if named else os.cpu_count() or 1
+    progress = Progress("ingest", measure=None if is_here else tasks_of(spark))
     try:
-        asked = IngestOptions(options.journal, options.lake, payloads, options.max_bytes or MAX_BYTES)
-        return ingest(spark, asked, progress)
+        asked = IngestOptions(options.journal, options.lake, payloads, options.max_bytes, processes)
+        return ingest(None if is_here else spark, asked, progress)
     finally:
         progress.close()
 
 
-def _wants_contents(spark: Any, options: argparse.Namespace) -> bool:
+def _wants_contents(options: argparse.Namespace) -> bool:
     """Whether a lake that is brought up to date on the way gets messages' contents, too."""
-    from .lake.lake import absolute, has_begun
+    from .lake.lake import has_begun
 
     asked = options.payloads or any(job in WITH_CONTENTS for job in options.jobs)
-    return bool(asked or has_begun(spark, absolute(options.lake), "payloads"))
+    return bool(asked or has_begun(options.lake, "payloads"))
+
+
+def _keep_up(options: argparse.Namespace) -> int:
+    """Run `compact` or `migrate`, which need no Spark."""
+    from .lake.compact import compact
+    from .lake.lake import locked
+    from .lake.spark_log import migrate
+
+    check(options)
+    progress = Progress(options.job)
+    if options.job == "compact":
+        result = compact(options.lake, progress, options.keep_hours)
+    else:
+        with locked(options.lake):
+            result = {"lake": options.lake, "migrated": migrate(options.lake, progress)}
+    progress.close()
+    print(json.dumps(result), flush=True)
+    return EXIT_OK
 
 
 def _forget(options: argparse.Namespace) -> int:

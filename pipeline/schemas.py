@@ -109,6 +109,8 @@ TABLES: dict[str, Columns] = {
 }
 #: Tables with rows for each message.
 BY_DATE = ("events", "payloads", "snapshots")
+#: Columns of whose values each file's range is in the lake's log, so that readers can pass over files.
+STATISTICS = ("lsn", "ts", "msg_id", "vhost", "queue", "base_lsn", "begin_lsn", "end_lsn")
 
 
 def chosen(table: str, names: Sequence[str] | None = None) -> Columns:

@@ -1,109 +1,176 @@
 """Ingest: adds the new records of the journal to the lake, exactly once. Everything else reads the lake.
 
-One streaming query per table with the trigger "available now", so that each row is added exactly once, even after
-kills. All tables end at the same place in the journal, `events` first, so that the events of each snapshot are always
-there. Work is by partition (a segment); nothing is shuffled or collected. Source: Spark page 3.
+The journal is read once, a slice (a segment, or what is new of it) at a time, by processes of this machine or Spark's
+tasks; each writes the parts of all tables. A micro-batch ends with one commit for each table, which adds its parts and
+moves its position together: killed before it, the parts count for nothing. All tables end at the same place in the
+journal, `events` first, so that the events of each snapshot are always there. Source: Spark page 3.
 """
 
-import json
-from dataclasses import dataclass
-from functools import partial
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from ...journal.format.errors import JournalError
 from ..patience import patiently
 from ..progress import Progress
-from ..reading.positions import JournalPlan, Position
-from ..reading.source import NAME
-from ..schemas import BY_DATE
-from .commits import check_journal, checkpoint_path, files_of, table_path
-from .lake import absolute, has_begun, locked, missing, reader_name, sweep
+from ..reading.positions import JournalPlan, Position, Slice
+from ..schemas import TABLES
+from .lake import check_written_here, locked, missing, reader_name
+from .tables import CHECKPOINTS, absolute, add_new_columns, commit, create, open_table, position_of, swept
 
 ALWAYS = ("events", "snapshots", "checkpoints", "segments")
-#: Octets of journal per micro-batch: each costs planning and a commit, and a kill repeats one.
-MAX_BYTES = 4 * 1024**3
+#: Octets of journal per micro-batch: each costs commits, and a kill repeats one. A cluster does more at once.
+MAX_BYTES, MAX_BYTES_OF_SPARK = 1024**3, 64 * 1024**3
 
 
 @dataclass(slots=True, frozen=True)
 class IngestOptions:
-    """`journal`, `lake`: paths or URIs. `payloads`: also store contents."""
+    """`journal`, `lake`: paths or URIs. `payloads`: also store contents. `max_bytes`: of journal per micro-batch.
+    `processes`: of this machine, if there is much to do."""
 
     journal: str
     lake: str
     payloads: bool = False
-    max_bytes: int = MAX_BYTES
+    max_bytes: int | None = None
+    processes: int = field(default_factory=lambda: os.cpu_count() or 1)
 
 
 def ingest(spark: Any, options: IngestOptions, progress: Progress) -> dict[str, Any]:
     """Bring the lake up to date with the journal. Returns the result: rows by table, the position.
 
-    Raises: LakeBusy, JournalError (deleted, damaged, another journal), OSError, and Spark's exceptions.
+    Args:   spark: a session whose tasks do the work; None: processes of this machine do, without Java.
+    Raises: LakeBusy, JournalError (deleted, damaged, another journal), ValueError (the lake's files), OSError, and
+            Spark's exceptions.
     """
     plan = JournalPlan(options.journal)
     lake = absolute(options.lake)
     tables = (*ALWAYS, *(("payloads",) if options.payloads else ()))
     with locked(lake):
-        check_journal(files_of(spark, lake), lake, plan)
-        _register_new(plan, lake, tables)
-        is_new = not has_begun(spark, lake, "events")
-        lost = missing(plan.first().lsn) if is_new else None
-        target = plan.end()
-        progress.say("begin", journal=plan.directory, lake=lake, lsn=target.lsn)
+        check_journal(lake, plan)
+        if "://" in lake or os.path.isdir(os.path.join(lake, CHECKPOINTS)):
+            from .spark_log import migrate
+
+            migrate(lake, progress)
+        return _Ingest(plan, lake, options, progress, spark).run(tables)
+
+
+def check_journal(lake: str, plan: JournalPlan) -> None:
+    """Raises: JournalError (another journal than the lake's, or one that ends before the lake does), ValueError (files
+    that no ingest of this lake wrote), OSError."""
+    end = plan.end()
+    for table in TABLES:
+        check_written_here(lake, table)
+        delta = open_table(lake, table)
+        position = _planned_by_spark(lake, table) if delta is None else position_of(delta)
+        if position is not None:
+            plan.check(position, f"the lake {lake}")
+            if (position.segment, position.offset) > (end.segment, end.offset):
+                raise JournalError(
+                    f"{plan.directory}: the journal ends before record {position.lsn}, up to which the lake {lake} has"
+                    " read"
+                )
+
+
+def _planned_by_spark(lake: str, table: str) -> Position | None:
+    if "://" not in lake and not os.path.isdir(os.path.join(lake, CHECKPOINTS)):
+        return None
+    from .spark_log import planned
+
+    return planned(lake, table)
+
+
+class _Ingest:
+    """One ingest, with the lock held."""
+
+    def __init__(self, plan: JournalPlan, lake: str, options: IngestOptions, progress: Progress, spark: Any) -> None:
+        self._plan = plan
+        self._lake = lake
+        self._options = options
+        self._progress = progress
+        self._spark = spark
+        self._max_bytes = options.max_bytes or (MAX_BYTES if spark is None else MAX_BYTES_OF_SPARK)
+        self._deltas: dict[str, Any] = {}
+        self._rows: dict[str, int] = {}
+
+    def run(self, tables: Sequence[str]) -> dict[str, Any]:
+        """Fill these tables up to the journal's present end."""
+        plan, lake = self._plan, self._lake
+        found = {table: open_table(lake, table) for table in tables}
+        known = plan.readers()
+        for table in tables:  # all of them before anything is read: what one still needs must not be deleted
+            if found[table] is None or reader_name(lake, table) not in known:
+                at = 0 if found[table] is None else position_of(found[table]).lsn
+                plan.files.register(plan.directory, reader_name(lake, table), at)
+        first, target = plan.first(), plan.end()
+        lost = missing(first.lsn) if found["events"] is None else None
+        self._progress.say("begin", journal=plan.directory, lake=lake, lsn=target.lsn)
         if lost:
-            progress.say("missing", what=lost)
-        rows: dict[str, int] = {}
-        reached = plan.readers()
+            self._progress.say("missing", what=lost)
+        for table, delta in found.items():
+            self._deltas[table] = create(lake, table, first) if delta is None else delta
+            if delta is not None and add_new_columns(lake, table, delta):
+                self._deltas[table] = open_table(lake, table)
+        self._rows = dict.fromkeys(tables, 0)
+        for start, end, group in self._batches(target):
+            self._fill(start, end, group)
         for table in tables:
-            if reached[reader_name(lake, table)] == target.lsn and has_begun(spark, lake, table):
-                rows[table] = 0  # nothing new: saves the start of a query
-                continue
-            swept = sweep(lake, table)
-            if swept:
-                progress.say("swept", table=table, files=swept)
-            run = partial(_run, spark, options, lake, table, target, progress)
-            rows[table] = patiently(run, progress, table=table)  # what was written stays, and counts once
-            plan.files.register(plan.directory, reader_name(lake, table), target.lsn)
-    result = {"lake": lake, "lsn": target.lsn, "rows": rows, "seconds": progress.seconds}
-    return {**result, "missing": lost} if lost else result
+            if known.get(reader_name(lake, table)) != target.lsn:
+                plan.files.register(plan.directory, reader_name(lake, table), target.lsn)
+        self._compact()
+        result = {"lake": lake, "lsn": target.lsn, "rows": self._rows, "seconds": self._progress.seconds}
+        return {**result, "missing": lost} if lost else result
 
-
-def _register_new(plan: JournalPlan, lake: str, tables: tuple[str, ...]) -> None:
-    """All tables at once, before anything is read: segments must not be deleted while another table is filled."""
-    known = plan.readers()
-    for table in tables:
-        name = reader_name(lake, table)
-        if name not in known:
-            plan.files.register(plan.directory, name, 0)
-
-
-def _run(spark: Any, options: IngestOptions, lake: str, table: str, target: Position, progress: Progress) -> int:
-    """Fill one table up to the target. Returns the number of new rows."""
-    stream = (
-        spark.readStream.format(NAME)
-        .option("table", table)
-        .option("reader", reader_name(lake, table))
-        .option("until", json.dumps(target.as_dict()))
-        .option("maxBytesPerTrigger", str(options.max_bytes))
-        .load(absolute(options.journal))
-    )
-    if table in BY_DATE:
-        stream = stream.selectExpr("*", "to_date(ts) AS date")
-    writer = stream.writeStream.format("parquet").queryName(f"ingest {table}")
-    writer = writer.option("checkpointLocation", checkpoint_path(lake, table)).option("path", table_path(lake, table))
-    if table in BY_DATE:
-        writer = writer.partitionBy("date")
-    query = writer.trigger(availableNow=True).start()
-    rows, seen = 0, -1
-    try:
+    def _batches(self, target: Position) -> Iterator[tuple[Position, Position, tuple[str, ...]]]:
+        """(start, end, tables that are at the start) until all are at the target: first those that were left behind."""
         while True:
-            ended = query.awaitTermination(1)
-            for batch in query.recentProgress:
-                if batch["batchId"] > seen:
-                    seen = batch["batchId"]
-                    rows += batch["numInputRows"]
-                    if batch["numInputRows"]:
-                        progress.say("batch", table=table, batch=seen, rows=batch["numInputRows"])
-            if ended:
-                return rows
-    finally:
-        if query.isActive:
-            query.stop()
+            at = {table: position_of(delta) for table, delta in self._deltas.items()}
+            start = min(at.values(), key=_place)
+            if _place(start) >= _place(target):
+                return
+            next_ = min((place for place in at.values() if _place(place) > _place(start)), key=_place, default=target)
+            end = self._plan.within(start, min(next_, target, key=_place), self._max_bytes)
+            yield start, end, tuple(table for table in at if at[table] == start)
+
+    def _fill(self, start: Position, end: Position, tables: tuple[str, ...]) -> None:
+        """One micro-batch."""
+        slices = self._plan.slices(start, end)
+        octets, done = sum(part.end - part.start for part in slices), 0
+        parts = []
+        for part, made in self._written(slices, tables):
+            parts += made
+            done += part.end - part.start
+            if len(slices) > 1:
+                self._progress.say("part", octets=done, of=octets)
+        for table in tables:
+            added = [one for one in parts if one.table == table]
+            self._deltas[table] = commit(self._deltas[table], self._lake, table, added, end)
+            rows = sum(one.rows for one in added)
+            self._rows[table] += rows
+            self._plan.files.register(self._plan.directory, reader_name(self._lake, table), end.lsn)
+            if rows:
+                self._progress.say("batch", table=table, batch=self._deltas[table].version(), rows=rows)
+
+    def _compact(self) -> None:
+        """Tables that many small ingests have filled."""
+        if not any(self._rows.values()):
+            return
+        from .compact import KEEP_HOURS, compacted, has_many_small
+
+        for table, delta in self._deltas.items():
+            if self._rows[table] and has_many_small(delta):
+                swept(compacted(delta, self._lake, table), self._lake, table, KEEP_HOURS)
+                self._progress.say("compacted", table=table)
+
+    def _written(self, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Any]:
+        from .workers import Work, by_processes, by_spark
+
+        work = Work(self._options.journal, self._plan.directory, self._lake, tables)
+        if self._spark is None or not slices:
+            return by_processes(work, slices, self._options.processes)
+        made = patiently(lambda: list(by_spark(work, slices, self._spark)), self._progress)
+        return iter(made)
+
+
+def _place(position: Position) -> tuple[int, int]:
+    return position.segment, position.offset

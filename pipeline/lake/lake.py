@@ -1,10 +1,10 @@
-"""The lake: a directory (or URI) of Parquet tables, with the position in the journal that each has reached.
+"""The lake: a directory (or URI) of Delta tables, with the position in the journal that each has reached.
 
     LAKE/events/date=2026-11-21/part-*.parquet      and payloads, snapshots (by date), checkpoints, segments
-    LAKE/_checkpoints/TABLE                         Spark's: how far, exactly once
+    LAKE/events/_delta_log                          which of them count, and how far, exactly once
 
-Jobs read with `read_table`: a table that was never filled is empty, not an error, and files of an ingest that was
-killed are ignored. A lake that was moved or copied is read where it is.
+Jobs read with `read_table`, or take `committed_files`: a table that was never filled is empty, not an error, and files
+of an ingest that was killed are not among them. A lake that was moved or copied is read where it is.
 """
 
 import os
@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl
-from .commits import LakeFiles, LocalFiles, committed, files_of, reached, table_path
+from .tables import CHECKPOINTS, files_of, open_table, table_path
+from .tables import absolute as absolute  # part of what is offered here
 
 
 class LakeBusy(Exception):
@@ -32,43 +33,66 @@ def reader_prefix(lake: str) -> str:
     return f"lake-{sha256(absolute(lake).encode()).hexdigest()[:12]}-"
 
 
-def absolute(lake: str) -> str:
-    """The same name for a lake from every working directory."""
-    return lake if "://" in lake else os.path.abspath(lake)
+def is_lake(lake: str) -> bool:
+    """Whether an ingest has begun to fill it. Raises: ValueError, OSError."""
+    return Path(lake, CHECKPOINTS).is_dir() or any(has_begun(lake, table) for table in TABLES)
+
+
+def has_begun(lake: str, table: str) -> bool:
+    """Whether a table has a position. Raises: ValueError, OSError."""
+    if open_table(lake, table) is not None:
+        return True
+    return "://" not in lake and Path(lake, CHECKPOINTS, table).is_dir()
+
+
+def committed_files(lake: str, table: str, since_us: int | None = None, until_us: int | None = None) -> list[str]:
+    """The absolute paths (or URIs) of a table's Parquet files that count, without Java: no others are in the lake.
+
+    The column `date` is in their paths: `LAKE/events/date=2026-11-21/part-...parquet`. None: nothing was committed yet.
+    Args:   since_us, until_us: only files that can have rows with since_us <= ts < until_us (microseconds since 1970).
+    Raises: ValueError (no such table, or its log is missing or damaged), JournalError, OSError.
+    """
+    if table not in TABLES:
+        raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    delta = open_table(lake, table)
+    if delta is None:
+        return _files_of_spark(lake, table)
+    files = files_of(delta, lake, table, since_us, until_us)
+    if "://" not in lake:
+        for path in files:
+            if not os.path.exists(path):
+                raise ValueError(f"{path}: the lake's file is missing; copy a lake with all of its files")
+    return files
+
+
+def _files_of_spark(lake: str, table: str) -> list[str]:
+    root = Path(table_path(lake, table))
+    if "://" in lake or not root.is_dir():
+        return []
+    from .spark_log import committed
+
+    files = committed(lake, table)
+    check_written_here(lake, table)
+    return [f"{root}/{one}" for one in files]
+
+
+def check_written_here(lake: str, table: str) -> None:
+    """Raises: ValueError (a table on this machine has files, but no log that says which of them count), OSError."""
+    root = Path(table_path(lake, table))
+    if "://" in lake or open_table(lake, table) is not None or Path(lake, CHECKPOINTS, table).is_dir():
+        return
+    for path in root.rglob("*.parquet"):
+        raise ValueError(f"{path}: no ingest of this lake wrote it; copy a lake with all of its files, or empty it")
 
 
 def read_table(spark: Any, lake: str, table: str) -> Any:
-    """A table as a DataFrame, with `date` where it is partitioned by that.
-
-    Raises: ValueError (no such table, or its log is missing), OSError.
-    """
-    if table not in TABLES:
-        raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
+    """A table as a DataFrame, with `date` where it is partitioned by that. Raises: as `committed_files`."""
+    files = committed_files(lake, table)
     columns = ddl(TABLES[table]).replace(" NOT NULL", "") + (", date date" if table in BY_DATE else "")
-    lake = absolute(lake)
-    root = table_path(lake, table)
-    files = _files(files_of(spark, lake), lake, table)
-    if not files:  # no ingest has committed anything yet
+    if not files:
         return spark.createDataFrame([], columns)
-    # By name: given the directory, Spark would read its log, which has the paths of where the lake was first.
-    return spark.read.schema(columns).option("basePath", root).parquet(*files)
-
-
-def committed_files(lake: str, table: str) -> list[str]:
-    """The absolute paths of a table's Parquet files that count, without Java: no others are part of the lake.
-
-    The column `date` is in their paths: `LAKE/events/date=2026-11-21/part-...parquet`. None: nothing was committed yet.
-    Raises: ValueError (no such table, a lake that is a URI, or its log is missing), OSError.
-    """
-    if table not in TABLES:
-        raise ValueError(f"there is no table {table!r}; there are {', '.join(TABLES)}")
-    if "://" in lake:
-        raise ValueError(f"{lake}: only the lakes of this machine are read without Spark")
-    return _files(LocalFiles(), absolute(lake), table)
-
-
-def _files(files: LakeFiles, lake: str, table: str) -> list[str]:
-    return [f"{table_path(lake, table)}/{one}" for one in committed(files, lake, table)]
+    # By name: which of the directory's files count is what Spark does not know.
+    return spark.read.schema(columns).option("basePath", table_path(lake, table)).parquet(*files)
 
 
 def missing(first_lsn: int) -> str | None:
@@ -81,14 +105,9 @@ def missing(first_lsn: int) -> str | None:
     )
 
 
-def has_begun(spark: Any, lake: str, table: str) -> bool:
-    """Whether the lake has a position for the table."""
-    return reached(files_of(spark, lake), lake, table) is not None
-
-
 @contextmanager
 def locked(lake: str) -> Iterator[None]:
-    """Allows one ingest at a time; for remote lakes Spark's own checkpoint does. Raises: LakeBusy."""
+    """Allows one ingest at a time; of two on remote lakes the commit of one fails. Raises: LakeBusy, OSError."""
     if "://" in lake or os.name == "nt":
         yield
         return
@@ -101,18 +120,3 @@ def locked(lake: str) -> Iterator[None]:
         except OSError as error:
             raise LakeBusy(f"{lake}: another ingest is at work on this lake") from error
         yield
-
-
-def sweep(lake: str, table: str) -> int:
-    """Delete uncommitted files of a killed ingest, for readers that do not use Spark's log. Only for local lakes, and
-    with the lock held. Returns how many. Raises: ValueError (the log is missing: nothing is deleted), OSError."""
-    root = Path(table_path(lake, table))
-    if "://" in lake or not root.is_dir():
-        return 0
-    counted = set(committed(LocalFiles(), lake, table))
-    gone = [path for path in root.rglob("part-*.parquet") if path.relative_to(root).as_posix() not in counted]
-    if gone and reached(LocalFiles(), lake, table) is None:
-        raise ValueError(f"{gone[0]}: no ingest of this lake wrote it; copy a lake with all of its files, or empty it")
-    for path in gone:
-        path.unlink()
-    return len(gone)

@@ -1,10 +1,12 @@
 """The journal's files through pyarrow's file systems, so that executors on other hosts can read them.
 
-`file:`, `hdfs:`, `s3:`, `gs:`, `abfs:` URIs and plain paths. Read-only, except for a reader's registration.
+`file:`, `hdfs:`, `s3:`, `gs:`, `abfs:` URIs and plain paths. A journal is only read, except for a reader's
+registration; a lake is written.
 """
 
 import json
 import os
+import re
 from typing import Any
 
 from pyarrow import fs
@@ -46,6 +48,27 @@ class ArrowFiles:
         return sorted(info.base_name for info in self._system.get_file_info(selector))
 
     @property
+    def system(self) -> Any:
+        """The `pyarrow.fs.FileSystem`."""
+        return self._system
+
+    def make_directory(self, path: str) -> None:
+        """It and those above it, unless they are there. Raises: OSError."""
+        self._system.create_dir(path, recursive=True)
+
+    def make_durable(self, path: str) -> int:
+        """A file that was written and closed, and its name, if it is on this machine. Returns its octets."""
+        if self.is_local:
+            sync(path)
+            sync(os.path.dirname(path))
+        return int(self._system.get_file_info(path).size)
+
+    def remove_tree(self, path: str) -> None:
+        """A directory with all in it, if it is there. Raises: OSError."""
+        if self._system.get_file_info(path).type == fs.FileType.Directory:
+            self._system.delete_dir(path)
+
+    @property
     def is_local(self) -> bool:
         """Whether the files are on this machine."""
         return isinstance(self._system, fs.LocalFileSystem)
@@ -64,9 +87,20 @@ class ArrowFiles:
         self._system.move(f"{readers}/{name}.json.new", f"{readers}/{name}.json")
 
 
+def sync(path: str) -> None:
+    """A file's content, or a directory's names, on stable storage. Raises: OSError."""
+    if os.name == "nt" and os.path.isdir(path):
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def locate(where: str) -> tuple[ArrowFiles, str]:
     """The file system of a URI or path, and the path in it. Raises: ValueError, OSError (no such file system)."""
     if "://" not in where and not where.startswith("file:"):
         where = os.path.abspath(where)
-    system, path = fs.FileSystem.from_uri(where)
+    system, path = fs.FileSystem.from_uri(re.sub("^s3[an]:", "s3:", where))  # Hadoop's names of it
     return ArrowFiles(system), path

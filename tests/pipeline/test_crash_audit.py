@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import random
 import signal
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import pytest
 
@@ -31,6 +29,7 @@ from leveret.pipeline.jobs.commands import kept, run
 from leveret.pipeline.jobs.frames import Frames
 from leveret.pipeline.jobs.lives import lives
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
+from leveret.pipeline.lake.lake import committed_files
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
 
@@ -152,15 +151,8 @@ def planted(events: Any, acked: list[Any], stated: set[int]) -> tuple[Any, set[t
 
 def take_row_away(lake: Path, msg_id: int, queue: str) -> None:
     """The `acked` of a message, out of the lake's own files, as if it had never been written."""
-    log = lake / "events" / "_spark_metadata" / "0"
-    version, *entries = log.read_text().splitlines()
-    for number, entry in enumerate(map(json.loads, entries)):
-        path = Path(urlparse(entry["path"]).path)
+    for path in committed_files(str(lake), "events"):
         table = parquet.read_table(path, partitioning=None)
         kind, id_, of = (table.column(name).to_pylist() for name in ("kind", "msg_id", "queue"))
         keep = [row != ("acked", msg_id, queue) for row in zip(kind, id_, of)]
         parquet.write_table(table.filter(keep), path)
-        path.with_name(f".{path.name}.crc").unlink()
-        entries[number] = json.dumps({**entry, "size": path.stat().st_size})
-    log.write_text("\n".join([version, *entries]))
-    log.with_name(".0.crc").unlink()

@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 pytest.importorskip("pyspark", reason="Spark is not installed (make spark)")
 
+from lakes import fill
 from recorded_broker import RecordedBroker
 
 from leveret.journal import reader_offsets, register_reader
@@ -125,16 +126,16 @@ def test_java_ends_with_it(tmp_path: Path) -> None:
         pytest.skip(str(error))
     one = RecordedBroker(tmp_path / "journal")
     one.declare("q")
-    one.publish("q", 1000)
+    one.publish("q", 10)
     one.tick()
+    fill(tmp_path / "journal", tmp_path / "lake")
     with ThreadPoolExecutor(2) as pool:
         list(pool.map(lambda how: nothing_is_left(tmp_path, *how), ((signal.SIGINT, 130), (signal.SIGKILL, -9))))
 
 
 def nothing_is_left(directory: Path, how: signal.Signals, code: int) -> None:
-    """Start an ingest, end it when it works, and look for what it started."""
-    lake = str(directory / how.name)
-    command = [*LEVERET, "ingest", "--journal", str(directory / "journal"), "--lake", lake, *QUICK]
+    """Start a job, end it when it works, and look for what it started."""
+    command = [*LEVERET, "audit", "--lake", str(directory / "lake"), *QUICK]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:

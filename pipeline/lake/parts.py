@@ -1,0 +1,197 @@
+"""Parts: the Parquet files in which the rows of one slice of the journal are added to the lake's tables.
+
+    LAKE/events/date=2026-11-21/part-00000000000000000001-....parquet
+
+A part is nobody's until a commit names it, so that it may be written by any process, on any machine, and again.
+"""
+
+import json
+import os
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any
+from uuid import uuid4
+
+import numpy as np
+import pyarrow as pa
+from pyarrow import parquet
+
+from ...journal import JournalError
+from ...journal.format.errors import Damaged
+from ..reading.arrow_files import ArrowFiles, locate
+from ..reading.chunks import Chunk, read_chunks
+from ..reading.events import EventDecoder
+from ..reading.other_tables import TableDecoder
+from ..reading.positions import Slice
+from ..reading.predicate import Predicate
+from ..schemas import BY_DATE, STATISTICS, TABLES, arrow
+from .tables import GROUP_ROWS, Part
+
+#: Octets in memory of a row group, which is held until it is written, and has no more rows than GROUP_ROWS.
+GROUP_OCTETS = 64 * 1024 * 1024
+#: Rows that are copied at once.
+BATCH_ROWS = 65_536
+#: Files that one slice has open at a time, one for each day: a clock that jumps may make many.
+OPEN_MAX = 16
+#: Longer words are no statistics.
+WORD_MAX = 256
+DAY_US = 86_400_000_000
+EPOCH = date(1970, 1, 1)
+
+
+def write_parts(journal: str, directory: str, lake: str, tables: Sequence[str], part: Slice) -> list[Part]:
+    """Write what a slice adds to each of the tables.
+
+    Args:   journal: path or URI, of whose file system `directory` is the journal's own.
+    Raises: JournalError, OSError. What was written until then stays, uncommitted.
+    """
+    source, _ = locate(journal)
+    target, root = locate(lake)
+    writers = [_TableWriter(target, root, table, part) for table in tables]
+    try:
+        for chunk in read_chunks(source, directory, part):
+            for one in writers:
+                one.add(chunk)
+    except Damaged as error:
+        raise JournalError(str(error)) from error  # as it is it does not get from one process into another
+    return [made for one in writers for made in one.close()]
+
+
+class _TableWriter:
+    """The parts of one table: a file for each day."""
+
+    def __init__(self, files: ArrowFiles, root: str, table: str, part: Slice) -> None:
+        self._files = files
+        self._root = f"{root}/{table}"
+        self._table = table
+        self._part = part
+        columns = TABLES[table]
+        self._schema = arrow(columns)
+        self._decoder: EventDecoder | TableDecoder = (
+            EventDecoder(columns, Predicate()) if table == "events" else TableDecoder(table, columns)
+        )
+        self._open: dict[str | None, _PartWriter] = {}
+        self._made: list[Part] = []
+
+    def add(self, chunk: Chunk) -> None:
+        """The rows of a chunk. Raises: Damaged, OSError."""
+        for batch in self._decoder.batches(chunk):
+            for day, rows in _by_day(batch) if self._table in BY_DATE else ((None, batch),):
+                self._writer(day).add(rows)
+
+    def _writer(self, day: str | None) -> "_PartWriter":
+        found = self._open.get(day)
+        if found is None:
+            if len(self._open) == OPEN_MAX:
+                self._made.append(self._open.pop(next(iter(self._open))).close())
+            name = f"part-{self._part.segment:020d}-{self._part.start}-{uuid4().hex}.parquet"
+            path = name if day is None else f"date={day}/{name}"
+            found = self._open[day] = _PartWriter(self._files, self._root, self._table, path, day, self._schema)
+        return found
+
+    def close(self) -> list[Part]:
+        """All its parts, durable on this machine. Raises: OSError."""
+        self._made += [one.close() for one in self._open.values()]
+        return self._made
+
+
+class _PartWriter:
+    """One file. Memory: one row group."""
+
+    def __init__(self, files: ArrowFiles, root: str, table: str, path: str, day: str | None, schema: Any) -> None:
+        self._files = files
+        self._where = f"{root}/{path}"
+        self._table, self._path, self._day = table, path, day
+        self._waiting: list[Any] = []
+        self._rows = self._octets = 0
+        self._about: list[Any] = []
+        self._schema = schema
+        files.make_directory(os.path.dirname(self._where))
+        self._writer = parquet.ParquetWriter(
+            self._where, schema, filesystem=files.system, compression="zstd", metadata_collector=self._about
+        )
+
+    def add(self, batch: Any) -> None:
+        self._waiting.append(batch)
+        self._rows += batch.num_rows
+        self._octets += batch.nbytes
+        if self._rows >= GROUP_ROWS or self._octets >= GROUP_OCTETS:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            self._writer.write_table(pa.Table.from_batches(self._waiting, self._schema), row_group_size=GROUP_ROWS)
+        self._waiting, self._rows, self._octets = [], 0, 0
+
+    def close(self) -> Part:
+        self._flush()
+        self._writer.close()
+        octets = self._files.make_durable(self._where)
+        (about,) = self._about
+        return Part(self._table, self._path, self._day, about.num_rows, octets, statistics(about))
+
+
+def merged(lake: str, table: str, day: str | None, paths: Sequence[str]) -> Part:
+    """One new part with the rows of several, in this order; memory: a row group of each kind. Raises: OSError.
+
+    Args:   day: of all of them. paths: within the table.
+    """
+    files, root = locate(lake)
+    schema = pa.schema([field.with_nullable(True) for field in arrow(TABLES[table])])
+    name = f"part-merged-{uuid4().hex}.parquet"
+    writer = _PartWriter(files, f"{root}/{table}", table, name if day is None else f"date={day}/{name}", day, schema)
+    for path in paths:
+        with parquet.ParquetFile(f"{root}/{table}/{path}", filesystem=files.system) as one:
+            for batch in one.iter_batches(BATCH_ROWS):
+                writer.add(_conformed(batch, schema))
+    return writer.close()
+
+
+def _conformed(batch: Any, schema: Any) -> Any:
+    """With exactly these columns: those that an older release did not have are null."""
+    names = set(batch.schema.names)
+    columns = [
+        batch.column(field.name).cast(field.type) if field.name in names else pa.nulls(batch.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def _by_day(batch: Any) -> Iterator[tuple[str, Any]]:
+    """The rows of each UTC day."""
+    days: Any = batch.column("ts").cast(pa.int64()).to_numpy() // DAY_US
+    for day in np.unique(days).tolist():
+        rows = batch if days[0] == day and (days == day).all() else batch.filter(pa.array(days == day))
+        yield (EPOCH + timedelta(days=day)).isoformat(), rows
+
+
+def statistics(about: Any) -> str:
+    """What a table's log says of a file, so that readers may pass over it: rows, and the range of some columns.
+
+    Args: about: the file's Parquet metadata.
+    """
+    low: dict[str, Any] = {}
+    high: dict[str, Any] = {}
+    nulls: dict[str, int] = {}
+    for index in range(about.num_columns):
+        name = about.schema.column(index).path
+        if name not in STATISTICS:
+            continue
+        found = [about.row_group(group).column(index).statistics for group in range(about.num_row_groups)]
+        if not found or not all(one is not None and one.has_min_max and one.has_null_count for one in found):
+            continue
+        least, most = min(one.min for one in found), max(one.max for one in found)
+        if isinstance(most, str) and max(len(least), len(most)) > WORD_MAX:
+            continue
+        nulls[name] = sum(one.null_count for one in found)
+        low[name], high[name] = _text(least), _text(most, up=True)
+    return json.dumps({"numRecords": about.num_rows, "minValues": low, "maxValues": high, "nullCount": nulls})
+
+
+def _text(value: Any, *, up: bool = False) -> Any:
+    """A value as Delta's statistics have it: times in milliseconds, a highest one rounded up."""
+    if not isinstance(value, datetime):
+        return value
+    if up and value.microsecond % 1000:
+        value += timedelta(milliseconds=1)
+    return value.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.") + f"{value.microsecond // 1000:03d}Z"

@@ -1,0 +1,116 @@
+"""Lakes as they were before: what Spark's own logs say that a table has, and how a lake becomes one of Delta tables.
+
+    LAKE/TABLE/_spark_metadata/N         the files of micro-batch N, by absolute paths of where the lake was then
+    LAKE/_checkpoints/TABLE/offsets/N    the position after it; commits/N: it is complete
+
+A table has one log or the other: as soon as its Delta log has a version, that alone counts.
+"""
+
+import json
+from urllib.parse import unquote, urlparse
+
+from pyarrow import parquet
+
+from ...journal.disk.files import read_file
+from ..progress import Progress
+from ..reading.arrow_files import ArrowFiles, locate
+from ..reading.positions import Position
+from ..schemas import TABLES
+from .parts import statistics
+from .tables import CHECKPOINTS, Part, create, open_table
+
+SINK_LOG = "_spark_metadata"
+PARTITION = "date="
+
+
+def committed(lake: str, table: str) -> list[str]:
+    """The table's files that count, as paths within it: `date=2026-11-21/part-...parquet`.
+
+    Raises: ValueError (the log of these files is missing or lacks its end, so nobody knows which count), OSError.
+    """
+    files, root = locate(lake)
+    log = f"{root}/{table}/{SINK_LOG}"
+    batches = _batches(files, log)
+    done = max(_batches(files, f"{root}/{CHECKPOINTS}/{table}/commits").values(), default=-1)
+    if done > max(batches.values(), default=-1):
+        raise ValueError(
+            f"{log}: Spark's list of the table's files lacks batch {done}; copy the lake with all of its files"
+        )
+    found: dict[str, None] = {}
+    for name in batches:
+        for line in _text(files, f"{log}/{name}").splitlines()[1:]:
+            if line.startswith("{"):
+                found[_within(json.loads(line)["path"])] = None
+    return sorted(found)
+
+
+def planned(lake: str, table: str) -> Position | None:
+    """How far a table was filled or was about to be. Raises: JournalError, OSError."""
+    files, root = locate(lake)
+    offsets = f"{root}/{CHECKPOINTS}/{table}/offsets"
+    last = max(_batches(files, offsets).values(), default=-1)
+    return _position(files, offsets, last) if last >= 0 else None
+
+
+def reached(lake: str, table: str) -> Position | None:
+    """How far the table's files go, in which journal; None before the first batch. Raises: ValueError, JournalError,
+    OSError."""
+    files, root = locate(lake)
+    last = max(_batches(files, f"{root}/{table}/{SINK_LOG}").values(), default=-1)
+    offsets = f"{root}/{CHECKPOINTS}/{table}/offsets"
+    if last not in _batches(files, offsets).values():
+        if last < 0:
+            return None
+        raise ValueError(f"{offsets}: the position of batch {last} is missing; copy the lake with all of its files")
+    return _position(files, offsets, last)
+
+
+def _position(files: ArrowFiles, offsets: str, batch: int) -> Position:
+    return Position.of(json.loads(_text(files, f"{offsets}/{batch}").splitlines()[-1]))
+
+
+def _batches(files: ArrowFiles, log: str) -> dict[str, int]:
+    """The files of a log, `7` or `9.compact`, with their batches; without temporary files and checksums."""
+    numbers = {name: name.removesuffix(".compact") for name in files.names(log)}
+    return {name: int(number) for name, number in numbers.items() if number.isdecimal()}
+
+
+def _text(files: ArrowFiles, path: str) -> str:
+    return read_file(files, path).decode()
+
+
+def _within(uri: str) -> str:
+    """A file's place within its table: its name, below a directory only by date."""
+    *_, directory, name = unquote(urlparse(uri).path).split("/")
+    return f"{directory}/{name}" if directory.startswith(PARTITION) else name
+
+
+def migrate(lake: str, progress: Progress) -> dict[str, int]:
+    """Make Delta tables of Spark's, with the same files and positions; killed at any step, it can be done again.
+
+    With the lake's lock held. Returns files by table, of those that it found.
+    Raises: ValueError, JournalError, OSError; a table is then as it was.
+    """
+    files, root = locate(lake)
+    found: dict[str, int] = {}
+    for table in TABLES:
+        position = reached(lake, table)
+        if position is not None and open_table(lake, table) is None:
+            parts = [_part(files, root, table, path) for path in committed(lake, table)]
+            create(lake, table, position, parts)
+            found[table] = len(parts)
+            progress.say("migrated", table=table, files=len(parts), lsn=position.lsn)
+    for table in TABLES:  # what is left of it says nothing any more
+        if open_table(lake, table) is not None:
+            files.remove_tree(f"{root}/{table}/{SINK_LOG}")
+            files.remove_tree(f"{root}/{CHECKPOINTS}/{table}")
+    if not files.names(f"{root}/{CHECKPOINTS}"):
+        files.remove_tree(f"{root}/{CHECKPOINTS}")
+    return found
+
+
+def _part(files: ArrowFiles, root: str, table: str, path: str) -> Part:
+    where = f"{root}/{table}/{path}"
+    about = parquet.read_metadata(where, filesystem=files.system)
+    day = path.partition("/")[0].removeprefix(PARTITION) if path.startswith(PARTITION) else None
+    return Part(table, path, day, about.num_rows, files.make_durable(where), statistics(about))

@@ -1,0 +1,270 @@
+"""The lake's tables as Delta tables: which files count, how far in which journal, and the commit of both at once.
+
+Files have their place within the table, so that a lake may be moved, copied, or mounted somewhere else. The position is
+in the table's own state: the journal's id in its description, the rest as numbers of transactions. Source: the Delta
+protocol, "Transaction Identifiers"; docs/decisions/0016.
+"""
+
+import os
+import re
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from ...journal.format.errors import JournalError
+from ..reading.arrow_files import sync
+from ..reading.positions import Position
+from ..schemas import BY_DATE, STATISTICS, TABLES, arrow
+
+LOG = "_delta_log"
+#: What a lake of Spark's own logs has (spark_log.py).
+CHECKPOINTS = "_checkpoints"
+#: Rows of a row group, which readers pass over as one.
+GROUP_ROWS = 524_288
+_COMMIT = re.compile(r"\d{20}\.(json|checkpoint.*\.parquet)")
+_OF = "of the journal "
+#: Characters of a path of this machine for which delta-rs looks somewhere else, or gives up.
+_UNREADABLE = re.compile(r"[%\[\]\\^|\x00-\x1f]")
+#: Numbers of transactions that together are the position.
+_SEGMENT, _OFFSET, _LSN = "leveret.segment", "leveret.offset", "leveret.lsn"
+#: `checkpointInterval`: commits after which the log is summed up. What was replaced is kept a day for who still reads.
+PROPERTIES = {
+    "delta.checkpointInterval": "20",
+    "delta.logRetentionDuration": "interval 1 days",
+    "delta.deletedFileRetentionDuration": "interval 1 days",
+}
+
+
+class Part(NamedTuple):
+    """A file with rows of a table. `path`: within the table. `day`: of its partition. `statistics`: Delta's JSON."""
+
+    table: str
+    path: str
+    day: str | None
+    rows: int
+    octets: int
+    statistics: str
+
+
+def absolute(lake: str) -> str:
+    """The same name for a lake from every working directory."""
+    return lake if "://" in lake else os.path.abspath(lake)
+
+
+def table_path(lake: str, table: str) -> str:
+    """Where a table is."""
+    return f"{absolute(lake).rstrip('/')}/{table}"
+
+
+def open_table(lake: str, table: str) -> Any:
+    """A `DeltaTable`; None if nothing was ever committed to it.
+
+    Raises: ValueError (its log is damaged, or its path has characters that cannot be), OSError.
+    """
+    path = table_path(lake, table)
+    if "://" not in path:
+        unreadable = _UNREADABLE.search(path)
+        if unreadable and os.name != "nt":
+            raise ValueError(f"{absolute(lake)}: the path of a lake cannot have {unreadable[0]!r} in it")
+        if not _has_log(Path(path, LOG)):
+            return None
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    try:
+        return DeltaTable(path)
+    except TableNotFoundError:
+        return None
+    except DeltaError as error:
+        raise ValueError(f"{path}/{LOG}: {error}; copy the lake with all of its files") from error
+
+
+def _has_log(log: Path) -> bool:
+    return log.is_dir() and any(_COMMIT.fullmatch(one.name) for one in log.iterdir())
+
+
+def position_of(delta: Any) -> Position:
+    """How far a table was filled, in which journal. Raises: JournalError (it was not by an ingest)."""
+    about = str(delta.metadata().description or "")
+    found = [delta.transaction_version(name) for name in (_SEGMENT, _OFFSET, _LSN)]
+    if not about.startswith(_OF) or None in found:
+        raise JournalError(f"{delta.table_uri}: no ingest wrote this table")
+    return Position(about.removeprefix(_OF), *map(int, found))
+
+
+def files_in(delta: Any) -> list[dict[str, Any]]:
+    """What the log has of each file that counts: path (within the table), size_bytes, num_records, partition.date,
+    min.ts, max.ts, ... By their first record."""
+    import pyarrow as pa
+
+    found: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    return sorted(found, key=lambda one: (one.get("min.lsn") or 0, one["path"]))
+
+
+def files_of(delta: Any, lake: str, table: str, since_us: int | None = None, until_us: int | None = None) -> list[str]:
+    """The absolute paths (or URIs) of the files that count, and can have rows with since_us <= ts < until_us."""
+    root = table_path(lake, table)
+    return [
+        f"{root}/{one['path']}"
+        for one in files_in(delta)
+        if (since_us is None or _micros(one.get("max.ts"), since_us) + 999 >= since_us)  # milliseconds, cut off
+        and (until_us is None or _micros(one.get("min.ts"), until_us - 1) < until_us)
+    ]
+
+
+def _micros(value: Any, unknown: int) -> int:
+    return unknown if value is None else round(value.timestamp() * 1_000_000)
+
+
+def create(lake: str, table: str, position: Position, parts: Sequence[Part] = ()) -> Any:
+    """Make a table that is filled up to a position with these parts. Returns it, as `open_table`.
+
+    Raises: ValueError (there is one, or somebody else makes it), OSError.
+    """
+    from deltalake import Schema
+    from deltalake.transaction import create_table_with_add_actions
+
+    kept = [column.name for column in TABLES[table] if column.name in STATISTICS]
+    path = table_path(lake, table)
+    if "://" not in path:
+        Path(path).mkdir(parents=True, exist_ok=True)
+    with _refused(path):
+        create_table_with_add_actions(
+            path,
+            Schema.from_arrow(schema_of(table)),
+            _adds(parts),
+            mode="error",
+            partition_by=_partition(table),
+            name=table,
+            description=_OF + position.journal,
+            configuration={**PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(kept)},
+            commit_properties=_moved(position),
+        )
+    make_durable(path)
+    return open_table(lake, table)
+
+
+def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: Position) -> Any:
+    """Add parts and move the position, or neither. Durable when it returns, if the lake is on this machine.
+
+    Args:   delta: as `open_table` gave it. Returns: the same, of now.
+    Raises: ValueError (somebody else has moved the position since then), OSError.
+    """
+    from deltalake import Schema
+
+    path = table_path(lake, table)
+    with _refused(path):
+        delta.create_write_transaction(
+            _adds(parts),
+            "append",
+            Schema.from_arrow(schema_of(table)),
+            _partition(table),
+            commit_properties=_moved(end),
+        )
+    make_durable(path)
+    now = open_table(lake, table)
+    if now is None or position_of(now) != end:
+        raise ValueError(f"{path}: another ingest is at work on this lake")
+    return now
+
+
+def replace(delta: Any, lake: str, table: str, old: Sequence[Mapping[str, Any]], new: Sequence[Part]) -> Any:
+    """Put parts in the place of files that have the same rows. Durable when it returns, if the lake is on this machine.
+
+    Args:   delta: as `open_table` gave it. old: as `files_in` gave them. Returns: the same, of now.
+    Raises: ValueError, OSError.
+    """
+    from deltalake import Schema
+    from deltalake.transaction import RemoveAction
+
+    now = int(time.time() * 1000)
+    gone = [RemoveAction(one["path"], False, now, one["size_bytes"], _day(one)) for one in old]
+    path = table_path(lake, table)
+    with _refused(path):
+        delta.create_write_transaction(
+            [*gone, *_adds(new, is_new=False)], "append", Schema.from_arrow(schema_of(table)), _partition(table)
+        )
+    make_durable(path)
+    return open_table(lake, table)
+
+
+def _day(one: Mapping[str, Any]) -> dict[str, str | None]:
+    day = one.get("partition.date")
+    return {} if day is None else {"date": str(day)}
+
+
+@contextmanager
+def _refused(path: str) -> Iterator[None]:
+    """Makes a sentence of what delta-rs raises."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    try:
+        yield
+    except CommitFailedError as error:
+        raise ValueError(f"{path}: another ingest is at work on this lake ({error})") from error
+    except DeltaError as error:
+        raise ValueError(f"{path}: {error}") from error
+
+
+def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:
+    from deltalake.transaction import AddAction
+
+    now = int(time.time() * 1000)
+    return [
+        AddAction(part.path, part.octets, {"date": part.day} if part.day else {}, now, is_new, part.statistics)
+        for part in parts
+    ]
+
+
+def _moved(position: Position) -> Any:
+    from deltalake import CommitProperties
+    from deltalake.transaction import Transaction
+
+    numbers = ((_SEGMENT, position.segment), (_OFFSET, position.offset), (_LSN, position.lsn))
+    return CommitProperties(app_transactions=[Transaction(name, number) for name, number in numbers])
+
+
+def _partition(table: str) -> list[str]:
+    return ["date"] if table in BY_DATE else []
+
+
+def schema_of(table: str) -> Any:
+    """The Arrow schema, `date` included. All may be null: rows of an older release have no value in newer columns."""
+    import pyarrow as pa
+
+    fields = [field.with_nullable(True) for field in arrow(TABLES[table])]
+    return pa.schema([*fields, pa.field("date", pa.date32())] if table in BY_DATE else fields)
+
+
+def add_new_columns(lake: str, table: str, delta: Any) -> list[str]:
+    """Give a table of an older release the columns of this one. Returns their names. Raises: ValueError."""
+    from deltalake import Schema
+
+    known = {field.name for field in delta.schema().fields}
+    wanted = [field for field in Schema.from_arrow(schema_of(table)).fields if field.name not in known]
+    if wanted:
+        with _refused(table_path(lake, table)):
+            delta.alter.add_columns(wanted)
+        make_durable(table_path(lake, table))
+    return [field.name for field in wanted]
+
+
+def swept(delta: Any, lake: str, table: str, keep_hours: int) -> int:
+    """Delete files that do not count any more, or never did, and are older than that. Returns how many.
+
+    Raises: ValueError, OSError."""
+    with _refused(table_path(lake, table)):
+        gone = delta.vacuum(retention_hours=keep_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    return len(gone)
+
+
+def make_durable(path: str) -> None:
+    """The newest commit of a table on this machine, and the names of its files. Raises: OSError."""
+    if "://" in path:
+        return
+    log = Path(path, LOG)
+    newest = max(one for one in log.iterdir() if one.name.endswith(".json") and _COMMIT.fullmatch(one.name))
+    for where in (newest, log, Path(path)):
+        sync(str(where))

@@ -1,0 +1,331 @@
+"""The lake's tables: what is committed is there once, wherever the lake is, for all readers of such tables. No Java."""
+
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
+
+from deltalake import DeltaTable
+from lakes import fill, in_journal, in_lake
+from pyarrow import parquet
+from recorded_broker import RecordedBroker
+
+from leveret.journal import JournalError, reader_offsets
+from leveret.pipeline.lake import compact as compacting
+from leveret.pipeline.lake import tables as lake_tables
+from leveret.pipeline.lake.compact import compact
+from leveret.pipeline.lake.ingest import ALWAYS
+from leveret.pipeline.lake.lake import LakeBusy, committed_files, is_lake, locked, reader_name
+from leveret.pipeline.lake.tables import commit, open_table, position_of
+from leveret.pipeline.progress import Progress
+from leveret.pipeline.reading.positions import JournalPlan
+from leveret.pipeline.schemas import EVENTS, TABLES
+
+DAY_NS = 86_400_000_000_000
+DAY_US = DAY_NS // 1000
+FIRST_US = 1_700_000_000_000_000
+
+
+def filled(path: Path, **more: Any) -> RecordedBroker:
+    """A journal with some messages and a checkpoint."""
+    one = RecordedBroker(path, **more)
+    one.declare("q")
+    one.publish("q", 20)
+    one.get("q", 5)
+    one.checkpoint()
+    one.tick()
+    return one
+
+
+def agree(journal: Path, lake: Path, tables: tuple[str, ...] = ALWAYS) -> None:
+    """Each table has each row of the journal once."""
+    for table in tables:
+        assert in_lake(lake, table) == in_journal(journal, table), table
+
+
+def test_tables_have_what_the_journal_has(tmp_path: Path) -> None:
+    """All of them, segment by segment; again: nothing; more: what is new. The journal keeps nothing more for them."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal, segment_size=3000)
+    assert not is_lake(str(lake)) and committed_files(str(lake), "events") == []
+    first = fill(journal, lake, payloads=True)
+    agree(journal, lake, tuple(TABLES))
+    assert first["rows"]["payloads"] == 20 and first["rows"]["segments"] > 1 and is_lake(str(lake))
+    assert set(fill(journal, lake, payloads=True)["rows"].values()) == {0}
+    one.publish("q", 5)
+    one.close()
+    assert fill(journal, lake, payloads=True)["rows"]["events"] == 10
+    agree(journal, lake, tuple(TABLES))
+    end = JournalPlan(str(journal)).end().lsn
+    assert reader_offsets(str(journal)) == {reader_name(str(lake), table): end for table in TABLES}
+
+
+def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What each has written is committed at once."""
+    from leveret.pipeline.lake import workers
+
+    monkeypatch.setattr(workers, "MUCH", 0)
+    filled(tmp_path / "journal", segment_size=3000)
+    fill(tmp_path / "journal", tmp_path / "lake", processes=2)
+    agree(tmp_path / "journal", tmp_path / "lake")
+
+
+def test_a_table_that_was_left_behind(tmp_path: Path) -> None:
+    """Killed between two commits, tables end at different places: each goes on from its own, in several batches."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal, segment_size=3000)
+    fill(journal, lake)
+    shutil.copytree(lake / "snapshots", tmp_path / "snapshots")
+    one.publish("q", 5)
+    one.checkpoint()
+    one.close()
+    fill(journal, lake, max_bytes=1000)
+    shutil.rmtree(lake / "snapshots")
+    (tmp_path / "snapshots").rename(lake / "snapshots")
+    assert {name: count > 0 for name, count in fill(journal, lake)["rows"].items() if count} == {"snapshots": True}
+    agree(journal, lake)
+
+
+@pytest.mark.parametrize("how", ["moved", "copied", "linked"])
+def test_a_lake_somewhere_else(how: str, tmp_path: Path) -> None:
+    """It is read where it is now, also read-only; the next ingest adds what is new and deletes nothing."""
+    one = filled(tmp_path / "journal")
+    old, new = tmp_path / "old", tmp_path / "with a space, é#"
+    fill(tmp_path / "journal", old)
+    if how == "moved":
+        old.rename(new)
+    elif how == "copied":
+        shutil.copytree(old, new)
+        shutil.rmtree(old)
+    else:
+        new.symlink_to(old)
+    files = committed_files(str(new), "events")
+    assert files and all(one.startswith(f"{new}/events/date=2023-11-14/part-") for one in files)
+    agree(tmp_path / "journal", new)
+    one.publish("q", 5)
+    one.tick()
+    assert fill(tmp_path / "journal", new)["rows"]["events"] == 10
+    assert set(files) < set(committed_files(str(new), "events"))
+    agree(tmp_path / "journal", new)
+    assert set(fill(tmp_path / "journal", new)["rows"].values()) == {0}
+    assert old.exists() == (how == "linked")
+
+
+def test_a_lake_that_cannot_be_written(tmp_path: Path) -> None:
+    """A mount that is read-only is as good as any to read."""
+    filled(tmp_path / "journal")
+    lake = tmp_path / "lake"
+    fill(tmp_path / "journal", lake)
+    for path in (lake, *lake.rglob("*")):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    try:
+        before = sorted(lake.rglob("*"))
+        agree(tmp_path / "journal", lake)
+        assert sorted(lake.rglob("*")) == before
+    finally:
+        for path in (lake, *lake.rglob("*")):
+            path.chmod(0o755)
+
+
+def test_a_part_of_a_lake_is_refused(tmp_path: Path) -> None:
+    """Without its log, with a log that has a gap, or without one of its files: said, and nothing is deleted."""
+    filled(tmp_path / "journal")
+    lake = tmp_path / "lake"
+    fill(tmp_path / "journal", lake)
+    (name,) = committed_files(str(lake), "events")
+    shutil.copytree(lake, tmp_path / "no log", ignore=shutil.ignore_patterns("_*"))
+    shutil.copytree(lake, tmp_path / "gap")
+    (tmp_path / "gap" / "events" / "_delta_log" / f"{0:020d}.json").unlink()
+    shutil.copytree(lake, tmp_path / "no file")
+    (tmp_path / "no file" / Path(name).relative_to(lake)).unlink()
+    for copy, words in (("no log", "no ingest of this lake wrote it"), ("gap", "_delta_log: "), ("no file", "missing")):
+        before = sorted((tmp_path / copy).rglob("*.parquet"))
+        with pytest.raises(ValueError, match=words):
+            committed_files(str(tmp_path / copy), "events")
+        if copy != "no file":
+            with pytest.raises(ValueError, match=words):
+                fill(tmp_path / "journal", tmp_path / copy)
+        assert sorted((tmp_path / copy).rglob("*.parquet")) == before
+
+
+def test_bad_names(tmp_path: Path) -> None:
+    """A table that is not there, a table that no ingest made."""
+    with pytest.raises(ValueError, match="there is no table 'event'; there are events"):
+        committed_files(str(tmp_path), "event")
+    with pytest.raises(ValueError, match="100%: the path of a lake cannot have '%' in it"):
+        committed_files(str(tmp_path / "100%"), "events")
+    filled(tmp_path / "journal")
+    fill(tmp_path / "journal", tmp_path / "lake")
+    table = open_table(str(tmp_path / "lake"), "events")
+    table.alter.set_table_description("another")
+    with pytest.raises(JournalError, match="no ingest wrote this table"):
+        fill(tmp_path / "journal", tmp_path / "lake")
+
+
+@pytest.mark.parametrize("how", ["another", "wiped", "shorter"])
+def test_another_journal_is_refused(how: str, tmp_path: Path) -> None:
+    """Also one of the same name, also one restored from before: no reader is registered with it, nothing is added."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal)
+    shutil.copytree(journal, tmp_path / "before")
+    one.publish("q", 5)
+    one.close()
+    fill(journal, lake)
+    shutil.rmtree(journal)
+    words = "which the lake .* has read"
+    if how == "shorter":
+        shutil.copytree(tmp_path / "before", journal)
+        words = "the journal ends before record .* up to which the lake .* has read"
+    else:
+        filled(journal).close()
+    with pytest.raises(JournalError, match=words):
+        fill(journal, lake)
+    assert reader_offsets(str(journal)) == {}
+
+
+def test_one_ingest_at_a_time(tmp_path: Path) -> None:
+    """By a lock; and where there is none, the commit of the second is refused, whatever it has written."""
+    one = filled(tmp_path / "journal")
+    lake = str(tmp_path / "lake")
+    with locked(lake), pytest.raises(LakeBusy, match="another ingest is at work"), locked(lake):
+        raise AssertionError
+    fill(tmp_path / "journal", tmp_path / "lake")
+    late = open_table(lake, "events")
+    one.publish("q", 5)
+    one.tick()
+    fill(tmp_path / "journal", tmp_path / "lake")
+    with pytest.raises(ValueError, match="another ingest is at work"):
+        commit(late, lake, "events", [], JournalPlan(str(tmp_path / "journal")).end())
+    agree(tmp_path / "journal", tmp_path / "lake")
+
+
+def test_new_columns_are_null_in_older_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A lake of the release before: its next ingest adds them."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal)
+    with monkeypatch.context() as before:
+        before.setitem(TABLES, "events", tuple(one for one in EVENTS if one.name != "size_bytes"))
+        count = fill(journal, lake)["rows"]["events"]
+    one.publish("q", 5)
+    one.tick()
+    fill(journal, lake)
+    found = DeltaTable(lake / "events").to_pyarrow_table()
+    assert found.column("size_bytes").null_count == count
+    assert found.num_rows == count + 10 == sum(in_journal(journal).values())
+
+
+def test_other_readers_see_the_same(tmp_path: Path) -> None:
+    """delta-rs by the table's own log, with `date`; what an ingest that was killed has left counts for nobody."""
+    filled(tmp_path / "journal")
+    fill(tmp_path / "journal", tmp_path / "lake")
+    (part,) = map(Path, committed_files(str(tmp_path / "lake"), "events"))
+    shutil.copy(part, part.with_name("part-of-a-killed-ingest.parquet"))
+    found = DeltaTable(tmp_path / "lake" / "events").to_pyarrow_table()
+    assert found.num_rows == sum(in_journal(tmp_path / "journal").values()) == sum(in_lake(tmp_path / "lake").values())
+    assert {str(day) for day in found.column("date").to_pylist()} == {"2023-11-14"}
+
+
+def test_files_of_other_days_are_passed_over(tmp_path: Path) -> None:
+    """By the statistics in the log: rows of three days, some of them in one segment."""
+    one = RecordedBroker(tmp_path / "journal")
+    one.declare("q")
+    for _ in range(3):
+        one.publish("q", 4)
+        one.clock.advance_ns(DAY_NS)
+    one.tick()
+    fill(tmp_path / "journal", tmp_path / "lake")
+    lake = str(tmp_path / "lake")
+    assert len(committed_files(lake, "events")) == 3
+    (second,) = committed_files(lake, "events", FIRST_US + DAY_US, FIRST_US + 2 * DAY_US)
+    assert "date=2023-11-15" in second
+    assert len(committed_files(lake, "events", since_us=FIRST_US + DAY_US)) == 2
+    assert len(committed_files(lake, "events", until_us=FIRST_US + DAY_US)) == 1
+    assert committed_files(lake, "events", until_us=FIRST_US) == []
+    log = json.loads((tmp_path / "lake" / "events" / "_delta_log" / f"{1:020d}.json").read_text().splitlines()[1])
+    statistics = json.loads(log["add"]["stats"])
+    assert statistics["numRecords"] and statistics["maxValues"]["queue"] == "q"
+
+
+def test_compaction(tmp_path: Path) -> None:
+    """One file a day, the same rows in their order; what was replaced, or never counted, goes when it is old."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal)
+    for _ in range(3):
+        fill(journal, lake)
+        one.publish("q", 3)
+        one.tick()
+    before = committed_files(str(lake), "events")
+    stray = Path(before[0]).with_name("part-stray.parquet")
+    shutil.copy(before[0], stray)
+    result = compact(str(lake), Progress("compact", io.StringIO()))
+    assert (result["before"]["events"], result["after"]["events"], result["deleted"]) == (3, 1, 0)
+    assert all(map(os.path.exists, before)), "a job may still read them"
+    fill(journal, lake)
+    assert len(committed_files(str(lake), "events")) == 2
+    result = compact(str(lake), Progress("compact", io.StringIO()), 0)
+    assert result["deleted"] and not stray.exists() and not any(map(os.path.exists, before))
+    agree(journal, lake)
+    (only,) = committed_files(str(lake), "events")
+    lsns = parquet.read_table(only, partitioning=None).column("lsn").to_pylist()
+    assert lsns == sorted(lsns)
+    assert compact(str(lake), Progress("compact", io.StringIO()))["after"]["events"] == 1
+
+
+def test_an_ingest_compacts_by_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a day has many small files; it goes on where it was."""
+    monkeypatch.setattr(compacting, "SMALL_MAX", 2)
+    one = filled(tmp_path / "journal")
+    for _ in range(4):
+        fill(tmp_path / "journal", tmp_path / "lake")
+        one.publish("q", 3)
+        one.tick()
+    fill(tmp_path / "journal", tmp_path / "lake")
+    assert len(committed_files(str(tmp_path / "lake"), "events")) <= 2
+    agree(tmp_path / "journal", tmp_path / "lake")
+
+
+def test_logs_are_summed_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The position outlives it."""
+    monkeypatch.setitem(lake_tables.PROPERTIES, "delta.checkpointInterval", "2")
+    one = filled(tmp_path / "journal")
+    for _ in range(5):
+        fill(tmp_path / "journal", tmp_path / "lake")
+        one.publish("q", 3)
+        one.tick()
+    log = tmp_path / "lake" / "events" / "_delta_log"
+    assert list(log.glob("*.checkpoint.parquet"))
+    position = position_of(open_table(str(tmp_path / "lake"), "events"))
+    newest = max(log.glob("*.checkpoint.parquet")).name[:20]
+    for path in log.glob("*.json"):
+        if path.name[:20] < newest:
+            path.unlink()
+    assert position_of(open_table(str(tmp_path / "lake"), "events")) == position
+    fill(tmp_path / "journal", tmp_path / "lake")
+    agree(tmp_path / "journal", tmp_path / "lake")
+
+
+def test_nothing_new_loads_next_to_nothing(tmp_path: Path) -> None:
+    """Neither Spark, nor what decodes a journal; and nothing is written."""
+    filled(tmp_path / "journal")
+    fill(tmp_path / "journal", tmp_path / "lake")
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
+    program = (
+        "import sys; from leveret.pipeline.__main__ import main; code = main(sys.argv[1:]);"
+        "print(sorted({'pyspark', 'pandas', 'pyarrow.parquet'} & set(sys.modules))); sys.exit(code)"
+    )
+    arguments = ["ingest", "--journal", str(tmp_path / "journal"), "--lake", str(tmp_path / "lake")]
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    result, modules = done.stdout.splitlines()
+    assert modules == "[]"
+    assert set(json.loads(result)["rows"].values()) == {0}
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")} == before
