@@ -142,7 +142,8 @@ clients: $(VENV)/.dev
 workers: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.workers $(ARGS)
 
-# The helpers and pages for frameworks that applications are written in, with all of these in an environment of its own.
+# The helpers and pages for frameworks that applications are written in, with all of these in an environment of its own;
+# the pages for Node, Go and Java where the machine has these, with the packages that they fetch.
 FRAMEWORKS := .peers/frameworks
 $(FRAMEWORKS)/.made: tests/testing/frameworks.txt pyproject.toml | $(VENV)/.dev
 	@$(PYTHON) -m venv $(FRAMEWORKS)
@@ -150,7 +151,8 @@ $(FRAMEWORKS)/.made: tests/testing/frameworks.txt pyproject.toml | $(VENV)/.dev
 	@touch $@
 
 frameworks: $(FRAMEWORKS)/.made
-	@$(FRAMEWORKS)/bin/python -m pytest -p no:cacheprovider tests/testing/test_frameworks.py $(ARGS)
+	@LEVERET_STORIES=1 $(FRAMEWORKS)/bin/python -m pytest -p no:cacheprovider \
+		tests/testing/test_frameworks.py tests/testing/test_pages.py $(ARGS)
 
 # Scenarios by thirteen real clients of eight languages, those that this machine has toolchains for, against the brokers
 # that it has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.

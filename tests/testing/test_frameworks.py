@@ -145,6 +145,8 @@ async def test_taskiq(taskiq: Any, amqp_broker: RunningBroker, number: int) -> N
     "test, framework",
     [
         ("mails", "celery"),
+        ("eager", "celery"),
+        ("reminders", "celery"),
         ("thumbs", "dramatiq"),
         ("upper", "faststream.rabbit"),
         ("sums", "taskiq_aio_pika"),

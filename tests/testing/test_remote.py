@@ -187,7 +187,13 @@ def test_the_token_may_come_from_the_environment_and_ports_may_be_fixed() -> Non
         assert done.returncode == 2 and str(port) in done.stderr and "Traceback" not in done.stderr
         done = subprocess.run([*SERVER, "--control-port", str(port)], capture_output=True, text=True, timeout=60)
         assert done.returncode == 2 and str(port) in done.stderr and "Traceback" not in done.stderr
-    with served("--port", str(port), "--clock", "real", LEVERET_TEST_TOKEN="secret") as remote:
+    done = subprocess.run([*SERVER, "--quiet-ms", "-1"], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "leveret test-server: quiet_ms: -1.0 is not right, expected milliseconds\n",
+    )
+    options = ("--port", str(port), "--clock", "real", "--quiet-ms", "7.5")
+    with served(*options, LEVERET_TEST_TOKEN="secret") as remote:
         assert (remote.token, urlsplit(remote.url).port) == ("secret", port)
         assert remote.error("clock.advance", seconds=1)[0] == 400
 

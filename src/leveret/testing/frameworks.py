@@ -57,9 +57,22 @@ def celery_worker(
     """
     from celery.contrib.testing.worker import start_worker
 
-    options = {"pool": "threads", "perform_ping_check": False, **options}
+    options = {"pool": "threads", "perform_ping_check": False, "shutdown_timeout": 30.0, **options}
     with celery_app(app, broker, **(conf or {})), start_worker(app, **options) as worker:
-        yield worker
+        try:
+            yield worker
+        finally:
+            _end_celery_worker(app)
+
+
+def _end_celery_worker(app: Any) -> None:
+    """Let its loop see that it is to end: without anything to read it looks only every 10 s, which is when
+    `start_worker` gives up."""
+    from celery.worker import state
+
+    state.should_terminate = 0
+    with suppress(Exception):  # the broker may be gone, which wakes it as well
+        app.control.broadcast("ping")
 
 
 @contextmanager

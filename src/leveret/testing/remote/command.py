@@ -25,6 +25,7 @@ def add_command(verbs: Any) -> None:
     server.add_argument("--host", default="127.0.0.1", help="address of both ports (127.0.0.1)")
     server.add_argument("--port", type=int, default=0, help="of AMQP (a free one)")
     server.add_argument("--control-port", type=int, default=0, help="of HTTP (a free one)")
+    server.add_argument("--quiet-ms", type=float, default=None, help="real time that clients have to react (3)")
     server.add_argument("--with-parent", action="store_true", help="end when standard input does")
     server.add_argument("--client", choices=CLIENTS, default=None, help="print the client for a language, and end")
     server.set_defaults(run=_run)
@@ -36,7 +37,7 @@ def _run(options: argparse.Namespace) -> int:
         return EXIT_OK
     from ...serving.addresses import AddressTaken
     from ..broker import RunningBroker
-    from ..options import BrokerOptionsError, read_options
+    from ..options import QUIET_MS_DEFAULT, BrokerOptionsError, read_options
     from .http_server import ControlServer
     from .operations import Operations
 
@@ -47,6 +48,7 @@ def _run(options: argparse.Namespace) -> int:
             profile=options.profile,
             host=options.host,
             port=options.port,
+            quiet_ms=QUIET_MS_DEFAULT if options.quiet_ms is None else options.quiet_ms,
         )
         broker = RunningBroker(edge).start()
     except (BrokerOptionsError, AddressTaken, OSError) as error:

@@ -1,5 +1,5 @@
 // A client of `leveret test-server`, for tests in Node 18 and later. One file without dependencies: copy it, or
-// `leveret test-server --client node > leveret-test.mjs`. docs/test-server.md describes the operations.
+// `leveret test-server --client node > leveret.mjs`. docs/test-server.md describes the operations.
 
 import { spawn } from "node:child_process";
 import { once } from "node:events";
