@@ -8,6 +8,8 @@ import html
 from collections.abc import Iterable
 from pathlib import Path
 
+from ..vendored import FOLDER as SHARED
+from ..vendored import UPLOT
 from .dispatcher import Route
 from .messages import Answer
 
@@ -49,6 +51,8 @@ def _files() -> dict[str, Answer]:
         if file.is_file():
             path = "/" + file.relative_to(FOLDER).as_posix().removesuffix("index.html")
             found[path] = _answer(_TYPES.get(file.suffix, _TEXT), file.read_bytes())
+    for name in UPLOT:
+        found[f"/vendor/{name}"] = _answer(_TYPES.get(Path(name).suffix, _TEXT), (SHARED / name).read_bytes())
     return found
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 from ..settings.values import duration_ms
 
 #: Jobs whose rows come from the events of one queue alone: others are filtered out before.
-BY_QUEUE = ("audit", "latency", "depth", "redelivery", "loss", "fairness", "report")
+BY_QUEUE = ("audit", "latency", "depth", "redelivery", "loss", "fairness")
 #: Jobs that need nothing from before `since`, the events in SQL that they do not need from then. `{since}`: a time.
 WITHOUT_OLDER = {
     "latency": "ts >= {since}",

@@ -14,7 +14,7 @@ from .. import __version__
 #: Beside ours; those that are not installed are left out.
 DISTRIBUTIONS = ("trio", "pamqp", "numpy", "pyarrow", "pyspark")
 #: Rooms of the distribution that a broker runs, and those that it does not.
-ROOMS = ("engine", "expressions", "settings", "journal", "amqp_frontend", "console")
+ROOMS = ("engine", "expressions", "settings", "journal", "amqp_frontend", "console", "vendored")
 NOT_OF_THE_BROKER = ("interop", "pipeline")
 
 

@@ -1,0 +1,84 @@
+"""The page in pieces: values of a table, tables, and where charts are drawn, as HTML."""
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+from ...settings.printable import printable
+
+_UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+_OCTETS = ((1 << 40, "TiB"), (1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB"))
+
+
+def plain(value: Any) -> str:
+    """A client's text, or nothing: escaped, without control characters, and its direction ends with it."""
+    return "" if value is None else f"<bdi>{escape(printable(str(value)))}</bdi>"
+
+
+def number(value: float) -> str:
+    """Three significant digits or all before the point."""
+    return f"{value:,.0f}" if abs(value) >= 100 or value == int(value) else f"{value:.3g}"
+
+
+def count(value: int | None) -> str:
+    """With a space every three digits."""
+    return "" if value is None else f"{int(value):,}".replace(",", "\u202f")
+
+
+def duration(ms: float | None) -> str:
+    """Of milliseconds, in the largest unit of which there is one."""
+    if ms is None:
+        return ""
+    for size, unit in _UNITS:
+        if ms >= size:
+            return f"{number(ms / size)} {unit}"
+    return f"{number(ms)} ms"
+
+
+def octets(value: int | None) -> str:
+    """In KiB, MiB, ..."""
+    if value is None:
+        return ""
+    for size, unit in _OCTETS:
+        if value >= size:
+            return f"{number(value / size)} {unit}"
+    return f"{value} B"
+
+
+def instant(second: int) -> str:
+    """A time in UTC, to the second."""
+    return datetime.fromtimestamp(second, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def bar(share: float) -> str:
+    """A share of 1 as a bar and in per cent."""
+    return f'<meter min="0" max="1" value="{share:.4f}"></meter> {100 * share:.1f} %'
+
+
+def chart(title: str, figures: str, unit: str, *, peaks: bool = False, bars: bool = False) -> str:
+    """Where the page's program draws. `figures`: the path to its lines; `unit`: count, rate or ms."""
+    caption = f"<figcaption>{escape(title)}</figcaption>" if title else ""
+    more = f"{' data-peaks' if peaks else ''}{' data-bars' if bars else ''}"
+    return f'<figure>{caption}<div class="chart" data-figures="{figures}" data-unit="{unit}"{more}></div></figure>\n'
+
+
+def choice(name: str, choices: Iterable[tuple[str, str]], chosen: str, title: str) -> str:
+    """Which of several lines the charts whose figures begin so show."""
+    buttons = "".join(
+        f'<label><input type="radio" name="{name}" value="{value}"{" checked" * (value == chosen)}> {label}</label>'
+        for value, label in choices
+    )
+    return f'<fieldset class="choice" data-of="{name}"><legend>{title}</legend>{buttons}</fieldset>\n'
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], right: Iterable[int] = ()) -> str:
+    """Of cells that are HTML. `right`: the columns of numbers."""
+    right = set(right)
+    sides = ['<{0} class="n">' if at in right else "<{0}>" for at in range(len(head))]
+    lines = "".join(
+        "<tr>" + "".join(f"{side.format('td')}{cell}</td>" for side, cell in zip(sides, row, strict=True)) + "</tr>\n"
+        for row in rows
+    )
+    heads = "".join(f"{side.format('th')}{escape(name)}</th>" for side, name in zip(sides, head, strict=True))
+    return f'<div class="table"><table><thead><tr>{heads}</tr></thead><tbody>\n{lines}</tbody></table></div>\n'

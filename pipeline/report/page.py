@@ -1,0 +1,306 @@
+"""From a `Report` to one HTML file: its figures are in it as JSON, what draws them too, and it fetches nothing.
+
+Names are clients' texts: in the HTML they are escaped, in the JSON no "<" is left, and the page's own policy allows no
+program but the two whose digests it has. Without them, and on paper, the tables say the same as the charts.
+"""
+
+import base64
+import hashlib
+import json
+from collections.abc import Iterable
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from ...settings.printable import printable
+from ...vendored import UPLOT_PROGRAM, UPLOT_STYLE, text
+from .markup import bar, chart, choice, count, duration, instant, number, octets, plain, table
+from .model import Part, Report, Row
+from .series import charts, second
+
+HERE = Path(__file__).parent
+COLOURS = 8
+ATTEMPTS_SHOWN = 10
+FATES = {
+    "acked": "acknowledged",
+    "open": "still in a queue",
+    "ended": "ended with the broker (transient)",
+    "dead_lettered": "dead-lettered",
+}
+POINTS = (("p50", "p50"), ("p95", "p95"), ("p99", "p99"), ("p999", "p99.9"))
+NOTHING = {
+    "faults": "No fault: each message was in its queue once, in order, and left it once.",
+    "depth": "No message was in a queue in this time.",
+    "latency": "No message was delivered in this time.",
+    "poison": "No message was delivered twice, and none died.",
+    "losses": "Nothing was lost: no ring, no expiry and no limit removed a message unread.",
+    "deadletters": "No message died.",
+    "fairness": "No consumer got a message.",
+}
+
+
+def render(report: Report) -> str:
+    """The page."""
+    style, uplot, program = (
+        text(UPLOT_STYLE) + (HERE / "page.css").read_text(encoding="utf-8"),
+        text(UPLOT_PROGRAM),
+        (HERE / "page.js").read_text(encoding="utf-8"),
+    )
+    page = _Page(report)
+    named = [{"name": printable(page.label(*key)), "colour": at % COLOURS} for at, key in enumerate(report.queues)]
+    figures = json.dumps({**charts(report), "queues": named}, separators=(",", ":")).replace("<", "\\u003c")
+    policy = (
+        f"default-src 'none'; script-src {_digest(uplot)} {_digest(program)}; style-src {_digest(style)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    title = f"Leveret: {printable(report.source)}, {instant(report.begin)[:10]}"
+    return (
+        '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">\n'
+        f'<meta http-equiv="content-security-policy" content="{policy}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style></head>\n<body>\n{page.body()}\n"
+        f'<script type="application/json" id="figures">{figures}</script>\n'
+        f"<script>{uplot}</script>\n<script>{program}</script>\n</body></html>\n"
+    )
+
+
+def _digest(program: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(program.encode()).digest()).decode()}'"
+
+
+class _Page:
+    """The parts of one report."""
+
+    def __init__(self, report: Report) -> None:
+        self._report = report
+        self._place = {key: at for at, key in enumerate(report.queues)}
+        rows = (*report.loss_totals.rows, *report.deadletters.rows, *report.fairness.rows, *report.faults.rows)
+        hosts = {vhost for vhost, _ in report.queues} | {row["vhost"] for row in rows}
+        self._several = len(hosts) > 1
+
+    def label(self, vhost: str, queue: str) -> str:
+        """A queue's name, with its virtual host if there are several."""
+        return f"{queue} in {vhost}" if self._several else queue
+
+    def queue(self, row: Row) -> str:
+        """A queue in a table: in the colour that it has everywhere, grey if it is not drawn."""
+        at = self._place.get((row["vhost"], row["queue"]))
+        colour = "other" if at is None else f"c{at % COLOURS}"
+        return f'<span class="swatch {colour}"></span>{plain(self.label(row["vhost"], row["queue"]))}'
+
+    def body(self) -> str:
+        """Head and sections."""
+        report = self._report
+        parts = [
+            self._head(),
+            self._section("Audit", "audit", self._audit()),
+            self._section("Depth", "depth", self._depth()),
+            self._section("Latency", "latency", self._latency()),
+            self._section("Redelivery and poison", "redelivery", self._redelivery()),
+            self._section("Losses", "losses", self._losses()),
+            self._section("Dead letters", "deadletters", self._deadletters()),
+            self._section("Fairness", "fairness", self._fairness()),
+        ]
+        leases = [row for row in report.fairness.rows if row["leases_ended"]]
+        if leases:
+            parts.append(self._section("Leases that ended without an acknowledgement", "leases", self._leases(leases)))
+        if report.blocked.rows:
+            parts.append(self._section("Publishers that waited for room", "blocked", self._blocked()))
+        return "\n".join(parts)
+
+    def _head(self) -> str:
+        report = self._report
+        cards = "".join(f"<div><b>{count(n)}</b> {escape(name)}</div>" for name, n in report.totals.items())
+        notes = "".join(f"<li>{escape(printable(note))}" for note in report.notes)
+        many = f"{len(report.queues)} of {count(report.queue_count)} queues, those with the most messages, are drawn."
+        drawn = f'<p class="dim">{many}</p>' if report.queue_count > len(report.queues) else ""
+        keys = "".join(
+            f'<button type="button" class="key" aria-pressed="true" data-queue="{at}">'
+            f'<span class="swatch c{at % COLOURS}"></span>{plain(self.label(*key))}</button>'
+            for at, key in enumerate(report.queues)
+        )
+        legend = f'<nav class="legend" aria-label="Queues that are drawn">{keys}</nav>' if keys else ""
+        return (
+            f'<header><p class="dim">Leveret, report of the journal</p><h1>{plain(report.source)}</h1>'
+            f"<p>{instant(report.begin)} to {instant(report.end)} UTC, {duration((report.end - report.begin) * 1000)},"
+            f" in windows of {duration(report.window_s * 1000)}.</p>"
+            f'<div class="cards">{cards}</div>{f"<ul class=notes>{notes}</ul>" if notes else ""}</header>\n'
+            "<noscript><p>Charts need JavaScript; the tables are here without.</p></noscript>\n"
+            f"{drawn}{legend}"
+        )
+
+    def _section(self, title: str, name: str, content: str) -> str:
+        return f'<section id="{name}"><h2>{escape(title)}</h2>\n{content}</section>'
+
+    def _or_why(self, part: Part, name: str) -> str | None:
+        """What stands instead of a part that has no rows."""
+        if part.why_not:
+            return f'<p class="empty">{escape(printable(part.why_not))}.</p>'
+        return None if part.rows else f'<p class="empty">{NOTHING[name]}</p>'
+
+    def _audit(self) -> str:
+        faults, fates = self._report.faults, self._report.fates
+        total = sum(fates.values())
+        words = ", ".join(f"{count(n)} {FATES.get(fate, fate)}" for fate, n in sorted(fates.items()))
+        what = f"<p>{count(total)} messages in queues: {escape(words)}.</p>" if total else ""
+        if faults.why_not or not faults.rows:
+            return (self._or_why(faults, "faults") or "").replace('class="empty"', 'class="good"') + what
+        number_of = faults.count if faults.count is not None else len(faults.rows)
+        return (
+            f'<p class="fault">{count(number_of)} fault{"s" if number_of != 1 else ""}.</p>{what}'
+            + table(
+                ("fault", "message", "queue", "what"),
+                [(plain(row["fault"]), plain(row["msg_id"]), self.queue(row), plain(row["detail"]))
+                 for row in faults.rows],
+                right=(1,),
+            )
+            + _more(faults, "faults")
+        )  # fmt: skip
+
+    def _depth(self) -> str:
+        found = self._or_why(self._report.depth, "depth")
+        if found:
+            return found
+        peaks: dict[tuple[str, str], Row] = {}
+        lasts: dict[tuple[str, str], Row] = {}
+        for row in self._report.depth.rows:
+            key = (row["vhost"], row["queue"])
+            if key not in peaks or row["depth_max"] > peaks[key]["depth_max"]:
+                peaks[key] = row
+            if key not in lasts or second(row) >= second(lasts[key]):
+                lasts[key] = row
+        rows = [
+            (self.queue(row), count(row["depth_max"]), instant(second(row)), count(lasts[key]["depth_end"]),
+             octets(lasts[key]["bytes_end"]))
+            for key, row in sorted(peaks.items(), key=lambda one: -one[1]["depth_max"])
+        ]  # fmt: skip
+        return (
+            chart("Messages in the queue: the most in each window", "depth.peak", "count", peaks=True)
+            + table(("queue", "peak", "in the window of", "at the end", "octets at the end"), rows, right=(1, 3, 4))
+            + choice("rates", (("in", "in"), ("out", "out")), "in", "Messages per second")
+            + chart("", "rates", "rate")
+        )
+
+    def _latency(self) -> str:
+        found = self._or_why(self._report.latency, "latency")
+        if found:
+            return found
+        worst: dict[tuple[str, str], dict[str, Any]] = {}
+        for row in self._report.latency.rows:
+            one = worst.setdefault((row["vhost"], row["queue"]), {**row, "n": 0})
+            one["n"] += row["n"]
+            for name in (f"{what}_ms_{point}" for what in ("queue", "service", "e2e") for point in ("p50", "p99")):
+                one[name] = max((value for value in (one[name], row[name]) if value is not None), default=None)
+        shown = ("queue_ms_p50", "queue_ms_p99", "service_ms_p50", "service_ms_p99", "e2e_ms_p50", "e2e_ms_p99")
+        rows = [(self.queue(row), count(row["n"]), *(duration(row[name]) for name in shown)) for row in worst.values()]
+        head = ("queue", "messages", "wait p50", "wait p99", "service p50", "service p99", "whole p50", "whole p99")
+        return (
+            choice("latency", POINTS, "p99", "Percentile")
+            + chart("Wait in the queue, to the first delivery", "latency.queue", "ms")
+            + chart("Service, from the last delivery to the acknowledgement", "latency.service", "ms")
+            + chart("The whole way, from the queue to the acknowledgement", "latency.e2e", "ms")
+            + '<p class="dim">Of the worst window:</p>'
+            + table(head, rows, right=range(1, 8))
+        )
+
+    def _redelivery(self) -> str:
+        part = self._report.poison
+        found = self._or_why(part, "poison")
+        if found:
+            return found
+        rows = [
+            (self.queue(row), plain(row["msg_id"]), count(row["attempts"]), count(row["requeues"]),
+             "poison" if row["poison"] else "", "yes" if row["dead"] else "", plain(row["last_consumer"]),
+             plain(row["last_reason"]), duration(max(row["backoff_ms"] or [0]) or None))
+            for row in part.rows
+        ]  # fmt: skip
+        head = ("queue", "message", "attempts", "returns", "", "died", "last consumer", "last reason", "longest pause")
+        return (
+            self._attempts()
+            + "<h3>Messages that failed most</h3>"
+            + table(head, rows, right=(1, 2, 3, 8))
+            + _more(part, "messages that were redelivered or died")
+        )
+
+    def _attempts(self) -> str:
+        """Queues by number of attempts, darker where there are more."""
+        counts: dict[tuple[str, str], list[int]] = {}
+        for row in self._report.attempts.rows:
+            line = counts.setdefault((row["vhost"], row["queue"]), [0] * (ATTEMPTS_SHOWN + 1))
+            line[min(int(row["attempts"]), ATTEMPTS_SHOWN)] += int(row["n"])
+        if not counts:
+            return ""
+        most = max(max(line) for line in counts.values())
+        rows = [
+            (
+                self.queue({"vhost": vhost, "queue": queue}),
+                *(f'<span class="heat h{-(-9 * n // most)}">{count(n)}</span>' if n else "" for n in line[1:]),
+            )
+            for (vhost, queue), line in sorted(counts.items(), key=lambda one: -sum(one[1]))
+        ]
+        head = ("queue", *(str(n) for n in range(1, ATTEMPTS_SHOWN)), f"{ATTEMPTS_SHOWN} or more")
+        return "<h3>Messages by their number of deliveries</h3>" + table(head, rows, right=range(1, len(head)))
+
+    def _losses(self) -> str:
+        part = self._report.loss_totals
+        found = self._or_why(part, "losses")
+        if found:
+            return found
+        rows = [
+            (self.queue(row), plain(row["cause"]), count(row["n"]), octets(row["bytes"]), duration(row["age_ms_max"]))
+            for row in part.rows
+        ]
+        return (
+            chart("Messages removed unread, in each window", "losses", "count", bars=True)
+            + table(("queue", "cause", "messages", "octets", "oldest"), rows, right=(2, 3, 4))
+            + _more(part, "queues and causes")
+        )
+
+    def _deadletters(self) -> str:
+        part = self._report.deadletters
+        found = self._or_why(part, "deadletters")
+        if found:
+            return found
+        rows = [
+            (self.queue(row), plain(row["reason"] or row["kind"]), count(row["n"]), plain(row["outcome"]),
+             ", ".join(plain(one) for one in row["arrived_in"] or ()), plain(row["last_consumer"]),
+             instant(int(row["last_ts"].timestamp())))
+            for row in part.rows
+        ]  # fmt: skip
+        head = ("queue", "why", "messages", "outcome", "copies in", "last consumer", "last")
+        return table(head, rows, right=(2,)) + _more(part, "kinds")
+
+    def _fairness(self) -> str:
+        part = self._report.fairness
+        found = self._or_why(part, "fairness")
+        if found:
+            return found
+        rows = [
+            (self.queue(row), plain(row["consumer"] or "basic.get"), plain(row.get("connection") or row["conn_id"]),
+             count(row["deliveries"]), bar(row["share"]), duration(row["service_ms_p50"]),
+             duration(row["service_ms_p95"]))
+            for row in part.rows
+        ]  # fmt: skip
+        head = ("queue", "consumer", "connection", "deliveries", "share", "service p50", "service p95")
+        return table(head, rows, right=(3, 5, 6)) + _more(part, "consumers")
+
+    def _leases(self, rows: Iterable[Row]) -> str:
+        shown = [
+            (self.queue(row), plain(row["consumer"]), count(row["leases_ended"]), count(row["acked"])) for row in rows
+        ]
+        return table(("queue", "consumer", "leases ended", "acknowledged"), shown, right=(2, 3))
+
+    def _blocked(self) -> str:
+        part = self._report.blocked
+        rows = [
+            (plain(row["connection"] or row["conn_id"]), plain(row["destination"]), plain(row["limit"]),
+             instant(int(row["since"].timestamp())), duration(row["waited_ms"]) if row["until"] else "still waits")
+            for row in part.rows
+        ]  # fmt: skip
+        return table(("connection", "destination", "limit", "since", "waited"), rows, right=(4,)) + _more(part, "waits")
+
+
+def _more(part: Part, what: str) -> str:
+    if part.count is None or part.count <= len(part.rows):
+        return ""
+    return f'<p class="dim">The first {number(len(part.rows))} of {count(part.count)} {what}.</p>'

@@ -1,0 +1,128 @@
+"""The page of the report: what is in it as text, and what a browser makes of it."""
+
+import base64
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from page_person import chromium
+from sample_report import HOSTILE, empty_report, sample_report
+
+from leveret.pipeline.report.markup import count, duration, octets
+from leveret.pipeline.report.model import Part, Report
+from leveret.pipeline.report.page import render
+from leveret.pipeline.report.series import charts, windows
+
+
+def figures_of(page: str) -> dict[str, Any]:
+    """The JSON in a page."""
+    found = re.search(r'<script type="application/json" id="figures">(.*?)</script>', page, re.DOTALL)
+    assert found is not None
+    read: dict[str, Any] = json.loads(found[1])
+    return read
+
+
+def test_names_stay_texts() -> None:
+    """In the HTML escaped, in the JSON without "<"; the policy allows exactly the programs that are there."""
+    page = render(sample_report())
+    assert "<img" not in page and page.count("</script>") == 3 and "\u202e" not in page
+    assert "onerror=document.title" in page, "it is there, as a text"
+    assert figures_of(page)["queues"][2] == {"name": f"{HOSTILE[:-1]}\\u202e in /", "colour": 2}
+    policy = re.search(r'content-security-policy" content="([^"]*)"', page)
+    assert policy is not None and policy[1].startswith("default-src 'none'") and "unsafe" not in policy[1]
+    for program in re.findall(r"<(?:script|style)>(.*?)</(?:script|style)>", page, re.DOTALL):
+        assert base64.b64encode(hashlib.sha256(program.encode()).digest()).decode() in policy[1]
+    assert not re.search(r"(?:src|href)=\"?http|style=\"|@import|url\(", page), "nothing is fetched, nothing in line"
+
+
+def test_what_there_is_not_is_said() -> None:
+    """In words, for each section; sections of what need not exist are not there."""
+    page = render(empty_report())
+    for words in ("No fault", "No message was in a queue", "not recorded", "Nothing was lost", "No message died"):
+        assert words in page
+    for name in ("leases", "blocked"):
+        assert f'id="{name}"' not in page and f'id="{name}"' in render(sample_report())
+    assert "cut: the first" not in page and 'class="chart"' not in page
+
+
+def test_what_is_left_out_is_said() -> None:
+    """Queues that are not drawn, rows that are not shown, history that was deleted."""
+    page = render(sample_report())
+    for words in ("5 of 12 queues", "The first 6 of 4\u202f321", "records 1 to 89 were deleted", "1 fault."):
+        assert words in page, words
+    some = replace(sample_report(), faults=Part(sample_report().faults.rows * 2, count=900))
+    assert "900 faults." in render(some) and "The first 2 of 900 faults." in render(some)
+
+
+def test_series() -> None:
+    """All windows; a queue that was emptied has no messages, one before its first is not drawn; losses are added up."""
+    report: Report = sample_report()
+    found = charts(report)
+    assert len(found["times"]) == 240 and found["times"] == windows(report)
+    peak = found["depth"]["peak"]
+    assert [line[0] is None for line in peak] == [False, True, True, True, True]
+    assert peak[1][-1] == 0 and max(filter(None, peak[1])) > 9000
+    twice = replace(report, losses=Part([{**report.losses.rows[0], "n": 2}, {**report.losses.rows[0], "n": 3}]))
+    assert sum(charts(twice)["losses"][0]) == 5
+    assert set(found["latency"]) == {"queue", "service", "e2e"} and set(found["latency"]["e2e"]) == {
+        *("p50", "p95", "p99", "p999"),
+    }
+
+
+@pytest.mark.parametrize(
+    "written, text",
+    [
+        (count(1234567), "1\u202f234\u202f567"), (count(None), ""), (duration(0.25), "0.25 ms"),
+        (duration(1500), "1.5 s"), (duration(90_000), "1.5 min"), (duration(7 * 86_400_000), "7 d"),
+        (octets(1023), "1023 B"),
+        (octets(1536), "1.5 KiB"), (octets(5 << 40), "5 TiB"),
+    ],
+)  # fmt: skip
+def test_values(written: str, text: str) -> None:
+    """Short, with units."""
+    assert written == text
+
+
+def test_in_a_browser(tmp_path: Path) -> None:
+    """Drawn in light and dark and on a phone; lines are chosen; no name runs; the browser complains of nothing."""
+    page = tmp_path / "report.html"
+    page.write_text(render(sample_report(8)))
+    complaints: list[str] = []
+    asked: list[str] = []
+    with chromium() as browser:
+        colours = set()
+        for scheme, width in (("light", 1100), ("dark", 360)):
+            with browser.new_context(color_scheme=scheme, viewport={"width": width, "height": 800}) as context:
+                tab = context.new_page()
+                tab.on("console", lambda message: complaints.append(message.text))
+                tab.on("pageerror", lambda error: complaints.append(str(error)))
+                tab.on("request", lambda request: asked.append(request.url))
+                tab.goto(page.as_uri())
+                assert tab.title().startswith("Leveret: ") and tab.locator("img").count() == 0
+                assert tab.locator(".chart canvas").count() == 6
+                assert tab.evaluate("document.documentElement.scrollWidth") <= width
+                colours.add(tab.evaluate(ONE_LINE))
+                before = tab.evaluate(PICTURE, "latency.queue")
+                tab.get_by_label("p50").check()
+                assert tab.evaluate(PICTURE, "latency.queue") != before
+                before = tab.evaluate(PICTURE, "depth.peak")
+                tab.locator(".key").nth(0).click()
+                assert tab.locator(".key").nth(0).get_attribute("aria-pressed") == "false"
+                assert tab.evaluate(PICTURE, "depth.peak") != before
+                assert tab.evaluate("document.title") != "owned"
+        assert len(colours) == 2, "the lines of light and dark are not the same"
+        page.write_text(render(empty_report()))
+        with browser.new_context() as context:
+            tab = context.new_page()
+            tab.on("pageerror", lambda error: complaints.append(str(error)))
+            tab.goto(page.as_uri())
+            assert tab.locator("section").count() == 7
+    assert complaints == [] and set(asked) == {page.as_uri()}
+
+
+ONE_LINE = "getComputedStyle(document.documentElement).getPropertyValue('--c0')"
+PICTURE = "name => document.querySelector(`[data-figures='${name}'] canvas`).toDataURL()"
