@@ -23,7 +23,7 @@ from .flow.usage import Usage
 from .flow.warnings import BlockedWarning
 from .lease_requests import discarding, leases_of, renew_leases
 from .letter_queues import dead_letter_queues
-from .message_choice import chosen_by
+from .message_choice import chosen_by, takes_all
 from .messages.content import (
     PLAIN,
     REPLY_TO_ME,
@@ -249,6 +249,7 @@ __all__ = [
     "answer_request",
     "publish_by_name",
     "chosen_by",
+    "takes_all",
     "dead_letter_queues",
     "discarding",
     "leases_of",

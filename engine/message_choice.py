@@ -4,9 +4,11 @@ The language of filters is loaded when somebody writes one. Source: docs/express
 """
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from .errors import BadRequest
+from .messages.content import ContentError, decode_properties
 from .messages.message import Message
 from .messages.origins import origin_of
 
@@ -26,17 +28,23 @@ def chosen_by(
     text: str | None = None,
     cause: str | None = None,
     origin: str | None = None,
+    message_id: str | None = None,
+    correlation_id: str | None = None,
 ) -> Takes:
     """What takes a message that meets all of these, as far as they are given.
 
     `filter_text`: a content filter. `headers`: name -> value, compared as text. `routing_key`: it was published with.
-    `text`: somewhere in its body. `cause`, `origin`: the reason of its last death, and the queue. Raises: BadRequest.
+    `text`: somewhere in its body. `cause`, `origin`: the reason of its last death, and the queue. `message_id`,
+    `correlation_id`: its properties. Raises: BadRequest.
     """
     tests: list[Takes] = []
     if routing_key is not None:
         tests.append(lambda message: message.envelope.routing_key == routing_key)
     if cause is not None or origin is not None:
         tests.append(lambda message: _died(message, cause, origin))
+    for name, wanted in (("message_id", message_id), ("correlation_id", correlation_id)):
+        if wanted is not None:
+            tests.append(partial(_has_property, name, wanted.encode(errors="replace")))
     if text:
         octets = text.encode()
         tests.append(lambda message: octets in message.body)
@@ -45,6 +53,16 @@ def chosen_by(
     if not tests:
         return takes_all
     return tests[0] if len(tests) == 1 else lambda message: all(test(message) for test in tests)
+
+
+def _has_property(name: str, wanted: bytes, message: Message) -> bool:
+    header = message.header
+    if wanted not in header:  # as in most messages
+        return False
+    try:
+        return decode_properties(header).get(name) == wanted
+    except ContentError:
+        return False
 
 
 def _died(message: Message, cause: str | None, origin: str | None) -> bool:

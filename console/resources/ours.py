@@ -19,6 +19,9 @@ from ..options import Steps
 FOUND_MAX = 50
 #: Queues, and messages of each, that one list of all virtual hosts shows.
 QUEUES_MAX, MESSAGES_MAX = 200, 100
+PAGE_MAX = 500
+#: Of commands that say which messages are meant.
+_FILTERS = ("filter", "routing_key", "text", "cause", "origin")
 _ACTIONS = ("fire", "cancel", "reschedule")
 
 
@@ -56,7 +59,7 @@ def _scheduled(api: Api, request: Request) -> Steps:
     found.sort(key=lambda queue: (-len(queue.scheduled), queue.vhost_name, queue.name))
     rows = []
     for queue in found[:QUEUES_MAX]:
-        messages = api.ask("scheduled list", queue=queue.name, vhost=queue.vhost_name)[:MESSAGES_MAX]
+        messages = yield from api.run("scheduled list", queue=queue.name, vhost=queue.vhost_name, count=MESSAGES_MAX)
         rows += [{"vhost": queue.vhost_name, "queue": queue.name, **one} for one in messages]
         yield
     rows.sort(key=lambda row: row["due_ms"])
@@ -129,6 +132,7 @@ def _browse(api: Api, request: Request) -> Steps:
     if any(number < 0 for number in numbers.values()):
         raise bad_request("count, after, truncate: expected numbers from 0 on")
     state, encoding = text(given.get("state", "ready"), "state"), text(given.get("encoding", "auto"), "encoding")
+    filters = _filters(given)
     return (
         yield from api.run(
             "browse",
@@ -138,8 +142,61 @@ def _browse(api: Api, request: Request) -> Steps:
             encoding=encoding,
             as_user=request.user.name,
             **numbers,
+            **filters,
         )
     )
+
+
+def _filters(given: dict[str, Any], *more: str) -> dict[str, Any]:
+    """Which messages are meant. Raises: Refusal."""
+    found = {name: text(given[name], name) for name in (*_FILTERS, *more) if given.get(name) not in (None, "")}
+    header = given.get("header")
+    if header is not None and not isinstance(header, dict):
+        raise bad_request("header: expected an object")
+    return {**found, "header": header} if header else found
+
+
+def _find(api: Api, request: Request) -> Steps:
+    """Where a message is. Events are for monitors."""
+    given = json_object(request)
+    filters = _filters(given, "message_id", "correlation_id", "vhost", "queue")
+    numbers = {name: integer(given[name]) for name in ("id", "count") if name in given}
+    if any(number < 0 for number in numbers.values()):
+        raise bad_request("id, count: expected numbers from 0 on")
+    return (yield from api.run("search", as_user=request.user.name, **filters, **numbers))
+
+
+def _readable(api: Api, request: Request) -> Queue:
+    """The queue of the path, if the user may read from it. Raises: Refusal."""
+    queue = api.queue(request)
+    if not request.user.may("read", "queue", queue.name, queue.vhost_name):
+        raise not_authorised("Access refused.")
+    return queue
+
+
+def _scheduled_of(api: Api, request: Request) -> Steps:
+    queue, page = _readable(api, request), _page(request)
+    rows = yield from api.run("scheduled list", queue=queue.name, vhost=queue.vhost_name, **page)
+    return _paged(rows, page, len(queue.scheduled))
+
+
+def _leases_of(api: Api, request: Request) -> dict[str, Any]:
+    queue, page = _readable(api, request), _page(request)
+    rows = api.ask("leases", queue=queue.name, vhost=queue.vhost_name, **page)
+    return _paged(rows, page, queue.unacked)
+
+
+def _page(request: Request) -> dict[str, int]:
+    """Raises: Refusal."""
+    after, count = integer(request.query.get("after", 0)), integer(request.query.get("count", MESSAGES_MAX))
+    if after < 0 or not 1 <= count <= PAGE_MAX:
+        raise bad_request(f"after, count: expected numbers from 0 on, and from 1 to {PAGE_MAX}")
+    return {"after": after, "count": count}
+
+
+def _paged(rows: list[Any], page: dict[str, int], total: int) -> dict[str, Any]:
+    behind = page["after"] + len(rows)
+    return {"items": rows, "next": behind if len(rows) == page["count"] and behind < total else None, "total": total}
 
 
 def _route(api: Api, request: Request) -> Steps:
@@ -192,11 +249,14 @@ ROUTES = [
     Route("leveret/status", {"GET": Action(Level.MONITORING, _status)}),
     Route("leveret/blocked", {"GET": Action(Level.MONITORING, _blocked)}),
     Route("leveret/leases", {"GET": Action(Level.MONITORING, _leases)}),
+    Route("leveret/leases/V/Q", {"GET": Action(Level.VHOST, _leases_of)}),
     Route("leveret/leases/V/Q/discard", {"POST": Action(Level.VHOST, _discard_leased)}),
     Route("leveret/scheduled", {"GET": Action(Level.MONITORING, _scheduled)}),
+    Route("leveret/scheduled/V/Q", {"GET": Action(Level.VHOST, _scheduled_of)}),
     Route("leveret/scheduled/V/Q/ID", {"POST": Action(Level.VHOST, _act_on_scheduled)}),
     Route("leveret/explain/V/NAME", {"GET": Action(Level.VHOST, _explain)}),
     Route("leveret/queues/V/Q/browse", {"POST": Action(Level.VHOST, _browse)}),
     Route("leveret/route/V", {"POST": Action(Level.VHOST, _route)}),
     Route("leveret/search", {"GET": Action(Level.ANY, _search)}),
+    Route("leveret/search/messages", {"POST": Action(Level.ANY, _find)}),
 ]

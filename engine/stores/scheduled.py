@@ -25,6 +25,10 @@ class Scheduled:
         """(due time, message), soonest first."""
         return [(due_ns, message) for due_ns, _, message in sorted(self._heap)]
 
+    def waiting(self) -> list[tuple[int, int, Message]]:
+        """(due time, id, message) in no order. O(n), and quick."""
+        return list(self._heap)
+
     def take(self, id_: int) -> Message | None:
         """Take one message out by its id, whenever it is due; None when it does not wait here. O(n)."""
         for index, (_, _, message) in enumerate(self._heap):

@@ -182,7 +182,7 @@ def test_help_shows_every_command_with_its_arguments(capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     "words, said",
     [
-        (["scheduled"], "scheduled list: expected queue=NAME\nusage: scheduled list QUEUE [vhost=NAME]"),
+        (["scheduled"], "scheduled list: expected queue=NAME\nusage: scheduled list QUEUE [after=NUMBER]"),
         (["scheduled", "fire", "jobs"], "scheduled fire: expected id=NUMBER\nusage: scheduled fire QUEUE ID"),
         (["scheduled", "jobs"], "scheduled: unknown action 'jobs', expected one of list, fire, cancel, reschedule"),
         (["scheduled", "cancle", "jobs", "1"], "scheduled: unknown action 'cancle', did you mean 'cancel'?"),

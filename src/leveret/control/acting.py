@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from typing import Any
 
 from ..configured.configured import text_of
-from ..engine import Broker, Client, EngineError, Field, FieldTable, User, VirtualHost, table_of_json
+from ..engine import Broker, Client, EngineError, Field, FieldTable, Queue, User, VirtualHost, table_of_json
+from ..settings.faults import nearest
 from .command_error import CommandError
 
 #: Who acts where nobody is named.
@@ -45,6 +46,14 @@ def vhost_of(broker: Broker, arguments: dict[str, Any]) -> VirtualHost:
     if found is None:
         raise CommandError(f"no virtual host {name!r}")
     return found
+
+
+def queue_of(broker: Broker, arguments: dict[str, Any]) -> Queue:
+    """The queue of a command. Raises: CommandError, with the nearest name."""
+    vhost, name = vhost_of(broker, arguments), arguments["queue"]
+    if name not in vhost.queues:
+        raise CommandError(f"no queue {name!r} in virtual host {vhost.name!r}{nearest(name, vhost.queues)}")
+    return vhost.queues[name]
 
 
 def vhosts_to_list(broker: Broker, arguments: dict[str, Any]) -> list[VirtualHost]:

@@ -55,14 +55,18 @@ _BOUND = (
 )
 _ID = Argument("id", NUMBER, "the message's id in `scheduled list`", is_required=True, is_first=True)
 _JOB = Argument("id", NUMBER, "the job's id in `jobs list`", is_required=True, is_first=True)
-#: Which messages a job is about: those that meet all that is given.
-_CHOICE = (
+#: Which messages are meant: those that meet all that is given.
+_FILTER = (
     Argument("filter", TEXT, "what a content filter takes: docs/expressions.md"),
     Argument("header", JSON, 'like {"tenant": "acme"}: with these values'),
     Argument("routing-key", TEXT, "published with exactly this one"),
     Argument("text", TEXT, "with this in the body"),
     Argument("cause", TEXT, "dead letters: of this reason, as rejected or expired"),
     Argument("origin", TEXT, "dead letters: died in this queue"),
+)
+#: And those that a job is about.
+_CHOICE = (
+    *_FILTER,
     Argument("positions", JSON, "a list of numbers, as `browse` shows them"),
     Argument("limit", NUMBER, "the first so many"),
 )
@@ -140,7 +144,16 @@ _COMMANDS = (
             _IN_VHOST,
         ),
     ),
-    Command("leases", "who has which message of a leased queue, and until when", (_QUEUE, _IN_VHOST)),
+    Command(
+        "leases",
+        "who has which message of a leased queue, and until when",
+        (
+            _QUEUE,
+            Argument("after", NUMBER, "without the first so many"),
+            Argument("count", NUMBER, "at most so many (default and at most 1000)"),
+            _IN_VHOST,
+        ),
+    ),
     Command(
         "lease renew",
         "leases of a leased queue begin again, whoever has them",
@@ -236,10 +249,25 @@ _COMMANDS = (
             _QUEUE,
             Argument("count", NUMBER, "at most so many (default 50), and no more than management-browse-page-size"),
             Argument("after", NUMBER, "those behind this position (default 0: from the head)"),
-            Argument("state", WORD, "ready (the default) or unacked"),
+            Argument("state", WORD, "ready (the default), unacked or scheduled"),
+            *_FILTER,
             Argument("encoding", WORD, "auto (the default): text where it is UTF-8; or base64"),
             Argument("truncate", NUMBER, "bodies after so many octets"),
             _IN_VHOST,
+            _AS_USER,
+        ),
+    ),
+    Command(
+        "search",
+        "where a message is: in all queues, ready, out or scheduled, and in the events that are kept",
+        (
+            Argument("message-id", TEXT, "the property of that name"),
+            Argument("correlation-id", TEXT, "the property of that name"),
+            Argument("id", NUMBER, "the broker's own id, as `browse` and `events` show it"),
+            *_FILTER,
+            Argument("queue", NAME, "only in this queue"),
+            Argument("count", NUMBER, "at most so many (default 50, at most 200)"),
+            _OF_VHOST,
             _AS_USER,
         ),
     ),
@@ -309,7 +337,16 @@ _COMMANDS = (
     Command("bindings", "all bindings but those to the default exchange", (_OF_VHOST,)),
     Command("bind", "a queue or exchange to an exchange", _BOUND),
     Command("unbind", "end a binding", _BOUND),
-    Command("scheduled list", "messages that are scheduled, soonest first", (_QUEUE, _IN_VHOST)),
+    Command(
+        "scheduled list",
+        "messages that are scheduled, soonest first",
+        (
+            _QUEUE,
+            Argument("after", NUMBER, "without the first so many"),
+            Argument("count", NUMBER, "at most so many (default 1000, at most 5000)"),
+            _IN_VHOST,
+        ),
+    ),
     Command("scheduled fire", "make one ready now", (_QUEUE, _ID, _IN_VHOST)),
     Command("scheduled cancel", "delete one", (_QUEUE, _ID, _IN_VHOST)),
     Command(

@@ -69,6 +69,7 @@ class ControlTable:
         """What runs each command, by its words."""
         from .control_access import AccessCommands
         from .control_broker import BrokerCommands
+        from .control_browsing import BrowseCommands
         from .control_connections import ConnectionCommands
         from .control_events import EventCommands
         from .control_messages import MessageCommands
@@ -84,6 +85,7 @@ class ControlTable:
             started_ms=lambda: self._started_ms,
             edge_status=self._edge_status,
         )
+        events = EventCommands(lambda: self.broker)
         return {
             **whole.handlers,
             "reload": self._reload_command,
@@ -92,7 +94,8 @@ class ControlTable:
             **PolicyCommands(lambda: self.broker).handlers,
             **TopologyCommands(lambda: self.broker).handlers,
             **MessageCommands(lambda: self.broker).handlers,
-            **EventCommands(lambda: self.broker).handlers,
+            **events.handlers,
+            **BrowseCommands(lambda: self.broker, lambda: events.log).handlers,
             **RoutingCommands(lambda: self.broker).handlers,
             **MovingCommands(lambda: self.broker, self.jobs).handlers,
             **ParameterCommands(lambda: self.broker).handlers,

@@ -10,7 +10,7 @@ from ..configured.typed_arguments import plain_of
 from ..engine import BadRequest, Broker, Queue, leases_of, renew_leases
 from ..settings import ArgumentFault
 from ..settings.addresses.queue_arguments import check_conflicts
-from ..settings.faults import nearest
+from .acting import queue_of
 from .command_error import CommandError
 from .held import blocked_by, held_of, held_of_all
 from .running import explain_running
@@ -44,7 +44,6 @@ class BrokerCommands:
             "ring": self._ring,
             "leases": self._leases,
             "lease renew": self._renew,
-            "scheduled list": self._list_scheduled,
             "scheduled fire": self._fire,
             "scheduled cancel": self._cancel,
             "scheduled reschedule": self._reschedule,
@@ -149,7 +148,7 @@ class BrokerCommands:
 
     def _ring(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Resize a ring; nothing is deleted (address-settings page 4.3)."""
-        queue, size = self._queue_named(arguments), arguments["size"]
+        queue, size = queue_of(self.broker, arguments), arguments["size"]
         if size > 0:
             try:
                 check_conflicts({**plain_of(queue.arguments), "x-ring-size": size})
@@ -160,14 +159,15 @@ class BrokerCommands:
 
     def _leases(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
         """Who has which message of a leased queue, and until when; those that end first come first."""
-        queue = self._queue_named(arguments)
+        queue = queue_of(self.broker, arguments)
         if queue.rules.leased is None:
             raise CommandError(f"queue {queue.name!r} is no leased queue")
-        return leases_of(queue, LISTED_MAX)
+        first, count = arguments.get("after", 0), min(arguments.get("count", LISTED_MAX), LISTED_MAX)
+        return leases_of(queue, first + count)[first:]
 
     def _renew(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Leases begin again, whoever has them."""
-        queue = self._queue_named(arguments)
+        queue = queue_of(self.broker, arguments)
         if queue.rules.leased is None:
             raise CommandError(f"queue {queue.name!r} is no leased queue")
         try:
@@ -175,22 +175,6 @@ class BrokerCommands:
         except BadRequest as error:
             raise CommandError(str(error)) from None
         return {"queue": queue.name, "vhost": queue.vhost_name, "renewed": count}
-
-    def _list_scheduled(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
-        queue = self._queue_named(arguments)
-        clock = self.broker.clock
-        now_ns, wall_ms = clock.monotonic_ns(), clock.wall_ms()
-        return [
-            {
-                "id": message.id,
-                "due_ms": wall_ms + (due_ns - now_ns) // 1_000_000,
-                "due_in_ms": max(0, (due_ns - now_ns) // 1_000_000),
-                "exchange": message.envelope.exchange,
-                "routing_key": message.envelope.routing_key,
-                "attempts": message.deliveries - message.uncounted,
-            }
-            for due_ns, message in queue.scheduled.entries()[:LISTED_MAX]
-        ]
 
     def _fire(self, arguments: dict[str, Any]) -> dict[str, Any]:
         return self._to_scheduled("fire", arguments, lambda queue, id_: queue.reschedule(id_, 0))
@@ -203,16 +187,7 @@ class BrokerCommands:
         return self._to_scheduled("reschedule", arguments, lambda queue, id_: queue.reschedule(id_, delay_ms))
 
     def _to_scheduled(self, done: str, arguments: dict[str, Any], do: Callable[[Queue, int], bool]) -> dict[str, Any]:
-        queue, id_ = self._queue_named(arguments), arguments["id"]
+        queue, id_ = queue_of(self.broker, arguments), arguments["id"]
         if not do(queue, id_):
             raise CommandError(f"no message {id_} waits in queue {queue.name!r}")
         return {"id": id_, "done": done}
-
-    def _queue_named(self, arguments: dict[str, Any]) -> Queue:
-        name, vhost = arguments["queue"], arguments.get("vhost", "/")
-        found = self.broker.virtual_hosts.get(vhost)
-        if found is None:
-            raise CommandError(f"no virtual host {vhost!r}")
-        if name not in found.queues:
-            raise CommandError(f"no queue {name!r} in virtual host {vhost!r}{nearest(name, found.queues)}")
-        return found.queues[name]

@@ -3,7 +3,6 @@
 import base64
 import binascii
 from collections.abc import Callable
-from itertools import islice
 from typing import Any
 
 from ..engine import (
@@ -15,8 +14,6 @@ from ..engine import (
     FieldTable,
     Message,
     PropertyValue,
-    Queue,
-    Scanned,
     Session,
     check_expiration,
     decode_properties,
@@ -54,8 +51,6 @@ ACKMODES = {
 }
 #: Messages that are got in one step.
 GOT_AT_ONCE = 50
-#: Messages that are looked at by default, at most, and in one step.
-BROWSED, BROWSED_MAX, BROWSED_AT_ONCE = 50, 500, 20
 UNPUBLISHED = "Unable to publish message. Check queue limits."
 #: Where the flags of a header payload begin.
 FLAGS_AT = 12
@@ -67,7 +62,7 @@ class MessageCommands:
 
     def __init__(self, broker: Callable[[], Broker]) -> None:
         self._broker = broker
-        self.handlers: Handlers = {"publish": self._publish, "get": self._get, "browse": self._browse}
+        self.handlers: Handlers = {"publish": self._publish, "get": self._get}
 
     def _publish(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Mandatory and confirmed. That it is safe is seen to by who runs the command."""
@@ -136,72 +131,12 @@ class MessageCommands:
             session.close()
         return rows
 
-    def _browse(self, arguments: dict[str, Any]) -> Steps:
-        """Nothing is taken, marked or counted, and no order changes; what is on disk is read for it.
-
-        Returns: `items`, each with its `position`; `next`: where to go on behind, None at the end; `total`.
-        """
-        broker = self._broker()
-        state, encoding = arguments.get("state", "ready"), arguments.get("encoding", "auto")
-        if state not in ("ready", "unacked"):
-            raise CommandError(f"browse: state must be ready or unacked, not {state!r}")
-        if encoding not in ("auto", "base64"):
-            raise CommandError("Unsupported encoding. Please use auto or base64.")
-        client, name = acting(broker, arguments), arguments["queue"]
-        vhost = vhost_of(broker, arguments)
-        with refusals():
-            queue = vhost.queue_for_consumer(name, client)
-        yield from until_idle(vhost, name)
-        settings = broker.settings.resolve(queue.address, vhost.name)
-        page_size, shown_max = settings.management_browse_page_size, settings.management_message_attribute_size_limit
-        most = BROWSED_MAX if page_size < 0 else min(page_size, BROWSED_MAX)
-        after, count = arguments.get("after", 0), min(arguments.get("count", BROWSED), most)
-        is_ready = state == "ready"
-        rows: list[dict[str, Any]] = []
-        while len(rows) < count and vhost.queues.get(name) is queue:
-            wanted = min(BROWSED_AT_ONCE, count - len(rows))
-            with refusals():
-                seen = _ready_behind(queue, after, wanted) if is_ready else _unacked_behind(queue, after, wanted)
-            found = seen.found
-            for position, message in found:
-                row = shown_message(position, message, arguments.get("truncate"), encoding)
-                rows.append(row if shown_max < 0 else {**row, "properties": _cut(row["properties"], shown_max)})
-            if not found or (len(found) < wanted and not seen.missing):
-                break
-            after = found[-1][0]
-            yield
-        total = queue.ready_count if is_ready else queue.unacked
-        return {"items": rows, "next": after if rows and len(rows) == count else None, "total": total}
-
-
-def _ready_behind(queue: Queue, after: int, count: int) -> Scanned:
-    """Fewer than `count`, and `missing`: what comes next has to be read, which forgets what was read before."""
-    seen = queue.store.scan(after, count)
-    if seen.missing and not seen.found:
-        queue.store.load_at(after, count)
-        seen = queue.store.scan(after, count)
-    return seen
-
-
-def _unacked_behind(queue: Queue, after: int, count: int) -> Scanned:
-    """Positions are places in the list, from 1."""
-    return Scanned(list(enumerate(islice(queue.unacked_messages(), after, after + count), after + 1)), False)
-
 
 def shown_message(position: int, message: Message, truncate: int | None, encoding: str = "auto") -> dict[str, Any]:
     """A message of a queue for people: at which place, with its properties, and so many octets of its body."""
     row = _row(message, False, 0, encoding, truncate)
     del row["redelivered"], row["message_count"]
     return {"position": position, "attempts": message.deliveries - message.uncounted, **row}
-
-
-def _cut(value: Any, length: int) -> Any:
-    """Texts in it end after so many characters and say how many more there are, as in Artemis."""
-    if isinstance(value, str) and len(value) > length:
-        return f"{value[:length]}, + {len(value) - length} more"
-    if isinstance(value, dict):
-        return {key: _cut(one, length) for key, one in value.items()}
-    return [_cut(one, length) for one in value] if isinstance(value, list) else value
 
 
 def _give_back(session: Session, mode: str) -> None:

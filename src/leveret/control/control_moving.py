@@ -21,16 +21,17 @@ from ..engine import (
     Moving,
     Queue,
     QueueGone,
-    chosen_by,
     dead_letter_queues,
     discarding,
     origin_of,
+    takes_all,
     to_exchange,
     to_origin,
     to_queue,
     why_not,
 )
 from .acting import Handlers, acting, refusals, vhost_of, vhosts_to_list
+from .choosing import chosen
 from .command_error import CommandError
 from .control_messages import shown_message
 from .control_topology import until_idle
@@ -181,24 +182,12 @@ def _check_owner(queue: Queue) -> None:
 
 
 def _choice_of(command: str, arguments: dict[str, Any], limit: int | None) -> Choice:
-    headers, positions = arguments.get("header"), arguments.get("positions")
-    if headers is not None and not isinstance(headers, dict):
-        raise CommandError(f'{command}: header: expected an object, like {{"name": "value"}}')
+    positions = arguments.get("positions")
     if positions is not None and not (
         isinstance(positions, list) and all(type(one) is int and one > 0 for one in positions)
     ):
         raise CommandError(f"{command}: positions: expected a list of numbers, as `browse` shows them")
-    try:
-        takes = chosen_by(
-            filter_text=arguments.get("filter"),
-            headers=headers,
-            routing_key=arguments.get("routing-key"),
-            text=arguments.get("text"),
-            cause=arguments.get("cause"),
-            origin=arguments.get("origin"),
-        )
-    except BadRequest as error:
-        raise CommandError(f"{command}: {error}") from None
+    takes = chosen(command, arguments) or takes_all
     return Choice(takes, None if positions is None else frozenset(positions), limit)
 
 

@@ -1,0 +1,86 @@
+"""The messages of a queue looked through in slices: ready, out, or scheduled. Nothing is taken, marked or counted.
+
+Source: management page 16; queues page F.2 (scans).
+"""
+
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
+from typing import NamedTuple
+
+from ..engine import Message, Queue, Scanned
+
+READY, UNACKED, SCHEDULED = STATES = ("ready", "unacked", "scheduled")
+#: Octets of contents, whoever looks into them, that end a step; scheduled messages that are sorted in one.
+OCTETS_A_STEP, SORTED_AT_ONCE = 256 * 1024, 2000
+
+
+class Seen(NamedTuple):
+    """`position`: to go on behind it. Of ready messages it stays theirs; of others it is a place in a list, from 1.
+
+    `due_ns`: when a scheduled one is due; 0: it is not scheduled.
+    """
+
+    position: int
+    message: Message
+    due_ns: int = 0
+
+
+def look_through(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:
+    """Slices of at most `size` messages behind a position; an empty one is a step like the others.
+
+    What is out or scheduled is seen as it was at the beginning. Raises: EngineError (unreadable).
+    """
+    found = _ready(queue, after, size) if state == READY else _listed(queue, state, after, size)
+    for slice_ in found:
+        if not slice_:
+            yield []
+        part: list[Seen] = []
+        octets = 0
+        for seen in slice_:
+            part.append(seen)
+            octets += len(seen.message.blob)
+            if octets >= OCTETS_A_STEP:
+                yield part
+                part, octets = [], 0
+        if part:
+            yield part
+
+
+def _ready(queue: Queue, after: int, size: int) -> Iterator[list[Seen]]:
+    while not queue.deleted:
+        seen = _scan(queue, after, size)
+        if not seen.found:
+            return
+        yield [Seen(position, message) for position, message in seen.found]
+        after = seen.found[-1][0]
+        if len(seen.found) < size and not seen.missing:
+            return
+
+
+def _scan(queue: Queue, after: int, count: int) -> Scanned:
+    """Fewer than `count`, and `missing`: what comes next has to be read, which forgets what was read before."""
+    seen = queue.store.scan(after, count)
+    if seen.missing and not seen.found:
+        queue.store.load_at(after, count)
+        seen = queue.store.scan(after, count)
+    return seen
+
+
+def _listed(queue: Queue, state: str, after: int, size: int) -> Iterator[list[Seen]]:
+    rows: Iterator[Seen]
+    if state == UNACKED:
+        rows = (Seen(place, message) for place, message in enumerate(queue.unacked_messages(), 1))
+    else:
+        waiting = queue.scheduled.waiting()
+        parts = []
+        for start in range(0, len(waiting), SORTED_AT_ONCE):
+            parts.append(sorted(waiting[start : start + SORTED_AT_ONCE]))
+            yield []
+        rows = (Seen(place, message, due_ns) for place, (due_ns, _, message) in enumerate(merge(*parts), 1))
+    while skipped := min(after, SORTED_AT_ONCE):
+        next(islice(rows, skipped, skipped), None)
+        after -= skipped
+        yield []
+    while slice_ := list(islice(rows, size)):
+        yield slice_
