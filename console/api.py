@@ -17,6 +17,7 @@ from .encoding import encoded_in_steps
 from .login import Logins, has_vhost, is_administrator, is_monitor, is_policymaker, may_see
 from .messages import JSON_TYPE, Answer, Refusal, Request, not_authorised, not_found
 from .options import CommandRefused, ConsoleOptions, Steps
+from .origins import may_change
 from .pages import Pages
 from .sampler import Sampler
 from .sessions import Sessions
@@ -133,8 +134,8 @@ class Api:
         action = route.action(request.method)
         if action is None:
             raise Refusal(405, headers=(("allow", route.allow),))
-        if request.method not in _SAFE:
-            self._check_origin(request, options)
+        if request.method not in _SAFE and not may_change(request, options):
+            raise Refusal(403, "forbidden", "requests from pages elsewhere change nothing here")
         if not (action.may_stream and wants_stream(request)) and not _accepts_json(request.headers.get("accept")):
             raise Refusal(406)
         request = replace(request, names=names)
@@ -174,17 +175,6 @@ class Api:
             raise Refusal(
                 421, "misdirected", "unknown host: list it in [management] hosts, or use an address"
             ) from None
-
-    def _check_origin(self, request: Request, options: ConsoleOptions) -> None:
-        """A page elsewhere must not change anything with a browser's login. Raises: Refusal."""
-        origin, site = request.headers.get("origin"), request.headers.get("sec-fetch-site")
-        if origin is not None:
-            host = request.headers.get("host", "")
-            if origin in options.origins or origin.partition("://")[2].lower() == host.lower():
-                return
-            raise Refusal(403, "forbidden", "requests from pages elsewhere change nothing here")
-        if site is not None and site not in ("same-origin", "none"):
-            raise Refusal(403, "forbidden", "requests from pages elsewhere change nothing here")
 
     def _check_level(self, request: Request, level: Level) -> None:
         user, vhost = request.user, request.names.get("V")

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
@@ -16,6 +17,7 @@ import trio
 from ..engine import Broker
 from .api import Api, Call
 from .encoding import encoded
+from .heads import clean, date_of, headers_for
 from .login import is_monitor
 from .messages import (
     HEADERS,
@@ -33,6 +35,7 @@ from .messages import (
 from .metrics.facts import MetricsFacts
 from .options import MS_A_SECOND, ConsoleOptions
 from .pages import Pages
+from .proxies import behind
 from .routes import ROUTES
 from .sampler import Sampler
 
@@ -90,7 +93,7 @@ class Answering:
         self.streams = 0
         self._waiting = 0
 
-    async def serve(self, stream: trio.SocketStream, peer: Peer, *, is_metrics: bool) -> None:
+    async def serve(self, stream: trio.abc.Stream, peer: Peer, *, is_metrics: bool) -> None:
         """One connection, to its end. `is_metrics`: it came to their port."""
         await Connection(self, stream, peer, self.open_metrics if is_metrics else self.open).serve()
 
@@ -173,7 +176,7 @@ class Answering:
 class Connection:
     """One accepted stream, request after request."""
 
-    def __init__(self, server: Answering, stream: trio.SocketStream, peer: Peer, open_: "Opens") -> None:
+    def __init__(self, server: Answering, stream: trio.abc.Stream, peer: Peer, open_: "Opens") -> None:
         self._server = server
         self._open = open_
         self._stream = stream
@@ -200,7 +203,8 @@ class Connection:
 
     async def _part(self) -> None:
         """Close so that the answer arrives, also when the peer is still sending."""
-        await self._stream.send_eof()
+        if isinstance(self._stream, trio.abc.HalfCloseableStream):  # TLS is none
+            await self._stream.send_eof()
         with trio.move_on_after(PARTING_S):
             unread = PARTING_MAX
             while unread > 0 and (data := await self._stream.receive_some(READ_SIZE)):
@@ -208,18 +212,21 @@ class Connection:
 
     async def _next(self) -> object:
         while (event := self._http.next_event()) is h11.NEED_DATA:
-            self._http.receive_data(await self._stream.receive_some(READ_SIZE))
+            self._http.receive_data(bytes(await self._stream.receive_some(READ_SIZE)))
         return event
 
     async def _answer(self, event: h11.Request) -> bool:
         """Whether the answer was taken in time."""
         is_packed = False
+        request: Request | None = None
         try:
             request = self._request_of(event)
             is_packed = "gzip" in request.headers.get("accept-encoding", "")
             answer = await self._answer_to(request)
         except Refusal as refusal:
             answer = refusal.answer()
+        if request is not None:
+            answer = replace(answer, headers=(*answer.headers, *headers_for(request, answer, self._server.options())))
         is_head = event.method == b"HEAD"
         if answer.stream is not None and not is_head:
             return await self._stream_answer(answer, answer.stream)
@@ -228,8 +235,8 @@ class Connection:
     async def _stream_answer(self, answer: Answer, stream: Stream) -> bool:
         """Piece by piece, until either side ends it; False: the peer takes nothing any more."""
         http = self._http
-        headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", _date(time.time()))]
-        raw = http.send(h11.Response(status_code=answer.status, headers=_clean(headers))) or b""
+        headers = [*HEADERS, *answer.headers, ("server", "Leveret"), ("date", date_of(time.time()))]
+        raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers))) or b""
         with self._server.streaming():
             while (piece := stream.piece()) is not None:
                 self._server.runtime.end_turn()
@@ -258,7 +265,11 @@ class Connection:
         if len(target) + sum(len(name) + len(value) for name, value in headers.items()) > HEAD_MAX:
             raise Refusal(431, "head_too_large", f"the head of a request is at most {HEAD_MAX} octets")
         path, _, query = target.partition("?")
-        return Request(event.method.decode("ascii"), path, query_of(query), headers, self._peer, raw_query=query)
+        peer, proxies = self._peer, self._server.options().proxies
+        if proxies:
+            named = [value.decode("latin-1") for name, value in event.headers if name == b"x-forwarded-for"]
+            peer = behind(peer, ",".join(named), headers.get("x-forwarded-proto", ""), proxies)
+        return Request(event.method.decode("ascii"), path, query_of(query), headers, peer, raw_query=query)
 
     async def _answer_to(self, request: Request) -> Answer:
         server = self._server
@@ -337,11 +348,11 @@ class Connection:
             headers.append(("content-encoding", "gzip"))
         if answer.status not in (204, 304):
             headers.append(("content-length", str(sum(map(len, parts)))))
-        headers += [("server", "Leveret"), ("date", _date(time.time()))]
+        headers += [("server", "Leveret"), ("date", date_of(time.time()))]
         if self._must_close():
             headers.append(("connection", "close"))
         reason = HTTPStatus(answer.status).phrase.encode()
-        raw = http.send(h11.Response(status_code=answer.status, headers=_clean(headers), reason=reason)) or b""
+        raw = http.send(h11.Response(status_code=answer.status, headers=clean(headers), reason=reason)) or b""
         for part in [] if head else parts:
             for start in range(0, len(part), SENT_AT_ONCE):
                 raw += http.send(h11.Data(data=part[start : start + SENT_AT_ONCE])) or b""
@@ -375,19 +386,3 @@ async def _packed(parts: list[bytes]) -> list[bytes]:
             packed.append(packer.compress(part[start : start + PACKED_AT_ONCE]))
             await trio.lowlevel.checkpoint()
     return [*filter(None, packed), packer.flush()]
-
-
-_DAYS = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
-_MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
-
-
-def _date(seconds: float) -> str:
-    """As HTTP has it, in English whatever the locale."""
-    at = time.gmtime(seconds)
-    day = f"{_DAYS[at.tm_wday]}, {at.tm_mday:02} {_MONTHS[at.tm_mon - 1]} {at.tm_year}"
-    return f"{day} {at.tm_hour:02}:{at.tm_min:02}:{at.tm_sec:02} GMT"
-
-
-def _clean(headers: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Names of objects may be in a header: no control characters."""
-    return [(name, "".join(c if " " <= c <= "~" else "?" for c in value)) for name, value in headers]

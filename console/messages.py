@@ -30,10 +30,11 @@ CHALLENGE = ("www-authenticate", 'Basic realm="RabbitMQ Management"')
 
 @dataclass(slots=True, frozen=True)
 class Peer:
-    """Who asks. `address`: without a port."""
+    """Who asks. `address`: without a port. `is_secure`: by TLS, to us or to a proxy that we trust."""
 
     address: str
     is_loopback: bool
+    is_secure: bool = False
 
 
 @dataclass(slots=True, frozen=True)

@@ -5,7 +5,13 @@ The console imports nothing of the composition root: what it needs of it is hand
 
 from collections.abc import Callable, Generator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from ipaddress import IPv4Network, IPv6Network
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+Network = IPv4Network | IPv6Network
 
 #: Work in short steps: the turn is ended after each, and others have theirs. Returns what it comes to.
 Steps = Generator[None, None, Any]
@@ -36,21 +42,24 @@ class Control(Protocol):
 
 @dataclass(slots=True, frozen=True)
 class Listening:
-    """One listener of the broker. `protocol` in RabbitMQ's words: amqp, amqp/ssl, http, ..."""
+    """One listener of the broker. `protocol` in RabbitMQ's words: amqp, amqp/ssl, http, https, ..."""
 
     protocol: str
     ip_address: str
     port: int
+    is_tls: bool = False
 
 
 @dataclass(slots=True, frozen=True)
 class Certificate:
-    """What expires: `expires_ms` in wall time, `shown` as people read it; `file` and `authority` are paths."""
+    """What a listener with TLS shows, and by whom it knows clients' certificates: paths, and the moments in wall time
+    at which each certificate in them ends."""
 
+    listening: Listening
     file: str
-    expires_ms: int
-    shown: str = ""
+    expires_ms: tuple[int, ...]
     authority: str = ""
+    authority_expires_ms: tuple[int, ...] = ()
 
 
 @dataclass(slots=True, frozen=True)
@@ -72,6 +81,7 @@ class ConsoleOptions:
     """`version`: of RabbitMQ, as clients are to see it. `product_version`: our own.
 
     `hosts`: names that may stand in Host, beside addresses and localhost. `origins`: of pages elsewhere that may ask.
+    `proxies`: whose word on who asks is taken. `tls`: for the next connection of a listener with TLS.
     `failure_delay_ms`: after several failed logins the next answers wait so long, doubling up to `.._max_ms`.
     """
 
@@ -84,6 +94,7 @@ class ConsoleOptions:
     python_version: str = ""
     hosts: tuple[str, ...] = ()
     origins: tuple[str, ...] = ()
+    proxies: tuple[Network, ...] = ()
     path_prefix: str = ""
     body_max: int = 20_000_000
     connections_max: int = 100
@@ -94,3 +105,4 @@ class ConsoleOptions:
     log_files: tuple[str, ...] = ()
     config_files: tuple[str, ...] = ()
     certificates: Callable[[], list[Certificate]] = field(default=list)
+    tls: "SSLContext | None" = None

@@ -14,6 +14,7 @@ import trio
 from .messages import Peer
 from .metrics.facts import MetricsFacts
 from .options import ConsoleOptions
+from .proxies import is_trusted
 from .sampler import PERIOD_S, Sampler
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ logger = logging.getLogger("leveret.console")
 #: Connections of one address, unless it is this machine's.
 AN_ADDRESS_MAX = 20
 _ACCEPT_PAUSE_S = 0.1
+#: Seconds for the handshake of TLS, and for its goodbye.
+HANDSHAKE_S, CLOSING_S = 5.0, 1.0
 
 
 class Server:
@@ -52,7 +55,7 @@ class Server:
                 self._answering = make(self.runtime, self.options, self.sampler, self._facts)
         return self._answering
 
-    async def accept_from(self, listener: socket.socket, *, is_metrics: bool) -> None:
+    async def accept_from(self, listener: socket.socket, *, is_metrics: bool, is_tls: bool = False) -> None:
         """For ever; who is one too many is closed at once. `is_metrics`: nothing else is served there."""
         while True:
             await trio.lowlevel.wait_readable(listener)
@@ -64,10 +67,11 @@ class Server:
                 logger.warning("a connection could not be accepted: %s", error.strerror or error)
                 await trio.sleep(_ACCEPT_PAUSE_S)
                 continue
-            peer = peer_of(address)
+            peer, options = peer_of(address, is_tls=is_tls), self.options()
             mine = self._connections.get(peer.address, 0)
-            is_full = sum(self._connections.values()) >= self.options().connections_max
-            if is_full or (mine >= AN_ADDRESS_MAX and not peer.is_loopback):
+            is_full = sum(self._connections.values()) >= options.connections_max
+            is_one = not peer.is_loopback and not is_trusted(peer.address, options.proxies)
+            if is_full or (mine >= AN_ADDRESS_MAX and is_one):
                 sock.close()
                 logger.warning("%s: refused: it is one connection too many", peer.address)
                 continue
@@ -78,18 +82,33 @@ class Server:
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
             self._nursery.start_soon(self._serve, stream, peer, is_metrics)
 
-    async def _serve(self, stream: trio.SocketStream, peer: Peer, is_metrics: bool) -> None:
+    async def _serve(self, stream: trio.abc.Stream, peer: Peer, is_metrics: bool) -> None:
         try:
+            if peer.is_secure:
+                stream = await self._secured(stream)
             await (await self.answering()).serve(stream, peer, is_metrics=is_metrics)
-        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError):
-            pass  # the peer is gone
+        except (trio.BrokenResourceError, trio.ClosedResourceError, OSError) as error:
+            logger.debug("%s: %s", peer.address, error.__cause__ or error)  # the peer is gone, or speaks no TLS
         except Exception:
             logger.exception("%s: internal error", peer.address)
         finally:
             self._connections[peer.address] -= 1
             if not self._connections[peer.address]:
                 del self._connections[peer.address]
+            with trio.move_on_after(CLOSING_S):
+                await stream.aclose()
+
+    async def _secured(self, stream: trio.abc.Stream) -> trio.abc.Stream:
+        """TLS over it, with the certificate that is in force now. Raises: OSError, trio.BrokenResourceError."""
+        context = self.options().tls
+        assert context is not None  # or the configuration would have been refused
+        secured = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+        with trio.move_on_after(HANDSHAKE_S) as scope:
+            await secured.do_handshake()
+        if scope.cancelled_caught:
             await trio.aclose_forcefully(stream)
+            raise TimeoutError("handshake: not over in time")
+        return secured
 
     async def sample(self) -> None:
         """For ever: a look at what is counted, once a second."""
@@ -117,12 +136,12 @@ async def watch_delays(facts: MetricsFacts) -> None:
         facts.delays.add(max(0.0, trio.current_time() - due_s))
 
 
-def peer_of(address: object) -> Peer:
+def peer_of(address: object, *, is_tls: bool = False) -> Peer:
     """Who is at the other end; a Unix socket counts as loopback."""
     if not isinstance(address, tuple):
         return Peer("unix socket", True)
     host = str(address[0]).removeprefix("::ffff:")
-    return Peer(host, host.startswith("127.") or host == "::1")
+    return Peer(host, host.startswith("127.") or host == "::1", is_tls)
 
 
 async def serve(
@@ -131,13 +150,15 @@ async def serve(
     options: Callable[[], ConsoleOptions],
     *,
     metrics_listeners: Sequence[socket.socket] = (),
+    tls_listeners: Sequence[socket.socket] = (),
     facts: MetricsFacts | None = None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the API on bound and listening sockets until `stopping` is set.
 
-    `metrics_listeners`: where only metrics and health are served, without a login; `facts`: what metrics are told.
+    `metrics_listeners`: where only metrics and health are served, without a login; `tls_listeners`: those of both that
+    speak TLS, with the context that the options have; `facts`: what metrics are told.
 
     This is what the entry point `console` in the group `leveret.frontends` names; see docs/frontends.md.
     """
@@ -145,8 +166,8 @@ async def serve(
         server = Server(runtime, options, nursery, facts)
         for listener in (*listeners, *metrics_listeners):
             listener.setblocking(False)
-            accept = functools.partial(server.accept_from, listener, is_metrics=listener in metrics_listeners)
-            nursery.start_soon(accept)
+            is_metrics, is_tls = listener in metrics_listeners, listener in tls_listeners
+            nursery.start_soon(functools.partial(server.accept_from, listener, is_metrics=is_metrics, is_tls=is_tls))
         if facts is not None:
             nursery.start_soon(watch_delays, facts)
         nursery.start_soon(server.sample)

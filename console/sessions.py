@@ -31,14 +31,16 @@ class Sessions:
         self._broker = broker
         self._known: dict[str, _Session] = {}
 
-    def open(self, user: User, path: str) -> str:
-        """A new one; the cookie that names it. `path`: below which the browser sends it."""
+    def open(self, user: User, path: str, *, is_secure: bool = False) -> str:
+        """A new one; the cookie that names it. `path`: below which the browser sends it. `is_secure`: over TLS only."""
         if len(self._known) >= SESSIONS_MAX:
             del self._known[next(iter(self._known))]
         name = secrets.token_urlsafe(_OCTETS)
         now_ns = self._now_ns()
         self._known[name] = _Session(user, now_ns, now_ns)
-        return f"{COOKIE}={name}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={LIFETIME_NS // 1_000_000_000}"
+        lifetime_s = LIFETIME_NS // 1_000_000_000
+        secure = "; Secure" if is_secure else ""
+        return f"{COOKIE}={name}; Path={path}; HttpOnly; SameSite=Strict; Max-Age={lifetime_s}{secure}"
 
     def find(self, header: str | None) -> User | None:
         """The user of a request's `cookie` header."""

@@ -1,5 +1,6 @@
 """Health checks: 200 or 503, with the reason. Source: management page 3, 9."""
 
+from datetime import UTC, datetime
 from typing import Any
 
 from ..api import Api
@@ -55,14 +56,22 @@ def _certificates(api: Api, request: Request) -> Any:
     expired = [
         {
             "node": api.options.node,
+            "protocol": one.listening.protocol,
+            "interface": one.listening.ip_address,
+            "port": one.listening.port,
             "certfile": one.file,
-            "certfile_expires_on": [one.shown],
             "cacertfile": one.authority,
+            "certfile_expires_on": list(map(_moment, one.expires_ms)),
+            "cacertfile_expires_on": list(map(_moment, one.authority_expires_ms)),
         }
         for one in api.options.certificates()
-        if one.expires_ms <= until_ms
+        if min((*one.expires_ms, *one.authority_expires_ms), default=until_ms + 1) <= until_ms
     ]
     return _failed("Certificates expiring", expired=expired) if expired else OK
+
+
+def _moment(wall_ms: int) -> str:
+    return f"{datetime.fromtimestamp(wall_ms / 1000, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _port(api: Api, request: Request) -> Any:

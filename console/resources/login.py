@@ -25,7 +25,8 @@ def _log_in(api: Api, request: Request) -> Answer:
     user = api.logins.check(name, form.get("password", ""), request.peer)
     if user is None:
         return replace(login_failed(challenges=challenges).answer(), failed_login=name)
-    cookie = api.sessions.open(api.logins.admitted(user, request.peer), _path(api))
+    admitted = api.logins.admitted(user, request.peer)
+    cookie = api.sessions.open(admitted, _path(api), is_secure=request.peer.is_secure)
     return Answer(200, "ok", (("set-cookie", cookie),))
 
 

@@ -163,6 +163,7 @@ KEYS: dict[str, dict[str, Key]] = {
         "path-prefix": Key(text, "", LIVE),
         "hosts": Key(texts, (), LIVE),
         "cors-origins": Key(texts, (), LIVE),
+        "trusted-proxies": Key(networks, (), LIVE),
         "max-body": Key(size_between(1), 20_000_000, LIVE),
         "max-connections": Key(integer(1, 2**31), 100, LIVE),
     },

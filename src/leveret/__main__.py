@@ -233,17 +233,17 @@ def _console_addresses(
     faults: list[str] = []
     for text in texts:
         try:
-            address = parse_address(text)
+            address = parse_address(text, is_http=True)
         except AddressError as error:
             faults.append(f"{where} {error}")
             continue
-        is_inside = address.host in ("localhost", "::1") or address.host.startswith("127.")
-        if address.is_tls or address.path:
-            faults.append(f"{where} {text!r}: expected HOST:PORT")
-        elif not is_inside and not configuration.value("management", "plain-outside"):
+        is_inside = address.path or address.host in ("localhost", "::1") or address.host.startswith("127.")
+        if address.is_tls and configuration.value("tls", "certificate") is None:
+            faults.append(f"{where} {text!r}: TLS needs a certificate: [tls] certificate is missing")
+        elif not address.is_tls and not is_inside and not configuration.value("management", "plain-outside"):
             faults.append(
-                f"{where} {text!r}: is outside loopback, where passwords could be read: expected 127.0.0.1, or "
-                "plain-outside = true in [management]"
+                f"{where} {text!r}: is outside loopback, where passwords could be read: expected https:// with [tls], "
+                "127.0.0.1, or plain-outside = true in [management]"
             )
         listen.append(address)
     return listen, faults

@@ -116,7 +116,7 @@ def console(short_steps: None) -> Console:
         session.consume(vhost.queues[QUEUES[0]], name, no_ack=False, exclusive=False, arguments={})
     built.control.definitions.take_in(DOCUMENT)
     options = ConsoleFacts(
-        lambda: built.control, lambda: configuration, 0, None, list, {"machine": lambda: MACHINE}
+        lambda: built.control, lambda: configuration, 0, None, list, changes={"machine": lambda: MACHINE}
     ).options()
     api = Api(lambda: broker, lambda: options, ROUTES, Pages(), Sampler(lambda: broker))
     return Console(api, broker, vhost)

@@ -74,21 +74,25 @@ def leveret_serve(
     listen: tuple[str, ...] = ("127.0.0.1:0",),
     data: Path | None = None,
     descriptors: int | None = None,
-    management: str = "off",
+    management: str | None = "off",
 ) -> Iterator[BrokerProcess]:
     """Start a broker with its files in `directory`; killed at the end if it still runs.
 
-    `data`: for its journal. `management`: where the console listens.
+    `data`: for its journal. `management`: where the console listens; None: as configured, and so
+    do its metrics.
     `descriptors`: how many it may have open, if not as many as this process.
     """
     where = ["--memory"] if data is None else ["--data", str(data)]
-    command = [sys.executable, "-m", "leveret", "serve", *where, *arguments, "--management", management]
+    command = [sys.executable, "-m", "leveret", "serve", *where, *arguments]
+    if management is not None:
+        command += ["--management", management]
     for address in listen:
         command += ["--listen", address]
     if config is not None:
         (directory / "leveret.toml").write_text(config)
         command += ["--config", str(directory / "leveret.toml")]
     log = directory / "log"
+    more = 2 if management is None else int(management != "off")  # lines of the console
 
     def limit() -> None:
         import resource
@@ -108,7 +112,7 @@ def leveret_serve(
     ):
         try:
             assert process.stdout is not None
-            lines = [process.stdout.readline().strip() for _ in range(len(listen) + (management != "off"))]
+            lines = [process.stdout.readline().strip() for _ in range(len(listen) + more)]
             assert all(line.startswith("leveret ready ") for line in lines), (lines, log.read_text())
             yield BrokerProcess(process, lines, log)
         finally:

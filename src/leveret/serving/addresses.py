@@ -16,32 +16,44 @@ class AddressTaken(Exception):
 
 @dataclass(slots=True, frozen=True)
 class Address:
-    """Where to listen: `path` for a Unix socket, else host and port (0: any free one), with or without TLS."""
+    """Where to listen: `path` for a Unix socket, else host and port (0: any free one), with or without TLS.
+
+    `is_http`: not for AMQP.
+    """
 
     host: str = ""
     port: int = 0
     path: str = ""
     is_tls: bool = False
+    is_http: bool = False
 
     def __str__(self) -> str:
         if self.path:
             return f"unix:{self.path}"
-        scheme = "amqps://" if self.is_tls else ""
+        scheme = f"{_SCHEMES[self.is_http]}s://" if self.is_tls else ""
         return f"{scheme}[{self.host}]:{self.port}" if ":" in self.host else f"{scheme}{self.host}:{self.port}"
 
 
-def parse_address(text: str) -> Address:
-    """HOST:PORT, [IPV6]:PORT, both after amqp:// or amqps:// as well, or unix:PATH. Raises: AddressError."""
+#: Of AMQP, and of HTTP.
+_SCHEMES = ("amqp", "http")
+
+
+def parse_address(text: str, *, is_http: bool = False) -> Address:
+    """HOST:PORT, [IPV6]:PORT, both after amqp:// or amqps:// as well, or unix:PATH. Raises: AddressError.
+
+    `is_http`: the schemes are http:// and https://.
+    """
+    scheme = _SCHEMES[is_http]
     if text.startswith("unix:"):
         if len(text) == len("unix:"):
             raise AddressError(f"{text!r}: a path is missing, expected unix:PATH")
-        return Address(path=text.removeprefix("unix:"))
-    is_tls = text.startswith("amqps://")
-    host, colon, port = text.removeprefix("amqps://" if is_tls else "amqp://").rstrip("/").rpartition(":")
+        return Address(path=text.removeprefix("unix:"), is_http=is_http)
+    is_tls = text.startswith(f"{scheme}s://")
+    host, colon, port = text.removeprefix(f"{scheme}s://" if is_tls else f"{scheme}://").rstrip("/").rpartition(":")
     host = host.removeprefix("[").removesuffix("]")
-    if not colon or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
-        raise AddressError(f"{text!r}: expected HOST:PORT (port 0 to 65535), amqps://HOST:PORT or unix:PATH")
-    return Address(host=host or "127.0.0.1", port=int(port), is_tls=is_tls)
+    if not colon or "/" in host or not port.isascii() or not port.isdigit() or len(port) > 5 or int(port) > 65535:
+        raise AddressError(f"{text!r}: expected HOST:PORT (port 0 to 65535), {scheme}s://HOST:PORT or unix:PATH")
+    return Address(host=host or "127.0.0.1", port=int(port), is_tls=is_tls, is_http=is_http)
 
 
 def bind(address: Address, backlog: int) -> socket.socket:
@@ -100,5 +112,5 @@ def url_of(address: Address, listener: socket.socket) -> str:
     if address.path:
         return f"unix:{address.path}"
     host, port = listener.getsockname()[:2]
-    scheme = "amqps" if address.is_tls else "amqp"
+    scheme = _SCHEMES[address.is_http] + ("s" if address.is_tls else "")
     return f"{scheme}://[{host}]:{port}/" if ":" in host else f"{scheme}://{host}:{port}/"

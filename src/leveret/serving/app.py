@@ -195,6 +195,8 @@ class _Serving:
         self._console_listeners = console_listeners
         self._metrics_listeners = metrics_listeners
         self._tls_listeners = [listener for address, listener in zip(options.listen, listeners) if address.is_tls]
+        wish = options.console or ConsoleWish([])
+        self._needs_tls = any(address.is_tls for address in (*options.listen, *wish.listen, *wish.metrics))
         configuration = options.configuration
         log_report(Report(warnings=(*configuration.warnings, *options.tls.warnings)))
         self._built = built = build_broker(
@@ -266,7 +268,7 @@ class _Serving:
 
     async def _run_console(self) -> None:
         """Once AMQP is served: what it imports must not keep clients waiting."""
-        from .console import ConsoleFacts, listening, url_of_console
+        from .console import ConsoleFacts, listening
         from .metrics_facts import metrics_facts
 
         options = self._options
@@ -280,22 +282,25 @@ class _Serving:
             self._built.broker.clock.wall_ms(),
             options.data,
             lambda: [*listening(sockets), *listening(own, "http"), *listening(metrics, "http/prometheus")],
+            lambda: self._current.tls,
         )
         keeper = self._built.keeper
         told = metrics_facts(
             lambda: self._current.configuration, options.data, lambda: None if keeper is None else keeper.journal
         )
         async with trio.open_nursery() as nursery:
-            await nursery.start(self._serve_console, facts, told)
-            for listener in self._console_listeners:
-                options.ready(f"leveret ready {url_of_console(listener)}")
-            for listener in self._metrics_listeners:
-                options.ready(f"leveret ready {url_of_console(listener)}metrics")
+            tls = [listener for listener, address in {**own, **metrics}.items() if address.is_tls]
+            await nursery.start(self._serve_console, facts, told, tls)
+            for listener, address in own.items():
+                options.ready(f"leveret ready {url_of(address, listener)}")
+            for listener, address in metrics.items():
+                options.ready(f"leveret ready {url_of(address, listener)}{'' if address.path else 'metrics'}")
 
     async def _serve_console(
         self,
         facts: "ConsoleFacts",
         told: "MetricsFacts",
+        tls_listeners: list[socket.socket],
         task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
     ) -> None:
         await find_frontend("console")(
@@ -303,6 +308,7 @@ class _Serving:
             self._console_listeners,
             facts.options,
             metrics_listeners=self._metrics_listeners,
+            tls_listeners=tls_listeners,
             facts=told,
             stopping=self._stopping,
             task_status=task_status,
@@ -338,9 +344,7 @@ class _Serving:
         """For the control table, which ends the turn by itself."""
         options = self._options
         assert options.load is not None
-        return reload(
-            options.load, options.watch, self._current, self._built.objects, needs_tls=bool(self._tls_listeners)
-        )
+        return reload(options.load, options.watch, self._current, self._built.objects, needs_tls=self._needs_tls)
 
     def _reload_now(self, why: str) -> None:
         if self._manager is not None:
@@ -360,8 +364,14 @@ class _Serving:
             listener.close()
             if address.path:
                 _remove(address.path)
-        for listener in (*self._console_listeners, *self._metrics_listeners):
+        wish = self._options.console or ConsoleWish([])
+        for address, listener in (
+            *zip(wish.listen, self._console_listeners),
+            *zip(wish.metrics, self._metrics_listeners),
+        ):
             listener.close()
+            if address.path:
+                _remove(address.path)
 
 
 def _service_manager() -> "ServiceManager | None":

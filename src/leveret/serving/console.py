@@ -20,13 +20,14 @@ import trio
 from .. import __version__
 from ..amqp_frontend.replies import reply_for
 from ..configured.machine import process_memory
-from ..console.options import CommandRefused, ConsoleOptions, Listening, Machine, Steps
+from ..console.options import Certificate, CommandRefused, ConsoleOptions, Listening, Machine, Steps
 from ..control.command_error import CommandError
 from ..control.control import ControlTable
 from ..engine import EngineError, errors
 from ..settings import Configuration
 from .addresses import Address
 from .descriptors import descriptor_limits, open_descriptors
+from .tls_files import NO_TLS, TlsFiles
 
 #: The reply code of what a user may not do.
 ACCESS_REFUSED = 403
@@ -68,20 +69,31 @@ def _words(command: str, arguments: Mapping[str, Any]) -> tuple[str, dict[str, A
     return name, {**arguments, **({"action": action} if action else {})}
 
 
+#: Protocols as RabbitMQ calls them over TLS.
+_OVER_TLS = {"amqp": "amqp/ssl", "http": "https", "http/prometheus": "https/prometheus"}
+
+
 def listening(listeners: Mapping[socket.socket, Address], protocol: str = "amqp") -> list[Listening]:
     """Sockets that are listened on, Unix sockets aside: they have no port."""
     found = []
     for listener, address in listeners.items():
         if not address.path:
             host, port = listener.getsockname()[:2]
-            found.append(Listening(f"{protocol}{'/ssl' if address.is_tls else ''}", host, port))
+            shown = _OVER_TLS[protocol] if address.is_tls else protocol
+            found.append(Listening(shown, host, port, address.is_tls))
     return found
 
 
-def url_of_console(listener: socket.socket) -> str:
-    """Where a browser finds it."""
-    host, port = listener.getsockname()[:2]
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+def certificates_of(tls: TlsFiles, listeners: list[Listening]) -> list[Certificate]:
+    """What each listener with TLS shows, as it was read last."""
+    from .certificates import expiry_times
+
+    chain, authorities = tls.chain, tls.authorities
+    if chain is None:
+        return []
+    expires = expiry_times(chain.text)
+    authority, ends = ("", ()) if authorities is None else (authorities.path, expiry_times(authorities.text))
+    return [Certificate(one, chain.path, expires, authority, ends) for one in listeners if one.is_tls]
 
 
 def machine_of(data: str | None) -> Machine:
@@ -122,6 +134,7 @@ class ConsoleFacts:
     started_ms: int
     data: str | None
     listeners: Callable[[], list[Listening]]
+    tls: Callable[[], TlsFiles] = lambda: NO_TLS
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self) -> ConsoleOptions:
@@ -138,10 +151,13 @@ class ConsoleFacts:
             python_version=f"{platform.python_implementation()} {sys.version.split()[0]}",
             hosts=value("hosts"),
             origins=value("cors-origins"),
+            proxies=value("trusted-proxies"),
             path_prefix=value("path-prefix"),
             body_max=value("max-body"),
             connections_max=value("max-connections"),
             started_ms=self.started_ms,
             data=self.data,
+            certificates=lambda: certificates_of(self.tls(), self.listeners()),
+            tls=self.tls().context,
         )
         return replace(made, **self.changes) if self.changes else made

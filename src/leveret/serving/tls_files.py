@@ -34,12 +34,25 @@ class _Fault(Exception):
 
 @dataclass(slots=True, frozen=True)
 class TlsFiles:
-    """What `[tls]` comes to. `context` None: no TLS. Faults and warnings are lines, FILE:LINE: KEY: what."""
+    """What `[tls]` comes to. `context` None: no TLS. Faults and warnings are lines, FILE:LINE: KEY: what.
+
+    `chain`, `authorities`: the certificates that are shown, and those that clients' ones are checked by.
+    """
 
     context: ssl.SSLContext | None = None
     faults: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     marks: dict[str, FileMark | None] = field(default_factory=dict)  # of the files, before they were read
+    chain: "CertificateFile | None" = None
+    authorities: "CertificateFile | None" = None
+
+
+@dataclass(slots=True, frozen=True)
+class CertificateFile:
+    """A file in PEM form as it was read: whoever replaces it later changes nothing before a reload."""
+
+    path: str
+    text: str
 
 
 NO_TLS = TlsFiles()
@@ -50,12 +63,13 @@ def load_tls(configuration: Configuration) -> TlsFiles:
     table = _TlsTable(configuration)
     marks = marks_of(path for key in ("certificate", "key", "client-ca") if (path := table.path(key)))
     warnings: list[str] = []
+    read: dict[str, CertificateFile] = {}
     try:
-        context = _context(table, warnings)
+        context = _context(table, warnings, read)
     except _Fault as fault:
         key, problem = fault.args
         return TlsFiles(None, (f"{table.origin(key)}: {key}: {problem}",), (), marks)
-    return TlsFiles(context, (), tuple(warnings), marks)
+    return TlsFiles(context, (), tuple(warnings), marks, read.get("certificate"), read.get("client-ca"))
 
 
 class _TlsTable:
@@ -85,8 +99,8 @@ class _TlsTable:
         return mechanism in self._configuration.value("broker", "mechanisms")
 
 
-def _context(table: _TlsTable, warnings: list[str]) -> ssl.SSLContext | None:
-    """Raises: _Fault."""
+def _context(table: _TlsTable, warnings: list[str], read: dict[str, CertificateFile]) -> ssl.SSLContext | None:
+    """`read`: gets the files of certificates, by key. Raises: _Fault."""
     certificate, key, client_ca = table.path("certificate"), table.path("key"), table.path("client-ca")
     verify = table.value("verify")
     if certificate is None:
@@ -103,6 +117,7 @@ def _context(table: _TlsTable, warnings: list[str]) -> ssl.SSLContext | None:
     context.options |= ssl.OP_NO_TICKET
     context.num_tickets = 0
     chain = _load_chain(context, certificate, key)
+    read["certificate"] = CertificateFile(certificate, chain)
     where = table.origin("certificate")
     if (doubt := _doubt(context, chain)) is not None:
         warnings.append(f"{where}: certificate: {doubt}")
@@ -111,7 +126,7 @@ def _context(table: _TlsTable, warnings: list[str]) -> ssl.SSLContext | None:
     if verify != "none":
         if client_ca is None:
             raise _Fault("verify", f"{verify!r} needs client-ca: whose certificates are to be believed?")
-        _read(client_ca, "client-ca", _CERTIFICATE, "certificate")
+        read["client-ca"] = CertificateFile(client_ca, _read(client_ca, "client-ca", _CERTIFICATE, "certificate"))
         try:
             context.load_verify_locations(cafile=client_ca)
         except ssl.SSLError as error:

@@ -285,7 +285,7 @@ class Edge(Runtime):
             self.clock.wall_ms(),
             path,
             lambda: [*listening(sockets), *listening(own, "http"), *listening(metrics, "http/prometheus")],
-            {"failure_delay_ms": 0},
+            changes={"failure_delay_ms": 0},
         )
 
         def journal() -> "Journal | None":

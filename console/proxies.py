@@ -1,0 +1,48 @@
+"""Who asks behind a proxy: only the word of proxies that are listed is taken. Source: management page 20, 21."""
+
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_address
+
+from .messages import Peer
+from .options import Network
+
+Address = IPv4Address | IPv6Address
+
+
+def is_trusted(address: str, proxies: Sequence[Network]) -> bool:
+    """Whether an address is of a listed proxy."""
+    found = _read(address) if proxies else None
+    return found is not None and any(found in network for network in proxies)
+
+
+def behind(peer: Peer, forwarded: str, scheme: str, proxies: Sequence[Network]) -> Peer:
+    """Who asks, for a request that came from `peer`.
+
+    `forwarded`: X-Forwarded-For, to which each proxy adds whom it heard: the last one that is no proxy of ours asks.
+    `scheme`: X-Forwarded-Proto. One who is not named as an address may be anywhere, so it is not taken for loopback.
+    """
+    if not is_trusted(peer.address, proxies):
+        return peer
+    is_secure = peer.is_secure or scheme.strip().lower() == "https"
+    names = [name.strip() for name in forwarded.split(",") if name.strip()]
+    while names:
+        name = names.pop()
+        address = _read(name)
+        if address is None:
+            return Peer(name[:64], False, is_secure)
+        if not names or not any(address in network for network in proxies):
+            return Peer(str(address), address.is_loopback, is_secure)
+    return Peer(peer.address, peer.is_loopback, is_secure)
+
+
+def _read(text: str) -> Address | None:
+    """An address, as proxies write it: also with a port, or in brackets."""
+    if text.startswith("["):
+        text = text[1:].partition("]")[0]
+    elif text.count(":") == 1:
+        text = text.partition(":")[0]
+    try:
+        found = ip_address(text)
+    except ValueError:
+        return None
+    return found.ipv4_mapped or found if isinstance(found, IPv6Address) else found

@@ -1,0 +1,59 @@
+"""When certificates end. The standard library decodes none that was not verified, so their few octets are read here.
+
+Source: RFC 5280, 4.1: a certificate is a sequence of which the first part is another one: version, serial number,
+algorithm, issuer, validity (two times), and what follows.
+"""
+
+import base64
+import binascii
+import re
+from datetime import UTC, datetime
+
+_PEM = re.compile(r"-----BEGIN (?:X509 )?CERTIFICATE-----(.*?)-----END (?:X509 )?CERTIFICATE-----", re.DOTALL)
+_SEQUENCE, _VERSION, _UTC_TIME, _TIME = 0x30, 0xA0, 0x17, 0x18
+#: Parts of a certificate before its validity, without the version.
+_BEFORE_VALIDITY = 3
+#: Years with two digits are from 1950 to 2049.
+_CENTURY_FROM = 50
+
+
+def expiry_times(text: str) -> tuple[int, ...]:
+    """When each certificate of a file in PEM form ends, in milliseconds of wall time; unreadable ones are left out."""
+    found = []
+    for body in _PEM.findall(text):
+        try:
+            found.append(expiry_of(base64.b64decode("".join(body.split()), validate=True)))
+        except (ValueError, binascii.Error, IndexError):
+            continue
+    return tuple(found)
+
+
+def expiry_of(certificate: bytes) -> int:
+    """The same of one certificate in DER form. Raises: ValueError, IndexError."""
+    signed, _ = _opened(_opened(certificate, _SEQUENCE)[0], _SEQUENCE)
+    if signed[0] == _VERSION:
+        signed = _opened(signed, _VERSION)[1]
+    for _ in range(_BEFORE_VALIDITY):
+        signed = _opened(signed, signed[0])[1]
+    validity, _ = _opened(signed, _SEQUENCE)
+    after = _opened(validity, validity[0])[1]
+    if after[0] not in (_UTC_TIME, _TIME):
+        raise ValueError("no time")
+    digits, _ = _opened(after, after[0])
+    written = digits.decode("ascii")
+    if after[0] == _UTC_TIME:
+        written = ("19" if int(written[:2]) >= _CENTURY_FROM else "20") + written
+    return round(datetime.strptime(written, "%Y%m%d%H%M%SZ").replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _opened(data: bytes, tag: int) -> tuple[bytes, bytes]:
+    """What is in the first element, and what is behind it."""
+    if data[0] != tag:
+        raise ValueError("another kind of element")
+    size, start = data[1], 2
+    if size & 0x80:
+        start += size & 0x7F
+        size = int.from_bytes(data[2:start])
+    if start + size > len(data):
+        raise ValueError("cut off")
+    return data[start : start + size], data[start + size :]

@@ -1,0 +1,96 @@
+"""Each row of management page 20 has tests: which ones stands here, and that they exist is looked at."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PAGE = HERE.parents[1] / "docs" / "reference" / "management.md"
+
+TESTS = {
+    "reachable from outside by default": [
+        "test_security.test_configuration_that_is_refused",
+        "test_security.test_serve_listens_on_loopback",
+        "test_tls.test_configuration_that_is_refused",
+    ],
+    "default login from outside": [
+        "test_security.test_guest_only_from_here",
+        "test_proxies.test_guest_through_a_proxy",
+    ],
+    "DNS rebinding": [
+        "test_security.test_names_that_somebody_else_pointed_here",
+        "test_metrics.test_names_that_point_here_from_elsewhere_are_refused",
+    ],
+    "CSRF": [
+        "test_security.test_pages_elsewhere_change_nothing",
+        "test_sessions.test_forms_of_other_pages",
+        "test_security.test_a_session_of_a_page",
+        "test_tls.test_served_over_tls",
+    ],
+    "CORS": [
+        "test_security.test_no_header_for_origins_that_are_not_listed",
+        "test_proxies.test_a_listed_origin_reads_answers",
+        "test_proxies.test_any_origin_reads_without_a_login_of_the_browser",
+    ],
+    "XSS": [
+        "test_page.test_hostile_names",
+        "test_page_files.test_texts_stay_texts",
+        "test_security.test_every_answer_has_the_headers",
+        "test_security.test_names_with_markup_are_text",
+        "test_tls.test_served_over_tls",
+    ],
+    "body size": [
+        "test_security.test_bodies_have_an_end",
+        "test_security.test_json_that_would_cost_too_much",
+        "test_security.test_one_key_twice_in_definitions",
+        "test_access.test_a_form_with_a_file",
+    ],
+    "slowloris, floods": [
+        "test_security.test_heads_have_an_end",
+        "test_security.test_slow_peers",
+        "test_security.test_a_trickle_is_too_slow",
+        "test_security.test_too_many_connections",
+        "test_security.test_requests_at_once",
+        "test_security.test_who_does_not_read_the_answer",
+    ],
+    "brute force": [
+        "test_security.test_failed_logins_get_slower",
+        "test_security.test_failed_logins_that_wait_keep_nobody_out",
+        "test_sessions.test_failed_forms_wait",
+    ],
+    "path traversal": ["test_security.test_paths_lead_nowhere_else", "test_page_files.test_nothing_else_is_served"],
+    "header injection": ["test_security.test_the_reason_of_a_close_is_only_text"],
+    "SSRF, dial-out": [
+        "test_parameters.test_upstreams_that_are_kept",
+        "test_parameters.test_a_shovel_of_amqp_1_is_kept",
+    ],
+    "regular expressions": ["test_security.test_a_pattern_that_backtracks_elsewhere"],
+    "secrets": ["test_tls.test_passwords_are_in_no_log", "test_security.test_a_session_of_a_page"],
+    "metrics leak names": [
+        "test_metrics.test_names_are_for_monitors_outside_loopback",
+        "test_proxies.test_names_of_objects_through_a_proxy",
+    ],
+    "loss of the loop": [
+        "test_slices.test_no_list_is_made_in_one_piece",
+        "test_slices.test_what_comes_and_goes_meanwhile",
+    ],
+}
+
+
+def _rows() -> list[str]:
+    section = PAGE.read_text().partition("\n## 20 ")[2].partition("\n## ")[0]
+    cells = [line.split(" | ")[0].removeprefix("| ") for line in section.splitlines() if line.startswith("| ")]
+    return cells[1:]  # without the head of the table
+
+
+def test_all_rows_are_here() -> None:
+    """A new row needs a test."""
+    assert sorted(_rows()) == sorted(TESTS)
+
+
+@pytest.mark.parametrize("name", sorted({name for names in TESTS.values() for name in names}))
+def test_it_exists(name: str) -> None:
+    """Under this name, in this file."""
+    file, _, function = name.partition(".")
+    assert re.search(rf"^def {function}\(", (HERE / f"{file}.py").read_text(), re.MULTILINE)
