@@ -22,6 +22,7 @@ PAGES = [
     (["blocked"], "Blocked and full"),
     (["scheduled"], "Scheduled"),
     (["leases"], "Leases"),
+    (["unacknowledged"], "Unacknowledged"),
     (["dead-letters"], "Dead letters"),
     (["jobs"], "Jobs"),
     (["policies"], "Policies"),

@@ -6,7 +6,7 @@ import { to, useRoute } from "./route.js";
 
 const GROUPS = [
   ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"]]],
-  ["In trouble", [["blocked", "Blocked", isMonitor], ["scheduled", "Scheduled", isMonitor], ["leases", "Leases", isMonitor], ["dead-letters", "Dead letters", isMonitor], ["jobs", "Jobs"]]],
+  ["In trouble", [["blocked", "Blocked", isMonitor], ["scheduled", "Scheduled", isMonitor], ["leases", "Leases", isMonitor], ["unacknowledged", "Unacknowledged", isMonitor], ["dead-letters", "Dead letters", isMonitor], ["jobs", "Jobs"]]],
   ["Administration", [["policies", "Policies"], ["users", "Users", isAdministrator], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", isAdministrator], ["node", "Node", isMonitor]]],
 ];
 const EVERY = [[1, "1 s"], [5, "5 s"], [30, "30 s"], [0, "off"]];

@@ -17,6 +17,7 @@ const PAGES = {
   blocked: ["trouble", "Blocked"],
   scheduled: ["trouble", "Scheduled"],
   leases: ["trouble", "Leases"],
+  unacknowledged: ["unacked", "Unacknowledged"],
   "dead-letters": ["jobs", "DeadLetters"],
   jobs: ["jobs", "Jobs"],
   policies: ["policies", "Policies"],

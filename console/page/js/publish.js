@@ -3,6 +3,7 @@ import { html, useState } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
 import { bytes, count, moment } from "./format.js";
 import { Form } from "./form.js";
+import { ConnectionLink } from "./links.js";
 import { Facts, Table } from "./parts.js";
 import { note } from "./state.js";
 
@@ -85,6 +86,7 @@ export function Messages({ messages }) {
           ["Size", bytes(message.payload_bytes)],
           ["Redelivered", message.redelivered === undefined ? "" : message.redelivered ? "yes" : "no"],
           ["Attempts", message.attempts],
+          ["Held by", message.holder && html`<b class="name">${message.holder.consumer || "a get"}</b> on <${ConnectionLink} name=${message.holder.connection} />`],
           ["Left in the queue", count(message.message_count) === "–" ? "" : count(message.message_count)],
           ["Properties", Object.keys(properties).length ? html`<${Table} value=${properties} />` : ""],
           ["Headers", Object.keys(others).length ? html`<${Table} value=${others} />` : ""],

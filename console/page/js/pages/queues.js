@@ -30,7 +30,8 @@ export function features(queue) {
   if (queue.policy) found.push([queue.policy, "policy", "policy"]);
   if (queue.operator_policy) found.push([queue.operator_policy, "operator policy", "policy"]);
   if (!["running", "live"].includes(queue.state)) found.push([queue.state, "state", "warning"]);
-  if (leveret.enabled === false) found.push(["paused", "delivers nothing", "warning"]);
+  if (leveret.enabled === false) found.push(["disabled", "takes no messages", "warning"]);
+  if (leveret.paused) found.push(["paused", "delivers nothing", "warning"]);
   return found;
 }
 
@@ -43,6 +44,7 @@ const COLUMNS = [
   { title: "Features", isWide: true, cell: (queue) => html`<${Features} queue=${queue} />` },
   { title: "Ready", sort: "messages_ready", isNumber: true, cell: (queue) => count(queue.messages_ready) },
   { title: "Unacked", sort: "messages_unacknowledged", isNumber: true, cell: (queue) => count(queue.messages_unacknowledged) },
+  { title: "Grows by", sort: "messages_details.rate", isNumber: true, cell: (queue) => rate(queue.messages_details && queue.messages_details.rate) },
   { title: "Scheduled", sort: "leveret.scheduled", isNumber: true, isWide: true, cell: (queue) => count(queue.leveret && queue.leveret.scheduled) },
   { title: "Bytes", sort: "message_bytes", isNumber: true, isWide: true, cell: (queue) => bytes(queue.message_bytes) },
   { title: "Consumers", sort: "consumers", isNumber: true, cell: (queue) => count(queue.consumers) },

@@ -1,0 +1,199 @@
+"""One night of an operator, with the page and `leveret ctl` alone: what is wrong, why, and what is done about it.
+
+A queue grows; a consumer sits on a message; a publisher is blocked; somebody set a policy that throws messages away;
+5,000 dead letters, of which the 37 of one customer are to go back, gently. Source: management page 15, 16.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pika
+import pytest
+from api_client import ApiClient
+from page_person import Person
+
+from leveret.testing import RunningBroker, start_broker
+
+pytestmark = pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)")
+
+DEAD, EVERY = 5_000, 137
+#: So many of the dead letters are acme's.
+ACME = len(range(0, DEAD, EVERY))
+SETTINGS = {"match": "archive", "max-size-messages": 2, "address-full-policy": "BLOCK"}
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    """On virtual time: a night is over in seconds."""
+    with start_broker(management=True, clock="virtual", config={"address-setting": [SETTINGS]}) as running:
+        yield running
+
+
+class Clients:
+    """Those that the operator does not see, but for what they do."""
+
+    def __init__(self, broker: RunningBroker, api: ApiClient) -> None:
+        self._broker = broker
+        self._connections: list[pika.BlockingConnection] = []
+        dead = {"x-dead-letter-exchange": "", "x-dead-letter-routing-key": "orders.dead"}
+        for name, arguments in [
+            ("orders", dead),
+            *((one, {}) for one in ("orders.dead", "mails", "invoices", "archive")),
+        ]:
+            api.ask("PUT", f"queues/%2F/{name}", {"durable": True, "arguments": arguments})
+        self._publisher = self.connect("shop")
+
+    def connect(self, name: str) -> Any:
+        parameters = pika.URLParameters(self._broker.url)
+        parameters.client_properties = {"connection_name": name}
+        connection = pika.BlockingConnection(parameters)
+        self._connections.append(connection)
+        return connection.channel()
+
+    def publish(self, queue: str, count: int) -> None:
+        for number in range(count):
+            self._publisher.basic_publish("", queue, b"%d" % number)
+        self._publisher.queue_declare(queue, passive=True)  # answered behind them
+
+    def fall_ill(self) -> None:
+        """5,000 orders expire; acme's are every 137th, each with an id of its own."""
+        for number in range(DEAD):
+            customer = "acme" if number % EVERY == 0 else "others"
+            properties = pika.BasicProperties(delivery_mode=2, expiration="1000", message_id=f"order-{number}")
+            body = b'{"order": %d, "customer": "%s"}' % (number, customer.encode())
+            self._publisher.basic_publish("", "orders", body, properties)
+        self._publisher.queue_declare("orders", passive=True)
+        self._broker.clock.advance(seconds=2)
+
+    def sleep(self, tag: str) -> None:
+        """A consumer gets one message, and does nothing with it."""
+        channel = self.connect(tag)
+        channel.basic_qos(prefetch_count=1)
+        channel.basic_consume("invoices", lambda *delivery: None, consumer_tag=tag)
+        channel.basic_publish("", "invoices", tag.encode())
+        channel.connection.process_data_events(0)
+
+    def fill(self) -> None:
+        """A publisher does not get its third message into the archive."""
+        channel = self.connect("archivist")
+        for _ in range(3):
+            channel.basic_publish("", "archive", b"x")
+        channel.connection.process_data_events(0)
+
+    def close(self) -> None:
+        for connection in self._connections:
+            connection.close()
+
+
+@pytest.fixture
+def clients(broker: RunningBroker, api: ApiClient) -> Iterator[Clients]:
+    """The night begins."""
+    one = Clients(broker, api)
+    yield one
+    one.close()
+
+
+def ctl(broker: RunningBroker, *words: str) -> Any:
+    """What `leveret ctl` answers."""
+    command = [sys.executable, "-m", "leveret", "ctl", "--json", "--url", broker.url, *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def ready(broker: RunningBroker, name: str) -> int:
+    """How many are there when all is done that is due by now."""
+    broker.clock.advance(seconds=0)
+    return len(broker.queue(name, vhost="/").ready)
+
+
+def test_a_night(person: Person, broker: RunningBroker, clients: Clients, api: ApiClient) -> None:
+    """Each question is answered by the page, and again by `leveret ctl`; each remedy works."""
+    clients.fall_ill()
+    clients.sleep("sleeper")
+    broker.clock.advance(minutes=20)
+    clients.sleep("waker")
+    clients.fill()
+    person.tab.get_by_label("Refresh").select_option("1")
+
+    # Which queue grows?
+    trouble = person.panel("Needs attention")
+    growing = trouble.get_by_role("listitem").filter(has_text="Growing").get_by_role("link", name="mails")
+    sent, until_s = 0, time.monotonic() + 30
+    while not growing.is_visible() and time.monotonic() < until_s:
+        clients.publish("mails", 10)
+        broker.clock.advance(milliseconds=100)
+        sent += 10
+    growing.wait_for()
+    (grown,) = [row for row in ctl(broker, "queues") if row["name"] == "mails"]
+    assert grown["ready"] == sent
+
+    # Who sits on the oldest message, and on which one?
+    person.sees("Not acknowledged since", within=trouble)
+    trouble.get_by_role("link", name="Not acknowledged").click()
+    person.sees_heading("Unacknowledged")
+    first = person.tab.locator("main tbody tr").first
+    assert "sleeper" in first.inner_text() and "invoices" in first.inner_text()
+    first.get_by_role("link", name="invoices").click()
+    person.sees_heading("invoices")
+    fold = person.unfolds("Browse messages")
+    person.fills(fold.get_by_role("form"), state="unacked")
+    person.button("Browse", within=fold).click()
+    person.sees("sleeper", within=fold)
+    consumers = ctl(broker, "consumers", "queue=invoices")
+    oldest = min(consumers, key=lambda row: row["oldest_unacked_since_ms"] or 2**62)
+    assert (oldest["tag"], oldest["unacked"]) == ("sleeper", 1)
+
+    # Why is a publisher blocked?
+    person.opens("blocked", heading="Blocked and full")
+    person.sees("archive", within=person.panel("Who waits"))
+    person.sees("max-size-messages", within=person.panel("Who waits"))
+    person.sees("2 of 2", within=person.panel("Limits"))
+    (blocked,) = ctl(broker, "status")["blocked"]
+    assert (blocked["destination"], blocked["limit"]) == ("address 'archive' in vhost '/'", "max-size-messages")
+
+    # The 37 of acme go back to where they came from, ten a second, after a dry run.
+    person.opens("dead-letters", heading="Dead letters")
+    row = person.row("expired")
+    person.sees("5,000", within=row)
+    person.button("Choose …", within=row).click()
+    form = person.tab.get_by_role("form", name="Choose messages")
+    person.fills(form, filter="/customer = 'acme'", rate="10")
+    person.button("Dry run", within=form).click()
+    person.sees(f"Dry run: {ACME} messages of 5,000 looked at")
+    person.sees(f"{ACME} to queue orders")
+    dry = ctl(broker, "replay", "orders.dead", "filter=/customer = 'acme'", "dry-run=true")
+    assert (dry["matched"], dry["looked_at"]) == (ACME, DEAD)
+    assert (ready(broker, "orders"), ready(broker, "orders.dead")) == (0, DEAD)
+    person.button(f"Replay {ACME} messages …").click()
+    person.confirms("Replay")
+    person.sees("running")
+    broker.clock.advance(seconds=1)
+    person.sees("11 done")
+    broker.clock.advance(seconds=2.5)
+    assert ready(broker, "orders") == ACME - 1
+    broker.clock.advance(seconds=0.1)
+    person.sees(f"{ACME} done")
+    (job,) = [one for one in ctl(broker, "jobs", "list") if one["queue"] == "orders.dead"]
+    broker.clock.advance(seconds=1)  # what is left is looked through, and nothing of it meant
+    (job,) = [one for one in ctl(broker, "jobs", "list") if one["queue"] == "orders.dead"]
+    assert (job["state"], job["done"], job["by"]) == ("done", ACME, "guest")
+    assert (ready(broker, "orders"), ready(broker, "orders.dead")) == (ACME, DEAD - ACME)
+
+    # A policy that somebody set throws mails away: it is undone.
+    ctl(broker, "policies", "set", "oops", "^mails$", '{"max-length": 10}')
+    person.opens("queues", "/", "mails", heading="mails")
+    person.link("oops").click()
+    person.sees_heading("Policies")
+    person.button("Delete …", within=person.row("oops")).click()
+    person.confirms("Delete")
+    person.sees("oops is deleted.")
+    assert ctl(broker, "policies", "list") == []
+    before = ready(broker, "mails")
+    clients.publish("mails", 20)
+    assert ready(broker, "mails") == before + 20

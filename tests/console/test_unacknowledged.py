@@ -1,0 +1,41 @@
+"""Which consumer has had a message for longest. Source: management page 15.1."""
+
+from collections.abc import Iterator
+
+import pika
+import pytest
+from api_client import ApiClient
+
+from leveret.testing import RunningBroker, start_broker
+
+
+@pytest.fixture(scope="module")
+def broker() -> Iterator[RunningBroker]:
+    """On virtual time: messages become old at once."""
+    with start_broker(management=True, clock="virtual") as running:
+        yield running
+
+
+def test_the_oldest_first(broker: RunningBroker, api: ApiClient) -> None:
+    """With its queue, connection, and since when, to a minute; who has nothing is not listed."""
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        for name in ("early", "late", "none"):
+            channel.queue_declare(name)
+            channel.basic_consume(name, lambda *delivery: None, consumer_tag=f"of-{name}")
+        channel.basic_publish("", "early", b"x")
+        connection.process_data_events(0)
+        broker.clock.advance(minutes=10)
+        channel.basic_publish("", "late", b"x")
+        connection.process_data_events(0)
+        broker.clock.advance(minutes=5)
+        found = api.get("leveret/unacknowledged")
+        assert [(one["queue"], one["tag"], one["unacked"]) for one in found["items"]] == [
+            ("early", "of-early", 1),
+            ("late", "of-late", 1),
+        ]
+        ages = [one["oldest_unacked_ms"] / 60_000 for one in found["items"]]
+        assert 13 <= ages[0] <= 15 and 3 <= ages[1] <= 5
+        assert found["total"] == 2
+    api.ask("PUT", "users/plain", {"password": "plain", "tags": "management"})
+    assert api.ask("GET", "leveret/unacknowledged", user="plain").reason == "Not monitor user"
