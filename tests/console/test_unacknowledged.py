@@ -1,4 +1,4 @@
-"""Which consumer has had a message for longest. Source: management page 15.1."""
+"""Which consumer has had a message for longest. Source: management page 16."""
 
 from collections.abc import Iterator
 
