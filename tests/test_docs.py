@@ -17,10 +17,10 @@ from leveret.settings.lifetime import WITHOUT_MEANING
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
 
-@pytest.mark.parametrize("name", ["states", "configuration"])
+@pytest.mark.parametrize("name", ["states", "configuration", "pipeline_tables"])
 def test_drawn_pages_are_current(name: str) -> None:
     """Run docs/draw_NAME.py again when this fails."""
-    assert (DOCS / f"{name}.md").read_text() == _drawing(name).page() + "\n"
+    assert (DOCS / f"{name.replace('_', '-')}.md").read_text() == _drawing(name).page() + "\n"
 
 
 def _drawing(name: str) -> Any:

@@ -294,6 +294,7 @@ def test_every_room_is_packaged() -> None:
     folders = [folder for room in rooms for folder in packages(room)]
     own = packages(FRONT_DOOR)
     assert set(tool["packages"]) == {
+        "pyspark_leveret",  # found by its name, at the top
         *(folder.removeprefix("src/").replace("/", ".") for folder in own),
         *(f"leveret.{folder.replace('/', '.')}" for folder in folders),
     }
@@ -323,7 +324,9 @@ def test_the_wheel_holds_the_tree(tmp_path: Path) -> None:
         cwd=tmp_path,
     )
     (wheel,) = tmp_path.glob("*.whl")
-    packed = {name for name in zipfile.ZipFile(wheel).namelist() if name.startswith("leveret/")}
+    named = zipfile.ZipFile(wheel).namelist()
+    assert "pyspark_leveret/__init__.py" in named, "where Spark looks for it"
+    packed = {name for name in named if name.startswith("leveret/")}
     expected = {
         f"leveret/{path.relative_to(clone / FRONT_DOOR)}"
         for folder in packages(FRONT_DOOR)
