@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: dashboards serve test browser machines spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted census changelog dist clean
+.PHONY: dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted census changelog dist clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -132,6 +132,7 @@ simulate-planted: $(VENV)/.dev
 # Debian's packages of the brokers that we compare with, and of Perl's clients.
 peers:
 	apt-get install -y rabbitmq-server garagemq
+	apt-get install -y nagios-plugins-rabbitmq centreon-plugins
 	apt-get install -y libnet-amqp-perl libanyevent-rabbitmq-perl libmojo-rabbitmq-client-perl
 
 # Five clients' own test suites against RabbitMQ and Leveret; `make clients ARGS="--only amqp"`.
@@ -141,6 +142,11 @@ clients: $(VENV)/.dev
 # Real workers of task frameworks against RabbitMQ and Leveret; `make workers ARGS="--only celery -k retries"`.
 workers: $(VENV)/.dev
 	@$(BIN)/python -m leveret.interop.workers $(ARGS)
+
+# Tools of others at the console, against RabbitMQ and Leveret; draws docs/management-tools.md. Alone: `ARGS="--only Nagios"`.
+# The first time it builds rabbitmqadmin 2 and rabbit-hole's tests, which takes a quarter of an hour.
+tools: $(VENV)/.interop
+	@$(BIN)/python -m leveret.interop.tools $(if $(ARGS),$(ARGS),--write docs/management-tools.md)
 
 # The helpers and pages for frameworks that applications are written in, with all of these in an environment of its own;
 # the pages for Node, Go and Java where the machine has these, with the packages that they fetch.

@@ -16,6 +16,7 @@ from .dispatcher import Action, Dispatcher, Level, Route
 from .encoding import encoded_in_steps
 from .login import Logins, has_vhost, is_administrator, is_monitor, is_policymaker, may_see
 from .messages import JSON_TYPE, Answer, Refusal, Request, not_authorised, not_found
+from .node_rates import NodeRates
 from .options import CommandRefused, ConsoleOptions, Steps
 from .origins import may_change
 from .pages import Pages
@@ -103,6 +104,7 @@ class Api:
         self.logins = Logins(broker)
         self.sessions = Sessions(lambda: self.broker.clock.monotonic_ns(), broker)
         self.sampler = sampler
+        self.node_rates = NodeRates()
 
     @property
     def broker(self) -> Broker:

@@ -85,6 +85,7 @@ ARROWS = {
     "interop/brokers": {"wire"},
     "interop/running": {"wire", "brokers"},
     "interop/suites": {"wire", "brokers", "running"},
+    "interop/tools": {"wire", "brokers", "running", "suites"},
     "interop/flow": {"wire", "brokers", "running"},
     "interop/workers": {"wire", "brokers", "running"},
     "interop/artemis": {"wire", "brokers"},

@@ -10,6 +10,7 @@ from ..messages import JSON_MEDIA, Answer, Request, bad_request, not_found
 from ..options import Steps
 from ..views.nodes import binary_view, memory_view, node_view
 
+NS_A_MS = 1_000_000
 #: Switches of RabbitMQ 3.10 that are all on: what they are about is there.
 FEATURES = (
     "classic_mirrored_queue_version",
@@ -26,6 +27,7 @@ FEATURES = (
 
 def _view(api: Api, request: Request) -> dict[str, Any]:
     view = {**node_view(api.broker, api.options), **api.sampler.churn()}
+    view |= api.node_rates.of(view, api.broker.clock.monotonic_ns() // NS_A_MS)
     if request.flag("memory"):
         view["memory"] = memory_view(api.options.machine(), api.broker)
     if request.flag("binary"):

@@ -49,8 +49,9 @@ def _policies(api: Api) -> list[dict[str, Any]]:
 
 
 def _as_parameter(policy: Policy, component: str) -> dict[str, Any]:
-    value = policy_view(policy)
-    return {"vhost": value.pop("vhost"), "component": component, "name": value.pop("name"), "value": value}
+    shown = policy_view(policy)
+    value = {key: shown[key] for key in ("pattern", "definition", "priority", "apply-to")}
+    return {"vhost": policy.vhost, "component": component, "name": policy.name, "value": value}
 
 
 def _parameter(api: Api, request: Request) -> dict[str, Any]:

@@ -53,6 +53,7 @@ def _context(one: Listening, options: ConsoleOptions) -> dict[str, Any]:
         "cowboy_opts": "[]",
         "ip": one.ip_address,
         "port": str(one.port),
+        **({"protocol": f"'{one.protocol}'"} if is_metrics else {}),
     }
 
 

@@ -107,12 +107,18 @@ def find_rabbitmq() -> Path | None:
 
 @contextmanager
 def rabbitmq(
-    port: int = 0, *, config: str = "", advanced: str = "", plugins: Sequence[str] = (), erlang: str = ""
+    port: int = 0,
+    *,
+    config: str = "",
+    advanced: str = "",
+    plugins: Sequence[str] = (),
+    erlang: str = "",
+    node: str = "",
 ) -> Iterator[Peer]:
     """Run a fresh RabbitMQ; port 0 takes a free one.
 
     `config` is text in rabbitmq.conf's format, `advanced` in that of advanced.config; `erlang`: more arguments
-    of the VM.
+    of the VM. `node`: its name (each has a port mapper of its own, so several may have the same).
 
     Raises: FileNotFoundError: there is none on this machine. PeerFailed: it did not come up.
     """
@@ -125,6 +131,8 @@ def rabbitmq(
         amqp, distribution, epmd = port or taken[0], taken[1], taken[2]
         environment = _rabbitmq_environment(directory, amqp, distribution, epmd, config, plugins)
         environment["RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS"] += f" {erlang}"
+        if node:
+            environment["RABBITMQ_NODENAME"] = node
         if advanced:
             (directory / "advanced.config").write_text(advanced)
         mapper = shutil.which("epmd")

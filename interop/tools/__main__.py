@@ -1,0 +1,87 @@
+"""Run tools that others wrote for RabbitMQ's HTTP API against a real RabbitMQ and a leveret, and compare the answers.
+
+    python -m leveret.interop.tools [--only pyrabbit2,Nagios] [--broker leveret|rabbitmq|both] [--write PAGE]
+
+Every tool runs by the same commands on fresh brokers. A tool that is not on this machine and cannot be had from its
+package registry is left out, with the reason. Exit code 1: an answer differs from RabbitMQ's, and `known.toml` does not
+say why. Exit code 2: nothing could be run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from ..brokers.processes import PeerFailed
+from ..running.foreign import chosen, parser
+from ..running.toolchains import NotHere
+from .page import Entry, render
+from .pinned import TOOLS
+from .places import place
+from .results import Run, compare, read_known
+from .scene import scene
+from .tool import Tool
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        names, brokers = chosen(options, list(TOOLS))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return 2
+    work = options.work.resolve()
+    work.mkdir(parents=True, exist_ok=True)
+    known = read_known()
+    entries: list[Entry] = []
+    for name in names:
+        tool = TOOLS[name]
+        try:
+            version = tool.version(work)
+            runs = {broker: run_on(broker, tool, work) for broker in brokers}
+        except (NotHere, PeerFailed, FileNotFoundError) as error:
+            print(f"{name} is left out: {error}", flush=True)
+            entries.append(Entry(tool, "", {}, [], str(error).splitlines()[0]))
+            continue
+        differences = compare(runs["leveret"], runs["rabbitmq"], known.get(name, {})) if len(runs) > 1 else []
+        entries.append(Entry(tool, version, runs, differences))
+        _tell(entries[-1])
+    data = {entry.tool.name: entry.as_data() for entry in entries}
+    (options.out or work / "tools.json").write_text(json.dumps(data, indent=1) + "\n")
+    if options.write:
+        options.write.write_text(render(entries))
+    if not any(entry.runs for entry in entries):
+        return 2
+    return 1 if any(difference.reason is None for entry in entries for difference in entry.differences) else 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    made = parser("tools", __doc__ or "", TOOLS, ".peers/tools", "tools.json")
+    made.add_argument("--write", type=Path, help="draw the page there")
+    return made
+
+
+def run_on(broker: str, tool: Tool, work: Path) -> Run:
+    """All checks of a tool on a fresh broker. Raises: PeerFailed, NotHere."""
+    with ExitStack() as stack:
+        at = stack.enter_context(place(broker))
+        if tool.needs_scene:
+            stack.enter_context(scene(at))
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="leveret-tool-")))
+        return tool.run(at, directory, work)
+
+
+def _tell(entry: Entry) -> None:
+    figures = ", ".join(f"{broker} {run.figures()}" for broker, run in entry.runs.items())
+    print(f"{entry.tool.name} {entry.version}: {figures}", flush=True)
+    for difference in entry.differences:
+        print(f"  {difference.check}: {difference.text} [{difference.reason or 'NOT EXPLAINED'}]", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,163 @@
+"""Clients' own tests of the HTTP API: amqpstorm's (Python) and rabbit-hole's (Go), directed at our ports."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from ..brokers.processes import kill_group
+from ..running.toolchains import NotHere
+from ..suites.__main__ import install
+from ..suites.comparison import PASSED, SKIPPED, read_junit
+from ..suites.pinned import Suite
+from ..wire.loopback import LOOPBACK
+from .asking import ask
+from .places import Place
+from .results import Result, Run, steady
+from .tool import PROGRAMS, SECONDS_MAX, environment_of, found, output_of
+
+AMQPSTORM = Suite(
+    "amqpstorm",
+    "3.1.4",
+    "8c4c81430b3e3f06c88474a8ed883b48a62068f14490e339d6e0fc3329f030d3",
+    arguments=("amqpstorm/tests/functional/management", "amqpstorm/tests/functional/test_web_based.py"),
+    requires=("requests>=2,<3",),
+)
+RABBIT_HOLE, RABBIT_HOLE_VERSION = "github.com/michaelklishin/rabbit-hole/v2", "v2.12.0"
+#: What its tests have as literals -> what they get from the environment.
+LITERALS = (
+    ('"http://127.0.0.1:15672"', "toolsURL"),
+    ('guest@localhost:5672/"', 'guest@" + toolsAMQP + "/"'),
+    ('"@localhost:5672/%2f"', '"@" + toolsAMQP + "/%2f"'),
+    ("HealthCheckPortListener(5672)", "HealthCheckPortListener(uint(toolsPort))"),
+    ("BeEquivalentTo(5672)", "BeEquivalentTo(toolsPort)"),
+)
+PLACE_GO = """\
+package rabbithole
+
+import (
+\t"os"
+\t"strconv"
+)
+
+var (
+\ttoolsURL     = os.Getenv("TOOLS_URL")
+\ttoolsAMQP    = "127.0.0.1:" + os.Getenv("TOOLS_AMQP_PORT")
+\ttoolsPort, _ = strconv.Atoi(os.Getenv("TOOLS_AMQP_PORT"))
+)
+"""
+
+
+def amqpstorm_version(work: Path) -> str:
+    """Raises: NotHere."""
+    try:
+        install(AMQPSTORM, work)
+    except (subprocess.CalledProcessError, OSError) as error:
+        raise NotHere(f"amqpstorm: {error}") from None
+    return AMQPSTORM.version
+
+
+def run_amqpstorm(place: Place, directory: Path, work: Path) -> Run:
+    """All of its functional tests of the management client."""
+    installed = install(AMQPSTORM, work)
+    shutil.copy(PROGRAMS / "amqpstorm_port.py", directory)
+    command: list[str | Path] = [
+        installed.python,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "amqpstorm_port",
+        "-p",
+        "no:cacheprovider",
+    ]
+    command += ["-W", "ignore", "--timeout=120", f"--junitxml={directory / 'junit.xml'}", *AMQPSTORM.arguments]
+    variables = {
+        "AMQP_HOST": LOOPBACK,
+        "AMQP_USERNAME": "guest",
+        "AMQP_PASSWORD": "guest",
+        "AMQP_URI": f"{place.peer.url}%2F",
+        "AMQP_HTTP_URL": place.url,
+        "PYTHONPATH": str(directory),
+    }
+    return _run(command, installed.sources, place, directory, variables)
+
+
+def rabbit_hole_version(work: Path) -> str:
+    """Its suite, built. Raises: NotHere."""
+    _built(work)
+    return RABBIT_HOLE_VERSION.removeprefix("v")
+
+
+def _built(work: Path) -> Path:
+    """The program of its tests, with our address instead of the usual one."""
+    home = work / "rabbit-hole"
+    program = home / "suite.test"
+    if program.exists():
+        return program
+    go = found("go", package="golang-go")
+    shutil.rmtree(home, ignore_errors=True)
+    (home / "fetch").mkdir(parents=True)
+    output_of([go, "mod", "init", "fetch"], cwd=home / "fetch")
+    told = output_of([go, "mod", "download", "-json", f"{RABBIT_HOLE}@{RABBIT_HOLE_VERSION}"], cwd=home / "fetch")
+    sources = home / "sources"
+    shutil.copytree(json.loads(told)["Dir"], sources)
+    for path in (sources, *sources.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    for test in sources.glob("*_test.go"):
+        text = test.read_text()
+        for literal, ours in LITERALS:
+            text = text.replace(literal, ours)
+        test.write_text(text)
+    (sources / "place_test.go").write_text(PLACE_GO)
+    output_of([go, "test", "-c", "-o", str(program), "."], cwd=sources, env={**os.environ, "GOFLAGS": "-mod=mod"})
+    return program
+
+
+def run_rabbit_hole(place: Place, directory: Path, work: Path) -> Run:
+    """As its own set-up has it: a second virtual host for guest."""
+    for path, body in (
+        ("vhosts/rabbit%2Fhole", {}),
+        ("permissions/rabbit%2Fhole/guest", dict.fromkeys(("configure", "write", "read"), ".*")),
+    ):
+        ask(place.url, "PUT", path, body)
+    command: list[str | Path] = [
+        _built(work),
+        f"-ginkgo.reportFile={directory / 'junit.xml'}",
+        "-ginkgo.noColor",
+        "-ginkgo.seed=1",
+    ]
+    return _run(command, work / "rabbit-hole" / "sources", place, directory, {})
+
+
+def _run(command: Sequence[str | Path], cwd: Path, place: Place, directory: Path, variables: Mapping[str, str]) -> Run:
+    """Each test is a check; those that the suite skips are none."""
+    with (directory / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            cwd=cwd,
+            env={**environment_of(place, directory), **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            process.wait(SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:
+            kill_group(process)
+    outcomes = read_junit(directory / "junit.xml").outcomes
+    run = Run()
+    for test, outcome in outcomes.items():
+        name = test.split("::", 1)[1].removeprefix("RabbitMQ HTTP API client ")
+        if outcome.verdict != SKIPPED:
+            run.results[name] = Result(outcome.verdict == PASSED, reason=steady(outcome.reason))
+    if not run.results:
+        run.results["the whole suite"] = Result(False, reason=(directory / "log").read_text(errors="replace")[-500:])
+    return run

@@ -1,0 +1,94 @@
+"""The page of docs: which tools ran, by which commands, what passed on each broker, and where they differ."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .results import Difference, Run
+from .tool import Tool
+
+HEAD = """\
+# Tools of others at the console
+
+Tools that were written for RabbitMQ's HTTP API, run by the same commands against a real RabbitMQ and a Leveret, both
+fresh for each tool; the answers are compared. Drawn by `make tools` on {date} ({system}, Python {python}).
+
+A check is one command, one call or one test of the tool's own suite. It differs when it passes on one broker alone,
+when a field of an answer is missing at Leveret, or when the answer itself is another one where the tool prints it.
+
+| tool | version | command | RabbitMQ passed | Leveret passed | differences |
+|---|---|---|---|---|---|
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One tool's runs by broker; `left_out`: why there are none."""
+
+    tool: Tool
+    version: str
+    runs: dict[str, Run]
+    differences: list[Difference]
+    left_out: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        runs = {
+            broker: {check: result.as_data() for check, result in run.results.items()}
+            for broker, run in self.runs.items()
+        }
+        differences = [{"check": one.check, "text": one.text, "reason": one.reason} for one in self.differences]
+        return {"version": self.version, "runs": runs, "differences": differences, "left_out": self.left_out}
+
+
+def render(entries: Sequence[Entry]) -> str:
+    """Markdown."""
+    today, system = datetime.date.today().isoformat(), _system()
+    lines = [HEAD.format(date=today, system=system, python=platform.python_version()).rstrip()]
+    for entry in entries:
+        tool = entry.tool
+        first = f"**{tool.name}**: {tool.about}"
+        if entry.left_out:
+            lines.append(f"| {first} | | `{tool.command}` | | | not run: {_cell(entry.left_out)} |")
+            continue
+        figures = [entry.runs[broker].figures() if broker in entry.runs else "" for broker in ("rabbitmq", "leveret")]
+        lines.append(f"| {first} | {entry.version} | `{tool.command}` | {' | '.join(figures)} | {_counts(entry)} |")
+    for entry in entries:
+        if entry.differences:
+            lines += ["", f"## {entry.tool.name}: differences", "", "| check | what differs | why |", "|---|---|---|"]
+            for one in entry.differences:
+                lines.append(f"| `{_cell(one.check)}` | {_cell(one.text)} | {one.reason or '**not explained**'} |")
+    both = [entry for entry in entries if entry.runs]
+    failed = [
+        (entry.tool.name, check, result.reason)
+        for entry in both
+        if "rabbitmq" in entry.runs
+        for check, result in entry.runs["rabbitmq"].results.items()
+        if not result.passed and not any(one.check == check for one in entry.differences)
+    ]
+    if failed:
+        lines += ["", "## Fails on both alike", "", "| tool | check | what RabbitMQ says |", "|---|---|---|"]
+        lines += [f"| {name} | `{_cell(check)}` | {_cell(reason)} |" for name, check, reason in failed]
+    return "\n".join(lines) + "\n"
+
+
+def _counts(entry: Entry) -> str:
+    unexplained = sum(one.reason is None for one in entry.differences)
+    said = f"{len(entry.differences)} with reason" if not unexplained else f"{unexplained} not explained"
+    return said if entry.differences else "none"
+
+
+def _cell(text: str) -> str:
+    """On one line, and no column of its own."""
+    clean = " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+    return clean if len(clean) <= 300 else f"{clean[:300]}..."
+
+
+def _system() -> str:
+    try:
+        return platform.freedesktop_os_release()["PRETTY_NAME"]
+    except OSError:
+        return platform.system()

@@ -1,0 +1,117 @@
+"""What one tool's checks came to on each broker, and where Leveret's differ."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..suites.comparison import matches
+
+KNOWN_FILE = Path(__file__).with_name("known.toml")
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """One check on one broker. `facts`: what is compared; `keys`: fields of an answer, of which none may be lacking;
+    `reason`: why it failed."""
+
+    passed: bool
+    facts: Any = None
+    keys: tuple[str, ...] = ()
+    reason: str = ""
+
+    def as_data(self) -> dict[str, Any]:
+        return {"passed": self.passed, "facts": self.facts, "keys": list(self.keys), "reason": self.reason}
+
+
+@dataclass(slots=True)
+class Run:
+    """All checks of one tool on one broker, by name."""
+
+    results: dict[str, Result] = field(default_factory=dict)
+
+    def figures(self) -> str:
+        """`passed of all`."""
+        return f"{sum(result.passed for result in self.results.values())} of {len(self.results)}"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A check whose result is not RabbitMQ's; `reason`: why it may be so, None: nobody said."""
+
+    check: str
+    text: str
+    reason: str | None
+
+
+def compare(ours: Run, theirs: Run, known: Mapping[str, str]) -> list[Difference]:
+    """Of all checks that RabbitMQ ran. What passes here and fails there is a difference, too."""
+    found = []
+    for check, expected in theirs.results.items():
+        text = _difference(ours.results.get(check), expected)
+        if text:
+            reason = next((why for pattern, why in known.items() if matches(pattern, check)), None)
+            found.append(Difference(check, text, reason))
+    return found
+
+
+def _difference(got: Result | None, expected: Result) -> str:
+    if got is None:
+        return "not run"
+    if got.passed != expected.passed:
+        return f"failed: {got.reason}" if expected.passed else f"passes; RabbitMQ: {expected.reason}"
+    lacking = sorted(set(expected.keys) - set(got.keys))
+    if lacking:
+        return f"lacks {', '.join(lacking)}"
+    if got.facts != expected.facts:
+        return f"{_first(got.facts, expected.facts)}"
+    return ""
+
+
+def _first(got: Any, expected: Any) -> str:
+    """The first place where two values differ."""
+    if isinstance(got, list) and isinstance(expected, list):
+        if len(got) != len(expected):
+            return f"{len(got)} entries, RabbitMQ {len(expected)}: {_short(got)} / {_short(expected)}"
+        return next(_first(one, other) for one, other in zip(got, expected) if one != other)
+    if isinstance(got, dict) and isinstance(expected, dict):
+        for key in sorted(got.keys() | expected.keys()):
+            if got.get(key) != expected.get(key):
+                return f"{key}: {_first(got.get(key), expected.get(key))}"
+    return f"{_short(got)}, RabbitMQ {_short(expected)}"
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def read_known(path: Path = KNOWN_FILE) -> dict[str, dict[str, str]]:
+    """Tool -> pattern of a check (`*` is anything) -> why it may differ. Raises ValueError for anything else."""
+    tables = tomllib.loads(path.read_text())
+    for tool, table in tables.items():
+        if not isinstance(table, dict) or not all(isinstance(reason, str) and reason for reason in table.values()):
+            raise ValueError(f'{path.name}: [{tool}] is to hold lines of the form "check" = "reason"')
+    return tables
+
+
+#: What differs from run to run, and what it is called in facts.
+_VOLATILE = (
+    (re.compile(r"127\.0\.0\.1:\d+ -> 127\.0\.0\.1:\d+"), "CONNECTION"),
+    (re.compile(r"\b(?:peer\d+|rabbit)@localhost\b"), "NODE"),
+    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d[.\d]*(?:[+-]\d\d:\d\d|Z)?"), "TIME"),
+    (re.compile(r"amq\.(?:gen-|ctag)[\w.-]+"), "GENERATED"),
+)
+
+
+def steady(text: str, *, hide: Mapping[str, str] | None = None) -> str:
+    """A text without what is never the same twice. `hide`: text -> its name."""
+    for word, name in (hide or {}).items():
+        text = text.replace(word, name)
+    for pattern, name in _VOLATILE:
+        text = pattern.sub(name, text)
+    return text

@@ -1,0 +1,132 @@
+"""A tool: how it is had on this machine, and what it comes to on one broker."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ..brokers.processes import kill_group
+from ..running.foreign import Environment
+from ..running.toolchains import NotHere
+from ..wire.loopback import LOOPBACK
+from .lines import Line, run_lines
+from .places import Place
+from .results import Result, Run, steady
+
+PROGRAMS = Path(__file__).parents[1] / "drivers" / "console"
+SECONDS_MAX = 1200
+BUILD_SECONDS_MAX = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """`version` says which one is here, and makes it if that takes no more than a package registry.
+
+    `run`: its checks on one broker, in an empty directory. `command`: as people would start it, for the page.
+    `needs_scene`: a connection, a consumer and queues are there while it runs.
+    """
+
+    name: str
+    about: str
+    command: str
+    version: Callable[[Path], str]
+    run: Callable[[Place, Path, Path], Run]
+    needs_scene: bool = True
+
+
+def output_of(command: Sequence[str | Path], **more: object) -> str:
+    """What a program says. Raises: NotHere: it is not on this machine, or fails."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=BUILD_SECONDS_MAX, stdin=subprocess.DEVNULL, **more
+        )  # type: ignore[call-overload]
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NotHere(f"{command[0]}: {error}") from None
+    if done.returncode:
+        raise NotHere(f"{' '.join(map(str, command))}: {(done.stderr or done.stdout).strip()[-600:]}")
+    return str(done.stdout)
+
+
+def found(program: str, *elsewhere: str, package: str) -> str:
+    """Where a program is. Raises: NotHere, with Debian's package that has it."""
+    for candidate in (shutil.which(program), *elsewhere):
+        if candidate is not None and Path(candidate).exists():
+            return candidate
+    raise NotHere(f"no {program} on this machine (Debian: apt install {package})")
+
+
+def package_version(package: str) -> str:
+    """Of Debian's package. Raises: NotHere."""
+    return output_of(["dpkg-query", "-W", "-f", "${Version}", package])
+
+
+def environment_of(place: Place, directory: Path) -> dict[str, str]:
+    """Where programs find the broker; of our own environment only the search path."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "HOME": str(directory),
+        "LANG": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TOOLS_URL": place.url,
+        "TOOLS_HOST": LOOPBACK,
+        "TOOLS_PORT": str(place.management),
+        "TOOLS_NODE": place.node,
+        "TOOLS_AMQP_PORT": str(place.peer.port),
+        "BROKER_URL": f"{place.peer.url}%2F",
+    }
+
+
+def python(name: str, work: Path, *requirements: str) -> Path:
+    """The Python of a tool's environment, made once. Raises: NotHere."""
+    environment = Environment(work / name, *requirements)
+    if not environment.is_made:
+        try:
+            environment.begin(", ".join(requirements))
+            environment.pip("install", *requirements)
+        except subprocess.CalledProcessError as error:
+            raise NotHere(f"pip: {error}") from None
+        environment.finish()
+    return environment.python
+
+
+def run_program(command: Sequence[str | Path], place: Place, directory: Path, **variables: str) -> Run:
+    """A program that prints a JSON object for each of its checks (drivers/console/calls.py)."""
+    shutil.copytree(PROGRAMS, directory, dirs_exist_ok=True)
+    run = Run()
+    process = subprocess.Popen(
+        command,
+        cwd=directory,
+        env=environment_of(place, directory) | variables,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=sys.stderr,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        said, _ = process.communicate(timeout=SECONDS_MAX)
+    finally:
+        kill_group(process)
+    for line in said.splitlines():
+        entry = json.loads(steady(line, hide={place.url: "URL"}))
+        run.results[entry["check"]] = _result(entry)
+    if process.returncode:
+        run.results["the whole program"] = Result(False, reason=f"exit {process.returncode}")
+    return run
+
+
+def _result(entry: Mapping[str, object]) -> Result:
+    if "failed" in entry:
+        return Result(False, reason=str(entry["failed"]))
+    return Result(True, entry.get("facts"))
+
+
+def of_lines(program: Callable[[Path], Sequence[str]], lines: Sequence[Line]) -> Callable[[Place, Path, Path], Run]:
+    """`run` of a tool that is started anew for each line."""
+    return lambda place, directory, work: run_lines(program(work), lines, place, directory)

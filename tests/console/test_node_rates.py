@@ -1,0 +1,51 @@
+"""Rates beside the figures of the node, which agents read (management page 4, 5.1)."""
+
+from api_client import ApiClient
+
+from leveret.console.node_rates import APART_MS, RATED, NodeRates
+
+FIGURES = dict.fromkeys(RATED, 100)
+
+
+def _rates(rates: NodeRates, now_ms: int, **figures: int) -> dict[str, float]:
+    return {name: one["rate"] for name, one in rates.of(FIGURES | figures, now_ms).items() if one["rate"]}
+
+
+def test_no_rate_at_first() -> None:
+    """There is nothing to compare with."""
+    assert _rates(NodeRates(), 0, mem_used=5) == {}
+
+
+def test_a_rate_is_the_change_in_a_second() -> None:
+    """Up and down, over the time since the request before."""
+    rates = NodeRates()
+    rates.of(FIGURES, 0)
+    assert _rates(rates, 2 * APART_MS, mem_used=150, disk_free=0) == {
+        "mem_used_details": 25.0,
+        "disk_free_details": -50.0,
+    }
+
+
+def test_requests_that_follow_each_other_fast_see_the_same() -> None:
+    """So that two tools do not spoil each other's rates."""
+    rates = NodeRates()
+    rates.of(FIGURES, 0)
+    found = _rates(rates, APART_MS, fd_used=110)
+    assert found == {"fd_used_details": 10.0}
+    assert _rates(rates, APART_MS + 1, fd_used=999) == found
+
+
+def test_every_figure_of_the_node_has_its_rate(api: ApiClient) -> None:
+    """As RabbitMQ has them."""
+    (node,) = api.ask("GET", "nodes").json
+    for name in RATED:
+        assert isinstance(node[name], int)
+        assert isinstance(node[f"{name}_details"]["rate"], float)
+
+
+def test_bindings_of_the_default_exchange(api: ApiClient) -> None:
+    """Each queue is bound to it by its name."""
+    api.ask("PUT", "queues/%2F/bound", {})
+    rows = api.ask("GET", "exchanges/%2F/amq.default/bindings/source").json
+    assert ("", "bound", "bound") in [(row["source"], row["destination"], row["routing_key"]) for row in rows]
+    assert api.ask("GET", "exchanges/%2F/nope/bindings/source").json == []

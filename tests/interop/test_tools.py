@@ -1,0 +1,112 @@
+"""Tools of others at the console, scaled down: those that this machine has, on Leveret; how answers are compared."""
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+
+from leveret.interop.brokers.peers import Peer
+from leveret.interop.tools.admin_lines import NAGIOS, V1
+from leveret.interop.tools.lines import Line, fields_of, run_lines
+from leveret.interop.tools.page import Entry, render
+from leveret.interop.tools.pinned import TOOLS
+from leveret.interop.tools.places import Place
+from leveret.interop.tools.results import Result, Run, compare, read_known, steady
+from leveret.interop.tools.scene import scene
+from leveret.testing import start_broker
+
+#: The first commands of rabbitmqadmin: each starts a Python.
+SCALED = 24
+ADMIN, CHECK = shutil.which("rabbitmqadmin"), shutil.which("check_rabbitmq_server")
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Iterator[Place]:
+    """A broker in this process, with a client."""
+    with start_broker(management=True) as broker:
+        peer = Peer("leveret", broker.port, os.getpid(), tmp_path, tmp_path / "log")
+        found = Place(peer, int(broker.management_url.rstrip("/").rpartition(":")[2]), 0)
+        with scene(found):
+            yield found
+
+
+def _failed(program: Sequence[str], lines: Sequence[Line], place: Place, directory: Path) -> dict[str, str]:
+    run = run_lines(program, lines, place, directory)
+    assert len(run.results) == len(lines)
+    return {check: result.reason for check, result in run.results.items() if not result.passed}
+
+
+@pytest.mark.skipif(ADMIN is None, reason="no rabbitmqadmin on this machine (make peers)")
+def test_rabbitmqadmin(place: Place, tmp_path: Path) -> None:
+    """Declares, publishes, gets, and what it is refused."""
+    program = ("python3", str(ADMIN), "-H", "{host}", "-P", "{port}")
+    assert _failed(program, V1[:SCALED], place, tmp_path) == {}
+
+
+@pytest.mark.skipif(CHECK is None, reason="no nagios-plugins-rabbitmq on this machine (make peers)")
+def test_nagios(place: Place, tmp_path: Path) -> None:
+    """What is well, and what is critical."""
+    assert _failed((), NAGIOS[::4], place, tmp_path) == {}
+
+
+def _run(**results: Result) -> Run:
+    return Run(dict(results))
+
+
+@pytest.mark.parametrize(
+    "ours, theirs, text",
+    [
+        (Result(True, 1), Result(True, 1), None),
+        (Result(True, keys=("a", "b", "more")), Result(True, keys=("a", "b")), None),
+        (Result(False, reason="no"), Result(False, reason="not"), None),
+        (Result(True, 1), Result(True, 2), "1, RabbitMQ 2"),
+        (Result(False, reason="no"), Result(True), "failed: no"),
+        (Result(True), Result(False, reason="no"), "passes; RabbitMQ: no"),
+        (Result(True, keys=("a",)), Result(True, keys=("a", "b", "c")), "lacks b, c"),
+        (Result(True, {"a": 1, "b": [1, 2]}), Result(True, {"a": 1, "b": [1, 3]}), "b: 2, RabbitMQ 3"),
+        (Result(True, [1]), Result(True, [1, 2]), "1 entries, RabbitMQ 2: [1] / [1, 2]"),
+    ],
+)
+def test_differences(ours: Result, theirs: Result, text: str | None) -> None:
+    """What passes on one broker alone, fields that are missing, other facts; more fields are none."""
+    assert [one.text for one in compare(_run(check=ours), _run(check=theirs), {})] == ([] if text is None else [text])
+
+
+def test_a_check_that_was_not_run() -> None:
+    """It counts, and a reason that fits its name explains it."""
+    (found,) = compare(_run(), _run(check=Result(True)), {"other": "no", "ch*": "why"})
+    assert (found.text, found.reason) == ("not run", "why")
+
+
+def test_known_differences_are_of_tools_that_are_there(tmp_path: Path) -> None:
+    """And each has its reason."""
+    assert read_known().keys() <= TOOLS.keys()
+    wrong = tmp_path / "known.toml"
+    wrong.write_text('[tool]\ncheck = ""\n')
+    with pytest.raises(ValueError, match="reason"):
+        read_known(wrong)
+
+
+def test_what_changes_from_run_to_run_is_hidden() -> None:
+    """Names of connections and nodes, times."""
+    text = "127.0.0.1:5 -> 127.0.0.1:5672 peer77@localhost rabbit@localhost 2026-11-23T10:00:00.5+00:00 amq.gen-x"
+    assert steady(text) == "CONNECTION NODE NODE TIME GENERATED"
+
+
+def test_fields_of_an_answer() -> None:
+    """With those of what is inside."""
+    assert fields_of([{"a": {"b": 1}}, {"c": [{"d": 1}]}]) == ("a", "a.b", "c", "c.d")
+
+
+def test_the_page() -> None:
+    """A row for each tool; what differs, and what fails on both."""
+    tool = TOOLS["rabbitmqadmin 1"]
+    ours, theirs = _run(a=Result(True, 1), b=Result(False, reason="x|y")), _run(a=Result(True, 2), b=Result(False))
+    runs = {"rabbitmq": theirs, "leveret": ours}
+    page = render([Entry(tool, "3", runs, compare(ours, theirs, {})), Entry(tool, "", {}, [], "not here")])
+    assert "| 1 of 2 | 1 of 2 | 1 not explained |" in page
+    assert "| `a` | 1, RabbitMQ 2 | **not explained** |" in page
+    assert "not run: not here" in page
+    assert "Fails on both alike" in page
