@@ -9,7 +9,7 @@ from typing import Any
 
 from ...engine import Queue
 from ..api import Api
-from ..bodies import integer, json_object, require, text
+from ..bodies import boolean, integer, json_object, require, text
 from ..dispatcher import Action, Level, Route
 from ..login import is_administrator, is_monitor, may_see
 from ..messages import Request, bad_request, not_authorised
@@ -47,6 +47,28 @@ def _blocked(api: Api, request: Request) -> Steps:
 def _explain(api: Api, request: Request) -> Any:
     vhost = api.vhost(request)
     return api.ask("explain", name=request.names["NAME"], vhost=vhost.name)
+
+
+def _rules(api: Api, request: Request) -> Any:
+    """In the order in which they win; `?name=` of one queue or address."""
+    return api.ask("rules", name=request.query.get("name") or None, vhost=api.vhost(request).name)
+
+
+def _draft(api: Api, request: Request) -> Steps:
+    """What settings that are not in force would give: TOML (or XML) in `text`, or `files`; and `policies`."""
+    given = json_object(request)
+    files = [["draft", text(given["text"], "text")]] if "text" in given else given.get("files")
+    return (
+        yield from api.run(
+            "draft",
+            name=text(given.get("name", ""), "name") or None,
+            files=files,
+            included=given.get("included"),
+            adds=boolean(given.get("adds", True)),
+            policies=given.get("policies"),
+            vhost=api.vhost(request).name if "V" in request.names else None,
+        )
+    )
 
 
 def _queues(api: Api, request: Request) -> list[Queue]:
@@ -255,6 +277,9 @@ ROUTES = [
     Route("leveret/scheduled/V/Q", {"GET": Action(Level.VHOST, _scheduled_of)}),
     Route("leveret/scheduled/V/Q/ID", {"POST": Action(Level.VHOST, _act_on_scheduled)}),
     Route("leveret/explain/V/NAME", {"GET": Action(Level.VHOST, _explain)}),
+    Route("leveret/rules/V", {"GET": Action(Level.POLICYMAKER, _rules)}),
+    Route("leveret/draft", {"POST": Action(Level.ADMINISTRATOR, _draft)}),
+    Route("leveret/draft/V", {"POST": Action(Level.ADMINISTRATOR, _draft)}),
     Route("leveret/queues/V/Q/browse", {"POST": Action(Level.VHOST, _browse)}),
     Route("leveret/route/V", {"POST": Action(Level.VHOST, _route)}),
     Route("leveret/search", {"GET": Action(Level.ANY, _search)}),

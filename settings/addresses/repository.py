@@ -82,6 +82,20 @@ class SettingsRepository:
         #: Whether any address has `enable-metrics = false`: if not, nobody needs to ask for each queue.
         self.hides_metrics = any(one.settings.enable_metrics is False for one in self.entries)
 
+    def with_entries(self, entries: Iterable[Entry]) -> "SettingsRepository":
+        """With these as well, each in place of the one that has its match and virtual host. Raises: DuplicateMatch."""
+        added = tuple(entries)
+        places = {(one.vhost, one.match.text) for one in added}
+        return SettingsRepository(
+            (*(one for one in self.entries if (one.vhost, one.match.text) not in places), *added),
+            self.wildcards,
+            default_max_delivery_attempts=self.attempts,
+            uuid_namespace=self.uuid_namespace,
+            id_cache_size=self.id_cache_size,
+            usage=self.usage,
+            destinations=self.destinations,
+        )
+
     @property
     def vhosts(self) -> list[str]:
         """Virtual hosts that have entries of their own."""

@@ -136,6 +136,23 @@ _COMMANDS = (
         ),
     ),
     Command(
+        "draft",
+        "what settings and policies that are not in force would give, and change for the queues that are there",
+        (
+            Argument("name", NAME, "a queue or address, to have each of its settings told", is_first=True),
+            Argument("files", JSON, "[[NAME, TEXT], ...]: configuration files in TOML or XML"),
+            Argument("included", JSON, "{NAME: TEXT} of the files that they include"),
+            Argument("adds", FLAG, "true: to what is in force; false: instead of it (default false)"),
+            Argument("policies", JSON, "a list, as RabbitMQ's API shows them; operator: true for operator policies"),
+            _OF_VHOST,
+        ),
+    ),
+    Command(
+        "rules",
+        "address-settings and policies as one list, in the order in which they win",
+        (Argument("name", NAME, "those of this queue or address, and what each gives", is_first=True), _OF_VHOST),
+    ),
+    Command(
         "ring",
         "resize a ring queue",
         (

@@ -71,6 +71,7 @@ class ControlTable:
         from .control_broker import BrokerCommands
         from .control_browsing import BrowseCommands
         from .control_connections import ConnectionCommands
+        from .control_drafts import DraftCommands
         from .control_events import EventCommands
         from .control_messages import MessageCommands
         from .control_moving import MovingCommands
@@ -95,6 +96,7 @@ class ControlTable:
             **TopologyCommands(lambda: self.broker).handlers,
             **MessageCommands(lambda: self.broker).handlers,
             **events.handlers,
+            **DraftCommands(lambda: self.broker, lambda: self._objects).handlers,
             **BrowseCommands(lambda: self.broker, lambda: events.log).handlers,
             **RoutingCommands(lambda: self.broker).handlers,
             **MovingCommands(lambda: self.broker, self.jobs).handlers,

@@ -40,7 +40,6 @@ class BrokerCommands:
             "status": self._status,
             "queues": self._queues,
             "explain": self._explain,
-            "diff": self._diff,
             "ring": self._ring,
             "leases": self._leases,
             "lease renew": self._renew,
@@ -137,14 +136,6 @@ class BrokerCommands:
         if objects is None:
             raise CommandError("this broker has no configuration")
         return [asdict(one) for one in explain_running(objects, arguments["name"], vhost)]
-
-    def _diff(self, arguments: dict[str, Any]) -> Steps:
-        objects = self._objects()
-        if objects is None:
-            raise CommandError("this broker has no configuration")
-        from .live_difference import live_difference  # a broker that is never asked does without
-
-        return (yield from live_difference(objects, arguments["files"], arguments.get("included")))
 
     def _ring(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """Resize a ring; nothing is deleted (address-settings page 4.3)."""

@@ -23,19 +23,14 @@ LISTED_MAX = 1000
 STEP_QUEUES = 50
 
 
-def live_difference(objects: ConfiguredObjects, files: object, included: object) -> Steps:
+def live_difference(objects: ConfiguredObjects, new: Configuration, policies: Policies) -> Steps:
     """The answer of the command `diff`.
 
-    Args:
-        files: [[name, text], ...], of what would be given to `serve --config`.
-        included: {name: text} of the files that these include.
+    Args: policies: all that there would be.
     Returns: {"changes": [text], "queues": [{"queue", "vhost", "changes": [text]}], "more": how many others}.
-    Raises: CommandError (not of that shape; faults in the files, one a line).
     """
-    new = _loaded(files, included)
     changes = differences(objects.configuration, new)
     listed = {(change.what, change.how.partition(": ")[0]) for change in changes}  # of queues that files declare
-    policies = objects.policies_after(new)
     found: list[dict[str, Any]] = []
     more = 0
     broker = objects.broker
@@ -51,7 +46,14 @@ def live_difference(objects: ConfiguredObjects, files: object, included: object)
     return {"changes": [str(change) for change in changes], "queues": found, "more": more}
 
 
-def _loaded(files: object, included: object) -> Configuration:
+def loaded(files: object, included: object) -> Configuration:
+    """A configuration.
+
+    Args:
+        files: [[name, text], ...], of what would be given to `serve --config`.
+        included: {name: text} of the files that these include.
+    Raises: CommandError (not of that shape; faults in the files, one a line).
+    """
     if not isinstance(files, list) or not all(_is_file(one) for one in files):
         raise CommandError("files: expected a list of names and texts")
     texts = included if isinstance(included, dict) else {}

@@ -1,0 +1,236 @@
+"""Control commands about settings that are not in force, and about the rules that are. Nothing is changed.
+
+Source: management page 15, 16; address-settings page 3.8.
+"""
+
+from collections.abc import Callable, Container, Iterator
+from dataclasses import asdict, fields, replace
+from typing import Any
+
+from ..configured.configured import ConfiguredObjects, faults_of
+from ..configured.typed_arguments import plain_of
+from ..engine import Broker, Queue
+from ..settings import (
+    Configuration,
+    Entry,
+    Policies,
+    Policy,
+    PolicyFault,
+    make_policy,
+    settings_of_arguments,
+)
+from ..settings.addresses.fields import BY_ATTRIBUTE, BY_NAME
+from ..settings.explain import (
+    Explanation,
+    argument_rows,
+    explain_address,
+    explain_rows,
+    matches_of,
+    rule_of,
+    titles_of,
+    with_leased_rows,
+)
+from ..settings.values import value_text
+from .acting import Handlers
+from .command_error import CommandError
+from .control_policies import policy_value
+from .live_difference import live_difference, loaded
+from .running import explain_running
+from .steps import Steps
+
+#: Policies of one draft.
+POLICIES_MAX = 1000
+
+
+class DraftCommands:
+    """`handlers` by the words of the command, for the control table. `broker` and `objects` are called each time."""
+
+    def __init__(self, broker: Callable[[], Broker], objects: Callable[[], ConfiguredObjects | None]) -> None:
+        self._broker = broker
+        self._objects_now = objects
+        self.handlers: Handlers = {"draft": self._draft, "diff": self._diff, "rules": self._rules}
+
+    @property
+    def _objects(self) -> ConfiguredObjects:
+        """Raises: CommandError."""
+        objects = self._objects_now()
+        if objects is None:
+            raise CommandError("this broker has no configuration")
+        return objects
+
+    def _diff(self, arguments: dict[str, Any]) -> Steps:
+        objects = self._objects
+        new = loaded(arguments["files"], arguments.get("included"))
+        return (yield from live_difference(objects, new, objects.policies_after(new)))
+
+    def _draft(self, arguments: dict[str, Any]) -> Steps:
+        """Returns: as `diff`; with `name` also `explained`: each queue of that name, or the address, as it would be,
+        and `differs`: the settings that would be others, with both values."""
+        objects, vhost = self._objects, self._vhost(arguments)
+        new, policies = self._drafted(objects, arguments)
+        answer: dict[str, Any] = yield from live_difference(objects, new, policies)
+        name = arguments.get("name")
+        if name is None:
+            return answer
+        yield
+        now = explain_running(objects, name, vhost)
+        explained = [_as_drafted(objects, one, new, policies) for one in now if one.kind != "topic"]
+        return {
+            **answer,
+            "explained": [asdict(one) for one in explained],
+            "differs": [row for one, other in zip(now, explained) for row in _differing(one, other)],
+        }
+
+    def _vhost(self, arguments: dict[str, Any]) -> str | None:
+        vhost = arguments.get("vhost")
+        if vhost is not None and vhost not in self._broker().virtual_hosts:
+            raise CommandError(f"no virtual host {vhost!r}")
+        return vhost
+
+    def _drafted(self, objects: ConfiguredObjects, arguments: dict[str, Any]) -> tuple[Configuration, Policies]:
+        """The configuration, and all policies that there would be. Raises: CommandError."""
+        given, now = arguments.get("files"), objects.configuration
+        if given is None and "policies" not in arguments:
+            raise CommandError("draft: expected files or policies")
+        new = now if given is None else loaded(given, arguments.get("included"))
+        if given is not None and arguments.get("adds", False):
+            identities = {policy.identity for policy in new.policies}
+            kept = tuple(policy for policy in now.policies if policy.identity not in identities)
+            repository = now.repository.with_entries(new.repository.entries)
+            new = replace(now, repository=repository, policies=(*kept, *new.policies))
+            if faults := faults_of(new):
+                raise CommandError("\n".join(faults))
+        return new, objects.policies_after(new).with_these(self._policies_of(arguments.get("policies", [])))
+
+    def _policies_of(self, given: object) -> list[Policy]:
+        """Raises: CommandError."""
+        if not isinstance(given, list) or len(given) > POLICIES_MAX or not all(isinstance(one, dict) for one in given):
+            raise CommandError(f"draft: policies: expected a list of at most {POLICIES_MAX} objects")
+        found = []
+        for one in given:
+            name, vhost = one.get("name", "draft"), one.get("vhost", "/")
+            if not isinstance(name, str) or vhost not in self._broker().virtual_hosts:
+                raise CommandError("draft: policies: expected a name, and a virtual host that is there")
+            try:
+                found.append(
+                    make_policy(
+                        name,
+                        vhost,
+                        one.get("pattern"),
+                        one.get("definition"),
+                        apply_to=one.get("apply-to", "all"),
+                        priority=one.get("priority", 0),
+                        is_operator=one.get("operator") is True,
+                    )
+                )
+            except PolicyFault as fault:
+                raise CommandError(f"Validation failed\n\n{fault}") from None
+        return found
+
+    # -- rules --------------------------------------------------------------------------------------------------------
+
+    def _rules(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """Those that win first. With `name`: `gives`, the settings that each gives there, and `loses`, those in which
+        another one wins."""
+        broker, vhost, name = self._broker(), self._vhost(arguments), arguments.get("name")
+        if name is None:
+            policies = [policy for policy in broker.policies if vhost in (None, policy.vhost)]
+            policies.sort(key=lambda one: (not one.is_operator, -one.priority, one.vhost, one.name))
+            entries = [one for one in broker.settings.entries if vhost is None or one.vhost in (None, vhost)]
+            entries.sort(key=lambda one: (one.vhost is None, one.match.rank))
+            return [*map(_policy_row, policies), *map(_entry_row, entries)]
+        rows: list[dict[str, Any]] = []
+        for one in explain_running(self._objects, name, vhost):
+            if one.kind != "topic":
+                rows += _rules_of(broker, one)
+        return rows
+
+
+def _as_drafted(objects: ConfiguredObjects, now: Explanation, new: Configuration, policies: Policies) -> Explanation:
+    """The same queue or address with other settings."""
+    queue = objects.broker.virtual_hosts[now.vhost].queues.get(now.name) if now.kind == "queue" else None
+    if queue is None:
+        return explain_address(new.repository, now.name, now.vhost, policies)
+    arguments = plain_of(queue.arguments)
+    effective = policies.of_queue(queue.name, queue.type, queue.vhost_name)
+    layer = effective.layer(arguments)
+    own = settings_of_arguments(arguments)
+    rows = explain_rows(new.repository, queue.address, queue.vhost_name, own, None, layer, queue.name)
+    rows = with_leased_rows(rows, queue.name, arguments, {}, layer) + argument_rows(arguments, {}, layer)
+    entries = new.repository.queue_entries(queue.address, queue.vhost_name, queue.name)
+    matches = matches_of(new.repository, queue.address, queue.vhost_name)
+    return replace(now, rows=tuple(rows), matches=matches, policies=titles_of(effective, entries))
+
+
+def _differing(now: Explanation, draft: Explanation) -> Iterator[dict[str, Any]]:
+    """`now`, `draft`: the values, null where it is not set at all."""
+    before = {row.name: row for row in now.rows}
+    for row in draft.rows:
+        old = before.get(row.name)
+        if old is None or old.value != row.value:
+            value = None if old is None else old.value
+            yield {"vhost": now.vhost, "name": row.name, "now": value, "draft": row.value, "rule": row.rule}
+    gone = before.keys() - {row.name for row in draft.rows}
+    for row in now.rows:
+        if row.name in gone and row.name.startswith("x-"):
+            yield {"vhost": now.vhost, "name": row.name, "now": row.value, "draft": None, "rule": "no longer said"}
+
+
+def _rules_of(broker: Broker, one: Explanation) -> Iterator[dict[str, Any]]:
+    """The rules that apply to a queue or address: its own arguments, policies, then matches, most specific first."""
+    queue = broker.virtual_hosts[one.vhost].queues.get(one.name) if one.kind == "queue" else None
+    given = {row.name.removeprefix("x-"): row.rule for row in one.rows}
+    place = {"of": one.name, "of_vhost": one.vhost}
+    policies = _policy_of(broker, one, queue)
+    titles = tuple(policy.title for policy in policies)
+    if queue is not None and queue.arguments:
+        settings = plain_of(queue.arguments)
+        names = [name.removeprefix("x-") for name in settings]
+        own = _won(names, {name: rule for name, rule in given.items() if not rule.startswith(titles)}, given)
+        yield {"kind": "arguments", "name": one.name, "settings": settings, **place, **own}
+    for policy in sorted(policies, key=lambda policy: not policy.is_operator):
+        mine = {name: rule for name, rule in given.items() if rule.startswith(policy.title)}
+        yield {**_policy_row(policy), **place, **_won(list(policy.definition), mine, given)}
+    for entry in broker.settings.queue_entries(one.address, one.vhost, one.name):
+        row = _entry_row(entry)
+        mine = {
+            name: rule
+            for name, rule in given.items()
+            if (known := BY_NAME.get(name)) is not None and rule == rule_of(entry, known.attribute)
+        }
+        yield {**row, **place, **_won(list(row["settings"]), mine, given)}
+
+
+def _policy_of(broker: Broker, one: Explanation, queue: Queue | None) -> tuple[Policy, ...]:
+    if queue is not None:
+        return queue.policy.policies
+    return broker.policies.of_queue(one.name, "classic", one.vhost).policies
+
+
+def _won(names: list[str], rules: dict[str, str], known: Container[str]) -> dict[str, list[str]]:
+    """Of the settings that one has: those that it gives, and those that another one gives.
+
+    `rules`: setting -> its rule, of those that it gives. `known`: all settings; what has another name there stands at
+    the end of the rule.
+    """
+    ends = {rule.rpartition("(")[2].removeprefix("x-").removesuffix(")") for rule in rules.values() if "(" in rule}
+    gives = [name for name in names if (name in rules if name in known else name in ends)]
+    return {"gives": gives, "loses": [name for name in names if name not in gives]}
+
+
+def _policy_row(policy: Policy) -> dict[str, Any]:
+    kind = "operator policy" if policy.is_operator else "policy"
+    origin = "" if policy.origin is None else str(policy.origin)
+    value = policy_value(policy)
+    settings = value.pop("definition")
+    return {"kind": kind, **value, "settings": settings, "origin": origin}
+
+
+def _entry_row(entry: Entry) -> dict[str, Any]:
+    settings = {
+        BY_ATTRIBUTE[field.name].name: value_text(value)
+        for field in fields(entry.settings)
+        if (value := getattr(entry.settings, field.name)) is not None and field.name in BY_ATTRIBUTE
+    }
+    where = {"vhost": entry.vhost, "name": entry.match.text, "pattern": entry.match.text}
+    return {"kind": entry.kind, **where, "settings": settings, "origin": str(entry.origin)}
