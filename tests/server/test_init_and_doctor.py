@@ -16,6 +16,8 @@ from leveret.cli.init_command import commented_configuration
 from leveret.settings import load_configuration
 from leveret.settings.declared.configuration import KEYS
 
+ROOT = Path(__file__).resolve().parents[2]
+
 
 def leveret(*words: str) -> tuple[int, str, str]:
     """Exit code, standard output and standard error."""
@@ -51,6 +53,20 @@ def test_the_first_configuration_changes_nothing_and_every_line_of_it_is_right()
     assert len(whole.users) == len(whole.queues) == 1
 
 
+def test_init_for_a_system(tmp_path: Path) -> None:
+    """The configuration in one file, the data in one directory, as deploy/leveret.service has them; doctor follows."""
+    unit = (ROOT / "deploy" / "leveret.service").read_text()
+    assert "leveret serve --config /etc/leveret/leveret.toml --data /var/lib/leveret\n" in unit
+    assert 'data = "/var/lib/leveret"' in (ROOT / "deploy" / "container.toml").read_text()
+    words = "init --data /var/lib/leveret /etc/leveret/leveret.toml"
+    assert f"leveret {words}" in (ROOT / "docs" / "operations.md").read_text()
+    file, data = tmp_path / "etc" / "leveret" / "leveret.toml", tmp_path / "lib" / 'with "quotes"'
+    assert leveret("init", "--data", str(data), str(file))[0] == 0
+    configuration, faults = load_configuration([("f", file.read_text())])
+    assert (faults, configuration.explicit) == ([], {("broker", "data"): str(data)})
+    assert str(data) in doctor("--config", str(file))[1]["journal"][1]
+
+
 def test_init_writes_no_file_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor where it may not."""
     monkeypatch.chdir(tmp_path)
@@ -59,8 +75,8 @@ def test_init_writes_no_file_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     Path("leveret.toml").write_text("mine")
     assert leveret("init") == (1, "", "leveret init: leveret.toml: is there already, and stays as it is\n")
     assert Path("leveret.toml").read_text() == "mine"
-    code, _, why = leveret("init", "none/leveret.toml")
-    assert code == 1 and "cannot be written: No such file" in why
+    code, _, why = leveret("init", "leveret.toml/leveret.toml")
+    assert code == 1 and "cannot be written: leveret.toml is a file" in why
     assert leveret("init", "-") == (0, commented_configuration(), "")
 
 

@@ -160,7 +160,14 @@ def test_the_wheel_is_fit_for_an_index(python: Path, wheel: Path, tmp_path: Path
     """Its metadata and its page."""
     output = run(python, tmp_path, "-m", "twine", "check", "--strict", str(wheel))
     assert "PASSED" in output
+
+
+def test_beside_the_newest_aio_pika(python: Path, tmp_path: Path) -> None:
+    """Which wants an aiormq and a pamqp of its own; the index gave the newest of each."""
     assert "No broken requirements found" in pip_check(python)
+    script = "import importlib.metadata as m; print(m.version('aiormq'), m.version('pamqp'))"
+    aiormq, pamqp = run(python, tmp_path, "-c", script).split()
+    assert int(aiormq.split(".")[0]) >= 7 and int(pamqp.split(".")[0]) >= 4
 
 
 def test_the_version_tells_what_is_installed(python: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """`leveret init`: a configuration to begin with, with every key of the broker, its default and what it does."""
 
 import argparse
+import os
 import re
 import sys
 from collections.abc import Iterator
@@ -53,18 +54,23 @@ def add_command(verbs: Any) -> None:
     """Add `init` to a parser."""
     init = verbs.add_parser("init", help="write a configuration to begin with, with comments")
     init.add_argument("file", nargs="?", default="leveret.toml", metavar="FILE", help='leveret.toml; "-": print it')
+    init.add_argument("--data", default=None, metavar="DIR", help="set the directory of the journal in it")
     init.set_defaults(run=_run)
 
 
 def _run(options: argparse.Namespace) -> int:
-    text = commented_configuration()
+    text = commented_configuration(options.data)
     if options.file == "-":
         print(text, end="")
         return EXIT_OK
     try:
+        os.makedirs(os.path.dirname(options.file) or ".", exist_ok=True)
         with open(options.file, "x", encoding="utf-8") as file:
             file.write(text)
-    except FileExistsError:
+    except FileExistsError as error:
+        if error.filename != options.file:  # where its folder should be
+            print(f"leveret init: {options.file}: cannot be written: {error.filename} is a file", file=sys.stderr)
+            return EXIT_FAILED
         print(f"leveret init: {options.file}: is there already, and stays as it is", file=sys.stderr)
         return EXIT_FAILED
     except OSError as error:
@@ -74,20 +80,23 @@ def _run(options: argparse.Namespace) -> int:
     return EXIT_OK
 
 
-def commented_configuration() -> str:
-    """TOML; as it stands it changes nothing."""
-    tables = ["\n".join(_table(table, keys)) for table, keys in KEYS.items() if table != "system-usage"]
+def commented_configuration(data: str | None = None) -> str:
+    """TOML; as it stands it changes nothing but, if that is given, the directory of the data."""
+    given = {} if data is None else {("broker", "data"): value_text(data)}
+    tables = ["\n".join(_table(table, keys, given)) for table, keys in KEYS.items() if table != "system-usage"]
     return "\n".join([HEAD, EXAMPLES, *tables])
 
 
-def _table(table: str, keys: dict[str, Key]) -> Iterator[str]:
+def _table(table: str, keys: dict[str, Key], given: dict[tuple[str, str], str]) -> Iterator[str]:
     yield f"[{table}]"
     for name, key in keys.items():
         if key.reason:
             continue
         sentence = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"docs/\1", KEY_HELP[table][name])
         yield from (f"# {line}" for line in wrap(sentence, WIDTH))
-        if key.default is None:
+        if (table, name) in given:
+            yield f"{name} = {given[table, name]}"
+        elif key.default is None:
             yield f"# {name}: by profile" if (table, name) in BY_PROFILE else f"# {name}: unset"
         else:
             yield f"#{name} = {value_text(_default(key))}"
