@@ -29,15 +29,10 @@ def committed(lake: str, table: str) -> list[str]:
     Raises: ValueError (the log of these files is missing or lacks its end, so nobody knows which count), OSError.
     """
     files, root = locate(lake)
+    _last_batch(files, root, table)
     log = f"{root}/{table}/{SINK_LOG}"
-    batches = _batches(files, log)
-    done = max(_batches(files, f"{root}/{CHECKPOINTS}/{table}/commits").values(), default=-1)
-    if done > max(batches.values(), default=-1):
-        raise ValueError(
-            f"{log}: Spark's list of the table's files lacks batch {done}; copy the lake with all of its files"
-        )
     found: dict[str, None] = {}
-    for name in batches:
+    for name in _batches(files, log):
         for line in _text(files, f"{log}/{name}").splitlines()[1:]:
             if line.startswith("{"):
                 found[_within(json.loads(line)["path"])] = None
@@ -56,13 +51,25 @@ def reached(lake: str, table: str) -> Position | None:
     """How far the table's files go, in which journal; None before the first batch. Raises: ValueError, JournalError,
     OSError."""
     files, root = locate(lake)
-    last = max(_batches(files, f"{root}/{table}/{SINK_LOG}").values(), default=-1)
+    last = _last_batch(files, root, table)
     offsets = f"{root}/{CHECKPOINTS}/{table}/offsets"
     if last not in _batches(files, offsets).values():
         if last < 0:
             return None
         raise ValueError(f"{offsets}: the position of batch {last} is missing; copy the lake with all of its files")
     return _position(files, offsets, last)
+
+
+def _last_batch(files: ArrowFiles, root: str, table: str) -> int:
+    """The last micro-batch whose files are listed; -1 before the first. Raises: ValueError (one is missing)."""
+    log = f"{root}/{table}/{SINK_LOG}"
+    last = max(_batches(files, log).values(), default=-1)
+    done = max(_batches(files, f"{root}/{CHECKPOINTS}/{table}/commits").values(), default=-1)
+    if done > last:
+        raise ValueError(
+            f"{log}: Spark's list of the table's files lacks batch {done}; copy the lake with all of its files"
+        )
+    return last
 
 
 def _position(files: ArrowFiles, offsets: str, batch: int) -> Position:
@@ -94,8 +101,10 @@ def migrate(lake: str, progress: Progress) -> dict[str, int]:
     files, root = locate(lake)
     found: dict[str, int] = {}
     for table in TABLES:
+        if open_table(lake, table) is not None:
+            continue  # of its log of before, some may be gone
         position = reached(lake, table)
-        if position is not None and open_table(lake, table) is None:
+        if position is not None:
             parts = [_part(files, root, table, path) for path in committed(lake, table)]
             create(lake, table, position, parts)
             found[table] = len(parts)

@@ -3,7 +3,9 @@
 import io
 import json
 import os
+import select
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -15,11 +17,12 @@ pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installe
 pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
 
 from deltalake import DeltaTable
-from lakes import fill, in_journal, in_lake
+from lakes import fill, fill_as_before, in_journal, in_lake
 from pyarrow import parquet
 from recorded_broker import RecordedBroker
 
 from leveret.journal import JournalError, reader_offsets
+from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import tables as lake_tables
 from leveret.pipeline.lake.compact import compact
@@ -77,6 +80,25 @@ def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     filled(tmp_path / "journal", segment_size=3000)
     fill(tmp_path / "journal", tmp_path / "lake", processes=2)
     agree(tmp_path / "journal", tmp_path / "lake")
+
+
+@pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux to wait for processes of others")
+def test_the_processes_end_with_the_ingest() -> None:
+    """Also if it is killed while they work: a lake's files are nobody's then, and nothing goes on to write them."""
+    program = (
+        "import os, signal, sys; from multiprocessing import get_context; from concurrent.futures import *;"
+        "from leveret.pipeline.lake.workers import _end_with_parent;"
+        "pool = ProcessPoolExecutor(1, get_context('spawn'), initializer=_end_with_parent);"
+        "print(pool.submit(os.getpid).result(), flush=True); pool.submit(signal.pause); sys.stdin.read()"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        worker = os.pidfd_open(int(process.stdout.readline()))
+        try:
+            process.kill()
+            assert select.select([worker], [], [], 30)[0]
+        finally:
+            os.close(worker)
 
 
 def test_a_table_that_was_left_behind(tmp_path: Path) -> None:
@@ -232,6 +254,35 @@ def test_other_readers_see_the_same(tmp_path: Path) -> None:
     found = DeltaTable(tmp_path / "lake" / "events").to_pyarrow_table()
     assert found.num_rows == sum(in_journal(tmp_path / "journal").values()) == sum(in_lake(tmp_path / "lake").values())
     assert {str(day) for day in found.column("date").to_pylist()} == {"2023-11-14"}
+
+
+def test_a_lake_of_before_in_one_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """It has been moved since: read as it is, migrated, and then as any other; what its log lacks is said."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal, segment_size=3000)
+    fill_as_before(journal, tmp_path / "original")
+    (tmp_path / "original").rename(lake)
+    agree(journal, lake)
+    shutil.copytree(lake, tmp_path / "part")
+    shutil.rmtree(tmp_path / "part" / "events" / "_spark_metadata")
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    for path, words in ((tmp_path / "part", "lacks batch 0"), (tmp_path / "none", "no lake here")):
+        assert main(["migrate", "--lake", str(path)]) == 1
+        assert words in capsys.readouterr().err
+    assert main(["migrate", "--lake", str(lake)]) == 0
+    said = json.loads(capsys.readouterr().out)["migrated"]
+    assert set(said) == set(TABLES) and said["events"] > 1
+    assert not list(lake.rglob("_spark_metadata")) and not (lake / "_checkpoints").exists()
+    agree(journal, lake, tuple(TABLES))
+    assert main(["migrate", "--lake", str(lake)]) == 0, "once more there is nothing to do"
+    assert json.loads(capsys.readouterr().out)["migrated"] == {}
+    one.publish("q", 5)
+    one.close()
+    assert fill(journal, lake, payloads=True)["rows"]["payloads"] == 5
+    agree(journal, lake, tuple(TABLES))
+    assert main(["compact", "--lake", str(lake), "--keep-hours", "0"]) == 0
+    assert json.loads(capsys.readouterr().out)["after"]["events"] == 1
+    agree(journal, lake, tuple(TABLES))
 
 
 def test_files_of_other_days_are_passed_over(tmp_path: Path) -> None:

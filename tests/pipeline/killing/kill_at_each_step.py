@@ -1,0 +1,87 @@
+"""Does one thing to a lake again and again, killed at another operation on files each time; then again, unharmed.
+
+    LD_PRELOAD=faults.so python kill_at_each_step.py DIRECTORY ingest|compact FIRST STRIDE
+
+DIRECTORY has `journal` and `lake` as they are before. After each kill every table must have its rows of before or of
+after, and once more run to its end all must be as if nothing had happened. Prints how many operations there are.
+"""
+
+import ctypes
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "support"))
+import pyarrow.parquet  # noqa: F401  (before the fork: each child is spared it)
+from lakes import fill, in_journal, in_lake
+
+from leveret.pipeline.lake import workers  # noqa: F401
+from leveret.pipeline.lake.compact import compact
+from leveret.pipeline.lake.ingest import ALWAYS
+from leveret.pipeline.progress import Progress
+
+FAULTS = ctypes.CDLL(None)
+
+
+def in_a_child(work: Callable[[], None]) -> int:
+    """How it ended: 0, or the signal with a minus. (A fork, so that no thread of a library is there twice.)"""
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    try:
+        work()
+    except BaseException as error:
+        print(repr(error), file=sys.stderr, flush=True)
+        os._exit(1)
+    os._exit(0)
+
+
+def main() -> None:
+    """See the module."""
+    directory, what, first, stride = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    work = directory / "work"
+    journal, lake = work / "journal", work / "lake"
+
+    def act() -> None:
+        if what == "ingest":
+            fill(journal, lake)
+        else:
+            with open(os.devnull, "w") as nowhere:
+                compact(str(lake), Progress("compact", nowhere), 0)
+
+    def act_until(step: int) -> None:
+        FAULTS.fault_at(step)
+        act()
+        FAULTS.fault_at(0)
+
+    def check_after_a_kill() -> None:
+        for table in ALWAYS:
+            rows = in_lake(lake, table)
+            assert rows in (in_lake(directory / "lake", table), in_journal(journal, table)), (step, table)
+
+    def check_at_the_end() -> None:
+        act()
+        for table in ALWAYS:
+            assert in_lake(lake, table) == in_journal(journal, table), (step, table)
+
+    step = first
+    while True:
+        shutil.rmtree(work, ignore_errors=True)
+        for name in ("journal", "lake"):
+            if (directory / name).exists():
+                shutil.copytree(directory / name, work / name)
+        ended = in_a_child(partial(act_until, step))
+        if ended == 0:
+            print(step)
+            return
+        assert ended == -signal.SIGKILL, (step, ended)
+        assert in_a_child(check_after_a_kill) == 0, step
+        assert in_a_child(check_at_the_end) == 0, step
+        step += stride
+
+
+main()

@@ -1,0 +1,71 @@
+"""An ingest, a migration, a compaction killed at their operations on files, one after another: no row lost, none twice.
+
+LEVERET_EFFORT=10: at each operation; else at some, others in each of the tests.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
+
+from lakes import fill, fill_as_before
+from recorded_broker import RecordedBroker
+
+HERE = Path(__file__).parent / "killing"
+#: Operations that are passed over.
+STRIDE = 1 if int(os.environ.get("LEVERET_EFFORT", "1")) >= 10 else 37
+
+
+@pytest.fixture(scope="module")
+def faults(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What counts operations, and kills."""
+    if not sys.platform.startswith("linux") or not shutil.which("cc"):
+        pytest.skip("needs Linux and a C compiler")
+    library = tmp_path_factory.mktemp("faults") / "faults.so"
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, HERE / "faults.c", "-ldl"], check=True)
+    return library
+
+
+def filled(path: Path) -> RecordedBroker:
+    """A journal with a checkpoint."""
+    one = RecordedBroker(path, segment_size=3000)
+    one.declare("q")
+    one.publish("q", 20)
+    one.checkpoint()
+    one.tick()
+    return one
+
+
+@pytest.mark.parametrize("before", ["nothing", "some", "sparks", "small files"])
+def test_killed_at_an_operation(before: str, faults: Path, tmp_path: Path) -> None:
+    """Of a first ingest, of a second one, of one that migrates, of a compaction."""
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal)
+    if before == "sparks":
+        # As where it was filled first, which is not where it is.
+        fill_as_before(journal, tmp_path / "original", ("events", "snapshots", "checkpoints", "segments"))
+        (tmp_path / "original").rename(lake)
+    elif before != "nothing":
+        fill(journal, lake)
+    if before != "nothing":
+        one.publish("q", 5)
+        one.checkpoint()
+        one.tick()
+    if before == "small files":
+        fill(journal, lake)
+    one.close()
+    what = "compact" if before == "small files" else "ingest"
+    if what == "compact":
+        fill(journal, lake)
+    done = subprocess.run(
+        [sys.executable, HERE / "kill_at_each_step.py", tmp_path, what, str(1 + len(before)), str(STRIDE)],
+        env={**os.environ, "LD_PRELOAD": str(faults)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) > 40, "it has more operations than that"
