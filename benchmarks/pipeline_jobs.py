@@ -14,12 +14,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from leveret.pipeline.engines.local import LocalEngine
+from leveret.pipeline.engines.protocol import Engine, value
+from leveret.pipeline.engines.spark import SparkEngine
 from leveret.pipeline.jobs.audit import audit
 from leveret.pipeline.jobs.backlog import depth, loss
-from leveret.pipeline.jobs.frames import Frames
-from leveret.pipeline.jobs.lives import lives
+from leveret.pipeline.jobs.opening import open_tables
 from leveret.pipeline.jobs.redelivery import redelivery
-from leveret.pipeline.jobs.spark_table import kept
 from leveret.pipeline.jobs.timing import latency
 from leveret.pipeline.session import SessionOptions, open_session
 
@@ -37,26 +38,33 @@ def processor_seconds() -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
-def measure(spark: Any, lake: str) -> dict[str, Any]:
+def measure(engine: Engine, lake: str) -> dict[str, Any]:
     """Run each job to its last row and drop the rows."""
-    frames = Frames.of_lake(spark, lake)
-    folded = kept(lives(frames.events))
-    jobs: dict[str, Callable[[], Any]] = {
-        "audit": lambda: audit(frames, folded),
-        "latency": lambda: latency(folded),
-        "depth": lambda: depth(folded, 60, frames.span()[1]),
-        "redelivery": lambda: redelivery(frames),
-        "loss": lambda: loss(folded),
+    tables = open_tables(lake, engine)
+    tables.fold(kept=True)
+    jobs: dict[str, Callable[[], str]] = {
+        "audit": lambda: audit(tables),
+        "latency": lambda: latency(tables),
+        "depth": lambda: depth(tables),
+        "redelivery": lambda: redelivery(tables),
+        "loss": lambda: loss(tables),
     }
-    figures: dict[str, Any] = {"lake": Path(lake).name, "events": frames.events.count()}
+    figures: dict[str, Any] = {
+        "lake": Path(lake).name,
+        "engine": engine.name,
+        "events": value(engine, "SELECT count(*) FROM events"),
+    }
     began, processor = time.monotonic(), processor_seconds()
     for name, job in jobs.items():
         start = time.monotonic()
-        job().write.format("noop").mode("overwrite").save()
+        if isinstance(engine, SparkEngine):
+            engine.session.sql(job()).write.format("noop").mode("overwrite").save()
+        else:
+            engine.view("measured", job(), kept=True)
         figures[name] = round(time.monotonic() - start, 1)
     figures["seconds"] = round(time.monotonic() - began, 1)
     figures["processor_seconds"] = round(processor_seconds() - processor, 1)
-    folded.unpersist(True)
+    engine.close()
     return figures
 
 
@@ -65,11 +73,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lakes", nargs="+")
     parser.add_argument("--cores", type=int, default=2)
+    parser.add_argument("--engine", choices=("spark", "local"), default="spark")
     options = parser.parse_args()
+    if options.engine == "local":
+        for lake in options.lakes:
+            print(json.dumps(measure(LocalEngine(threads=options.cores), lake)), flush=True)
+        return
     spark = open_session(SessionOptions(f"local[{options.cores}]", "jobs", "4g"))
     try:
         for lake in options.lakes:
-            print(json.dumps(measure(spark, lake)), flush=True)
+            print(json.dumps(measure(SparkEngine(spark), lake)), flush=True)
     finally:
         spark.stop()
 

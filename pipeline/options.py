@@ -32,6 +32,8 @@ OTHERS = {
     "migrate": "bring a lake of the release before to this one's tables; ingest does so, too",
     "forget": "release a lake that is no longer wanted: the journal keeps nothing more for it",
 }
+#: Who answers; see jobs/opening.py.
+ENGINES = ("auto", "local", "spark")
 #: Jobs that are started alone.
 ALONE = ("trace", "replay", "whatif", *OTHERS)
 #: Jobs that read messages' contents: a lake that is made for them has these.
@@ -142,6 +144,9 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
     result.add_argument("--rows", type=_count, metavar="N", help=f"at most so many rows ({ROWS} in tables, else all)")
     result.add_argument(
         "--fail-if", action="append", default=[], metavar="CONDITION", help="exit code 3 if a row is so: 'n > 0'"
+    )
+    one.add_argument(
+        "--engine", choices=ENGINES, default="auto", help="local: DuckDB, in this process; auto: by the lake's size"
     )
     if "trace" in names:
         one.add_argument("message", metavar="MESSAGE", help="an id, a correlation or message id, or HEADER=VALUE")

@@ -30,31 +30,67 @@ def run(options: argparse.Namespace) -> int:
     for setting in options.conf:
         if "=" not in setting:
             return fail(options.job, f"--conf {setting}: expected NAME=VALUE")
-    if options.job == "ingest" and _is_here(options):
-        return _guarded(options.job, lambda: run_in(None, options, check(options)))
+    engines = Engines(options)
     try:
-        from .session import SessionOptions, open_session
-    except ImportError as error:
-        return fail(options.job, f"{error}; the pipeline needs pip install 'leveret[spark]'")
-    session_options = SessionOptions(
-        master=options.master,
-        name=f"leveret {options.job}",
-        driver_memory=options.driver_memory,
-        log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # its error is reported here
-        more=dict(setting.split("=", 1) for setting in options.conf),
-    )
-    opened: list[Any] = []
-
-    def work() -> int:
-        failures = check(options)
-        opened.append(open_session(session_options))
-        return run_in(opened[0], options, failures)
-
-    try:
-        return _guarded(options.job, work)
+        return _guarded(options.job, lambda: run_in(engines, options, check(options)))
     finally:
-        for session in opened:
-            session.stop()
+        engines.close()
+
+
+class Engines:
+    """What computes: Spark and DuckDB, each started when something needs it first. `session`: one of Spark's that is
+    there; it stays."""
+
+    def __init__(self, options: argparse.Namespace, session: Any = None) -> None:
+        self._options = options
+        self._given, self._session = session, session
+        self._local: Any = None
+
+    def spark(self) -> Any:
+        """Raises: ValueError (it is not installed), NoJava, PermissionError."""
+        if self._session is None:
+            try:
+                from .session import SessionOptions, open_session
+            except ImportError as error:
+                raise ValueError(f"{error}; this needs pip install 'leveret[spark]'") from error
+            options = self._options
+            asked = SessionOptions(
+                master=options.master,
+                name=f"leveret {options.job}",
+                driver_memory=options.driver_memory,
+                log_level="error" if os.environ.get("LEVERET_TRACEBACK") else "off",  # its error is reported here
+                more=dict(setting.split("=", 1) for setting in options.conf),
+            )
+            self._session = open_session(asked)
+        return self._session
+
+    def of_lake(self) -> Any:
+        """The engine for the lake. Raises: ValueError, OSError, and what `spark` does."""
+        from .engines.spark import SparkEngine
+        from .jobs.opening import LOCAL, choose_engine
+
+        options = self._options
+        if choose_engine(options.lake, options.engine, master=options.master) != LOCAL:
+            return SparkEngine(self.spark())
+        if self._local is None:
+            try:
+                from .engines.local import LocalEngine
+
+                self._local = LocalEngine()
+            except ImportError as error:
+                raise ValueError(f"{error}; this needs pip install 'leveret[pipeline]'") from error
+        return self._local
+
+    def measure(self) -> Callable[[], tuple[int, int]] | None:
+        """For the bar."""
+        return None if self._session is None else tasks_of(self._session)
+
+    def close(self) -> None:
+        """Stop what was started."""
+        if self._local is not None:
+            self._local.close()
+        if self._session is not None and self._given is None:
+            self._session.stop()
 
 
 def check(options: argparse.Namespace) -> dict[str, list[Condition]]:
@@ -97,22 +133,23 @@ def lake_beside(journal: str) -> str:
     return str(data.with_name(f"{data.name}-lake"))
 
 
-def run_in(spark: Any, options: argparse.Namespace, failures: dict[str, list[Condition]]) -> int:
-    """The same in a session that is open. `failures`: by job."""
+def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, list[Condition]]) -> int:
+    """The same with engines. `failures`: by job."""
     if options.job == "ingest":
-        print(json.dumps(_ingest(spark, options, options.payloads)), flush=True)
+        print(json.dumps(_ingest(engines, options, options.payloads)), flush=True)
         return EXIT_OK
     from .jobs.commands import run as run_job
 
     if options.journal:
-        _ingest(spark, options, _wants_contents(options))
+        _ingest(engines, options, _wants_contents(options))
+    engine = engines.of_lake()
     codes = []
     for job in options.jobs:
 
         def one(job: str = job) -> int:
-            progress = Progress(job, measure=tasks_of(spark))
+            progress = Progress(job, measure=engines.measure())
             try:
-                answer = run_job(spark, job, options, progress)
+                answer = run_job(engine, job, options, progress)
                 held = [one.text for one in failures.get(job, ()) if _holds(one, answer)]
             finally:
                 progress.close()
@@ -163,16 +200,17 @@ def _is_here(options: argparse.Namespace) -> bool:
     return bool(options.master.startswith("local"))
 
 
-def _ingest(spark: Any, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
+def _ingest(engines: Engines, options: argparse.Namespace, payloads: bool) -> dict[str, Any]:
     from .lake.ingest import IngestOptions, ingest
 
     is_here = _is_here(options)
     named = re.fullmatch(r"local\[(\d+)\b.*", options.master)
     processes = int(named[1]) if named else os.cpu_count() or 1
-    progress = Progress("ingest", measure=None if is_here else tasks_of(spark))
+    spark = None if is_here else engines.spark()
+    progress = Progress("ingest", measure=engines.measure())
     try:
         asked = IngestOptions(options.journal, options.lake, payloads, options.max_bytes, processes)
-        return ingest(None if is_here else spark, asked, progress)
+        return ingest(spark, asked, progress)
     finally:
         progress.close()
 

@@ -51,30 +51,6 @@ class Dialect(Protocol):
         ...
 
 
-class SparkSql:
-    """`Dialect` of Spark, whose texts have escapes."""
-
-    def text(self, value: str) -> str:
-        """See `Dialect`."""
-        return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-    def moment(self, at_us: int) -> str:
-        """See `Dialect`."""
-        return f"timestamp_micros({at_us}L)"
-
-
-class StandardSql:
-    """`Dialect` of engines whose texts have no escapes; times without a zone are UTC."""
-
-    def text(self, value: str) -> str:
-        """See `Dialect`."""
-        return "'" + value.replace("'", "''") + "'"
-
-    def moment(self, at_us: int) -> str:
-        """See `Dialect`."""
-        return f"make_timestamp({at_us})"
-
-
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Empty: everything. `since_us`, `until_us`: microseconds since 1970 UTC."""

@@ -102,8 +102,9 @@ ARROWS = {
     "pipeline/reading": {"schemas", "json_values"},
     "pipeline/amqp": {"json_values"},
     "pipeline/lake": {"schemas", "progress", "patience", "reading"},
+    "pipeline/engines": {"schemas", "last_words"},
     "pipeline/jobs": {
-        *("schemas", "progress", "patience", "last_words", "selection", "answers", "amqp", "lake"),
+        *("schemas", "progress", "patience", "last_words", "selection", "answers", "engines", "amqp", "lake"),
     },
 }
 

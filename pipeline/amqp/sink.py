@@ -7,22 +7,17 @@ micro-batch after a restart, is repeated with its rows in the same order.
 """
 
 import asyncio
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import urlsplit
 from uuid import uuid4
 
-import aio_pika
-from aio_pika.exceptions import AMQPError, DeliveryError, PublishError
-from pamqp.commands import Basic
 from pyspark import TaskContext
 from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter, WriterCommitMessage
 
-from .rows import NAMES, message_of
+from .publishing import WINDOW, Publishing, publish_all
+from .rows import NAMES
 
-WINDOW = 500
 OPTIONS = ("url", "exchange", "routing_key", "window", "rate", "mandatory")
 #: Options of `writeStream` itself, passed in the same dict.
 OF_SPARK = ("checkpointlocation", "queryname", "path")
@@ -31,16 +26,8 @@ QUERY, BATCH = "sql.streaming.queryId", "streaming.sql.batchId"
 
 
 @dataclass(frozen=True, slots=True)
-class SinkOptions:
-    """`exchange`, `routing_key`: for rows without one. `window`: messages unconfirmed at a time. `rate`: messages per
-    second and task, 0 without a limit. `mandatory`: an unroutable message fails the job."""
-
-    url: str
-    exchange: str = ""
-    routing_key: str = ""
-    window: int = WINDOW
-    rate: float = 0.0
-    mandatory: bool = True
+class SinkOptions(Publishing):
+    """Of the sink, as Spark hands them over."""
 
     @classmethod
     def read(cls, options: Any, columns: list[str]) -> "SinkOptions":
@@ -79,7 +66,7 @@ class AmqpWriter(DataSourceWriter):
         """One task's rows."""
         context: Any = TaskContext.get()
         prefix = f"{self._id}-{context.partitionId()}"
-        return Sent(asyncio.run(publish_all(self._options, iterator, prefix)))
+        return Sent(asyncio.run(publish_all(self._options, _values(iterator), prefix)))
 
 
 class AmqpStreamWriter(DataSourceStreamWriter):
@@ -92,7 +79,7 @@ class AmqpStreamWriter(DataSourceStreamWriter):
         """One task's rows."""
         context: Any = TaskContext.get()
         names = (context.getLocalProperty(QUERY), context.getLocalProperty(BATCH), context.partitionId())
-        return Sent(asyncio.run(publish_all(self._options, iterator, "-".join(map(str, names)))))
+        return Sent(asyncio.run(publish_all(self._options, _values(iterator), "-".join(map(str, names)))))
 
     def commit(self, messages: list[Any], batchId: int) -> None:
         """Nothing to do: all messages are confirmed."""
@@ -101,62 +88,5 @@ class AmqpStreamWriter(DataSourceStreamWriter):
         """Nothing can be done: sent messages cannot be taken back."""
 
 
-class NotSent(Exception):
-    """The broker did not take a message, or is not there; the text says which broker, and why."""
-
-
-async def publish_all(options: SinkOptions, rows: Iterator[Any], prefix: str) -> int:
-    """Publish each row; returns how many, all confirmed. `prefix`: of generated message ids.
-
-    Raises: ValueError, NotSent (nacked, returned, refused, closed).
-    """
-    try:
-        return await _publish_all(options, rows, prefix)
-    except (OSError, AMQPError) as error:
-        raise NotSent(f"{_without_password(options.url)}: {_why(error)}") from error
-
-
-def _without_password(url: str) -> str:
-    """Where a URL leads to."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
-
-
-def _why(error: Exception) -> str:
-    returned = error.message.delivery if isinstance(error, PublishError) and error.message else None
-    if isinstance(returned, Basic.Return):
-        place = f"exchange {returned.exchange!r} with key {returned.routing_key!r}"
-        return f"a message to {place} was returned: {returned.reply_text}"
-    if isinstance(error, DeliveryError):
-        return "a message could not be delivered: the broker answered with a nack"
-    return str(error) or type(error).__name__
-
-
-async def _publish_all(options: SinkOptions, rows: Iterator[Any], prefix: str) -> int:
-    connection = await aio_pika.connect(options.url)
-    count = 0
-    async with connection:
-        channel = await connection.channel(publisher_confirms=True, on_return_raises=True)
-        exchanges: dict[str, Any] = {"": channel.default_exchange}
-        began, pending = time.monotonic(), set()
-        for row in rows:
-            if options.rate:
-                await asyncio.sleep(max(0.0, began + count / options.rate - time.monotonic()))
-            values = row.asDict()
-            name = values.get("exchange")
-            name = options.exchange if name is None else name
-            if name not in exchanges:
-                exchanges[name] = await channel.get_exchange(name, ensure=False)
-            key = values.get("routing_key")
-            key = options.routing_key if key is None else key
-            message = message_of(values, f"{prefix}-{count}")
-            publishing = exchanges[name].publish(message, key, mandatory=options.mandatory)
-            pending.add(asyncio.ensure_future(publishing))
-            count += 1
-            if len(pending) >= options.window:
-                done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
-                for one in done:
-                    one.result()
-        for one in asyncio.as_completed(pending):
-            await one
-    return count
+def _values(rows: Iterator[Any]) -> Iterator[dict[str, Any]]:
+    return (row.asDict() for row in rows)

@@ -6,173 +6,158 @@ checkpoint. A message enqueued or removed while a checkpoint was being written m
 "Events"; 22.
 """
 
-from typing import Any
-
-from .frames import Frames
+from ..engines.protocol import value
 from .outputs import FAULTS, MESSAGE_FATE, conform
+from .tables import Tables
 
 LOST, DUPLICATE, REORDERED, UNEXPECTED = "lost", "duplicate", "reordered", "unexpected"
+#: Earlier than which LSN a message is known to have been published before the lake begins.
+NEVER = 1 << 62
+#: (fault, condition, LSN, detail); {known}: the first message id whose `enqueued` must be there.
+CHECKS = (
+    (
+        LOST,
+        "enqueues = 0 AND kind <> 'dropped' AND msg_id >= {known}",
+        "finished_lsn",
+        "kind || ' at LSN ' || finished_lsn || ', but it was never enqueued'",
+    ),
+    (
+        LOST,
+        "enqueues = 0 AND kind IS NULL AND between_min IS NOT NULL AND msg_id >= {known}",
+        "between_min",
+        "'delivered or returned at LSN ' || between_min || ', but it was never enqueued'",
+    ),
+    (
+        DUPLICATE,
+        "enqueues > 1",
+        "again_lsn",
+        "'enqueued ' || enqueues || ' times, at LSN ' || enqueued_lsn || ' and ' || again_lsn",
+    ),
+    (
+        DUPLICATE,
+        "terminals > 1",
+        "refinished_lsn",
+        "terminals || ' terminal events: ' || kind || ' at LSN ' || finished_lsn || ', again at ' || refinished_lsn",
+    ),
+    (
+        REORDERED,
+        "finished_lsn < enqueued_lsn OR between_min < enqueued_lsn",
+        "enqueued_lsn",
+        "'enqueued at LSN ' || enqueued_lsn || ', after what came of it at ' || least(finished_lsn, between_min)",
+    ),
+    (
+        REORDERED,
+        "terminals = 1 AND between_max > finished_lsn",
+        "between_max",
+        "'delivered or returned at LSN ' || between_max || ', after ' || kind || ' at ' || finished_lsn",
+    ),
+)
+#: Faults in one message's own events: the few that have any, once for each check.
+OF_LIVES = """
+SELECT fault, msg_id, vhost, queue, lsn, detail
+FROM (
+    SELECT msg_id, vhost, queue,
+        CASE number {conditions} END AS is_so,
+        CASE number {faults} END AS fault,
+        CASE number {lsns} END AS lsn,
+        CASE number {details} END AS detail
+    FROM (SELECT * FROM {lives} WHERE {any_of}) AS suspects CROSS JOIN (VALUES {numbers}) AS checks(number)
+) AS checked
+WHERE is_so
+"""
+#: Messages that entered a queue after a younger one.
+OF_ORDER = f"""
+SELECT '{REORDERED}' AS fault, msg_id, vhost, queue, lsn,
+    'enqueued at LSN ' || lsn || ', behind the younger message ' || ahead AS detail
+FROM (
+    SELECT msg_id, vhost, queue, lsn,
+        max(msg_id) OVER (
+            PARTITION BY vhost, queue ORDER BY lsn, msg_id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+        ) AS ahead
+    FROM events WHERE kind = 'enqueued' AND msg_id > 0
+) AS entered
+WHERE ahead > msg_id
+"""
+OPEN_THEN = f"""
+SELECT '{LOST}' AS fault, msg_id, vhost, queue, lsn,
+    'open by its events, but not in the queue at the checkpoint of LSN ' || lsn || ' to ' || until AS detail
+FROM (
+    SELECT msg_id, vhost, queue, min(begin_lsn) AS lsn, min(end_lsn) AS until
+    FROM (
+        SELECT msg_id, vhost, queue, begin_lsn, end_lsn
+        FROM (
+            SELECT msg_id, vhost, queue, enqueued_lsn, coalesce(finished_lsn, {NEVER}) AS gone_lsn
+            FROM {{lives}} WHERE is_durable AND enqueues > 0
+        ) AS durable JOIN spans ON begin_lsn > enqueued_lsn AND end_lsn <= gone_lsn
+    ) AS open_then ANTI JOIN held USING (msg_id, vhost, queue, begin_lsn)
+    GROUP BY msg_id, vhost, queue
+) AS missing
+"""
+STRANGE = f"""
+SELECT '{UNEXPECTED}' AS fault, msg_id, vhost, queue, lsn,
+    'in the queue at the checkpoint, LSN ' || lsn || ', but '
+    || CASE WHEN finished_lsn < lsn THEN kind || ' at LSN ' || finished_lsn ELSE 'not enqueued before' END AS detail
+FROM (
+    SELECT msg_id, vhost, queue,
+        min(held.lsn) AS lsn,
+        min(finished_lsn) AS finished_lsn,
+        min(kind) AS kind
+    FROM held LEFT JOIN {{lives}} AS known USING (msg_id, vhost, queue)
+    WHERE (enqueued_lsn IS NULL AND {{first}} <= 1) OR enqueued_lsn > held.lsn OR finished_lsn < begin_lsn
+    GROUP BY msg_id, vhost, queue
+) AS strange
+"""
+SPANS = "SELECT DISTINCT begin_lsn, end_lsn FROM checkpoints"
+HELD = """
+SELECT /*+ BROADCAST(spans) */ msg_id, vhost, queue, lsn, begin_lsn
+FROM snapshots JOIN spans ON lsn >= begin_lsn AND lsn < end_lsn
+"""
 
 
-def fates(frames: Frames, lives: Any) -> Any:
+def fates(tables: Tables) -> str:
     """`MESSAGE_FATE`: what became of every message."""
-    starts = _starts(frames)
-    return conform(
-        lives.selectExpr(
-            "*",
-            f"CASE WHEN kind IS NOT NULL THEN kind WHEN NOT is_durable AND enqueued_lsn < {starts}L THEN 'ended' "
-            "ELSE 'open' END AS fate",
-        ),
-        MESSAGE_FATE,
+    text = (
+        "SELECT *, CASE WHEN kind IS NOT NULL THEN kind"
+        f" WHEN NOT is_durable AND enqueued_lsn < {_starts(tables)} THEN 'ended' ELSE 'open' END AS fate"
+        f" FROM {tables.fold()}"
     )
+    return conform(tables.engine.dialect, text, MESSAGE_FATE)
 
 
-def audit(frames: Frames, lives: Any) -> Any:
+def audit(tables: Tables) -> str:
     """`FAULTS`: one row per fault."""
-    faults = _of_lives(frames, lives).unionByName(_of_order(frames))
-    for more in _of_snapshots(frames, lives):
-        faults = faults.unionByName(more)
-    return conform(faults, FAULTS)
+    parts = [_of_lives(tables), OF_ORDER]
+    if value(tables.engine, "SELECT count(*) FROM checkpoints"):
+        tables.engine.view("spans", SPANS)
+        tables.engine.view("held", HELD)
+        parts += [text.format(lives=tables.fold(), first=tables.first_lsn()) for text in (OPEN_THEN, STRANGE)]
+    return conform(tables.engine.dialect, " UNION ALL ".join(parts), FAULTS)
 
 
-def _starts(frames: Frames) -> int:
+def _starts(tables: Tables) -> int:
     """LSN of the last start of a broker with scope "all": earlier transient messages ended there."""
-    found = frames.events.where("kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''")
-    return int(found.agg({"lsn": "max"}).first()[0] or 0)
+    text = "SELECT max(lsn) FROM events WHERE kind = 'settings_changed' AND reason IS NOT NULL AND vhost = ''"
+    return int(value(tables.engine, text) or 0)
 
 
-def _checks_of_lives(known: int) -> tuple[tuple[str, str, str, str], ...]:
-    """(fault, condition, LSN, detail), in SQL; `known`: the first message id whose `enqueued` must be there."""
-    return (
-        (
-            LOST,
-            f"enqueues = 0 AND kind <> 'dropped' AND msg_id >= {known}",
-            "finished_lsn",
-            "concat(kind, ' at LSN ', finished_lsn, ', but it was never enqueued')",
-        ),
-        (
-            LOST,
-            f"enqueues = 0 AND kind IS NULL AND between_min IS NOT NULL AND msg_id >= {known}",
-            "between_min",
-            "concat('delivered or returned at LSN ', between_min, ', but it was never enqueued')",
-        ),
-        (
-            DUPLICATE,
-            "enqueues > 1",
-            "again_lsn",
-            "concat('enqueued ', enqueues, ' times, at LSN ', enqueued_lsn, ' and ', again_lsn)",
-        ),
-        (
-            DUPLICATE,
-            "terminals > 1",
-            "refinished_lsn",
-            "concat(terminals, ' terminal events: ', kind, ' at LSN ', finished_lsn, ', again at ', refinished_lsn)",
-        ),
-        (
-            REORDERED,
-            "finished_lsn < enqueued_lsn OR between_min < enqueued_lsn",
-            "enqueued_lsn",
-            "concat('enqueued at LSN ', enqueued_lsn, ', after what came of it at ', least(finished_lsn, between_min))",
-        ),
-        (
-            REORDERED,
-            "terminals = 1 AND between_max > finished_lsn",
-            "between_max",
-            "concat('delivered or returned at LSN ', between_max, ', after ', kind, ' at ', finished_lsn)",
-        ),
+def _of_lives(tables: Tables) -> str:
+    """Messages published before the lake begins may lack their `enqueued`."""
+    known = 0
+    if tables.first_lsn() > 1:
+        first = value(tables.engine, "SELECT min(msg_id) FROM events WHERE kind = 'published'")
+        known = NEVER if first is None else int(first)
+    checks = [(fault, f"({so.format(known=known)})", lsn, detail) for fault, so, lsn, detail in CHECKS]
+
+    def cases(place: int) -> str:
+        texts = (f"'{check[0]}'" if place == 0 else check[place] for check in checks)
+        return " ".join(f"WHEN {number} THEN {text}" for number, text in enumerate(texts))
+
+    return OF_LIVES.format(
+        lives=tables.fold(),
+        conditions=cases(1),
+        faults=cases(0),
+        lsns=cases(2),
+        details=cases(3),
+        any_of=" OR ".join(so for _, so, _, _ in checks),
+        numbers=", ".join(f"({number})" for number in range(len(checks))),
     )
-
-
-def _of_lives(frames: Frames, lives: Any) -> Any:
-    """Faults in one message's own events. Messages published before the lake begins may lack their `enqueued`."""
-    published = frames.events.where("kind = 'published'").agg({"msg_id": "min"}).first()[0]
-    known = 0 if frames.first_lsn() <= 1 else int(published if published is not None else (1 << 62))
-    checks = _checks_of_lives(known)
-    tests = " ".join(
-        f"IF({condition}, named_struct('fault', '{fault}', 'lsn', {lsn}, 'detail', {detail}), NULL),"
-        for fault, condition, lsn, detail in checks
-    ).rstrip(",")
-    any_of = " OR ".join(f"coalesce({condition}, false)" for _, condition, _, _ in checks)
-    found = lives.where(any_of).selectExpr("*", f"filter(array({tests}), one -> one IS NOT NULL) AS found")
-    return found.selectExpr("msg_id", "vhost", "queue", "inline(found)").selectExpr(
-        "fault", "msg_id", "vhost", "queue", "lsn", "detail"
-    )
-
-
-def _of_order(frames: Frames) -> Any:
-    """Messages that entered a queue after a younger one, compared within each queue."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    before = Window.partitionBy("vhost", "queue").orderBy("lsn", "msg_id").rowsBetween(Window.unboundedPreceding, -1)
-    entered = frames.events.where("kind = 'enqueued' AND msg_id > 0").select("vhost", "queue", "lsn", "msg_id")
-    return (
-        entered.withColumn("ahead", F.max("msg_id").over(before))
-        .where("ahead > msg_id")
-        .selectExpr(
-            f"'{REORDERED}' AS fault",
-            "msg_id",
-            "vhost",
-            "queue",
-            "lsn",
-            "concat('enqueued at LSN ', lsn, ', behind the younger message ', ahead) AS detail",
-        )
-    )
-
-
-def _of_snapshots(frames: Frames, lives: Any) -> list[Any]:
-    """Open messages compared with the journal's snapshots."""
-    checkpoints = sorted((int(row[0]), int(row[1])) for row in frames.checkpoints.collect())
-    if not checkpoints:
-        return []
-    first = frames.first_lsn()
-    spans = ", ".join(f"named_struct('begin_lsn', {begin}L, 'end_lsn', {end}L)" for begin, end in checkpoints)
-    open_then = lives.where("is_durable AND enqueues > 0").selectExpr(
-        "msg_id",
-        "vhost",
-        "queue",
-        f"inline(filter(array({spans}), one -> one.begin_lsn > enqueued_lsn"
-        " AND (finished_lsn IS NULL OR finished_lsn >= one.end_lsn)))",
-    )
-    snapshots = frames.snapshots.selectExpr("msg_id", "vhost", "queue", "lsn").join(
-        frames.checkpoints.selectExpr("begin_lsn", "end_lsn").distinct().hint("broadcast"),
-        _expression("lsn >= begin_lsn AND lsn < end_lsn"),
-    )
-    key = ["msg_id", "vhost", "queue"]
-    missing = (
-        open_then.join(snapshots.select(*key, "begin_lsn"), [*key, "begin_lsn"], "left_anti")
-        .groupBy(*key)
-        .agg(_expression("min(begin_lsn)").alias("lsn"), _expression("min(end_lsn)").alias("end_lsn"))
-        .selectExpr(
-            f"'{LOST}' AS fault",
-            *key,
-            "lsn",
-            "concat('open by its events, but not in the queue at the checkpoint of LSN ', lsn, ' to ', end_lsn)"
-            " AS detail",
-        )
-    )
-    strange = (
-        snapshots.join(lives.select(*key, "enqueued_lsn", "finished_lsn", "kind"), key, "left")
-        .where(f"(enqueued_lsn IS NULL AND {first} <= 1) OR enqueued_lsn > lsn OR finished_lsn < begin_lsn")
-        .groupBy(*key)
-        .agg(
-            _expression("min(lsn)").alias("lsn"),
-            _expression("min(enqueued_lsn)").alias("enqueued_lsn"),
-            _expression("min(finished_lsn)").alias("finished_lsn"),
-            _expression("min(kind)").alias("kind"),
-        )
-        .selectExpr(
-            f"'{UNEXPECTED}' AS fault",
-            *key,
-            "lsn",
-            "concat('in the queue at the checkpoint, LSN ', lsn, ', but ', CASE WHEN finished_lsn < lsn THEN "
-            "concat(kind, ' at LSN ', finished_lsn) ELSE 'not enqueued before' END) AS detail",
-        )
-    )
-    return [missing, strange]
-
-
-def _expression(text: str) -> Any:
-    from pyspark.sql import functions as F
-
-    return F.expr(text)

@@ -1,94 +1,99 @@
 """depth and loss: how much was waiting, and what was removed unread."""
 
-from typing import Any
-
-from .frames import MS_BETWEEN
-from .outputs import DEPTH, LOSS, conform
+from ..engines.protocol import words
+from .outputs import DEPTH, LOSS, MS_BETWEEN, WINDOW, conform
+from .tables import Tables
 
 CAUSES = ("evicted", "replaced", "expired", "dropped", "killed")
+#: Within a window the level is counted from its beginning, so that all windows can be worked on at a time. Messages
+#: that one record removes go at once.
+DEPTHS = """
+WITH moves AS (
+    SELECT vhost, queue, enqueued_lsn AS lsn, unix_seconds(enqueued_ts) AS second, 1 AS step, size_bytes AS octets
+    FROM {lives} WHERE enqueued_ts IS NOT NULL
+    UNION ALL
+    SELECT vhost, queue, finished_lsn AS lsn, unix_seconds(finished_ts) AS second, -1 AS step, -size_bytes AS octets
+    FROM {lives} WHERE enqueued_ts IS NOT NULL AND finished_ts IS NOT NULL
+), levels AS (
+    SELECT vhost, queue, slot, step, octets,
+        sum(step) OVER (PARTITION BY vhost, queue, slot ORDER BY lsn) AS level
+    FROM (SELECT *, {slot} AS slot FROM moves) AS placed
+), folded AS (
+    SELECT vhost, queue, slot,
+        least(min(level), 0) AS low,
+        greatest(max(level), 0) AS high,
+        sum(step) AS change,
+        sum(octets) AS octets,
+        count_if(step > 0) AS came,
+        count_if(step < 0) AS went
+    FROM levels GROUP BY vhost, queue, slot
+), running AS (
+    SELECT *,
+        sum(change) OVER (PARTITION BY vhost, queue ORDER BY slot) AS depth_end,
+        sum(octets) OVER (PARTITION BY vhost, queue ORDER BY slot) AS bytes_end,
+        lead(slot) OVER (PARTITION BY vhost, queue ORDER BY slot) AS following
+    FROM folded
+), every AS (
+    SELECT *,
+        explode(sequence(
+            slot,
+            coalesce(following - {window_s}, IF(depth_end = 0, slot, greatest(slot, CAST({last} AS bigint)))),
+            CAST({window_s} AS bigint)
+        )) AS each
+    FROM running
+)
+SELECT vhost, queue,
+    timestamp_seconds(each) AS window_start,
+    {window_s} AS window_s,
+    depth_end,
+    IF(each = slot, depth_end - change + low, depth_end) AS depth_min,
+    IF(each = slot, depth_end - change + high, depth_end) AS depth_max,
+    IF(each = slot, came, 0) / {window_s} AS in_per_s,
+    IF(each = slot, went, 0) / {window_s} AS out_per_s,
+    bytes_end
+FROM every
+"""
+LOSSES = """
+SELECT vhost, queue, window_start, cause, n, bytes, age_ms_max,
+    {p50} AS age_ms_p50,
+    {p99} AS age_ms_p99
+FROM (
+    SELECT vhost, queue, timestamp_seconds({slot}) AS window_start, cause,
+        count(*) AS n,
+        sum(size_bytes) AS bytes,
+        max(age) AS age_ms_max,
+        {ages} AS ages
+    FROM (
+        SELECT vhost, queue, kind AS cause, size_bytes, unix_seconds(finished_ts) AS second, {age} AS age
+        FROM {lives} WHERE kind IN ({causes})
+    ) AS gone
+    GROUP BY vhost, queue, {slot}, cause
+) AS folded
+"""
 
 
-def depth(lives: Any, window_s: int, until: int) -> Any:
+def depth(tables: Tables, window_s: int = 60, until: int | None = None) -> str:
     """`DEPTH`: one row per queue and window (aligned to seconds), from the first in which a message came to the last
-    in which one came or went; if messages are left, to that of `until` (a time in seconds), the end of the lake.
+    in which one came or went; if messages are left, to that of `until` (a time in seconds; the end of the lake).
 
     Messages from before the lake are not counted.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    moves = lives.selectExpr(
-        "vhost",
-        "queue",
-        "inline(array("
-        "named_struct('lsn', enqueued_lsn, 'second', unix_seconds(enqueued_ts), 'step', 1L,"
-        " 'octets', CAST(size_bytes AS bigint)),"
-        "named_struct('lsn', finished_lsn, 'second', IF(enqueued_ts IS NULL, NULL, unix_seconds(finished_ts)),"
-        " 'step', -1L, 'octets', -CAST(size_bytes AS bigint))))",
-    ).where("second IS NOT NULL")
-    # Within a window counted from its beginning, so that all windows can be worked on at a time. Messages that one
-    # record removes go at once.
-    within = Window.partitionBy("vhost", "queue", "window").orderBy("lsn")
-    folded = (
-        moves.withColumn("window", F.expr(f"second DIV {window_s} * {window_s}"))
-        .withColumn("level", F.sum("step").over(within))
-        .groupBy("vhost", "queue", "window")
-        .agg(
-            F.least(F.min("level"), F.lit(0)).alias("low"),
-            F.greatest(F.max("level"), F.lit(0)).alias("high"),
-            F.sum("step").alias("change"),
-            F.sum("octets").alias("octets"),
-            F.expr("count_if(step > 0)").alias("came"),
-            F.expr("count_if(step < 0)").alias("went"),
-        )
-    )
-    order = Window.partitionBy("vhost", "queue").orderBy("window")
-    running = (
-        folded.withColumn("depth_end", F.sum("change").over(order))
-        .withColumn("bytes_end", F.sum("octets").over(order))
-        .withColumn("next", F.lead("window").over(order))
-        .withColumn("begin", F.expr("depth_end - change"))
-    )
-    last = f"IF(depth_end = 0, window, greatest(window, {until // window_s * window_s}L))"
-    every = running.withColumn(
-        "each", F.expr(f"explode(sequence(window, coalesce(next - {window_s}, {last}), {window_s}L))")
-    )
-    is_own = "each = window"
-    return conform(
-        every.selectExpr(
-            "vhost",
-            "queue",
-            "timestamp_seconds(each) AS window_start",
-            f"{window_s} AS window_s",
-            "depth_end",
-            f"IF({is_own}, begin + low, depth_end) AS depth_min",
-            f"IF({is_own}, begin + high, depth_end) AS depth_max",
-            f"IF({is_own}, came, 0) / {window_s} AS in_per_s",
-            f"IF({is_own}, went, 0) / {window_s} AS out_per_s",
-            "bytes_end",
-        ),
-        DEPTH,
-    ).orderBy("vhost", "queue", "window_start")
+    last = tables.span()[1] if until is None else until
+    slot = WINDOW.format(second="second", window_s=window_s)
+    text = DEPTHS.format(lives=tables.fold(), slot=slot, window_s=window_s, last=last - last % window_s)
+    return conform(tables.engine.dialect, text, DEPTH)
 
 
-def loss(lives: Any, window_s: int = 60) -> Any:
+def loss(tables: Tables, window_s: int = 60) -> str:
     """`LOSS`: rings, last values, expiry, drops and kills without a target."""
-    from pyspark.sql import functions as F
-
-    causes = ", ".join(f"'{cause}'" for cause in CAUSES)
-    age = MS_BETWEEN.format(begin="enqueued_ts", end="finished_ts")
-    rows = lives.where(f"kind IN ({causes})").selectExpr(
-        "vhost",
-        "queue",
-        f"timestamp_seconds(unix_seconds(finished_ts) DIV {window_s} * {window_s}) AS window_start",
-        "kind AS cause",
-        "CAST(size_bytes AS bigint) AS octets",
-        f"CAST({age} AS double) AS age",
+    dialect = tables.engine.dialect
+    text = LOSSES.format(
+        lives=tables.fold(),
+        causes=words(CAUSES),
+        slot=WINDOW.format(second="second", window_s=window_s),
+        age=MS_BETWEEN.format(begin="enqueued_ts", end="finished_ts"),
+        ages=dialect.spread("age"),
+        p50=dialect.point("ages", "p50"),
+        p99=dialect.point("ages", "p99"),
     )
-    folded = rows.groupBy("vhost", "queue", "window_start", "cause").agg(
-        F.count("*").alias("n"),
-        F.sum("octets").alias("bytes"),
-        F.expr("percentile_approx(age, array(0.5D, 0.99D), 1000)").alias("points"),
-        F.max("age").alias("age_ms_max"),
-    )
-    return conform(folded.selectExpr("*", "points[0] AS age_ms_p50", "points[1] AS age_ms_p99"), LOSS)
+    return conform(dialect, text, LOSS)

@@ -4,34 +4,32 @@ import argparse
 import os
 import secrets
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
-from ..lake.lake import absolute
+from ..engines.protocol import Engine, Row, rows, value
 from ..last_words import last_words
 from ..patience import patiently
 from ..progress import Progress
 from ..schemas import Columns, columns
-from ..selection import Selection, SparkSql
+from ..selection import Selection
 from . import outputs
 from .audit import audit, fates
 from .backlog import depth, loss
 from .blocked import blocked
-from .frames import Frames
-from .lives import lives
+from .engine_table import EngineTable
+from .opening import open_log, open_tables
 from .redelivery import redelivery
-from .replay import ReplayOptions, batches, chosen, log_of, send, urls
-from .spark_table import SparkTable, kept
+from .replay import CHOSEN, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
 from .story import deadletters, trace
+from .tables import Tables
 from .timing import fairness, latency
 from .whatif import whatif
 
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000
-SQL = SparkSql()
 #: The columns of the table that a job prints.
 COLUMNS: dict[str, Columns] = {
     "audit": outputs.FAULTS,
@@ -46,162 +44,168 @@ COLUMNS: dict[str, Columns] = {
     "whatif": outputs.WHATIF,
     "replay": columns("msg_id bigint, source_lsn bigint, vhost string, exchange string, routing_key string"),
 }
-Make = Callable[[Frames, argparse.Namespace], Any]
 
 
-def run(spark: Any, job: str, options: argparse.Namespace, progress: Progress) -> Answer:
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What a job works with."""
+
+    job: str
+    tables: Tables
+    options: argparse.Namespace
+    progress: Progress
+
+    @property
+    def engine(self) -> Engine:
+        """Who computes."""
+        return self.tables.engine
+
+    @property
+    def selection(self) -> Selection:
+        """What of the lake was asked for."""
+        found: Selection = self.options.selection
+        return found
+
+
+def run(engine: Engine, job: str, options: argparse.Namespace, progress: Progress) -> Answer:
     """Run one job. Raises: ValueError (such as NotRecorded), and Spark's exceptions."""
-    whole = Frames.of_lake(spark, options.lake)
-    progress.say("begin", lake=options.lake)
+    whole = open_tables(options.lake, engine)
+    progress.say("begin", lake=options.lake, engine=engine.name)
     missing = whole.missing()
     if missing:
         progress.say("missing", what=missing)
-    frames = chosen_part(whole, job, options)
-    work = partial(JOBS[job], spark, frames, options, progress)
-    answer = work() if job == "replay" else patiently(work, progress)  # a replay tries its steps again
+    work = Work(job, chosen_part(whole, job, options), options, progress)
+    one = partial(JOBS[job], work)
+    answer = one() if job == "replay" else patiently(one, progress)  # a replay tries its steps again
     more = {"missing": missing} if missing else {}
     return replace(answer, facts={**answer.facts, "seconds": progress.seconds, **more})
 
 
-def chosen_part(frames: Frames, job: str, options: argparse.Namespace) -> Frames:
+def chosen_part(whole: Tables, job: str, options: argparse.Namespace) -> Tables:
     """What of the lake the job looks at. Raises: ValueError (a queue or virtual host that the lake does not know)."""
     selection: Selection = options.selection
     if not selection:
-        return frames
+        return whole
+    engine, dialect = whole.engine, whole.engine.dialect
     for column, names in (("vhost", selection.vhosts), ("queue", selection.queues)):
         for name in names:
-            if frames.events.where(f"{column} = {SQL.text(name)}").isEmpty():
+            if not rows(engine, f"SELECT lsn FROM events WHERE {column} = {dialect.text(name)} LIMIT 1"):
                 what = {"vhost": "virtual host", "queue": "queue"}[column]
                 raise ValueError(f"the lake knows no {what} {name!r}")
+    conditions = {
+        "events": selection.events(job, options.window, dialect),
+        "snapshots": selection.snapshots(dialect),
+    }
     if selection.until_us is not None:
-        last = frames.events.where(f"ts < {SQL.moment(selection.until_us)}").agg({"lsn": "max"}).first()[0] or 0
-        frames = replace(frames, checkpoints=frames.checkpoints.where(f"end_lsn <= {last}"))
-    events = selection.events(job, options.window, SQL)
-    snapshots = selection.snapshots(SQL)
-    if events:
-        frames = replace(frames, events=frames.events.where(events))
-    return replace(frames, snapshots=frames.snapshots.where(snapshots)) if snapshots else frames
+        last = value(engine, f"SELECT max(lsn) FROM events WHERE ts < {dialect.moment(selection.until_us)}") or 0
+        conditions["checkpoints"] = f"end_lsn <= {last}"
+    return Tables(engine, options.lake, {name: text for name, text in conditions.items() if text})
 
 
-def _rows_of(frame: Any, job: str, options: argparse.Namespace, frames: Frames) -> Any:
+def _rows_of(sql: str, work: Work) -> str:
     """The rows of an answer that were asked for."""
-    selection: Selection = options.selection
-    condition = selection.rows(job, options.window, SQL)
-    frame = frame.where(condition) if condition else frame
-    if job == "audit" and selection.since_us is not None:
-        since = frames.events.where(f"ts >= {SQL.moment(selection.since_us)}").agg({"lsn": "min"}).first()[0]
-        frame = frame.where("false" if since is None else f"lsn >= {since}")
-    return frame
+    selection, dialect = work.selection, work.engine.dialect
+    condition = selection.rows(work.job, work.options.window, dialect)
+    if work.job == "audit" and selection.since_us is not None:
+        since = value(work.engine, f"SELECT min(lsn) FROM events WHERE ts >= {dialect.moment(selection.since_us)}")
+        newer = "false" if since is None else f"lsn >= {since}"
+        condition = f"{condition} AND {newer}" if condition else newer
+    return f"SELECT * FROM ({sql}) AS answer WHERE {condition}" if condition else sql
 
 
-def _audit(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Answer:
-    folded = kept(lives(frames.events))
-    found = kept(_rows_of(audit(frames, folded), "audit", options, frames))
-    by_fault = {row["fault"]: row["count"] for row in found.groupBy("fault").count().collect()}
-    progress.say("faults", **by_fault)
-    selection: Selection = options.selection
-    every = fates(frames, folded)
-    if selection.since_us is not None:
-        every = every.where(f"coalesce(enqueued_ts, finished_ts) >= {SQL.moment(selection.since_us)}")
-    by_fate = {row["fate"]: row["count"] for row in every.groupBy("fate").count().collect()}
+def _audit(work: Work) -> Answer:
+    engine = work.engine
+    work.tables.fold(kept=True)
+    found = EngineTable(engine, "audit", _rows_of(audit(work.tables), work), outputs.FAULTS)
+    by_fault = _counts(engine, "fault", found.name)
+    work.progress.say("faults", **by_fault)
+    every = fates(work.tables)
+    if work.selection.since_us is not None:
+        since = engine.dialect.moment(work.selection.since_us)
+        every = f"SELECT * FROM ({every}) AS fated WHERE coalesce(enqueued_ts, finished_ts) >= {since}"
     facts = {
-        "fates": dict(sorted(by_fate.items())),
-        "faults": dict(sorted(by_fault.items())),
-        "checkpoints": frames.checkpoints.count(),
+        "fates": _counts(engine, "fate", f"({every})"),
+        "faults": by_fault,
+        "checkpoints": value(engine, "SELECT count(*) FROM checkpoints"),
     }
-    tables = {
-        "faults": SparkTable(found.orderBy("msg_id", "vhost", "queue", "lsn", "fault"), outputs.FAULTS),
-        "message_fate": SparkTable(every.orderBy("msg_id", "vhost", "queue"), outputs.MESSAGE_FATE),
-    }
-    return Answer("audit", tables, facts, EXIT_FAULT if by_fault else EXIT_OK)
+    fate = EngineTable(engine, "fates", every, outputs.MESSAGE_FATE, kept=False)
+    return Answer("audit", {"faults": found, "message_fate": fate}, facts, EXIT_FAULT if by_fault else EXIT_OK)
 
 
-def _table(job: str, make: Make, *order: str) -> Callable[..., Answer]:
-    """A job that is one table. `order`: by which columns, unless `make` sorts it."""
+def _counts(engine: Engine, name: str, among: str) -> dict[str, int]:
+    counted = f"SELECT {name} AS what, count(*) AS n FROM {among} AS counted GROUP BY {name} ORDER BY {name}"
+    return {row["what"]: row["n"] for row in rows(engine, counted)}
 
-    def run_it(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Answer:
-        found = _rows_of(make(frames, options), job, options, frames)
-        return Answer(job, {job: SparkTable(found.orderBy(*order) if order else found, COLUMNS[job])})
+
+def _table(make: Callable[[Tables, argparse.Namespace], str]) -> Callable[[Work], Answer]:
+    """A job that is one table."""
+
+    def run_it(work: Work) -> Answer:
+        found = _rows_of(make(work.tables, work.options), work)
+        return Answer(work.job, {work.job: EngineTable(work.engine, work.job, found, COLUMNS[work.job])})
 
     return run_it
 
 
-def _traced(frames: Frames, message: str) -> Any:
+def _trace(work: Work) -> Answer:
     """Raises: ValueError (there is no such message), NotRecorded."""
-    found = kept(trace(frames, message))
-    if found.isEmpty():
+    tables, message = work.tables, work.options.message
+    found = EngineTable(work.engine, "trace", _rows_of(trace(tables, message), work), outputs.TRACE)
+    if not found.count():
         more = "; correlation ids, message ids and headers are in a lake only with `ingest --payloads`"
-        raise ValueError(f"no message {message!r} in the lake{more if frames.payloads.isEmpty() else ''}")
-    return found
+        raise ValueError(f"no message {message!r} in the lake{'' if tables.are_contents_there() else more}")
+    return Answer("trace", {"trace": found})
 
 
-def _replay(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Answer:
+def _replay(work: Work) -> Answer:
+    options, engine = work.options, work.engine
     settings = ReplayOptions(options.id or secrets.token_hex(8), options.where, options.rate, options.replays_max)
-    path = f"{absolute(options.lake).rstrip('/')}/replay_log"
-    # The log grows; the chosen messages stay.
-    rows = patiently(chosen(frames, settings, _log(spark, path)).localCheckpoint, progress)
-    count, sent = rows.count(), 0
+    path = open_log(options.lake, engine)
+    count, sent = patiently(partial(choose, work.tables, settings), work.progress), 0
     if options.go and count:
-        urls(rows, options.url)  # refused before anything is sent
-        log_of(rows, settings, 0).write.mode("append").parquet(path)  # about to be sent, in case this is killed
-        for batch in batches(rows, REPLAY_BATCH):
-            _send(batch, settings, options.url, f"{sent} of {count} messages were sent", progress)
-            log_of(batch, settings, 1).write.mode("append").parquet(path)
-            sent += batch.count()
-            progress.say("sent", messages=sent)
+        urls(vhosts_chosen(work.tables), options.url)  # refused before anything is sent
+        everything = f"SELECT msg_id FROM {CHOSEN}"
+        engine.append(log_of(work.tables, everything, settings, 0), path)  # about to be sent, in case this is killed
+        for batch in batches(work.tables, REPLAY_BATCH):
+            _send(batch, settings, options.url, f"{sent} of {count} messages were sent")
+            some = ", ".join(str(row["msg_id"]) for row in batch)
+            engine.append(log_of(work.tables, some, settings, 1), path)
+            sent += len(batch)
+            work.progress.say("sent", messages=sent)
     facts = {"replay_id": settings.replay_id, "chosen": count, "sent": sent, "dry": not options.go}
-    shown = rows.select(*(column.name for column in COLUMNS["replay"]))
-    return Answer("replay", {"replay": SparkTable(shown, COLUMNS["replay"])}, facts)
+    shown = outputs.conform(engine.dialect, f"SELECT * FROM {CHOSEN}", COLUMNS["replay"])
+    return Answer("replay", {"replay": EngineTable(engine, "replay", shown, COLUMNS["replay"], order=ORDER)}, facts)
 
 
-def _send(rows: Any, settings: ReplayOptions, url: str, so_far: str, progress: Progress) -> None:
+def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> None:
     """Raises: ValueError (with the reason, and how to go on)."""
     try:
-        send(rows, settings, url, progress)
+        send(batch, settings, url)
     except Exception as error:
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
         raise ValueError(f"{last_words(error)}; {so_far}, and --id {settings.replay_id} sends the others") from error
 
 
-def _log(spark: Any, path: str) -> Any:
-    from pyspark.errors import AnalysisException
-
-    try:
-        return spark.read.parquet(path)
-    except AnalysisException:
-        return None  # nothing was ever replayed from this lake
-
-
-def _report(spark: Any, frames: Frames, options: argparse.Namespace, progress: Progress) -> Answer:
+def _report(work: Work) -> Answer:
     from .report import write_report
 
-    path = options.out or "report.html"
-    write_report(frames, path, options.window, progress)
+    path = work.options.out or "report.html"
+    write_report(work.tables, path, work.options.window, work.progress)
     return Answer("report", facts={"file": path})
 
 
-JOBS: dict[str, Callable[..., Answer]] = {
+JOBS: dict[str, Callable[[Work], Answer]] = {
     "audit": _audit,
-    "latency": _table(
-        "latency",
-        lambda frames, o: latency(lives(frames.with_deliveries("latency").events), o.window),
-        *("vhost", "queue", "window_start"),
-    ),
-    "depth": _table("depth", lambda frames, o: depth(lives(frames.events), o.window, frames.span()[1])),
-    "redelivery": _table("redelivery", lambda frames, o: redelivery(frames, o.poison_attempts)),
-    "loss": _table(
-        "loss", lambda frames, o: loss(lives(frames.events), o.window), "vhost", "queue", "window_start", "cause"
-    ),
-    "fairness": _table("fairness", lambda frames, o: fairness(frames), "vhost", "queue", "consumer", "conn_id"),
-    "blocked": _table("blocked", lambda frames, o: blocked(frames)),
-    "trace": _table("trace", lambda frames, o: _traced(frames, o.message)),
-    "deadletters": _table("deadletters", lambda frames, o: deadletters(frames)),
-    "whatif": _table(
-        "whatif",
-        lambda frames, o: whatif(frames, Path(o.settings).read_text(encoding="utf-8")),
-        *("vhost", "queue", "what"),
-    ),
+    "latency": _table(lambda tables, o: latency(tables, o.window)),
+    "depth": _table(lambda tables, o: depth(tables, o.window)),
+    "redelivery": _table(lambda tables, o: redelivery(tables, o.poison_attempts)),
+    "loss": _table(lambda tables, o: loss(tables, o.window)),
+    "fairness": _table(lambda tables, o: fairness(tables)),
+    "blocked": _table(lambda tables, o: blocked(tables)),
+    "trace": _trace,
+    "deadletters": _table(lambda tables, o: deadletters(tables)),
+    "whatif": _table(lambda tables, o: whatif(tables, Path(o.settings).read_text(encoding="utf-8"))),
     "replay": _replay,
     "report": _report,
 }

@@ -4,14 +4,12 @@ All aggregates are numbers of fixed width, so Spark folds them in place (hash ag
 names are packed with their LSN in one long: `lsn * 64 + code`, whose minimum is the earliest.
 """
 
-from typing import Any
-
 from ...engine import TERMINAL, EventKind
+from ..engines.protocol import words
 
 TERMINALS = tuple(kind.value for kind in EventKind if kind in TERMINAL)
-CODE = 64
+CODE_BITS = 6
 DURABLE, KEPT = 1, 2
-KEY = ("msg_id", "vhost", "queue")
 
 #: A delivery that came back, at once or after a delay, or whose lease ended without its message being gone: taken over
 #: by another's acknowledgement, or expired. What is delayed is scheduled, too.
@@ -19,82 +17,75 @@ RETURNED = (
     "(kind = 'requeued' OR (kind = 'scheduled' AND reason <> 'published')"
     " OR (kind = 'lease_ended' AND coalesce(reason, '') NOT IN ('taken_over', 'lifetime')))"
 )
+BETWEEN = ("delivered", "requeued", "scheduled", "due", "lease_ended")
+LIVES = """
+SELECT msg_id, vhost, queue,
+    enqueues, terminals, deliveries, requeues, enqueued_lsn, again_lsn, refinished_lsn,
+    between_min, between_max, size_bytes,
+    CAST(attempts AS smallint) AS attempts,
+    timestamp_micros(enqueued_us) AS enqueued_ts,
+    finish >> {bits} AS finished_lsn,
+    timestamp_micros(finished_us) AS finished_ts,
+    CASE WHEN finish IS NULL THEN NULL ELSE CASE finish % {codes} {names} END END AS kind,
+    timestamp_micros(delivered_us) AS first_delivered_ts,
+    timestamp_micros(redelivered_us) AS last_delivered_ts,
+    coalesce(durables, 0) = 1 AS is_durable
+FROM (
+    SELECT msg_id, vhost, queue,
+        count_if(is_enqueued) AS enqueues,
+        count(code) AS terminals,
+        count_if(is_delivered) AS deliveries,
+        count_if(is_returned) AS requeues,
+        min(IF(is_enqueued, lsn, NULL)) AS enqueued_lsn,
+        min(IF(is_enqueued, us, NULL)) AS enqueued_us,
+        max(IF(is_enqueued, lsn, NULL)) AS again_lsn,
+        min(lsn * {codes} + code) AS finish,
+        max(IF(code IS NULL, NULL, lsn)) AS refinished_lsn,
+        min(IF(code IS NULL, NULL, us)) AS finished_us,
+        min(IF(is_delivered, us, NULL)) AS delivered_us,
+        max(IF(is_delivered, us, NULL)) AS redelivered_us,
+        min(IF(is_between, lsn, NULL)) AS between_min,
+        max(IF(is_between, lsn, NULL)) AS between_max,
+        max(IF(is_between, attempt, 0)) AS attempts,
+        max(size_bytes) AS size_bytes,
+        max(IF(is_enqueued, flags & {durable}, NULL)) AS durables
+    FROM (
+        SELECT msg_id, vhost, queue, lsn, size_bytes,
+            CAST(flags AS int) AS flags,
+            CAST(attempt AS int) AS attempt,
+            unix_micros(ts) AS us,
+            kind = 'enqueued' AS is_enqueued,
+            kind = 'delivered' AS is_delivered,
+            coalesce({returned}, false) AS is_returned,
+            kind IN ({between}) AS is_between,
+            CASE kind {numbers} END AS code
+        FROM {events}
+        WHERE msg_id > 0 AND queue <> '' AND kind IN ({relevant})
+            AND NOT (kind IN ({terminals}) AND (CAST(flags AS int) & {kept}) <> 0)
+    ) AS one
+    GROUP BY msg_id, vhost, queue
+) AS folded
+"""
 
-#: What is folded of the events of one (message, queue), in SQL.
-AGGREGATES = {
-    "enqueues": "count_if(is_enqueued)",
-    "terminals": "count(code)",
-    "deliveries": "count_if(is_delivered)",
-    "requeues": "count_if(is_requeued)",
-    "enqueued_lsn": "min(IF(is_enqueued, lsn, NULL))",
-    "enqueued_us": "min(IF(is_enqueued, us, NULL))",
-    "again_lsn": "max(IF(is_enqueued, lsn, NULL))",
-    "finish": f"min(IF(code IS NULL, NULL, lsn * {CODE} + code))",
-    "refinished_lsn": "max(IF(code IS NULL, NULL, lsn))",
-    "finished_us": "min(IF(code IS NULL, NULL, us))",
-    "delivered_us": "min(IF(is_delivered, us, NULL))",
-    "redelivered_us": "max(IF(is_delivered, us, NULL))",
-    "between_min": "min(IF(is_between, lsn, NULL))",
-    "between_max": "max(IF(is_between, lsn, NULL))",
-    "attempts": "max(IF(is_between, attempt, 0))",
-    "size_bytes": "max(size_bytes)",
-    "durables": f"max(IF(is_enqueued, flags & {DURABLE}, NULL))",
-}
 
-
-def lives(events: Any) -> Any:
-    """Columns:
+def lives_of(events: str) -> str:
+    """The lives in a view of events, in SQL. Columns:
 
     msg_id, vhost, queue; enqueues, terminals (counts); enqueued_lsn, enqueued_ts, finished_lsn, finished_ts, kind (of
     the first terminal event) null where there is none; deliveries, requeues, attempts, first_delivered_ts,
     last_delivered_ts; between_min, between_max: LSNs of the first and last delivery, return or schedule; size_bytes;
     is_durable.
     """
-    relevant = ("enqueued", "delivered", "requeued", "scheduled", "due", "lease_ended", *TERMINALS)
-    codes = "CASE kind " + " ".join(f"WHEN '{word}' THEN {code}L" for code, word in enumerate(TERMINALS)) + " END"
-    words = " ".join(f"WHEN {code}L THEN '{word}'" for code, word in enumerate(TERMINALS))
-    rows = events.where(f"msg_id > 0 AND queue <> '' AND kind IN ({_words(relevant)})").where(
-        f"NOT (kind IN ({_words(TERMINALS)}) AND (flags & {KEPT}) <> 0)"
+    return LIVES.format(
+        events=events,
+        bits=CODE_BITS,
+        codes=1 << CODE_BITS,
+        names=" ".join(f"WHEN {code} THEN '{word}'" for code, word in enumerate(TERMINALS)),
+        numbers=" ".join(f"WHEN '{word}' THEN {code}" for code, word in enumerate(TERMINALS)),
+        returned=RETURNED,
+        between=words(BETWEEN),
+        relevant=words(("enqueued", *BETWEEN, *TERMINALS)),
+        terminals=words(TERMINALS),
+        durable=DURABLE,
+        kept=KEPT,
     )
-    folded = (
-        rows.select(
-            *KEY,
-            *("lsn", "flags", "size_bytes"),
-            *_named(
-                us="unix_micros(ts)",
-                attempt="CAST(attempt AS int)",
-                is_enqueued="kind = 'enqueued'",
-                is_delivered="kind = 'delivered'",
-                is_requeued=RETURNED,
-                is_between="kind IN ('delivered', 'requeued', 'scheduled', 'due', 'lease_ended')",
-                code=codes,
-            ),
-        )
-        .groupBy(*KEY)
-        .agg(*_named(**AGGREGATES))
-    )
-    return folded.select(
-        *KEY,
-        *("enqueues", "terminals", "deliveries", "requeues", "enqueued_lsn", "again_lsn", "refinished_lsn"),
-        *("between_min", "between_max", "size_bytes"),
-        *_named(
-            attempts="CAST(attempts AS smallint)",
-            enqueued_ts="timestamp_micros(enqueued_us)",
-            finished_lsn=f"finish DIV {CODE}",
-            finished_ts="timestamp_micros(finished_us)",
-            kind=f"CASE WHEN finish IS NULL THEN NULL ELSE CASE finish % {CODE} {words} END END",
-            first_delivered_ts="timestamp_micros(delivered_us)",
-            last_delivered_ts="timestamp_micros(redelivered_us)",
-            is_durable="coalesce(durables, 0) = 1",
-        ),
-    )
-
-
-def _named(**columns: str) -> list[Any]:
-    from pyspark.sql import functions as F
-
-    return [F.expr(text).alias(name) for name, text in columns.items()]
-
-
-def _words(words: tuple[str, ...]) -> str:
-    return ", ".join(f"'{word}'" for word in words)

@@ -1,7 +1,6 @@
 """The columns of each job's table. Source: Spark page 3."""
 
-from typing import Any
-
+from ..engines.protocol import Dialect
 from ..schemas import Columns, columns
 
 #: `fate`: the kind of the terminal event; `open`: in the queue; `ended`: transient, and the broker was restarted since.
@@ -74,6 +73,27 @@ WHATIF = columns(
 )
 
 
-def conform(frame: Any, wanted: Columns) -> Any:
+def conform(dialect: Dialect, sql: str, wanted: Columns) -> str:
     """The columns of a schema, in its order and of its types."""
-    return frame.selectExpr(*(f"CAST(`{name}` AS {type_}) AS `{name}`" for name, type_, _ in wanted))
+    listed = ", ".join(f"CAST(`{name}` AS {dialect.type(type_)}) AS `{name}`" for name, type_, _ in wanted)
+    return f"SELECT {listed} FROM ({sql}) AS answer"
+
+
+#: Of a window of so many seconds the begin, from a time in seconds.
+WINDOW = "({second} - {second} % {window_s})"
+#: Milliseconds between two timestamps, with its microseconds.
+MS_BETWEEN = "((unix_micros({end}) - unix_micros({begin})) / 1000)"
+#: The order of each job's rows.
+ORDERS = {
+    "audit": "msg_id, vhost, queue, lsn, fault, detail",
+    "fates": "msg_id, vhost, queue",
+    "latency": "vhost, queue, window_start",
+    "depth": "vhost, queue, window_start",
+    "redelivery": "poison DESC, attempts DESC, vhost, queue, msg_id",
+    "loss": "vhost, queue, window_start, cause",
+    "fairness": "vhost, queue, consumer, conn_id",
+    "blocked": "until, waited_ms DESC, since, vhost, conn_id, destination, `limit`",
+    "trace": "lsn, msg_id, kind, queue",
+    "deadletters": "n DESC, vhost, queue, kind, reason, outcome, target, arrived_in",
+    "whatif": "vhost, queue, what",
+}

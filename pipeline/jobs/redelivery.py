@@ -1,38 +1,37 @@
 """redelivery: which messages keep failing, at which consumers, and how long they were delayed. Needs scope "all"."""
 
-from typing import Any
-
-from .frames import Frames
 from .lives import RETURNED
 from .outputs import REDELIVERY, conform
+from .tables import Tables
 
 #: Number of attempts from which a message counts as poison, even if it did not die.
 POISON_ATTEMPTS = 5
 DEAD = "kind IN ('dead_lettered', 'killed')"
+FAILING = """
+SELECT *, coalesce(attempts >= {poison_attempts} OR died, false) AS poison
+FROM (
+    SELECT vhost, queue, msg_id,
+        max(attempt) AS attempts,
+        count_if({returned}) AS requeues,
+        count_if(kind = 'lease_ended') AS leases_ended,
+        bool_or({dead}) AS dead,
+        bool_or({dead} AND reason IN ('delivery_limit', 'rejected')) AS died,
+        {pauses} AS backoff_ms,
+        max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
+        max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS last_reason,
+        max(ts) AS last_ts
+    FROM recorded
+    WHERE msg_id > 0 AND ({returned} OR (kind = 'delivered' AND attempt > 1) OR {dead})
+    GROUP BY vhost, queue, msg_id
+) AS folded
+WHERE requeues > 0 OR dead OR attempts > 1
+"""
 
 
-def redelivery(frames: Frames, poison_attempts: int = POISON_ATTEMPTS) -> Any:
-    """`REDELIVERY`, poison first, then those with the most attempts. Raises: NotRecorded."""
-    from pyspark.sql import functions as F
-
-    events = frames.with_deliveries("redelivery").events
-    troubled = events.where(f"msg_id > 0 AND ({RETURNED} OR (kind = 'delivered' AND attempt > 1) OR {DEAD})")
-    folded = troubled.groupBy("vhost", "queue", "msg_id").agg(
-        F.expr("max(attempt)").alias("attempts"),
-        F.expr(f"count_if({RETURNED})").alias("requeues"),
-        F.expr("count_if(kind = 'lease_ended')").alias("leases_ended"),
-        F.expr(f"max({DEAD})").alias("dead"),
-        F.expr(f"max({DEAD} AND reason IN ('delivery_limit', 'rejected'))").alias("died"),
-        F.expr(
-            "transform(array_sort(collect_list(IF(kind IN ('requeued', 'scheduled') AND arg_ms > 0,"
-            " named_struct('lsn', lsn, 'ms', arg_ms), NULL))), one -> one.ms)"
-        ).alias("backoff_ms"),
-        F.expr("max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL)").alias("last_consumer"),
-        F.expr("max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL)").alias("last_reason"),
-        F.expr("max(ts)").alias("last_ts"),
-    )
-    poison = F.expr(f"attempts >= {poison_attempts} OR died")
-    return conform(
-        folded.where("requeues > 0 OR dead OR attempts > 1").withColumn("poison", F.coalesce(poison, F.lit(False))),
-        REDELIVERY,
-    ).orderBy(F.desc("poison"), F.desc("attempts"), "vhost", "queue", "msg_id")
+def redelivery(tables: Tables, poison_attempts: int = POISON_ATTEMPTS) -> str:
+    """`REDELIVERY`. Raises: NotRecorded."""
+    tables.with_deliveries("redelivery")
+    dialect = tables.engine.dialect
+    pauses = dialect.in_order("arg_ms", "lsn", "kind IN ('requeued', 'scheduled') AND arg_ms > 0")
+    text = FAILING.format(poison_attempts=poison_attempts, returned=RETURNED, dead=DEAD, pauses=pauses)
+    return conform(dialect, text, REDELIVERY)

@@ -6,21 +6,55 @@ is replayed as its original message, to that one's exchange and routing key.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from itertools import groupby, islice
 from urllib.parse import quote, unquote, urlsplit, urlunsplit
 
-from ..amqp.data_source import NAME
-from ..patience import patiently
-from ..progress import Progress
-from .frames import Frames
+from ..engines.protocol import Row, rows, value
 from .outputs import REPLAY_LOG, conform
+from .tables import Tables
 
 ID_HEADER, COUNT_HEADER = "x-replay-id", "x-replay-count"
 GENERATIONS_MAX = 16
 #: Headers of earlier deaths; a broker would continue their counts.
 OF_BEFORE = ("x-death", "x-first-death-exchange", "x-first-death-queue", "x-first-death-reason", "x-delivery-count")
+#: A view of the log of earlier replays, and one of the messages to send.
+LOG, CHOSEN = "replay_log", "chosen"
+ORDER = "source_lsn, msg_id"
+#: One row per message with contents, even if an ingest that was repeated has it twice.
+CONTENT = """
+SELECT msg_id, min(lsn) AS of_lsn FROM payloads GROUP BY msg_id
+"""
+CAUSES = "SELECT msg_id, max(cause_id) AS cause_id FROM payloads GROUP BY msg_id"
+PICKED = """
+SELECT msg_id, max(lsn) AS source_lsn, min(vhost) AS vhost, max(cause_id) AS cause_id
+FROM (
+    SELECT events.*, content.cause_id, content.exchange, content.routing_key, content.headers_json,
+        content.properties_json, content.body
+    FROM events JOIN (
+        SELECT msg_id, cause_id, address AS exchange, routing_key, headers_json, properties_json, body FROM payloads
+    ) AS content ON content.msg_id = events.msg_id
+    WHERE events.msg_id > 0
+) AS told
+WHERE ({where})
+GROUP BY msg_id
+"""
+ORIGINALS = """
+SELECT coalesce(causes.msg_id, picked.msg_id) AS msg_id, source_lsn, vhost, coalesce(causes.cause_id, 0) AS cause_id
+FROM {picked} AS picked
+LEFT JOIN causes ON picked.cause_id > 0 AND causes.msg_id = picked.cause_id
+"""
+CHOOSE = """
+SELECT once.msg_id, source_lsn, once.vhost, address AS exchange, routing_key, headers_json, properties_json, body
+FROM (
+    SELECT msg_id, max(source_lsn) AS source_lsn, min(vhost) AS vhost FROM {picked} AS picked GROUP BY msg_id
+) AS once
+JOIN first_content USING (msg_id)
+JOIN payloads ON payloads.msg_id = once.msg_id AND payloads.lsn = first_content.of_lsn
+WHERE coalesce({replay_id} <> {id}, true) AND coalesce(TRY_CAST({count} AS int), 0) < {replays_max}
+    AND once.msg_id NOT IN (SELECT msg_id FROM {log} WHERE replay_id = {id} AND sent = 1)
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,40 +67,41 @@ class ReplayOptions:
     replays_max: int = 3
 
 
-def chosen(frames: Frames, options: ReplayOptions, log: Any = None) -> Any:
-    """The messages to send: msg_id, source_lsn, vhost, and the sink's columns. Raises: NotRecorded."""
-    from pyspark.sql import functions as F
+def choose(tables: Tables, options: ReplayOptions) -> int:
+    """Make the view CHOSEN, of the messages to send: msg_id, source_lsn, vhost, and the sink's columns. Returns how
+    many. There is a view LOG.
 
-    payloads = frames.with_payloads("replay").payloads.dropDuplicates(["msg_id"])
-    content = payloads.selectExpr(
-        "msg_id", "cause_id", "address AS exchange", "routing_key", "headers_json", "properties_json", "body"
-    )
-    events = frames.events.where("msg_id > 0")
-    picked = (
-        events.join(content, "msg_id")
-        .where(options.where)
-        .groupBy("msg_id")
-        .agg(F.max("lsn").alias("source_lsn"), F.first("vhost").alias("vhost"), F.first("cause_id").alias("cause_id"))
-        .localCheckpoint()
-    )
-    causes = content.selectExpr("msg_id AS id", "cause_id AS of_cause")
-    for _ in range(GENERATIONS_MAX):
-        if picked.where("cause_id > 0").isEmpty():
+    Raises: NotRecorded, ValueError (`where` is no SQL).
+    """
+    tables.with_contents("replay")
+    engine, dialect = tables.engine, tables.engine.dialect
+    engine.view("causes", CAUSES, kept=True)
+    engine.view("first_content", CONTENT)
+    picked = "picked_0"
+    engine.view(picked, PICKED.format(where=options.where), kept=True)
+    for generation in range(1, GENERATIONS_MAX + 1):
+        if not value(engine, f"SELECT count(*) FROM {picked} WHERE cause_id > 0"):
             break
-        joined = picked.join(causes, F.expr("cause_id > 0 AND id = cause_id"), "left")
-        picked = joined.selectExpr(
-            "coalesce(id, msg_id) AS msg_id", "source_lsn", "vhost", "coalesce(of_cause, 0) AS cause_id"
-        ).localCheckpoint()
-    once = picked.groupBy("msg_id").agg(F.max("source_lsn").alias("source_lsn"), F.first("vhost").alias("vhost"))
-    if log is not None:
-        sent = log.where((F.col("replay_id") == options.replay_id) & (F.col("sent") == 1)).select("msg_id")
-        once = once.join(sent, "msg_id", "left_anti")
-    headers = F.from_json("headers_json", "map<string,string>")
-    replays = F.coalesce(headers[COUNT_HEADER].cast("int"), F.lit(0))
-    is_ours = F.coalesce(headers[ID_HEADER] == options.replay_id, F.lit(False))
-    mark = F.udf(lambda text: marked(text, options.replay_id), "string")
-    found = once.join(content.drop("cause_id"), "msg_id").where(~is_ours & (replays < options.replays_max))
-    return found.withColumn("headers_json", mark("headers_json")).orderBy("source_lsn")
+        before, picked = picked, f"picked_{generation}"
+        engine.view(picked, ORIGINALS.format(picked=before), kept=True)
+    text = CHOOSE.format(
+        picked=picked,
+        log=LOG,
+        id=dialect.text(options.replay_id),
+        replay_id=dialect.member("headers_json", ID_HEADER),
+        count=dialect.member("headers_json", COUNT_HEADER),
+        replays_max=options.replays_max,
+    )
+    engine.view(CHOSEN, text, kept=True)
+    return int(value(engine, f"SELECT count(*) FROM {CHOSEN}"))
+
+
+def batches(tables: Tables, size: int) -> Iterator[list[Row]]:
+    """The chosen messages in order, `size` at a time; no more are in memory."""
+    places = iter(rows(tables.engine, f"SELECT msg_id FROM {CHOSEN} ORDER BY {ORDER}"))
+    while some := [str(row["msg_id"]) for row in islice(places, size)]:
+        wanted = f"SELECT * FROM {CHOSEN} WHERE msg_id IN ({', '.join(some)}) ORDER BY {ORDER}"
+        yield rows(tables.engine, wanted)
 
 
 def marked(headers_json: str, replay_id: str) -> str:
@@ -77,24 +112,17 @@ def marked(headers_json: str, replay_id: str) -> str:
     return json.dumps(headers)
 
 
-def batches(rows: Any, size: int) -> Iterator[Any]:
-    """The chosen rows in order, `size` at a time."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    place = F.row_number().over(Window.orderBy("source_lsn", "msg_id")) - 1
-    placed = rows.withColumn("batch", F.floor(place / size)).localCheckpoint()
-    last = placed.agg({"batch": "max"}).first()[0]
-    for number in range(0 if last is None else int(last) + 1):
-        yield placed.where(F.col("batch") == number).drop("batch").orderBy("source_lsn", "msg_id")
+def vhosts_chosen(tables: Tables) -> list[str]:
+    """Of the messages to send."""
+    return [row["vhost"] for row in rows(tables.engine, f"SELECT DISTINCT vhost FROM {CHOSEN} ORDER BY vhost")]
 
 
-def urls(rows: Any, url: str) -> dict[str, str]:
+def urls(vhosts: Iterable[str], url: str) -> dict[str, str]:
     """Virtual host -> URL, for the virtual hosts of the messages: each goes to that which it was published in.
 
     Raises: ValueError (`url` names another).
     """
-    vhosts = sorted(row[0] for row in rows.select("vhost").distinct().collect())
+    vhosts = sorted(vhosts)
     parts = urlsplit(url)
     named = unquote(parts.path[1:])
     if named and vhosts != [named] and vhosts:
@@ -106,23 +134,34 @@ def urls(rows: Any, url: str) -> dict[str, str]:
     return {vhost: urlunsplit(parts._replace(path=f"/{quote(vhost, safe='')}")) for vhost in vhosts}
 
 
-def send(rows: Any, options: ReplayOptions, url: str, progress: Progress) -> None:
-    """Send through the sink, by one task for each virtual host, to keep order and rate. Raises: ValueError, and Spark's
-    exceptions."""
-    from pyspark.sql import functions as F
+def send(batch: list[Row], options: ReplayOptions, url: str) -> int:
+    """Send these, in their order within each virtual host; returns how many, all confirmed. Raises: ValueError,
+    NotSent."""
+    import asyncio
 
-    for vhost, where in urls(rows, url).items():
-        own = rows.where(F.col("vhost") == vhost)
-        columns = own.select("body", "exchange", "routing_key", "headers_json", "properties_json").coalesce(1)
-        sink = columns.write.format(NAME).option("url", where).option("rate", str(options.rate)).mode("append")
-        patiently(sink.save, progress)  # the one worker that did not start has sent nothing
+    from ..amqp.publishing import Publishing, publish_all
+
+    count = 0
+    for vhost, own in groupby(sorted(batch, key=lambda row: str(row["vhost"])), lambda row: str(row["vhost"])):
+        where = Publishing(urls([vhost], url)[vhost], rate=options.rate)
+        ready = ({**row, **_changed(row, options.replay_id)} for row in own)
+        count += asyncio.run(publish_all(where, ready, options.replay_id))
+    return count
 
 
-def log_of(rows: Any, options: ReplayOptions, sent: int) -> Any:
-    """`REPLAY_LOG`."""
-    from pyspark.sql import functions as F
+def _changed(row: Row, replay_id: str) -> Row:
+    """A message without an id of its own has the same one each time that it is sent."""
+    return {
+        "headers_json": marked(row["headers_json"], replay_id),
+        "message_id": f"{replay_id}-{row['msg_id']}",
+    }
 
-    sent_rows = rows.selectExpr("msg_id", "source_lsn", "exchange AS address", "current_timestamp() AS ts")
-    return conform(
-        sent_rows.withColumn("replay_id", F.lit(options.replay_id)).withColumn("sent", F.lit(sent)), REPLAY_LOG
+
+def log_of(tables: Tables, messages: str, options: ReplayOptions, sent: int) -> str:
+    """`REPLAY_LOG`, of these messages: a list of ids, or a query of them."""
+    id_ = tables.engine.dialect.text(options.replay_id)
+    text = (
+        f"SELECT {id_} AS replay_id, msg_id, source_lsn, exchange AS address, now() AS ts, {sent} AS sent"
+        f" FROM {CHOSEN} WHERE msg_id IN ({messages})"
     )
+    return conform(tables.engine.dialect, text, REPLAY_LOG)

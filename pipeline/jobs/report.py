@@ -1,7 +1,7 @@
 """report: one self-contained HTML page.
 
 The plots are SVG drawn here: five simple kinds need no plotting library (matplotlib's SVG is some 50 times larger and
-brings 60 MB of packages). The data from Spark are bounded: POINTS_MAX windows of QUEUES_MAX queues. For a longer time
+brings 60 MB of packages). The data are bounded: POINTS_MAX windows of QUEUES_MAX queues. For a longer time
 the windows are wider, and the page says so: none is left out.
 """
 
@@ -12,12 +12,13 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from ..engines.protocol import rows, value
 from ..progress import Progress
 from .audit import audit
 from .backlog import depth, loss
-from .frames import Frames, NotRecorded
-from .lives import lives
+from .outputs import ORDERS
 from .redelivery import redelivery
+from .tables import NotRecorded, Tables
 from .timing import latency
 
 WIDTH, HEIGHT, LEFT, BOTTOM = 860, 260, 70, 30
@@ -31,30 +32,27 @@ STYLE = (
 Series = dict[str, list[tuple[float, float]]]
 
 
-def write_report(frames: Frames, path: str, window_s: int, progress: Progress) -> None:
+def write_report(tables: Tables, path: str, window_s: int, progress: Progress) -> None:
     """Compute, draw, write. Raises: OSError."""
-    from pyspark import StorageLevel
-
-    folded = lives(frames.events).persist(StorageLevel.MEMORY_AND_DISK)
-    queues = Queues.largest(folded)
-    begin, end = frames.span()
+    tables.fold(kept=True)
+    queues = Queues.largest(tables)
+    begin, end = tables.span()
     width = fitting(window_s, begin, end)
     progress.say("lives")
-    parts = [_scope_of(frames, window_s, width, begin, end, queues), _audited(frames, folded)]
+    parts = [_scope_of(tables, window_s, width, begin, end, queues), _audited(tables)]
     progress.say("audit")
-    parts.append(_section("Depth over time (the most messages in each window)", _depths(folded, width, end, queues)))
+    parts.append(_section("Depth over time (the most messages in each window)", _depths(tables, width, queues)))
     progress.say("depth")
     for title, job in (("Latency", _latencies), ("Redelivery and poison", _redeliveries)):
         try:
-            parts.append(_section(title, job(frames, folded, width, queues)))
+            parts.append(_section(title, job(tables, width, queues)))
         except NotRecorded as error:
             parts.append(_section(title, f"<p>{escape(str(error))}</p>"))
         progress.say(title.split()[0].lower())
-    parts.append(_section("Losses by cause (messages per window)", _losses(folded, width)))
+    parts.append(_section("Losses by cause (messages per window)", _losses(tables, width)))
     progress.say("loss")
     page = f"<!doctype html><html lang=en><meta charset=utf-8><title>Leveret: report</title><style>{STYLE}</style>"
     Path(path).write_text(f"{page}<h1>Report of the journal</h1>{''.join(parts)}</html>\n", encoding="utf-8")
-    folded.unpersist()
 
 
 def fitting(window_s: int, begin: int, end: int) -> int:
@@ -74,19 +72,17 @@ class Queues:
     count: int
 
     @classmethod
-    def largest(cls, folded: Any) -> "Queues":
+    def largest(cls, tables: Tables) -> "Queues":
         """Those with the most messages."""
-        counted = folded.groupBy("vhost", "queue").count().orderBy("count", ascending=False)
-        return cls(tuple((row[0], row[1]) for row in counted.head(QUEUES_MAX)), counted.count())
+        counted = f"SELECT vhost, queue, count(*) AS n FROM {tables.fold()} GROUP BY vhost, queue"
+        found = rows(tables.engine, f"SELECT * FROM ({counted}) AS counted ORDER BY n DESC, vhost, queue")
+        return cls(tuple((row["vhost"], row["queue"]) for row in found[:QUEUES_MAX]), len(found))
 
-    def rows(self, frame: Any) -> Any:
-        """Their rows."""
-        from pyspark.sql import functions as F
-
-        wanted = F.lit(False)
-        for vhost, queue in self.chosen:
-            wanted |= (F.col("vhost") == vhost) & (F.col("queue") == queue)
-        return frame.where(wanted)
+    def of(self, tables: Tables, sql: str) -> str:
+        """Their rows, of a query."""
+        text = tables.engine.dialect.text
+        own = (f"vhost = {text(vhost)} AND queue = {text(queue)}" for vhost, queue in self.chosen)
+        return f"SELECT * FROM ({sql}) AS every WHERE {' OR '.join(own) or 'false'}"
 
     def label(self, row: Any) -> str:
         """A queue's name, with its virtual host if there are several."""
@@ -94,14 +90,14 @@ class Queues:
         return f"{row['queue']} in {row['vhost']}" if several else str(row["queue"])
 
 
-def _scope_of(frames: Frames, asked_s: int, width_s: int, begin: int, end: int, queues: Queues) -> str:
+def _scope_of(tables: Tables, asked_s: int, width_s: int, begin: int, end: int, queues: Queues) -> str:
     """What the page is about, and what it leaves out."""
     said = [f"From {_clock(begin)} to {_clock(end)}, in windows of {width_s} s."]
     if width_s != asked_s:
         said.append(f"Windows of {asked_s} s would be too many to draw.")
     if queues.count > len(queues.chosen):
         said.append(f"Of {queues.count:,} queues the {len(queues.chosen)} with the most messages are drawn.")
-    missing = frames.missing()
+    missing = tables.missing()
     if missing:
         said.append(f"Not whole: {missing}.")
     return f"<p>{escape(' '.join(said))}</p>"
@@ -111,50 +107,54 @@ def _section(title: str, content: str) -> str:
     return f"<h2>{escape(title)}</h2>{content}"
 
 
-def _audited(frames: Frames, folded: Any) -> str:
-    found = audit(frames, folded).persist()
-    count = found.count()
+def _audited(tables: Tables) -> str:
+    engine = tables.engine
+    engine.view("report_faults", audit(tables), kept=True)
+    count = value(engine, "SELECT count(*) FROM report_faults")
     if not count:
-        return _section("Audit", f"<p>No fault in {folded.count():,} lives of messages in queues.</p>")
+        lived = value(engine, f"SELECT count(*) FROM {tables.fold()}")
+        return _section("Audit", f"<p>No fault in {lived:,} lives of messages in queues.</p>")
     columns = ("fault", "msg_id", "vhost", "queue", "detail")
-    rows = [[row[name] for name in columns] for row in found.limit(POISON_MAX).collect()]
-    found.unpersist()
-    title = f"Audit: {count:,} faults" + (f", of which {len(rows)} are shown" if len(rows) < count else "")
-    return _section(title, table(columns, rows))
+    found = rows(engine, f"SELECT * FROM report_faults ORDER BY {ORDERS['audit']} LIMIT {POISON_MAX}")
+    title = f"Audit: {count:,} faults" + (f", of which {len(found)} are shown" if len(found) < count else "")
+    return _section(title, table(columns, [[row[name] for name in columns] for row in found]))
 
 
-def _depths(folded: Any, window_s: int, end: int, queues: Queues) -> str:
-    return lines(_series(queues.rows(depth(folded, window_s, end)).collect(), "depth_max", queues))
+def _depths(tables: Tables, window_s: int, queues: Queues) -> str:
+    found = rows(tables.engine, f"{queues.of(tables, depth(tables, window_s))} ORDER BY {ORDERS['depth']}")
+    return lines(_series(found, "depth_max", queues))
 
 
-def _latencies(frames: Frames, folded: Any, window_s: int, queues: Queues) -> str:
-    frames.with_deliveries("latency")
-    rows = queues.rows(latency(folded, window_s)).orderBy("window_start").collect()
+def _latencies(tables: Tables, window_s: int, queues: Queues) -> str:
+    found = rows(tables.engine, f"{queues.of(tables, latency(tables, window_s))} ORDER BY window_start")
     plots = (("p50", "median"), ("p99", "99th percentile"))
     return "".join(
-        f"<h3>From queue to ack, {name}, ms</h3>{lines(_series(rows, f'e2e_ms_{point}', queues))}"
+        f"<h3>From queue to ack, {name}, ms</h3>{lines(_series(found, f'e2e_ms_{point}', queues))}"
         for point, name in plots
     )
 
 
-def _redeliveries(frames: Frames, folded: Any, window_s: int, queues: Queues) -> str:
-    found = redelivery(frames)
-    columns = ("vhost", "queue", "least(attempts, 10) AS attempts")
-    cells = queues.rows(found.selectExpr(*columns)).groupBy("vhost", "queue", "attempts").count().collect()
-    worst = found.where("poison").orderBy("attempts", ascending=False).limit(POISON_MAX).collect()
+def _redeliveries(tables: Tables, window_s: int, queues: Queues) -> str:
+    engine = tables.engine
+    engine.view("report_failing", redelivery(tables), kept=True)
+    counted = (
+        "SELECT vhost, queue, least(attempts, 10) AS attempts, count(*) AS n"
+        f" FROM ({queues.of(tables, 'SELECT * FROM report_failing')}) AS own GROUP BY vhost, queue, least(attempts, 10)"
+    )
+    counts = {(queues.label(row), int(row["attempts"])): int(row["n"]) for row in rows(engine, counted)}
+    worst = f"SELECT * FROM report_failing WHERE poison ORDER BY {ORDERS['redelivery']} LIMIT {POISON_MAX}"
     shown = ("vhost", "queue", "msg_id", "attempts", "dead", "last_consumer", "last_reason")
-    counts = {(queues.label(row), int(row["attempts"])): int(row["count"]) for row in cells}
     return (
         f"<h3>Messages by attempts (10: ten or more)</h3>{heat(counts)}<h3>Top poison messages</h3>"
-        f"{table(shown, [[row[name] for name in shown] for row in worst])}"
+        f"{table(shown, [[row[name] for name in shown] for row in rows(engine, worst)])}"
     )
 
 
-def _losses(folded: Any, window_s: int) -> str:
-    rows = loss(folded, window_s).groupBy("window_start", "cause").agg({"n": "sum"}).orderBy("window_start")
+def _losses(tables: Tables, window_s: int) -> str:
+    summed = f"SELECT window_start, cause, sum(n) AS n FROM ({loss(tables, window_s)}) AS one GROUP BY ALL"
     series: Series = {}
-    for row in rows.collect():
-        series.setdefault(row["cause"], []).append((row["window_start"].timestamp(), float(row["sum(n)"])))
+    for row in rows(tables.engine, f"SELECT * FROM ({summed}) AS summed ORDER BY window_start, cause"):
+        series.setdefault(row["cause"], []).append((row["window_start"].timestamp(), float(row["n"])))
     return lines(series)
 
 

@@ -1,39 +1,82 @@
 """trace and deadletters: the events of one message; and why messages died."""
 
-from typing import Any
-
-from .frames import Frames
+from ..engines.protocol import rows
 from .outputs import DEADLETTERS, TRACE, conform
+from .tables import Tables
 
 #: Limit on copies of copies, for loops of dead letters.
 GENERATIONS_MAX = 100
-DEAD = "kind IN ('dead_lettered', 'killed', 'expired')"
+#: Messages with one correlation id or header that are looked at.
+FOUND_MAX = 1000
+#: Where a copy of a dead letter arrived: one row for each queue, or one without.
+DEAD_LETTERS = """
+WITH dead AS (
+    SELECT vhost, queue, msg_id, kind, reason, ts, lsn FROM events
+    WHERE msg_id > 0 AND kind IN ('dead_lettered', 'killed', 'expired')
+), handed AS (
+    SELECT vhost, queue, msg_id,
+        max(attempt) AS attempts,
+        max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS consumer
+    FROM events SEMI JOIN dead USING (vhost, queue, msg_id)
+    WHERE kind = 'delivered' AND msg_id > 0
+    GROUP BY vhost, queue, msg_id
+), copies AS (
+    SELECT payloads.cause_id, payloads.address AS target, {died_in} AS died_in, arrived.queue AS arrived
+    FROM payloads LEFT JOIN (SELECT msg_id, queue FROM events WHERE kind = 'enqueued') AS arrived
+        ON arrived.msg_id = payloads.msg_id
+    WHERE payloads.cause_id > 0
+), one AS (
+    SELECT dead.vhost, dead.queue, dead.msg_id, dead.kind, dead.reason, dead.ts, dead.lsn,
+        max(handed.attempts) AS attempts,
+        max(handed.consumer) AS consumer,
+        min(copies.target) AS target,
+        array_sort(collect_set(copies.arrived)) AS arrived_in
+    FROM dead
+    LEFT JOIN handed
+        ON handed.vhost = dead.vhost AND handed.queue = dead.queue AND handed.msg_id = dead.msg_id
+    LEFT JOIN copies ON copies.cause_id = dead.msg_id AND coalesce(copies.died_in, dead.queue) = dead.queue
+    GROUP BY dead.vhost, dead.queue, dead.msg_id, dead.kind, dead.reason, dead.ts, dead.lsn
+), told AS (
+    SELECT *, CASE
+        WHEN size(arrived_in) > 0 THEN 'arrived' WHEN target IS NOT NULL THEN 'nowhere'
+        WHEN kind = 'killed' THEN 'gone' ELSE {without} END AS outcome
+    FROM one
+)
+SELECT vhost, queue, kind, reason, outcome, target, arrived_in,
+    count(*) AS n,
+    min(ts) AS first_ts,
+    max(ts) AS last_ts,
+    coalesce(max(attempts), 0) AS attempts_max,
+    max_by(consumer, lsn) FILTER (WHERE consumer IS NOT NULL) AS last_consumer,
+    slice(array_sort(collect_set(msg_id)), 1, 5) AS samples
+FROM told GROUP BY vhost, queue, kind, reason, outcome, target, arrived_in
+"""
 
 
-def ids_of(frames: Frames, message: str) -> list[int]:
+def ids_of(tables: Tables, message: str) -> list[int]:
     """Messages with this id (digits), correlation or message id, or header (NAME=VALUE).
 
     All of these are tried: an id of a program's may be digits only, and may have a "=". Without contents in the lake
-    only the first is. Raises: NotRecorded (nothing else could be tried).
+    only the first is. Raises: NotRecorded (nothing else could be tried), ValueError (no text that can be looked for).
     """
-    from pyspark.sql import functions as F
-
+    engine, dialect = tables.engine, tables.engine.dialect
     found: set[int] = set()
-    if message.isdecimal() and len(message) < 19:
-        if not frames.events.where(f"msg_id = {int(message)} AND msg_id > 0").isEmpty():
+    if message.isascii() and message.isdecimal() and len(message) < 19:
+        if rows(engine, f"SELECT lsn FROM events WHERE msg_id = {int(message)} AND msg_id > 0 LIMIT 1"):
             found.add(int(message))
-        if frames.payloads.isEmpty():
+        if not tables.are_contents_there():
             return sorted(found)
-    payloads = frames.with_payloads("trace by header or correlation id").payloads
-    properties = F.from_json("properties_json", "map<string,string>")
-    matches = (properties["correlation_id"] == message) | (properties["message_id"] == message)
+    tables.with_contents("trace by header or correlation id")
+    wanted = dialect.text(message)
+    tests = [f"{dialect.member('properties_json', name)} = {wanted}" for name in ("correlation_id", "message_id")]
     name, equals, value = message.partition("=")
     if equals:
-        matches = F.coalesce(matches, F.lit(False)) | (F.from_json("headers_json", "map<string,string>")[name] == value)
-    return sorted(found | {row[0] for row in payloads.where(matches).select("msg_id").limit(1000).collect()})
+        tests.append(f"{dialect.member('headers_json', name)} = {dialect.text(value)}")
+    sought = f"SELECT DISTINCT msg_id FROM payloads WHERE {' OR '.join(tests)} ORDER BY msg_id LIMIT {FOUND_MAX}"
+    return sorted(found | {row["msg_id"] for row in rows(engine, sought)})
 
 
-def family(frames: Frames, ids: list[int]) -> dict[int, int]:
+def family(tables: Tables, ids: list[int]) -> dict[int, int]:
     """These messages, their originals and their copies: id -> cause (0 none)."""
     known = dict.fromkeys(ids, 0)
     new = list(ids)
@@ -41,88 +84,36 @@ def family(frames: Frames, ids: list[int]) -> dict[int, int]:
         if not new:
             break
         wanted = ", ".join(map(str, new))
-        found = frames.payloads.where(f"msg_id IN ({wanted}) OR (cause_id > 0 AND cause_id IN ({wanted}))")
-        rows = found.select("msg_id", "cause_id").collect()
+        found = rows(
+            tables.engine,
+            "SELECT msg_id, cause_id FROM payloads"
+            f" WHERE msg_id IN ({wanted}) OR (cause_id > 0 AND cause_id IN ({wanted}))",
+        )
         before = set(known)
-        for id_, cause in rows:
-            known[id_] = cause
-            if cause:
-                known.setdefault(cause, 0)
+        for row in found:
+            known[row["msg_id"]] = row["cause_id"]
+            if row["cause_id"]:
+                known.setdefault(row["cause_id"], 0)
         new = [id_ for id_ in known if id_ not in before]
     return known
 
 
-def trace(frames: Frames, message: str) -> Any:
-    """`TRACE`, in order; empty without such a message. Raises: NotRecorded."""
-    causes = family(frames, ids_of(frames, message))
-    if not causes:
-        return conform(frames.events.where("false").selectExpr("*", "0L AS cause_id"), TRACE)
-    cases = " ".join(f"WHEN {id_}L THEN {cause}L" for id_, cause in causes.items() if cause)
-    cause = f"CASE msg_id {cases} END" if cases else "CAST(NULL AS bigint)"
-    found = frames.events.where(f"msg_id IN ({', '.join(map(str, causes))})").selectExpr("*", f"{cause} AS cause_id")
-    return conform(found, TRACE).orderBy("lsn", "msg_id")
+def trace(tables: Tables, message: str) -> str:
+    """`TRACE`; empty without such a message. Raises: NotRecorded, ValueError."""
+    causes = family(tables, ids_of(tables, message))
+    cases = " ".join(f"WHEN {id_} THEN {cause}" for id_, cause in causes.items() if cause)
+    cause = f"CASE msg_id {cases} END" if cases else "NULL"
+    among = f"msg_id IN ({', '.join(map(str, causes))})" if causes else "false"
+    return conform(tables.engine.dialect, f"SELECT *, {cause} AS cause_id FROM events WHERE {among}", TRACE)
 
 
-def deadletters(frames: Frames) -> Any:
-    """`DEADLETTERS`: by queue, reason and outcome, most first. Without recorded deliveries last_consumer is null."""
-    from pyspark.sql import functions as F
+def deadletters(tables: Tables) -> str:
+    """`DEADLETTERS`: by queue, reason and outcome. Without recorded deliveries last_consumer is null.
 
-    key = ["vhost", "queue", "msg_id"]
-    dead = frames.events.where(f"msg_id > 0 AND {DEAD}").select(*key, "kind", "reason", "ts")
-    last = (
-        frames.events.where("kind = 'delivered' AND msg_id > 0")
-        .join(dead.select(*key), key, "left_semi")
-        .groupBy(*key)
-        .agg(F.max("attempt").alias("attempts"), F.max_by("consumer", "lsn").alias("consumer"))
-    )
-    folded = (
-        dead.join(last, key, "left")
-        .join(
-            _copies(frames), [F.col("msg_id") == F.col("cause_id"), F.expr("coalesce(died_in, queue) = queue")], "left"
-        )
-        .groupBy(*key, "kind", "reason", "ts", "attempts", "consumer")
-        .agg(
-            F.min("target").alias("target"),
-            F.expr("array_sort(array_distinct(flatten(collect_list(arrived_in))))").alias("arrived_in"),
-        )
-        .withColumn("outcome", F.expr(_outcome(frames)))
-        .groupBy("vhost", "queue", "kind", "reason", "outcome", "target", "arrived_in")
-        .agg(
-            F.count("*").alias("n"),
-            F.min("ts").alias("first_ts"),
-            F.max("ts").alias("last_ts"),
-            F.coalesce(F.max("attempts"), F.lit(0)).alias("attempts_max"),
-            F.max_by("consumer", "ts").alias("last_consumer"),
-            F.expr("slice(array_sort(collect_set(msg_id)), 1, 5)").alias("samples"),
-        )
-    )
-    return conform(folded, DEADLETTERS).orderBy(F.desc("n"), "vhost", "queue", "kind", "reason", "outcome", "target")
-
-
-def _copies(frames: Frames) -> Any:
-    """One row per dead letter: the message that it is a copy of, the queue where that died, where the copy arrived."""
-    from pyspark.sql import functions as F
-
-    copies = frames.payloads.where("cause_id > 0").select(
-        F.col("msg_id").alias("copy_id"),
-        "cause_id",
-        F.col("address").alias("target"),
-        F.get_json_object("headers_json", "$['x-death'][0].queue").alias("died_in"),
-    )
-    arrived = frames.events.where("kind = 'enqueued'").selectExpr("msg_id AS copy_id", "queue AS into")
-    return (
-        copies.join(arrived, "copy_id", "left")
-        .groupBy("copy_id", "cause_id", "target", "died_in")
-        .agg(F.expr("collect_set(into)").alias("arrived_in"))
-        .drop("copy_id")
-    )
-
-
-def _outcome(frames: Frames) -> str:
-    """In SQL. A copy that no queue took is recorded only with scope "all", and copies at all only with contents."""
-    is_whole = frames.scopes() == {"all"} and not frames.payloads.isEmpty()
+    A copy that no queue took is recorded only with scope "all", and copies at all only with contents.
+    """
+    is_whole = tables.scopes() == {"all"} and tables.are_contents_there()
     without = "IF(kind = 'dead_lettered', 'nowhere', 'gone')" if is_whole else "'not recorded'"
-    return (
-        f"CASE WHEN size(arrived_in) > 0 THEN 'arrived' WHEN target IS NOT NULL THEN 'nowhere' "
-        f"WHEN kind = 'killed' THEN 'gone' ELSE {without} END"
-    )
+    dialect = tables.engine.dialect
+    died_in = dialect.first_death("payloads.headers_json")
+    return conform(dialect, DEAD_LETTERS.format(died_in=died_in, without=without), DEADLETTERS)

@@ -1,102 +1,102 @@
 """latency and fairness: how long messages waited and were processed, by which consumers. Need scope "all"."""
 
-from typing import Any
+from ..engines.protocol import POINTS, rows
+from .outputs import FAIRNESS, LATENCY, MS_BETWEEN, WINDOW, conform
+from .tables import Tables
 
-from .frames import MS_BETWEEN, Frames
-from .outputs import FAIRNESS, LATENCY, conform
+MEASURES = ("queue", "service", "e2e")
+LATENCIES = """
+SELECT vhost, queue, window_start, {window_s} AS window_s, n, {points}
+FROM (
+    SELECT vhost, queue, timestamp_seconds({slot}) AS window_start, count(*) AS n, {spreads}
+    FROM (
+        SELECT vhost, queue, unix_seconds(enqueued_ts) AS second,
+            {waited} AS queue_ms,
+            IF(kind = 'acked', {served}, NULL) AS service_ms,
+            IF(kind = 'acked', {whole}, NULL) AS e2e_ms
+        FROM {lives} WHERE enqueued_ts IS NOT NULL AND first_delivered_ts IS NOT NULL
+    ) AS one
+    GROUP BY vhost, queue, {slot}
+) AS folded
+"""
+#: Who had a lease that ended is who had the message delivered last before that. Percentiles are taken from counts by
+#: duration, because one consumer may have had all messages of the lake: those do not fit into the memory of one task.
+FAIR = """
+WITH handed AS (
+    SELECT msg_id, vhost, queue, coalesce(consumer, '') AS consumer, conn_id,
+        count_if(kind = 'delivered') AS deliveries,
+        max(IF(kind = 'delivered', ts, NULL)) AS delivered_ts,
+        max(IF(kind = 'acked', ts, NULL)) AS acked_ts
+    FROM recorded WHERE kind IN ('delivered', 'acked') AND msg_id > 0
+    GROUP BY msg_id, vhost, queue, coalesce(consumer, ''), conn_id
+), timed AS (
+    SELECT *, {served} AS service_ms FROM handed
+), folded AS (
+    SELECT vhost, queue, consumer, conn_id,
+        sum(deliveries) AS deliveries,
+        count(acked_ts) AS acked,
+        max(service_ms) AS service_ms_max
+    FROM timed GROUP BY vhost, queue, consumer, conn_id
+), counted AS (
+    SELECT vhost, queue, consumer, conn_id, service_ms, count(*) AS n
+    FROM timed WHERE service_ms IS NOT NULL GROUP BY vhost, queue, consumer, conn_id, service_ms
+), ranked AS (
+    SELECT *,
+        sum(n) OVER (PARTITION BY vhost, queue, consumer, conn_id ORDER BY service_ms) AS up_to,
+        sum(n) OVER (PARTITION BY vhost, queue, consumer, conn_id) AS n_all
+    FROM counted
+), points AS (
+    SELECT vhost, queue, consumer, conn_id,
+        min(IF(up_to * 1000 >= n_all * 500, service_ms, NULL)) AS service_ms_p50,
+        min(IF(up_to * 1000 >= n_all * 950, service_ms, NULL)) AS service_ms_p95
+    FROM ranked GROUP BY vhost, queue, consumer, conn_id
+){leases}
+SELECT vhost, queue, consumer, conn_id, deliveries, acked, service_ms_p50, service_ms_p95, service_ms_max,
+    deliveries / sum(deliveries) OVER (PARTITION BY vhost, queue) AS share,
+    {leases_ended} AS leases_ended
+FROM folded LEFT JOIN points USING (vhost, queue, consumer, conn_id){with_leases}
+WHERE deliveries > 0
+"""
+LEASES = """, ended AS (
+    SELECT msg_id, vhost, queue, lsn AS ended_lsn FROM recorded WHERE kind = 'lease_ended'
+), held AS (
+    SELECT vhost, queue, ended_lsn,
+        max_by(coalesce(consumer, ''), lsn) AS consumer,
+        max_by(conn_id, lsn) AS conn_id
+    FROM ended JOIN recorded USING (msg_id, vhost, queue)
+    WHERE kind = 'delivered' AND lsn < ended_lsn
+    GROUP BY msg_id, vhost, queue, ended_lsn
+), leases AS (
+    SELECT vhost, queue, consumer, conn_id, count(*) AS n_leases FROM held GROUP BY vhost, queue, consumer, conn_id
+)"""
 
-POINTS = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-ACCURACY = 1000
 
-
-def latency(lives: Any, window_s: int = 60) -> Any:
-    """`LATENCY`; percentiles are exact to a thousandth of rank. `lives`: of a journal with deliveries."""
-    from pyspark.sql import functions as F
-
-    measures = {
-        "queue": MS_BETWEEN.format(begin="enqueued_ts", end="first_delivered_ts"),
-        "service": f"IF(kind = 'acked', {MS_BETWEEN.format(begin='last_delivered_ts', end='finished_ts')}, NULL)",
-        "e2e": f"IF(kind = 'acked', {MS_BETWEEN.format(begin='enqueued_ts', end='finished_ts')}, NULL)",
-    }
-    rows = lives.where("enqueued_ts IS NOT NULL AND first_delivered_ts IS NOT NULL").selectExpr(
-        "vhost",
-        "queue",
-        f"timestamp_seconds(unix_seconds(enqueued_ts) DIV {window_s} * {window_s}) AS window_start",
-        *(f"CAST({text} AS double) AS {what}_ms" for what, text in measures.items()),
+def latency(tables: Tables, window_s: int = 60) -> str:
+    """`LATENCY`. Raises: NotRecorded."""
+    tables.with_deliveries("latency")
+    dialect = tables.engine.dialect
+    points = (f"{dialect.point(f'{what}_all', name)} AS {what}_ms_{name}" for what in MEASURES for name in POINTS)
+    text = LATENCIES.format(
+        lives=tables.fold(recorded=True),
+        window_s=window_s,
+        slot=WINDOW.format(second="second", window_s=window_s),
+        waited=MS_BETWEEN.format(begin="enqueued_ts", end="first_delivered_ts"),
+        served=MS_BETWEEN.format(begin="last_delivered_ts", end="finished_ts"),
+        whole=MS_BETWEEN.format(begin="enqueued_ts", end="finished_ts"),
+        points=", ".join(points),
+        spreads=", ".join(f"{dialect.spread(f'{what}_ms')} AS {what}_all" for what in MEASURES),
     )
-    points = f"array({', '.join(f'{point}D' for point in POINTS.values())})"
-    folded = rows.groupBy("vhost", "queue", "window_start").agg(
-        F.count("*").alias("n"),
-        *(F.expr(f"percentile_approx({what}_ms, {points}, {ACCURACY})").alias(f"{what}_points") for what in measures),
-    )
-    return conform(
-        folded.selectExpr(
-            "*",
-            f"{window_s} AS window_s",
-            *(f"{what}_points[{at}] AS {what}_ms_{point}" for what in measures for at, point in enumerate(POINTS)),
-        ),
-        LATENCY,
-    )
+    return conform(dialect, text, LATENCY)
 
 
-def _with_leases(folded: Any, events: Any) -> Any:
-    """The column `leases_ended`. Who had a lease that ended is who had the message delivered last before that."""
-    from pyspark.sql import functions as F
-
-    key, holder = ["msg_id", "vhost", "queue"], ["vhost", "queue", "consumer", "conn_id"]
-    ended = events.where("kind = 'lease_ended'").selectExpr(*key, "lsn AS ended_lsn")
-    if ended.isEmpty():  # most lakes: no need to look at every delivery once more
-        return folded.withColumn("leases_ended", F.lit(0))
-    delivered = events.where("kind = 'delivered' AND msg_id > 0").selectExpr(
-        *key, "lsn", "coalesce(consumer, '') AS consumer", "conn_id"
-    )
-    last = (
-        ended.join(delivered, key)
-        .where("lsn < ended_lsn")
-        .groupBy(*key, "ended_lsn")
-        .agg(F.expr("max_by(struct(consumer, conn_id), lsn)").alias("holder"))
-    )
-    counts = last.select("vhost", "queue", "holder.*").groupBy(*holder).agg(F.count("*").alias("leases_ended"))
-    return folded.join(counts, holder, "left").withColumn("leases_ended", F.coalesce("leases_ended", F.lit(0)))
-
-
-def fairness(frames: Frames) -> Any:
+def fairness(tables: Tables) -> str:
     """`FAIRNESS`. Raises: NotRecorded."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    events = frames.with_deliveries("fairness").events
-    handed = events.where("kind IN ('delivered', 'acked') AND msg_id > 0").selectExpr(
-        "msg_id",
-        "vhost",
-        "queue",
-        "coalesce(consumer, '') AS consumer",
-        "conn_id",
-        "IF(kind = 'delivered', ts, NULL) AS delivered_ts",
-        "IF(kind = 'acked', ts, NULL) AS acked_ts",
+    tables.with_deliveries("fairness")
+    some = rows(tables.engine, "SELECT lsn FROM recorded WHERE kind = 'lease_ended' LIMIT 1")
+    text = FAIR.format(  # most lakes have no leases: no need to look at every delivery once more
+        served=MS_BETWEEN.format(begin="delivered_ts", end="acked_ts"),
+        leases=LEASES if some else "",
+        leases_ended="coalesce(n_leases, 0)" if some else "0",
+        with_leases=" LEFT JOIN leases USING (vhost, queue, consumer, conn_id)" if some else "",
     )
-    each = handed.groupBy("msg_id", "vhost", "queue", "consumer", "conn_id").agg(
-        F.count("delivered_ts").alias("deliveries"),
-        F.max("delivered_ts").alias("delivered_ts"),
-        F.max("acked_ts").alias("acked_ts"),
-    )
-    service = MS_BETWEEN.format(begin="delivered_ts", end="acked_ts")
-    folded = (
-        each.withColumn("service", F.expr(f"CAST({service} AS double)"))
-        .groupBy("vhost", "queue", "consumer", "conn_id")
-        .agg(
-            F.sum("deliveries").alias("deliveries"),
-            F.count("acked_ts").alias("acked"),
-            F.expr(f"percentile_approx(service, array(0.5D, 0.95D), {ACCURACY})").alias("points"),
-            F.max("service").alias("service_ms_max"),
-        )
-        .where("deliveries > 0")
-    )
-    folded = _with_leases(folded, events)
-    all_of = F.sum("deliveries").over(Window.partitionBy("vhost", "queue"))
-    return conform(
-        folded.withColumn("share", F.col("deliveries") / all_of).selectExpr(
-            "*", "points[0] AS service_ms_p50", "points[1] AS service_ms_p95"
-        ),
-        FAIRNESS,
-    )
+    return conform(tables.engine.dialect, text, FAIRNESS)

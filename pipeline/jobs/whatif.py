@@ -1,137 +1,106 @@
 """whatif: each queue's arrivals with another configuration (simulation.py), beside what the journal recorded.
 
-A queue is simulated by one task and must fit into its memory (some 200 octets per message). Needs scope "all": only
+A queue is simulated by one task and must fit into its memory (some 1000 octets per message). Needs scope "all": only
 deliveries show when there was a consumer.
 """
 
 import json
-from typing import Any
+from collections.abc import Mapping
 
-from ..schemas import ddl
-from .attempts import RETURNS
-from .frames import Frames
-from .lives import lives
-from .outputs import WHATIF, conform
+from ..engines.protocol import Row, rows, value, words
+from .attempts import RETURNS, Moment, attempts_of
+from .outputs import WHATIF
+from .simulation import Arrival, read_settings, simulate
+from .tables import Tables
+
+MOMENTS = ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS)
+#: Arrivals, each with what happened to it as texts "milliseconds kind reason"; and deliveries, as credit.
+STEPS = """
+SELECT vhost, queue, unix_millis(enqueued_ts) AS ms, false AS is_offer, msg_id, size_bytes,
+    CAST(priority AS int) AS priority, arg_ms, requeues, moments, kind AS fate
+FROM {lives} AS lived
+JOIN (
+    SELECT msg_id, vhost, queue, max(arg_ms) AS arg_ms, max(priority) AS priority
+    FROM recorded WHERE kind = 'enqueued' GROUP BY msg_id, vhost, queue
+) AS entered USING (msg_id, vhost, queue)
+LEFT JOIN (
+    SELECT msg_id, vhost, queue, {moments} AS moments
+    FROM recorded WHERE msg_id > 0 AND kind IN ({kinds}) GROUP BY msg_id, vhost, queue
+) AS happened USING (msg_id, vhost, queue)
+WHERE enqueued_ts IS NOT NULL
+UNION ALL
+SELECT vhost, queue, unix_millis(ts) AS ms, true AS is_offer, lsn AS msg_id, 0 AS size_bytes,
+    0 AS priority, NULL AS arg_ms, 0 AS requeues, NULL AS moments, NULL AS fate
+FROM recorded WHERE kind = 'delivered' AND msg_id > 0
+"""
+DECLARED = """
+SELECT vhost, queue, max_by(reason, lsn) FILTER (WHERE reason IS NOT NULL) AS arguments
+FROM recorded WHERE kind = 'declared' AND queue <> '' AND reason IS NOT NULL GROUP BY vhost, queue
+"""
+Declared = Mapping[tuple[str, str], Mapping[str, object]]
 
 
-def whatif(frames: Frames, settings: str) -> Any:
+def whatif(tables: Tables, settings: str) -> str:
     """`WHATIF`. `settings`: TOML. Raises: NotRecorded, ValueError (faulty settings)."""
-    from pyspark.sql import functions as F
-
-    from .simulation import read_settings
-
     read_settings(settings)  # faults are reported before any work
-    events = frames.with_deliveries("whatif").events
-    until_ms = int(events.selectExpr("unix_millis(max(ts))").first()[0] or 0)
-    kinds = ", ".join(f"'{kind}'" for kind in ("delivered", "acked", "killed", "dead_lettered", "expired", *RETURNS))
-    key = ["msg_id", "vhost", "queue"]
-    expiry = (
-        events.where("kind = 'enqueued'").groupBy("msg_id", "vhost", "queue").agg({"arg_ms": "max", "priority": "max"})
-    )
-    moments = (
-        events.where(f"msg_id > 0 AND kind IN ({kinds})")
-        .groupBy(*key)
-        .agg(
-            F.expr(
-                "to_json(transform(array_sort(collect_list(struct(lsn, unix_millis(ts) AS ms, kind, reason))),"
-                " one -> struct(one.ms, one.kind, one.reason)))"
-            ).alias("moments")
-        )
-    )
-    arrivals = (
-        lives(events)
-        .where("enqueued_ts IS NOT NULL")
-        .join(expiry, key)
-        .join(moments, key, "left")
-        .selectExpr(
-            "vhost",
-            "queue",
-            "unix_millis(enqueued_ts) AS ms",
-            "false AS is_offer",
-            "msg_id",
-            "size_bytes",
-            "CAST(`max(priority)` AS int) AS priority",
-            "coalesce(`max(arg_ms)`, -1) AS expiration_ms",
-            "requeues AS returns",
-            "coalesce(moments, '[]') AS moments",
-            "coalesce(kind, 'open') AS fate",
-        )
-    )
-    offers = events.where("kind = 'delivered' AND msg_id > 0").selectExpr(
-        "vhost",
-        "queue",
-        "unix_millis(ts) AS ms",
-        "true AS is_offer",
-        "lsn AS msg_id",
-        "0 AS size_bytes",
-        "0 AS priority",
-        "-1L AS expiration_ms",
-        "0L AS returns",
-        "'[]' AS moments",
-        "'' AS fate",
-    )
-    declared = {
-        (row.vhost, row.queue): json.loads(row.reason)
-        for row in events.where("kind = 'declared' AND queue <> '' AND reason IS NOT NULL")
-        .groupBy("vhost", "queue")
-        .agg(F.expr("max_by(reason, lsn) AS reason"))
-        .collect()
-    }
-
-    def one(rows: Any) -> Any:
-        return _one_queue(rows, settings, declared, until_ms)
-
-    return conform(
-        arrivals.unionByName(offers).groupBy("vhost", "queue").applyInPandas(one, ddl(WHATIF).replace(" NOT NULL", "")),
-        WHATIF,
+    tables.with_deliveries("whatif")
+    engine = tables.engine
+    until_ms = int(value(engine, "SELECT unix_millis(max(ts)) FROM recorded") or 0)
+    declared = {(row["vhost"], row["queue"]): json.loads(row["arguments"]) for row in rows(engine, DECLARED)}
+    moment = "CAST(unix_millis(ts) AS string) || ' ' || kind || ' ' || coalesce(reason, '')"
+    steps = STEPS.format(
+        lives=tables.fold(recorded=True),
+        moments=engine.dialect.in_order(moment, "lsn", "true"),
+        kinds=words(MOMENTS),
     )
 
+    def work(own: list[Row]) -> list[Row]:
+        return one_queue(own, settings, declared, until_ms)
 
-def _one_queue(rows: Any, settings: str, declared: dict[tuple[str, str], dict[str, Any]], until_ms: int) -> Any:
-    """Runs on an executor, with pandas."""
-    import pandas
+    engine.each_queue("simulated", steps, work, WHATIF)
+    return "SELECT * FROM simulated"
 
-    from .attempts import Moment, attempts_of
-    from .simulation import Arrival, simulate
 
-    rows = rows.sort_values(["ms", "msg_id"])
-    came = rows[~rows.is_offer]
-    vhost, queue = rows.vhost.iloc[0], rows.queue.iloc[0]
-    arrivals = [
-        Arrival(
-            int(row.ms),
-            int(row.size_bytes),
-            int(row.priority),
-            None if row.expiration_ms < 0 else int(row.expiration_ms),
-            attempts_of(Moment(one["ms"], one["kind"], one.get("reason")) for one in json.loads(row.moments)),
-        )
-        for row in came.itertuples()
-    ]
+def one_queue(own: list[Row], settings: str, declared: Declared, until_ms: int) -> list[Row]:
+    """The rows of one queue; on Spark by an executor."""
+    own = sorted(own, key=lambda row: (row["ms"], row["msg_id"]))
+    came = [row for row in own if not row["is_offer"]]
+    vhost, queue = own[0]["vhost"], own[0]["queue"]
     would = simulate(
         queue,
-        arrivals,
-        [int(ms) for ms in rows[rows.is_offer].ms],
+        map(_arrival, came),
+        [row["ms"] for row in own if row["is_offer"]],
         settings,
         vhost=vhost,
         declared=declared.get((vhost, queue)),
         until_ms=until_ms,
     )
-    fates = came.fate.value_counts()
 
-    def was(*kinds: str) -> int:
-        return int(sum(fates.get(kind, 0) for kind in kinds))
+    def was(*kinds: str | None) -> int:
+        return sum(row["fate"] in kinds for row in came)
 
     recorded = {
         "enqueued": len(came),
         "acknowledged": was("acked"),
-        "requeued": int(came.returns.sum()),
+        "requeued": sum(row["requeues"] for row in came),
         "expired": was("expired"),
         "killed": was("dead_lettered", "killed"),
         "replaced": was("evicted", "replaced"),
         "dropped": was("dropped"),
-        "open": was("open"),
+        "open": was(None),
     }
-    return pandas.DataFrame(
-        [(vhost, queue, what, recorded[what], would[what]) for what in recorded],
-        columns=["vhost", "queue", "what", "was", "would_be"],
+    return [
+        {"vhost": vhost, "queue": queue, "what": what, "was": count, "would_be": would[what]}
+        for what, count in recorded.items()
+    ]
+
+
+def _arrival(row: Row) -> Arrival:
+    return Arrival(
+        row["ms"], row["size_bytes"], row["priority"], row["arg_ms"], attempts_of(map(_moment, row["moments"] or ()))
     )
+
+
+def _moment(text: str) -> Moment:
+    ms, kind, reason = text.split(" ", 2)
+    return Moment(int(ms), kind, reason or None)

@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one: starting Java is the dear part."""
+"""The engines. One Spark session for all tests that need one: starting Java is the dear part."""
 
 import os
 from collections.abc import Iterator
@@ -25,3 +25,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     session = open_session(options, scratch=scratch)
     yield session
     session.stop()
+
+
+@pytest.fixture(scope="module", params=["local", pytest.param("spark", marks=pytest.mark.spark)])
+def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Each of the two: what asks for it runs twice."""
+    if request.param == "spark":
+        from leveret.pipeline.engines.spark import SparkEngine
+
+        found: Any = SparkEngine(request.getfixturevalue("spark"))
+    else:
+        pytest.importorskip("duckdb", reason="DuckDB is not installed (make spark)")
+        from leveret.pipeline.engines.local import LocalEngine
+
+        found = LocalEngine(tmp_path_factory.mktemp("local"), threads=1, memory_mb=512)
+    yield found
+    found.close()

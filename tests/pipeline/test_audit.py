@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from told_events import told
+from told_events import answered, told
 
-pytest.importorskip("pyspark", reason="needs leveret[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.lives import lives
-
-pytestmark = pytest.mark.spark
 
 GOOD = (
     "1 0 published 1", "2 0 enqueued 1 q", "3 0 published 2", "4 0 enqueued 2 q", "5 1 delivered 1 q attempt=1",
@@ -20,8 +17,8 @@ GOOD = (
 HELD = {(10, 13): {"q": [2, 3], "r": [3]}}
 
 
-def faults(frames: Any) -> list[tuple[str, int, str]]:
-    return sorted((row.fault, row.msg_id, row.queue) for row in audit(frames, lives(frames.events)).collect())
+def faults(tables: Any) -> list[tuple[str, int, str]]:
+    return sorted((row.fault, row.msg_id, row.queue) for row in answered(tables, "audit", audit(tables)))
 
 
 def without(*gone: int) -> list[str]:
@@ -47,7 +44,7 @@ CASES: list[tuple[Any, Any, list[tuple[str, int, str]]]] = [
 
 
 @pytest.fixture(scope="module")
-def found(spark: Any) -> dict[str, list[tuple[str, int, str]]]:
+def found(engine: Any) -> dict[str, list[tuple[str, int, str]]]:
     """The faults of all cases by one query: each case is a virtual host of its own, which its number names."""
     lines: list[str] = []
     snapshots: dict[tuple[int, int], dict[tuple[str, str], list[int]]] = {}
@@ -55,9 +52,9 @@ def found(spark: Any) -> dict[str, list[tuple[str, int, str]]]:
         lines += [f"{line} vhost={number}" for line in events]
         for span, queues in held.items():
             snapshots.setdefault(span, {}).update({(str(number), queue): ids for queue, ids in queues.items()})
-    frames = told(spark, *lines, snapshots=snapshots)
+    tables = told(engine, *lines, snapshots=snapshots)
     by_case: dict[str, list[tuple[str, int, str]]] = {}
-    for row in audit(frames, lives(frames.events)).collect():
+    for row in answered(tables, "audit", audit(tables)):
         by_case.setdefault(row.vhost, []).append((row.fault, row.msg_id, row.queue))
     return by_case
 
@@ -68,23 +65,23 @@ def test_planted_faults(found: dict[str, list[tuple[str, int, str]]], number: in
     assert sorted(found.get(str(number), [])) == CASES[number][2]
 
 
-def test_messages_of_before_the_lake(spark: Any) -> None:
+def test_messages_of_before_the_lake(engine: Any) -> None:
     """A lake that begins in the middle of a journal does not take older messages for lost."""
-    frames = told(spark, "100 0 acked 3 q", "101 0 published 9", "102 0 enqueued 9 q", base_lsn=90)
-    assert faults(frames) == []
-    frames = told(spark, "100 0 acked 3 q", "101 0 published 9", "103 0 acked 9 q", base_lsn=90)
-    assert faults(frames) == [("lost", 9, "q")]
+    tables = told(engine, "100 0 acked 3 q", "101 0 published 9", "102 0 enqueued 9 q", base_lsn=90)
+    assert faults(tables) == []
+    tables = told(engine, "100 0 acked 3 q", "101 0 published 9", "103 0 acked 9 q", base_lsn=90)
+    assert faults(tables) == [("lost", 9, "q")]
 
 
-def test_fates(spark: Any) -> None:
+def test_fates(engine: Any) -> None:
     """Transient messages end with the broker; all others are open until a terminal event."""
-    frames = told(
-        spark,
+    tables = told(
+        engine,
         *GOOD,
         "16 0 published 10 flags=0",
         "17 0 enqueued 10 q flags=0",
         "18 1 settings_changed 0 vhost= reason={}",
     )
-    found = {(row.msg_id, row.queue): row.fate for row in fates(frames, lives(frames.events)).collect()}
+    found = {(row.msg_id, row.queue): row.fate for row in answered(tables, "fates", fates(tables))}
     expected = {(1, "q"): "acked", (2, "q"): "open", (3, "q"): "open", (3, "r"): "open"}
     assert found == {**expected, (9, "q"): "dropped", (10, "q"): "ended"}

@@ -21,13 +21,17 @@ from crash.broker import Process, Setup
 from crash.lane import Lane
 from crash.look import look
 from crash.truth import Fact, Line, Operation, Truth
+from told_events import answered
 
 from leveret.journal import register_reader
 from leveret.pipeline.answers import EXIT_FAULT
+from leveret.pipeline.engines.local import LocalEngine
+from leveret.pipeline.engines.protocol import value
+from leveret.pipeline.engines.spark import SparkEngine
 from leveret.pipeline.jobs.audit import audit, fates
-from leveret.pipeline.jobs.commands import kept, run
-from leveret.pipeline.jobs.frames import Frames
-from leveret.pipeline.jobs.lives import lives
+from leveret.pipeline.jobs.commands import run
+from leveret.pipeline.jobs.opening import open_tables
+from leveret.pipeline.jobs.tables import Tables
 from leveret.pipeline.lake.ingest import IngestOptions, ingest
 from leveret.pipeline.lake.lake import committed_files
 from leveret.pipeline.options import parse
@@ -90,18 +94,14 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
 
     lake = str(tmp_path / "lake")
     ingest(spark, IngestOptions(str(journal), lake, payloads=True), Progress("ingest"))
-    frames = Frames.of_lake(spark, lake)
-    folded = kept(lives(frames.events))
-    assert frames.first_lsn() == 1
-    assert audit(frames, folded).collect() == []
-    assert frames.checkpoints.count() >= 1
-    bodies = frames.payloads.selectExpr(
-        "msg_id", "CAST(substring_index(CAST(body AS string), ' ', 1) AS int) AS number"
-    )
-    fate = {
-        (row.queue, row.number): row.fate
-        for row in fates(frames, folded).join(bodies, "msg_id").select("queue", "number", "fate").collect()
-    }
+    engine = SparkEngine(spark)
+    tables = open_tables(lake, engine)
+    assert tables.first_lsn() == 1
+    assert answered(tables, "audit", audit(tables)) == []
+    assert value(engine, "SELECT count(*) FROM checkpoints") >= 1
+    bodies = "SELECT msg_id, CAST(substring_index(CAST(body AS string), ' ', 1) AS int) AS number FROM payloads"
+    numbered = f"SELECT queue, number, fate FROM ({fates(tables)}) AS fated JOIN ({bodies}) AS bodies USING (msg_id)"
+    fate = {(row["queue"], row["number"]): row["fate"] for row in engine.stream(numbered)}
     assert len(fate) > 100
     for queue in QUEUES:
         open_ = {number for (of, number), one in fate.items() if of == queue and one == "open"}
@@ -113,20 +113,24 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
         assert open_ | gone == {number for of, number in fate if of == queue}
 
     # Of a queue to which nothing comes back: that would be a fault of its own.
-    acked = frames.events.where("kind = 'acked' AND msg_id > 0 AND queue = 'a'").orderBy("lsn", "msg_id").limit(PLANTED)
-    stated = {row.msg_id for row in frames.snapshots.where("queue = 'a'").select("msg_id").distinct().collect()}
-    events, expected = planted(frames.events, acked.collect(), stated)
-    damaged = Frames(events, frames.payloads, frames.snapshots, frames.checkpoints, frames.segments)
-    found = audit(damaged, kept(lives(damaged.events))).collect()
+    whole = spark.table("whole_events")
+    acked = whole.where("kind = 'acked' AND msg_id > 0 AND queue = 'a'").orderBy("lsn", "msg_id").limit(PLANTED)
+    stated = {row["msg_id"] for row in engine.stream("SELECT DISTINCT msg_id FROM snapshots WHERE queue = 'a'")}
+    events, expected = planted(whole, acked.collect(), stated)
+    first = acked.first()
+    engine.frame("whole_events", events)
+    damaged = Tables(engine)
+    found = answered(damaged, "audit", audit(damaged))
     assert {(one.fault, one.msg_id, one.queue) for one in found} == expected
 
-    first = acked.first()
     take_row_away(Path(lake), first.msg_id, first.queue)
     spark.catalog.clearCache()  # it would know the lake as it was
-    answer = run(spark, "audit", parse(["audit", "--lake", lake]), Progress("audit"))
-    assert answer.code == EXIT_FAULT
-    (named,) = answer.tables["faults"].head().to_pylist()
-    assert (named["fault"], named["msg_id"], named["queue"]) == ("lost", first.msg_id, first.queue)
+    for one in (engine, LocalEngine(tmp_path, threads=1)):
+        answer = run(one, "audit", parse(["audit", "--lake", lake]), Progress("audit"))
+        assert answer.code == EXIT_FAULT
+        (named,) = answer.tables["faults"].head().to_pylist()
+        assert (named["fault"], named["msg_id"], named["queue"]) == ("lost", first.msg_id, first.queue)
+        one.close()
 
 
 def planted(events: Any, acked: list[Any], stated: set[int]) -> tuple[Any, set[tuple[str, int, str]]]:

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from told_events import at, told
+from told_events import answered, at, told
 
-pytest.importorskip("pyspark", reason="needs leveret[spark]")
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 from leveret.pipeline.jobs.backlog import depth, loss
 from leveret.pipeline.jobs.blocked import blocked
-from leveret.pipeline.jobs.frames import NotRecorded
-from leveret.pipeline.jobs.lives import lives
 from leveret.pipeline.jobs.redelivery import redelivery
+from leveret.pipeline.jobs.tables import NotRecorded
 from leveret.pipeline.jobs.timing import fairness, latency
-
-pytestmark = pytest.mark.spark
 
 TWO = (
     "1 0 enqueued 1 q", "2 10 enqueued 2 q", "3 100 delivered 1 q attempt=1 consumer=a conn_id=7",
@@ -26,42 +23,44 @@ TWO = (
 )  # fmt: skip
 
 
-def test_latency(spark: Any) -> None:
+def test_latency(engine: Any) -> None:
     """Waiting ends with the first delivery, service begins with the last."""
-    (row,) = latency(lives(told(spark, *TWO).events), 60).collect()
-    assert (row.queue, row.window_start.replace(tzinfo=None), row.n) == ("q", at(0).replace(tzinfo=None), 2)
+    tables = told(engine, *TWO)
+    (row,) = answered(tables, "latency", latency(tables, 60))
+    assert (row.queue, row.window_start, row.n) == ("q", at(0), 2)
     assert (row.queue_ms_p50, row.queue_ms_p99) == (100, 200)
     assert (row.service_ms_p50, row.service_ms_p99) == (50, 290)
     assert (row.e2e_ms_p50, row.e2e_ms_p999) == (150, 1000)
 
 
-def depths(spark: Any, *lines: str, window_s: int = 1, until: int = 0) -> list[Any]:
-    return depth(lives(told(spark, *lines).events), window_s, int(at(0).timestamp()) + until).collect()
+def depths(engine: Any, *lines: str, window_s: int = 1, until: int = 0) -> list[Any]:
+    tables = told(engine, *lines)
+    return answered(tables, "depth", depth(tables, window_s, int(at(0).timestamp()) + until))
 
 
-def test_depth(spark: Any) -> None:
+def test_depth(engine: Any) -> None:
     """Running sums, in windows; the octets go with the messages; the most and the least of every moment."""
-    rows = depths(spark, *TWO, "9 2000 enqueued 3 q")
+    rows = depths(engine, *TWO, "9 2000 enqueued 3 q")
     assert [
         (row.depth_end, row.depth_min, row.depth_max, row.in_per_s, row.out_per_s, row.bytes_end) for row in rows
     ] == [(1, 0, 2, 2.0, 1.0, 10), (0, 0, 1, 0.0, 1.0, 0), (1, 0, 1, 1.0, 0.0, 10)]
 
 
-def test_depth_of_a_peak_within_a_second(spark: Any) -> None:
+def test_depth_of_a_peak_within_a_second(engine: Any) -> None:
     """Ten came and went within some milliseconds: the depth was ten, though no second ended so."""
     came = [f"{n} {n} enqueued {n} q" for n in range(1, 11)]
     went = [f"{n + 10} {n + 100} acked {n} q" for n in range(1, 11)]
-    (row,) = depths(spark, *came, *went, window_s=60)
+    (row,) = depths(engine, *came, *went, window_s=60)
     assert (row.depth_end, row.depth_min, row.depth_max) == (0, 0, 10)
     at_once = [f"99 200 purged {n} q" for n in range(1, 11)]  # one record: never nine
-    (row,) = depths(spark, "98 100 enqueued 50 q", *came, *at_once, "100 300 acked 50 q", window_s=60)
+    (row,) = depths(engine, "98 100 enqueued 50 q", *came, *at_once, "100 300 acked 50 q", window_s=60)
     assert (row.depth_end, row.depth_min, row.depth_max) == (0, 0, 11)
 
 
-def test_depth_of_windows_in_which_nothing_happened(spark: Any) -> None:
+def test_depth_of_windows_in_which_nothing_happened(engine: Any) -> None:
     """A row each, up to the end of the lake while messages are left; an empty queue ends with its last event."""
     rows = depths(
-        spark, "1 0 enqueued 1 q", "2 0 enqueued 2 q", "3 3000 acked 1 q", "4 0 enqueued 3 r", "5 500 acked 3 r",
+        engine, "1 0 enqueued 1 q", "2 0 enqueued 2 q", "3 3000 acked 1 q", "4 0 enqueued 3 r", "5 500 acked 3 r",
         until=5,
     )  # fmt: skip
     of_q = [(row.depth_min, row.depth_max, row.depth_end, row.in_per_s) for row in rows if row.queue == "q"]
@@ -72,12 +71,12 @@ def test_depth_of_windows_in_which_nothing_happened(spark: Any) -> None:
     ]
 
 
-def test_redelivery(spark: Any) -> None:
+def test_redelivery(engine: Any) -> None:
     """Attempts, pauses, who had it last; dead of its attempts is poison."""
-    frames = told(
-        spark, *TWO, "9 1 enqueued 3 q", "10 2 killed 3 q reason=delivery_limit", "11 3 killed 4 q reason=maxlen"
+    tables = told(
+        engine, *TWO, "9 1 enqueued 3 q", "10 2 killed 3 q reason=delivery_limit", "11 3 killed 4 q reason=maxlen"
     )
-    found = {row.msg_id: row for row in redelivery(frames).collect()}
+    found = {row.msg_id: row for row in answered(tables, "redelivery", redelivery(tables))}
     assert set(found) == {2, 3, 4}
     assert (found[2].attempts, found[2].requeues, found[2].backoff_ms) == (2, 1, [500])
     assert (found[2].last_consumer, found[2].last_reason, found[2].dead, found[2].poison) == (
@@ -87,72 +86,76 @@ def test_redelivery(spark: Any) -> None:
         False,
     )
     assert [(found[id_].dead, found[id_].poison) for id_ in (3, 4)] == [(True, True), (True, False)]
-    assert {row.msg_id for row in redelivery(frames, poison_attempts=2).where("poison").collect()} == {2, 3}
+    assert {row.msg_id for row in answered(tables, "redelivery", redelivery(tables, 2)) if row.poison} == {2, 3}
 
 
-def test_returns_after_a_delay_are_returns(spark: Any) -> None:
+def test_returns_after_a_delay_are_returns(engine: Any) -> None:
     """They are recorded as scheduled, as is what was published with a delay. Poison comes first."""
-    frames = told(
-        spark, "1 0 enqueued 1 q", "2 0 scheduled 1 q arg_ms=50 reason=published", "3 50 due 1 q",
+    tables = told(
+        engine, "1 0 enqueued 1 q", "2 0 scheduled 1 q arg_ms=50 reason=published", "3 50 due 1 q",
         "4 60 delivered 1 q attempt=1", "5 70 scheduled 1 q attempt=1 arg_ms=500 reason=nacked", "6 570 due 1 q",
         "7 0 enqueued 2 q", "8 9 scheduled 2 q arg_ms=50 reason=published",
         "9 10 enqueued 3 q", "10 11 delivered 3 q attempt=1", "11 12 killed 3 q reason=rejected",
     )  # fmt: skip
-    found = redelivery(frames).collect()
+    found = answered(tables, "redelivery", redelivery(tables))
     assert [(row.msg_id, row.requeues, row.backoff_ms, row.poison) for row in found] == [
         (3, 0, [], True),
         (1, 1, [500], False),
     ]
-    assert {row.msg_id: row.requeues for row in lives(frames.events).collect()} == {1: 1, 2: 0, 3: 0}
+    assert {row.msg_id: row.requeues for row in answered(tables, "fates", f"SELECT * FROM {tables.fold()}")} == {
+        1: 1,
+        2: 0,
+        3: 0,
+    }
 
 
-def test_loss(spark: Any) -> None:
+def test_loss(engine: Any) -> None:
     """What left unread, by cause, with its age and octets."""
-    frames = told(
-        spark, *TWO, "9 0 enqueued 3 q", "10 0 enqueued 4 q size_bytes=5", "11 40 evicted 3 q", "12 60 evicted 4 q",
+    tables = told(
+        engine, *TWO, "9 0 enqueued 3 q", "10 0 enqueued 4 q size_bytes=5", "11 40 evicted 3 q", "12 60 evicted 4 q",
         "13 0 enqueued 5 r", "14 1000 expired 5 r",
     )  # fmt: skip
-    found = {(row.queue, row.cause): row for row in loss(lives(frames.events)).collect()}
+    found = {(row.queue, row.cause): row for row in answered(tables, "loss", loss(tables))}
     assert set(found) == {("q", "evicted"), ("r", "expired")}
     evicted = found["q", "evicted"]
     assert (evicted.n, evicted.bytes, evicted.age_ms_p50, evicted.age_ms_max) == (2, 15, 40, 60)
 
 
-def test_fairness(spark: Any) -> None:
+def test_fairness(engine: Any) -> None:
     """Shares of deliveries; service time is from a consumer's own delivery to its ack."""
-    found = {row.consumer: row for row in fairness(told(spark, *TWO)).collect()}
+    tables = told(engine, *TWO)
+    found = {row.consumer: row for row in answered(tables, "fairness", fairness(tables))}
     assert [(found[name].deliveries, found[name].acked) for name in "ab"] == [(1, 1), (2, 1)]
     assert found["b"].share == pytest.approx(2 / 3)
     assert (found["a"].service_ms_p50, found["b"].service_ms_max) == (50, 290)
 
 
-def test_not_recorded(spark: Any) -> None:
+def test_not_recorded(engine: Any) -> None:
     """A journal without deliveries gives no figures rather than zeros."""
-    frames = told(spark, *TWO, scope="durable")
+    tables = told(engine, *TWO, scope="durable")
     for job in (redelivery, fairness):
         with pytest.raises(NotRecorded, match='not recorded; .*scope = "all"'):
-            job(frames)
+            job(tables)
 
 
-def test_blocked(spark: Any) -> None:
+def test_blocked(engine: Any) -> None:
     """One row for each wait of a connection at one limit; one that still waits has no end."""
 
     def line(lsn: int, ms: int, kind: str, conn: int, limit: str, waited_ms: int) -> str:
         text = f'{{"connection":"c{conn}","destination":"broker","limit":"{limit}","waited_ms":{waited_ms}}}'
         return f"{lsn} {ms} {kind} 0 conn_id={conn} reason={text}"
 
-    rows = blocked(
-        told(
-            spark,
-            line(1, 0, "blocked", 7, "memory", 0),
-            line(2, 10, "blocked", 8, "memory", 0),
-            line(3, 50, "unblocked", 7, "memory", 50),
-            line(4, 60, "blocked", 7, "store", 0),
-            line(5, 90, "unblocked", 7, "store", 30),
-        )
-    ).collect()
+    tables = told(
+        engine,
+        line(1, 0, "blocked", 7, "memory", 0),
+        line(2, 10, "blocked", 8, "memory", 0),
+        line(3, 50, "unblocked", 7, "memory", 50),
+        line(4, 60, "blocked", 7, "store", 0),
+        line(5, 90, "unblocked", 7, "store", 30),
+    )
+    rows = answered(tables, "blocked", blocked(tables))
     assert [(row.connection, row.limit, row.since, row.until, row.waited_ms) for row in rows] == [
-        ("c8", "memory", at(10).replace(tzinfo=None), None, None),
-        ("c7", "memory", at(0).replace(tzinfo=None), at(50).replace(tzinfo=None), 50),
-        ("c7", "store", at(60).replace(tzinfo=None), at(90).replace(tzinfo=None), 30),
+        ("c8", "memory", at(10), None, None),
+        ("c7", "memory", at(0), at(50), 50),
+        ("c7", "store", at(60), at(90), 30),
     ]

@@ -14,12 +14,14 @@ import pyarrow
 from pyarrow import parquet
 
 from leveret.pipeline.answers import Answer
+from leveret.pipeline.engines.local import LocalDialect
+from leveret.pipeline.engines.spark import SparkDialect
 from leveret.pipeline.options import Refused, parse
 from leveret.pipeline.output.conditions import conditions
 from leveret.pipeline.output.formats import as_csv, as_json, as_text, write
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.schemas import Columns, columns
-from leveret.pipeline.selection import Selection, SparkSql, StandardSql, moment_us
+from leveret.pipeline.selection import Selection, moment_us
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\x1b[2J\n'; DROP"
 LOSSES = columns(
@@ -166,16 +168,16 @@ def test_a_selection_in_sql() -> None:
     evil = "a\\' OR 1=1 --"
     chosen = Selection(("/",), (evil,), since_us=90_500_000, until_us=172_800_000_000)
     assert chosen.since_of("depth", 60) == 60_000_000 and chosen.since_of("trace", 60) == 90_500_000
-    events = chosen.events("latency", 60, SparkSql())
+    events = chosen.events("latency", 60, SparkDialect())
     assert events is not None
     assert "queue IN ('a\\\\\\' OR 1=1 --') OR queue = ''" in events
     assert "date <= DATE '1970-01-03'" in events and "date >= DATE '1970-01-01'" in events
-    assert "queue IN ('a\\'' OR 1=1 --')" in (chosen.rows("loss", 60, StandardSql()) or "")
-    assert chosen.events("deadletters", 60, SparkSql()) == (
+    assert "queue IN ('a\\'' OR 1=1 --')" in (chosen.rows("loss", 60, LocalDialect()) or "")
+    assert chosen.events("deadletters", 60, SparkDialect()) == (
         "ts < timestamp_micros(172800000000L) AND date <= DATE '1970-01-03' AND (ts >= timestamp_micros(90500000L)"
         " OR kind NOT IN ('dead_lettered', 'killed', 'expired'))"
     ), "copies are in other queues"
-    assert Selection().events("audit", 60, SparkSql()) is None and not Selection()
+    assert Selection().events("audit", 60, SparkDialect()) is None and not Selection()
 
 
 def test_several_jobs_and_their_options(capsys: Any) -> None:

@@ -12,10 +12,11 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 from recorded_broker import USER, RecordedBroker
+from told_events import answered
 
 from leveret.engine import Field, Session, table_of_json
 from leveret.pipeline.reading.tables import TableReader
-from leveret.pipeline.schemas import TABLES, arrow, ddl
+from leveret.pipeline.schemas import TABLES, arrow
 
 AMPS: dict[str, object] = {"x-queue-type": "amps", "x-lease-period": 1000, "x-max-backlog-per-consumer": 10}
 CONSUMER: dict[str, Field] = {"x-max-backlog": Field("l", 10)}
@@ -118,22 +119,21 @@ def test_rows_of_leases(tmp_path: Path) -> None:
     assert declared["once"].count('"x-semantics": "at-most-once"') == 1 and "x-lease-period" in declared["q"]
 
 
-@pytest.mark.spark
-def test_every_job(spark: Any, tmp_path: Path) -> None:
+def test_every_job(engine: Any, tmp_path: Path) -> None:
     """No fault; figures as they were told; and under the settings that were in force it happens again."""
     from leveret.pipeline.jobs.audit import audit
-    from leveret.pipeline.jobs.frames import Frames
-    from leveret.pipeline.jobs.lives import lives
     from leveret.pipeline.jobs.redelivery import redelivery
     from leveret.pipeline.jobs.story import trace
+    from leveret.pipeline.jobs.tables import Tables
     from leveret.pipeline.jobs.timing import fairness, latency
     from leveret.pipeline.jobs.whatif import whatif
 
     told(tmp_path)
-    frames = Frames(*(spark.createDataFrame(table_of(tmp_path, name), ddl(TABLES[name])) for name in TABLES))
-    folded = lives(frames.events).cache()
-    assert audit(frames, folded).collect() == []
-    failing = {row.msg_id: row for row in redelivery(frames).collect()}
+    for name in TABLES:
+        engine.given(f"whole_{name}", table_of(tmp_path, name))
+    tables = Tables(engine)
+    assert answered(tables, "audit", audit(tables)) == []
+    failing = {row.msg_id: row for row in answered(tables, "redelivery", redelivery(tables))}
     assert {id_: (row.attempts, row.requeues, row.leases_ended, row.dead) for id_, row in failing.items()} == {
         1: (2, 2, 2, True),
         2: (2, 1, 1, False),
@@ -141,14 +141,14 @@ def test_every_job(spark: Any, tmp_path: Path) -> None:
         4: (1, 1, 1, False),
     }
     assert [failing[id_].last_reason for id_ in (1, 2, 4)] == ["delivery_limit", "nacked", "unsubscribed"]
-    shares = {(row.queue, row.consumer): row for row in fairness(frames).collect()}
+    shares = {(row.queue, row.consumer): row for row in answered(tables, "fairness", fairness(tables))}
     assert {key: (row.deliveries, row.acked, row.leases_ended) for key, row in shares.items() if key[0] == "q"} == {
         ("q", "a"): (5, 1, 3),
         ("q", "b"): (1, 0, 1),  # it acknowledged what was not its own any more
     }
-    (of_q,) = (row for row in latency(folded, 3600).collect() if row.queue == "q")
+    (of_q,) = (row for row in answered(tables, "latency", latency(tables, 3600)) if row.queue == "q")
     assert (of_q.n, of_q.service_ms_p50, of_q.e2e_ms_p999) == (4, 300, 400)  # an acknowledgement that is late counts
-    kinds = [(row.kind, row.reason) for row in trace(frames, "2").collect() if row.queue == "q"]
+    kinds = [(row.kind, row.reason) for row in answered(tables, "trace", trace(tables, "2")) if row.queue == "q"]
     assert kinds == [
         ("enqueued", None),
         ("delivered", None),
@@ -156,5 +156,5 @@ def test_every_job(spark: Any, tmp_path: Path) -> None:
         ("delivered", None),
         ("acked", None),
     ]
-    for row in whatif(frames, "").collect():
+    for row in answered(tables, "whatif", whatif(tables, "")):
         assert row.was == row.would_be, row

@@ -12,16 +12,24 @@ from pyarrow import parquet
 
 from leveret.engine import Field
 from leveret.pipeline.options import parse
-from leveret.pipeline.running import check, lake_beside, run_in
+from leveret.pipeline.running import Engines, check, lake_beside, run_in
 
 pytestmark = pytest.mark.spark
 MINUTE = 60 * 10**9
 
 
-def asked(spark: Any, capsys: Any, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
+@pytest.fixture(params=["local", "spark"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """The word for --engine."""
+    return str(request.param)
+
+
+def asked(spark: Any | None, engine: str, capsys: Any, *arguments: str) -> tuple[int, list[dict[str, Any]]]:
     """The exit code, and the lines on stdout."""
-    options = parse(arguments)
-    code = run_in(spark, options, check(options))
+    options = parse([*arguments, "--engine", engine])
+    engines = Engines(options, spark)
+    code = run_in(engines, options, check(options))
+    engines.close()
     return code, [json.loads(line) for line in capsys.readouterr().out.splitlines()]
 
 
@@ -42,10 +50,10 @@ def journal(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return data
 
 
-def test_straight_from_a_journal(spark: Any, journal: Path, tmp_path: Path, capsys: Any) -> None:
+def test_straight_from_a_journal(journal: Path, tmp_path: Path, capsys: Any) -> None:
     """The lake is made beside the data directory and brought up to date; each job's line; the gravest exit code."""
     asking = ["audit,loss", "--journal", str(journal), "--payloads", "--fail-if", "loss: n > 0"]
-    code, (audit, loss) = asked(spark, capsys, *asking)
+    code, (audit, loss) = asked(None, "local", capsys, *asking)
     assert code == 3 and audit["fates"] == {"acked": 1, "dropped": 2, "open": 3} and audit["rows"] == 0
     assert [(row["queue"], row["cause"], row["n"]) for row in loss["table"]] == [("ring", "dropped", 1)] * 2
     assert loss["fail_if"] == ["n > 0"] and "fail_if" not in audit
@@ -54,26 +62,39 @@ def test_straight_from_a_journal(spark: Any, journal: Path, tmp_path: Path, caps
 
     file = str(tmp_path / "losses.csv")
     code, (written,) = asked(
-        spark, capsys, "loss", "--lake", beside, "--vhost", "/", "--queue", "plain", "--fail-if", "n > 0", "--out", file
+        None,
+        "local",
+        capsys,
+        "loss",
+        "--lake",
+        beside,
+        "--vhost",
+        "/",
+        "--queue",
+        "plain",
+        "--fail-if",
+        "n > 0",
+        "--out",
+        file,
     )
     assert (code, written["out"], written["rows"]) == (0, [file], 0)
     assert Path(file).read_text().count("\n") == 1
-    assert asked(spark, capsys, "loss", "--lake", beside, "--queue", "nobody's") == (1, [])
-    code, (story,) = asked(spark, capsys, "trace", "--lake", beside, "--queue", "plain", "here")
+    assert asked(None, "local", capsys, "loss", "--lake", beside, "--queue", "nobody's") == (1, [])
+    code, (story,) = asked(None, "local", capsys, "trace", "--lake", beside, "--queue", "plain", "here")
     assert code == 0 and {row["queue"] for row in story["table"]} == {"", "plain"}
-    code, _ = asked(spark, capsys, "audit", "--lake", beside, "--out", str(tmp_path / "all"))
+    code, _ = asked(None, "local", capsys, "audit", "--lake", beside, "--out", str(tmp_path / "all"))
     assert code == 0 and len(parquet.read_table(tmp_path / "all" / "message_fate.parquet")) == 6
 
 
-def test_a_part_of_the_time(spark: Any, journal: Path, capsys: Any) -> None:
+def test_a_part_of_the_time(spark: Any, engine: str, journal: Path, capsys: Any) -> None:
     """`until` is as if the journal ended there, also for the audit; `since` leaves out older rows, counts all."""
     lake = ["--journal", str(journal)]
-    _, (loss,) = asked(spark, capsys, "loss", *lake)
+    _, (loss,) = asked(spark, engine, capsys, "loss", *lake)
     first, second = (row["window_start"] for row in loss["table"])
-    code, (audit, loss, depth) = asked(spark, capsys, "audit,loss,depth", *lake, "--until", second)
+    code, (audit, loss, depth) = asked(spark, engine, capsys, "audit,loss,depth", *lake, "--until", second)
     assert (code, audit["fates"]) == (0, {"acked": 1, "dropped": 1, "open": 3})
     assert {row["window_start"] for row in (*loss["table"], *depth["table"])} == {first}
-    code, (audit, loss, depth) = asked(spark, capsys, "audit,loss,depth", *lake, "--since", second)
+    code, (audit, loss, depth) = asked(spark, engine, capsys, "audit,loss,depth", *lake, "--since", second)
     assert (code, audit["fates"], audit["rows"]) == (0, {"open": 1}, 0)
     assert {row["window_start"] for row in (*loss["table"], *depth["table"])} == {second}
     rings = [row["depth_end"] for row in depth["table"] if row["queue"] == "ring"]

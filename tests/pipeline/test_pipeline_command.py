@@ -135,7 +135,7 @@ def test_java_ends_with_it(tmp_path: Path) -> None:
 
 def nothing_is_left(directory: Path, how: signal.Signals, code: int) -> None:
     """Start a job, end it when it works, and look for what it started."""
-    command = [*LEVERET, "audit", "--lake", str(directory / "lake"), *QUICK]
+    command = [*LEVERET, "audit", "--lake", str(directory / "lake"), "--engine", "spark", *QUICK]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         for line in process.stderr:

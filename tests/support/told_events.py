@@ -1,6 +1,6 @@
-"""Events written as lines, made into the frames that jobs read.
+"""Events written as lines, made into the tables that jobs read.
 
-    frames = told(spark, "1 0 published 1", "2 0 enqueued 1 q", "3 40 delivered 1 q attempt=1 consumer=c")
+    tables = told(engine, "1 0 published 1", "2 0 enqueued 1 q", "3 40 delivered 1 q attempt=1 consumer=c")
 
 A line: LSN, milliseconds, kind, message, queue; then columns by name. Durable unless flags say otherwise.
 """
@@ -8,12 +8,15 @@ A line: LSN, milliseconds, kind, message, queue; then columns by name. Durable u
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 
-from leveret.pipeline.jobs.frames import Frames
-from leveret.pipeline.schemas import TABLES, arrow, ddl
+from leveret.pipeline.engines.protocol import Engine
+from leveret.pipeline.jobs.outputs import ORDERS
+from leveret.pipeline.jobs.tables import Tables
+from leveret.pipeline.schemas import TABLES, arrow
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -37,13 +40,13 @@ def _event(line: str) -> dict[str, Any]:
 
 
 def told(
-    spark: Any,
+    engine: Engine,
     *lines: str,
     snapshots: dict[tuple[int, int], dict[Any, list[int]]] | None = None,
     payloads: list[dict[str, Any]] | None = None,
     scope: str = "all",
     base_lsn: int = 1,
-) -> Frames:
+) -> Tables:
     """`snapshots`: (begin, end) LSN of a checkpoint -> queue, or (virtual host, queue) -> messages; the snapshot's own
     LSN is begin."""
     events = [_event(line) for line in lines]
@@ -63,9 +66,12 @@ def told(
             {"segment": "s1", "base_lsn": base_lsn, "ts": BEGIN, "scope": scope, "fsync": "commit", "program": "test"}
         ],
     }
-    return Frames(
-        *(
-            spark.createDataFrame(pa.Table.from_pylist(rows[name], arrow(columns)), ddl(columns))
-            for name, columns in TABLES.items()
-        )
-    )
+    for name, columns in TABLES.items():
+        engine.given(f"whole_{name}", pa.Table.from_pylist(rows[name], arrow(columns)))
+    return Tables(engine)
+
+
+def answered(tables: Tables, job: str, sql: str) -> list[Any]:
+    """The rows of a job's query in the job's order, with their values as attributes."""
+    rows = tables.engine.stream(f"SELECT * FROM ({sql}) AS answer ORDER BY {ORDERS[job]}")
+    return [SimpleNamespace(**row) for row in rows]

@@ -1,0 +1,1 @@
+"""What answers the SQL of the jobs: DuckDB (local.py), or Spark (spark.py); one text for both (protocol.py)."""

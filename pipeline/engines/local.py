@@ -1,0 +1,217 @@
+"""DuckDB answers, in this process: no Java, no network, no extensions beyond those that it is built with."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+from ..schemas import Columns
+from .protocol import POINTS, Dialect, QueueWork, Row, check_text, plain
+
+#: Spark's functions, in DuckDB's. A list without values is empty, as in Spark.
+MACROS = """
+CREATE MACRO unix_micros(t) AS epoch_us(t);
+CREATE MACRO unix_millis(t) AS epoch_ms(t);
+CREATE MACRO unix_seconds(t) AS epoch_us(t) // 1000000;
+CREATE MACRO timestamp_micros(us) AS make_timestamptz(CAST(us AS BIGINT));
+CREATE MACRO timestamp_seconds(s) AS make_timestamptz(CAST(s AS BIGINT) * 1000000);
+CREATE MACRO sequence(a, b, step) AS generate_series(a, b, step);
+CREATE MACRO explode(list) AS unnest(list);
+CREATE MACRO collect_set(x) AS list(DISTINCT x) FILTER (WHERE x IS NOT NULL);
+CREATE MACRO array_sort(list) AS list_sort(coalesce(list, []));
+CREATE MACRO slice(list, begin, n) AS list[begin:begin + n - 1];
+CREATE MACRO size(list) AS len(list);
+"""
+TYPES = {"timestamp": "TIMESTAMPTZ", "string": "VARCHAR", "binary": "BLOB"}
+#: Rows that are Python's at a time.
+CHUNK = 2000
+
+
+class LocalDialect:
+    """See `Dialect`."""
+
+    def text(self, value: str) -> str:
+        """See `Dialect`."""
+        check_text(value)
+        return "'" + value.replace("'", "''") + "'"
+
+    def moment(self, at_us: int) -> str:
+        """See `Dialect`."""
+        return f"timestamp_micros({at_us})"
+
+    def type(self, name: str) -> str:
+        """See `Dialect`."""
+        if name.startswith("array<"):
+            return self.type(name.removeprefix("array<").removesuffix(">")) + "[]"
+        return TYPES.get(name, name)
+
+    def in_order(self, value: str, by: str, where: str) -> str:
+        """See `Dialect`."""
+        return f"coalesce(list({value} ORDER BY {by}) FILTER (WHERE {where}), [])"
+
+    def spread(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"quantile_disc({value}, [{', '.join(str(point / 1000) for point in POINTS.values())}])"
+
+    def point(self, spread: str, name: str) -> str:
+        """See `Dialect`."""
+        return f"{spread}[{list(POINTS).index(name) + 1}]"
+
+    def member(self, json: str, name: str) -> str:
+        """See `Dialect`."""
+        pointer = "/" + name.replace("~", "~0").replace("/", "~1")
+        return f"json_extract_string({json}, {self.text(pointer)})"
+
+    def first_death(self, headers_json: str) -> str:
+        """See `Dialect`."""
+        return f"json_extract_string({headers_json}, '/x-death/0/queue')"
+
+
+class LocalEngine:
+    """`scratch`: a directory of this user's alone, for what does not fit into memory. `memory_mb`: half of the
+    machine's unless given; `threads`: the processors that this process may use, unless given."""
+
+    name = "local"
+
+    def __init__(self, scratch: Path | None = None, *, threads: int = 0, memory_mb: int = 0) -> None:
+        import duckdb
+
+        self.dialect: Dialect = LocalDialect()
+        self._scratch = tempfile.TemporaryDirectory(prefix="leveret-duckdb-", dir=scratch)  # mode 0700
+        memory_mb = memory_mb or max(256, os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2_000_000)
+        self._connection = duckdb.connect(
+            config={
+                "threads": threads or len(os.sched_getaffinity(0)),
+                "memory_limit": f"{memory_mb}MB",
+                "temp_directory": self._scratch.name,
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "allow_community_extensions": "false",
+                "default_null_order": "nulls_first_on_asc_last_on_desc",
+            }
+        )
+        self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        self._connection.execute(MACROS)
+        self._kinds: dict[str, str] = {}
+
+    def view(self, name: str, sql: str, *, kept: bool = False) -> None:
+        """See `Engine`."""
+        self._make(name, "TABLE" if kept else "VIEW", f"AS {sql}")
+
+    def _make(self, name: str, kind: str, what: str, cursor: Any = None) -> None:
+        """In place of what has this name."""
+        if name in self._kinds:
+            self._run(f"DROP {self._kinds.pop(name)} {name}")
+        self._run(f"CREATE {kind} {name} {what}", cursor)
+        self._kinds[name] = kind
+
+    def _run(self, sql: str, cursor: Any = None) -> Any:
+        """Raises: ValueError. The result is of a cursor of its own: others may be read at the same time."""
+        with _refused():
+            return (cursor or self._connection.cursor()).execute(sql)
+
+    def stream(self, sql: str) -> Iterator[Row]:
+        """See `Engine`."""
+        cursor = self._run(sql)
+        names = [column[0] for column in cursor.description]
+        while chunk := cursor.fetchmany(CHUNK):
+            for values in chunk:
+                yield {name: plain(found) for name, found in zip(names, values, strict=True)}
+
+    def arrow(self, sql: str) -> Any:
+        """See `Engine`."""
+        with _refused():
+            return self._connection.cursor().sql(sql).to_arrow_table()
+
+    def given(self, name: str, table: Any) -> None:
+        """See `Engine`."""
+        cursor = self._connection.cursor()
+        cursor.register("given_rows", table)  # for this cursor alone
+        self._make(name, "TABLE", "AS SELECT * FROM given_rows", cursor)
+
+    def files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
+        """See `Engine`."""
+        nothing = {column: f"CAST(NULL AS {self.dialect.type(type_)})" for column, type_, _ in columns}
+        if not paths:
+            self.view(name, f"SELECT {_named(nothing)} WHERE false")
+            return
+        listed = ", ".join(self.dialect.text(path) for path in paths)
+        source = f"read_parquet([{listed}], hive_partitioning = true, union_by_name = true)"
+        there = {row[0] for row in self._run(f"DESCRIBE SELECT * FROM {source}").fetchall()}
+        found = {
+            column: f"CAST({column} AS {self.dialect.type(type_)})" if column in there else nothing[column]
+            for column, type_, _ in columns
+        }
+        self.view(name, f"SELECT {_named(found)} FROM {source}")
+
+    def write(self, sql: str, path: str) -> None:
+        """See `Engine`. The file has its name when it is whole."""
+        target = Path(path)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        begun = self._copy(sql, target.parent)
+        if target.is_dir():  # Spark's
+            for one in target.iterdir():
+                one.unlink()
+            target.rmdir()
+        begun.replace(target)
+
+    def append(self, sql: str, path: str) -> None:
+        """See `Engine`."""
+        directory = Path(path)
+        directory.mkdir(parents=True, exist_ok=True)
+        self._copy(sql, directory).replace(directory / f"part-{uuid4()}.parquet")
+
+    def _copy(self, sql: str, directory: Path) -> Path:
+        begun = directory / f".{uuid4()}.part"
+        try:
+            self._run(f"COPY ({sql}) TO {self.dialect.text(str(begun))} (FORMAT parquet, COMPRESSION zstd)")
+        except ValueError:
+            begun.unlink(missing_ok=True)
+            raise
+        return begun
+
+    def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
+        """See `Engine`. One queue is in memory at a time."""
+        types = ", ".join(f"{column} {self.dialect.type(type_)}" for column, type_, _ in columns)
+        self._make(name, "TABLE", f"({types})")
+        inserting = self._connection.cursor()
+        put = f"INSERT INTO {name} VALUES ({', '.join('?' for _ in columns)})"
+        for own in _by_queue(self.stream(f"SELECT * FROM ({sql}) ORDER BY vhost, queue")):
+            made = [[row[column.name] for column in columns] for row in work(own)]
+            if made:
+                inserting.executemany(put, made)
+
+    def close(self) -> None:
+        """See `Engine`."""
+        self._connection.close()
+        self._scratch.cleanup()
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    """Raises: ValueError (the SQL is wrong)."""
+    import duckdb
+
+    try:
+        yield
+    except (duckdb.ProgrammingError, duckdb.DataError) as error:
+        raise ValueError(str(error).splitlines()[0]) from error
+
+
+def _named(columns: dict[str, str]) -> str:
+    return ", ".join(f"{text} AS {name}" for name, text in columns.items())
+
+
+def _by_queue(rows: Iterator[Row]) -> Iterator[list[Row]]:
+    """Rows of one queue after another, as lists."""
+    own: list[Row] = []
+    for row in rows:
+        if own and (row["vhost"], row["queue"]) != (own[0]["vhost"], own[0]["queue"]):
+            yield own
+            own = []
+        own.append(row)
+    if own:
+        yield own

@@ -1,0 +1,134 @@
+"""Spark answers, on one machine or a cluster. Tables may be URIs."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ..last_words import last_words
+from ..schemas import Columns, arrow, ddl
+from .protocol import POINTS, Dialect, QueueWork, Row, check_text, plain
+
+
+class SparkDialect:
+    """See `Dialect`."""
+
+    def text(self, value: str) -> str:
+        """See `Dialect`."""
+        check_text(value)
+        return "'" + "".join(_ESCAPED.get(letter, letter) for letter in value) + "'"
+
+    def moment(self, at_us: int) -> str:
+        """See `Dialect`."""
+        return f"timestamp_micros({at_us}L)"
+
+    def type(self, name: str) -> str:
+        """See `Dialect`."""
+        return name
+
+    def in_order(self, value: str, by: str, where: str) -> str:
+        """See `Dialect`."""
+        pairs = f"array_sort(collect_list(IF({where}, named_struct('place', {by}, 'it', {value}), NULL)))"
+        return f"transform({pairs}, one -> one.it)"
+
+    def spread(self, value: str) -> str:
+        """See `Dialect`."""
+        return f"sort_array(collect_list({value}))"
+
+    def point(self, spread: str, name: str) -> str:
+        """See `Dialect`."""
+        rank = f"CAST((size({spread}) * {POINTS[name]}L + 999) DIV 1000 AS int)"
+        return f"try_element_at({spread}, greatest({rank}, 1))"
+
+    def member(self, json: str, name: str) -> str:
+        """See `Dialect`."""
+        return f"from_json({json}, 'map<string,string>')[{self.text(name)}]"
+
+    def first_death(self, headers_json: str) -> str:
+        """See `Dialect`."""
+        return f"get_json_object({headers_json}, '$[\\'x-death\\'][0].queue')"
+
+
+#: Spark replaces ${...} in the text of a query, also within strings.
+_ESCAPED = {"'": "\\'", "\\": "\\\\", "$": "\\u0024", "\n": "\\n", "\r": "\\r", "\x1a": "\\Z"}
+
+
+class SparkEngine:
+    """`session`: of Spark's; its temporary views are this engine's, and the caller stops it."""
+
+    name = "spark"
+
+    def __init__(self, session: Any) -> None:
+        self.session = session
+        self.dialect: Dialect = SparkDialect()
+        self._kept: dict[str, Any] = {}
+
+    def view(self, name: str, sql: str, *, kept: bool = False) -> None:
+        """See `Engine`."""
+        self._name(name, self._run(sql), kept=kept)
+
+    def _run(self, sql: str) -> Any:
+        """Raises: ValueError."""
+        from pyspark.errors import AnalysisException, ParseException
+
+        try:
+            return self.session.sql(sql)
+        except (AnalysisException, ParseException) as error:
+            raise ValueError(last_words(error)) from error
+
+    def _name(self, name: str, frame: Any, *, kept: bool = False) -> None:
+        if name in self._kept:
+            self._kept.pop(name).unpersist()
+        if kept:
+            from pyspark import StorageLevel
+
+            frame = self._kept[name] = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        frame.createOrReplaceTempView(name)
+
+    def stream(self, sql: str) -> Iterator[Row]:
+        """See `Engine`. All rows come to this process at once."""
+        for batch in self.arrow(sql).to_batches():
+            for row in batch.to_pylist():
+                yield {name: plain(found) for name, found in row.items()}
+
+    def arrow(self, sql: str) -> Any:
+        """See `Engine`."""
+        return self._run(sql).toArrow()
+
+    def files(self, name: str, paths: Sequence[str], columns: Columns) -> None:
+        """See `Engine`."""
+        wanted = ddl(columns).replace(" NOT NULL", "")
+        read = self.session.read.schema(wanted)
+        self._name(name, read.parquet(*paths) if paths else self.session.createDataFrame([], wanted))
+
+    def given(self, name: str, table: Any) -> None:
+        """See `Engine`."""
+        self._name(name, self.session.createDataFrame(table))
+
+    def frame(self, name: str, frame: Any) -> None:
+        """A view of a DataFrame of this session."""
+        self._name(name, frame)
+
+    def write(self, sql: str, path: str) -> None:
+        """See `Engine`."""
+        self._run(sql).write.mode("overwrite").parquet(path)
+
+    def append(self, sql: str, path: str) -> None:
+        """See `Engine`."""
+        self._run(sql).write.mode("append").parquet(path)
+
+    def each_queue(self, name: str, sql: str, work: QueueWork, columns: Columns) -> None:
+        """See `Engine`. A queue's rows are in one task's memory; the work is sent to it."""
+
+        def one(table: Any) -> Any:
+            import pyarrow
+
+            found = [{key: plain(value) for key, value in row.items()} for row in table.to_pylist()]
+            return pyarrow.Table.from_pylist(work(found), arrow(columns))
+
+        made = self._run(sql).groupBy("vhost", "queue").applyInArrow(one, ddl(columns).replace(" NOT NULL", ""))
+        self._name(name, made)
+
+    def close(self) -> None:
+        """See `Engine`."""
+        for frame in self._kept.values():
+            frame.unpersist()
+        self._kept.clear()

@@ -1,0 +1,37 @@
+"""`Table`: the rows of a query, in the job's order."""
+
+from typing import TYPE_CHECKING
+
+from ..engines.protocol import Engine, value
+from ..schemas import Columns
+from .outputs import ORDERS
+
+if TYPE_CHECKING:
+    import pyarrow
+
+
+class EngineTable:
+    """`job`: whose order the rows have, unless `order` says it. `name`: the view; `kept`: it is computed once.
+
+    It is there until the engine answers the same job again.
+    """
+
+    def __init__(
+        self, engine: Engine, job: str, sql: str, columns: Columns, *, kept: bool = True, order: str | None = None
+    ) -> None:
+        self.columns, self.name = columns, f"answer_{job}"
+        self._engine = engine
+        self._rows = f"SELECT * FROM {self.name} ORDER BY {order or ORDERS[job]}"
+        engine.view(self.name, sql, kept=kept)
+
+    def count(self) -> int:
+        """See `Table`."""
+        return int(value(self._engine, f"SELECT count(*) FROM {self.name}"))
+
+    def head(self, rows: int | None = None) -> "pyarrow.Table":
+        """See `Table`."""
+        return self._engine.arrow(self._rows if rows is None else f"{self._rows} LIMIT {rows}")
+
+    def write_parquet(self, path: str) -> None:
+        """See `Table`."""
+        self._engine.write(self._rows, path)

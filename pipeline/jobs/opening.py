@@ -1,0 +1,54 @@
+"""A lake opened by an engine: which one, and its tables as views."""
+
+import os
+
+from ..engines.protocol import Engine
+from ..engines.spark import SparkEngine
+from ..lake.lake import absolute, committed_files, read_table
+from ..schemas import BY_DATE, TABLES, Column
+from .outputs import REPLAY_LOG
+from .replay import LOG
+from .tables import Tables
+
+#: Octets of the files of `events` up to which a lake is answered without Spark, if nobody says by what.
+LOCAL_MAX = 1 << 30
+#: What the directories of tables by date add to their columns.
+BY_DAY = {True: (Column("date", "date", True),), False: ()}
+AUTO, LOCAL, SPARK = "auto", "local", "spark"
+
+
+def choose_engine(lake: str, wanted: str = AUTO, *, master: str = "local[*]") -> str:
+    """LOCAL or SPARK. Raises: ValueError (no lake that it could answer), OSError."""
+    if "://" in lake:
+        if wanted == LOCAL:
+            raise ValueError(f"{lake}: --engine local reads the lakes of this machine; this one needs --engine spark")
+        return SPARK
+    if wanted != AUTO:
+        return wanted
+    if not master.startswith("local"):
+        return SPARK
+    return LOCAL if sum(map(os.path.getsize, committed_files(lake, "events"))) <= LOCAL_MAX else SPARK
+
+
+def open_tables(lake: str, engine: Engine) -> Tables:
+    """The lake's tables as the views of an engine. Raises: ValueError (it is empty, or not whole), OSError."""
+    for name, columns in TABLES.items():
+        if isinstance(engine, SparkEngine):
+            engine.frame(f"whole_{name}", read_table(engine.session, lake, name))
+        else:
+            engine.files(f"whole_{name}", committed_files(lake, name), (*columns, *BY_DAY[name in BY_DATE]))
+    return Tables(engine, lake)
+
+
+def open_log(lake: str, engine: Engine) -> str:
+    """Make the view of the lake's log of replays; returns where that is. Raises: OSError."""
+    path = f"{absolute(lake).rstrip('/')}/{LOG}"
+    engine.files(LOG, [path] if _is_there(path, engine) else [], REPLAY_LOG)
+    return path
+
+
+def _is_there(path: str, engine: Engine) -> bool:
+    if isinstance(engine, SparkEngine) and "://" in path:
+        where = engine.session.sparkContext._jvm.org.apache.hadoop.fs.Path(path)
+        return bool(where.getFileSystem(engine.session.sparkContext._jsc.hadoopConfiguration()).exists(where))
+    return os.path.isdir(path)

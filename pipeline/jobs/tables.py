@@ -1,0 +1,79 @@
+"""The tables that jobs read, as views of an engine; and checks of what the journal recorded.
+
+Views: events, payloads, snapshots, checkpoints, segments (schemas.py), or what was chosen of them; the same without a
+choice with `whole_` in front of their names; `lives` (lives.py); and of jobs that need
+deliveries `recorded`, the events of the segments with scope "all", and `recorded_lives`, theirs.
+"""
+
+from collections.abc import Mapping
+
+from ..engines.protocol import Engine, rows, value
+from ..lake.lake import missing
+from ..schemas import TABLES
+from .lives import lives_of
+
+
+class NotRecorded(ValueError):
+    """The journal does not record what a job needs; this must not be reported as zero."""
+
+
+class Tables:
+    """Of an engine with the views of the whole tables; `conditions`, in SQL, by table: what is chosen of them. The
+    views of one engine are those of the last `Tables`. Raises: ValueError (they are empty)."""
+
+    def __init__(self, engine: Engine, lake: str = "", conditions: Mapping[str, str] | None = None) -> None:
+        self.engine = engine
+        self._made: set[str] = set()
+        for name in TABLES:
+            condition = (conditions or {}).get(name)
+            engine.view(name, f"SELECT * FROM whole_{name}{f' WHERE {condition}' if condition else ''}")
+        if not value(engine, "SELECT count(*) FROM segments"):
+            raise ValueError(f"{lake} holds no events; `leveret pipeline ingest --journal DIR --lake {lake}` fills it")
+
+    def scopes(self) -> set[str]:
+        """durable, all, or both if the setting was changed."""
+        return {row["scope"] for row in rows(self.engine, "SELECT DISTINCT scope FROM segments")}
+
+    def first_lsn(self) -> int:
+        """The first LSN of the oldest segment: 1 unless retention deleted segments before the first ingest."""
+        return int(value(self.engine, "SELECT min(base_lsn) FROM segments") or 1)
+
+    def missing(self) -> str | None:
+        """What to say of records that were deleted before the first ingest; None if there are none."""
+        return missing(self.first_lsn())
+
+    def span(self) -> tuple[int, int]:
+        """The times of the lake's first and last event, in seconds."""
+        (row,) = rows(self.engine, "SELECT unix_seconds(min(ts)) AS a, unix_seconds(max(ts)) AS b FROM events")
+        return int(row["a"] or 0), int(row["b"] or 0)
+
+    def are_contents_there(self) -> bool:
+        """Whether the lake has payloads."""
+        return bool(rows(self.engine, "SELECT msg_id FROM payloads LIMIT 1"))
+
+    def with_contents(self, job: str) -> None:
+        """Raises: NotRecorded (the lake has no payloads)."""
+        if not self.are_contents_there():
+            raise NotRecorded(f"{job}: the lake has no contents; run `leveret pipeline ingest --payloads`")
+
+    def with_deliveries(self, job: str) -> None:
+        """Make the view `recorded`. Raises: NotRecorded."""
+        scopes = self.scopes()
+        if "all" not in scopes:
+            raise NotRecorded(
+                f'{job}: not recorded; deliveries are in the journal only with [journal] scope = "all", '
+                'and this one was written with scope = "durable"'
+            )
+        if "recorded" not in self._made:
+            some = " SEMI JOIN (SELECT segment FROM segments WHERE scope = 'all') AS whole USING (segment)"
+            self.engine.view("recorded", f"SELECT * FROM events{'' if scopes == {'all'} else some}")
+            self._made.add("recorded")
+
+    def fold(self, *, recorded: bool = False, kept: bool = False) -> str:
+        """The name of the view of lives; `recorded`: of those in the view of that name; `kept`: computed once."""
+        whole = recorded and self.scopes() != {"all"}
+        name = "recorded_lives" if whole else "lives"
+        if name not in self._made:
+            self.engine.view(name, lives_of("recorded" if whole else "events"), kept=kept)
+            self._made.add(name)
+        return name
