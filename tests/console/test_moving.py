@@ -1,6 +1,7 @@
 """Moving, replaying and discarding messages as jobs: what is asked, refused, dry-run, done at a rate, cancelled."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pika
@@ -300,3 +301,36 @@ def test_pause_and_resume(broker: RunningBroker, api: ApiClient) -> None:
     api.ask("PUT", "permissions/%2F/clerk", {"configure": ".*", "write": ".*", "read": ".*"})
     answer = api.ask("PUT", place, {"paused": True}, user="clerk", password="clerk")
     assert (answer.status, answer.reason) == (401, "Not administrator user")
+
+
+def test_discarded_from_a_leased_queue(broker: RunningBroker, api: ApiClient) -> None:
+    """At once, by filter; what only jobs know is refused."""
+    api.ask("PUT", "queues/%2F/lent", {"durable": True, "arguments": {"x-queue-type": "amps"}})
+    publish(broker, "lent", 4)
+    place = "leveret/queues/%2F/lent/discard"
+    assert api.ask("POST", place, {"filter": "/number > 1"}).json == {
+        "queue": "lent",
+        "vhost": "/",
+        "matches": 2,
+        "deleted": 2,
+        "deferred": 0,
+    }
+    answer = api.ask("POST", place, {"filter": "/number > 0", "rate": 5})
+    assert answer.reason == "discard: of a leased queue by bookmark or filter alone, and without a rate"
+    assert ready(broker, "lent") == [2]
+    api.ask("DELETE", "queues/%2F/lent")
+
+
+def test_a_restart_ends_jobs(tmp_path: Path) -> None:
+    """What they have moved stays moved; nothing more is."""
+    with start_broker(management=True, clock="virtual", data=tmp_path) as broker:
+        api = ApiClient(broker.management_url)
+        for name in ("orders", "other"):
+            api.ask("PUT", f"queues/%2F/{name}", {"durable": True})
+        publish(broker, "orders", 5)
+        started(api, "orders", "move", {"to": {"queue": "other"}, "rate": 1})
+        broker.clock.advance(seconds=1)
+        broker.restart()
+        assert api.get("leveret/jobs") == []
+        broker.clock.advance(seconds=60)
+        assert ready(broker, "orders", "other") == [3, 2]

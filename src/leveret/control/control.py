@@ -106,6 +106,8 @@ class ControlTable:
 
     def attach(self, broker: Broker, objects: ConfiguredObjects | None = None) -> None:
         """Set the broker that the commands are for, and the configuration's objects in it."""
+        if self._broker not in (None, broker):
+            self.jobs.forget()
         self._broker = broker
         self._objects = objects
         self._started_ms = broker.clock.wall_ms()

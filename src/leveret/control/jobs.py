@@ -167,6 +167,12 @@ class Jobs:
     def __iter__(self) -> Iterator[Job]:
         return iter(self._jobs.values())
 
+    def forget(self) -> None:
+        """Another broker takes the place of theirs, as after a restart."""
+        for job in self:
+            job.cancel()
+        self._jobs.clear()
+
     def find(self, id_: int) -> Job:
         """Raises: CommandError."""
         job = self._jobs.get(id_)
