@@ -22,6 +22,8 @@ PAGES = [
     (["blocked"], "Blocked and full"),
     (["scheduled"], "Scheduled"),
     (["leases"], "Leases"),
+    (["find"], "Find a message"),
+    (["events"], "Events"),
     (["unacknowledged"], "Unacknowledged"),
     (["dead-letters"], "Dead letters"),
     (["jobs"], "Jobs"),

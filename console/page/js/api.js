@@ -78,6 +78,9 @@ export async function ask(method, target, { body, form, headers, signal } = {}) 
   throw new Refused(response.status, reasonOf(response, value), isLoggedOut);
 }
 
+/** Events that the broker sends as they happen. */
+export const listen = (target) => new EventSource(new URL(target, BASE));
+
 /** Do something, say how it went, and whether it went well. */
 export async function act(done, method, target, options) {
   try {

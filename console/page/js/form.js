@@ -28,8 +28,8 @@ function read(field, text) {
 }
 
 /** `fields`: {name, label, type, options, value, hint, required}. `onSubmit(values)` gives true to clear the form.
- * `username`: whose password is in it, for what keeps passwords. */
-export function Form({ fields, verb, onSubmit, name, kind = "", username }) {
+ * `also`: another verb; `onSubmit(values, true)` if that was chosen. `username`: whose password is in it, for what keeps passwords. */
+export function Form({ fields, verb, also, onSubmit, name, kind = "", username }) {
   const initial = () => Object.fromEntries(fields.map((field) => [field.name, field.value]));
   const [given, setGiven] = useState(initial);
   const [faults, setFaults] = useState({});
@@ -52,7 +52,7 @@ export function Form({ fields, verb, onSubmit, name, kind = "", username }) {
       return;
     }
     setBusy(true);
-    const isDone = await onSubmit(values);
+    const isDone = await onSubmit(values, Boolean(also && event.submitter && event.submitter.value));
     setBusy(false);
     if (isDone) setGiven(initial());
   }
@@ -66,7 +66,8 @@ export function Form({ fields, verb, onSubmit, name, kind = "", username }) {
       fault=${faults[field.name]}
       onChange=${(value) => setGiven((old) => ({ ...old, [field.name]: value }))}
     />`)}
-    <div class="buttons"><button type="submit" class="main" disabled=${isBusy}>${verb}</button></div>
+    <div class="buttons"><button type="submit" class="main" disabled=${isBusy}>${verb}</button>
+      ${also && html`<button type="submit" value="also" disabled=${isBusy}>${also}</button>`}</div>
   </form>`;
 }
 

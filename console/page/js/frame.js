@@ -5,7 +5,7 @@ import { isAdministrator, isMonitor, set, useShared } from "./state.js";
 import { to, useRoute } from "./route.js";
 
 const GROUPS = [
-  ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"]]],
+  ["", [["", "Overview"], ["connections", "Connections"], ["channels", "Channels"], ["exchanges", "Exchanges"], ["queues", "Queues"], ["find", "Find a message"], ["events", "Events", isMonitor]]],
   ["In trouble", [["blocked", "Blocked", isMonitor], ["scheduled", "Scheduled", isMonitor], ["leases", "Leases", isMonitor], ["unacknowledged", "Unacknowledged", isMonitor], ["dead-letters", "Dead letters", isMonitor], ["jobs", "Jobs"]]],
   ["Administration", [["policies", "Policies"], ["users", "Users", isAdministrator], ["vhosts", "Virtual hosts"], ["definitions", "Definitions", isAdministrator], ["node", "Node", isMonitor]]],
 ];

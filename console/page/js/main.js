@@ -20,6 +20,8 @@ const PAGES = {
   unacknowledged: ["unacked", "Unacknowledged"],
   "dead-letters": ["jobs", "DeadLetters"],
   jobs: ["jobs", "Jobs"],
+  find: ["find", "Find"],
+  events: ["find", "Events"],
   policies: ["policies", "Policies"],
   users: ["users", "Users", "User"],
   vhosts: ["vhosts", "VirtualHosts", "VirtualHost"],

@@ -1,9 +1,10 @@
 // Publishing one message, and showing messages.
 import { html, useState } from "./lib.js";
 import { act, exchangeSegment, path } from "./api.js";
-import { bytes, count, moment } from "./format.js";
+import { bytes, count, duration, moment } from "./format.js";
 import { Form } from "./form.js";
-import { ConnectionLink } from "./links.js";
+import { ConnectionLink, QueueLink } from "./links.js";
+import { Rows } from "./list.js";
 import { Facts, Table } from "./parts.js";
 import { note } from "./state.js";
 
@@ -16,18 +17,45 @@ export function Publish({ vhost, exchange, routingKey }) {
     { name: "headers", label: "Headers", type: "json" },
     { name: "properties", label: "Properties", type: "json", hint: 'like {"content_type": "text/plain", "priority": 5}' },
   ];
-  const publish = async (values) => {
+  const [where, setWhere] = useState(null);
+  const publish = async (values, isDry) => {
     const body = {
       routing_key: routingKey ?? values.key,
       payload: values.payload,
       payload_encoding: "string",
       properties: { delivery_mode: values.persistent ? 2 : 1, ...values.properties, headers: values.headers },
     };
+    if (isDry) {
+      const dry = await act("", "POST", path("leveret", "route", vhost), { body: { ...body, exchange } });
+      if (dry) setWhere(dry.value);
+      return false;
+    }
     const done = await act("", "POST", path("exchanges", vhost, exchangeSegment(exchange), "publish"), { body });
     if (done) note(done.value.routed ? "Published; a queue has it." : "Published, but no queue got it.", !done.value.routed);
     return false;
   };
-  return html`<${Form} name="Publish" fields=${fields} verb="Publish" onSubmit=${publish} />`;
+  return html`<${Form} name="Publish" fields=${fields} verb="Publish" also="Where would it go?" onSubmit=${publish} />
+    <div aria-live="polite">${where && html`<${Where} found=${where} vhost=${vhost} />`}</div>`;
+}
+
+/** What a dry run says: nothing was published. */
+function Where({ found, vhost }) {
+  const columns = [
+    { title: "Queue", cell: (one) => html`<${QueueLink} vhost=${vhost} name=${one.queue} />` },
+    { title: "What it does", cell: (one) => one.outcome },
+    { title: "Reached", cell: (one) => one.bindings.map((by) => `${by.source} by ${by.routing_key || "(no key)"}`).join("; ") || one.how },
+    { title: "Lives there", cell: (one) => (one.ttl_ms === null ? "for ever" : duration(one.ttl_ms)) },
+  ];
+  return html`<p><b>${found.fate}</b>${found.blocked && `; publishers are blocked now: ${found.blocked}`}</p>
+    <${Facts} rows=${[
+      ["Address", found.address],
+      ["Waits first", found.delay_ms === null ? "" : duration(found.delay_ms)],
+      ["Expires after", found.expiration_ms === null ? "" : duration(found.expiration_ms)],
+      ["Diverted to", found.diverts.map((one) => one.to.join(", ")).join("; ")],
+    ]} />
+    ${found.queues.length > 0 && html`<${Rows} rows=${found.queues} columns=${columns} caption="Queues that would get it" keyOf=${(one) => one.queue} />`}
+    ${found.others.length > 0 && html`<p>Not by ${count(found.others_total)} other${found.others_total > 1 ? "s" : ""}:</p>
+      <ul>${found.others.map((one, index) => html`<li key=${index}><span class="name">${one.destination}</span>: ${one.why}</li>`)}</ul>`}`;
 }
 
 function hex(text) {

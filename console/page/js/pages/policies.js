@@ -2,7 +2,8 @@
 import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { Form } from "../form.js";
-import { List } from "../list.js";
+import { plain, several } from "../format.js";
+import { List, Rows } from "../list.js";
 import { confirm, Danger, Fold, Panel, Table } from "../parts.js";
 import { isAdministrator, isPolicymaker, state } from "../state.js";
 
@@ -14,7 +15,48 @@ export function Policies({ query }) {
     <p class="dim">Of those that match a name the one with the highest priority counts. What a queue got in the end, and why, is on its own page.</p>
     <${Kind} title="Policies" base="policies" query=${query} may=${isPolicymaker()} example='{"max-length": 1000}' />
     <${Kind} title="Operator policies" base="operator-policies" query=${query} may=${isAdministrator()} example='{"max-length": 100000}' />
+    ${isPolicymaker() && html`<${Rules} vhost=${state.vhost || "/"} />`}
+    ${isAdministrator() && html`<${Fold} title="What would a draft change?"><${Draft} vhost=${state.vhost || "/"} /><//>`}
   `;
+}
+
+/** Policies and address-settings as one list. */
+function Rules({ vhost }) {
+  const view = usePoll(path("leveret", "rules", vhost), { isOnce: true });
+  const rows = Array.isArray(view.data) ? view.data : [];
+  const columns = [
+    { title: "Rule", cell: (one) => html`${one.kind} <span class="name">${one.name}</span>` },
+    { title: "For", cell: (one) => html`<code>${one.pattern}</code>` },
+    { title: "Priority", isNumber: true, isWide: true, cell: (one) => one.priority },
+    { title: "Says", cell: (one) => html`<${Table} value=${one.settings} />` },
+    { title: "From", isWide: true, cell: (one) => one.origin },
+  ];
+  return html`<${Panel} title="All rules, the strongest first">
+    ${rows.length ? html`<${Rows} rows=${rows} columns=${columns} caption="Rules" keyOf=${(one) => `${one.kind}\n${one.vhost}\n${one.name}`} />` : html`<p class="empty">No rule is set: everything is as by default.</p>`}
+  <//>`;
+}
+
+function Draft({ vhost }) {
+  const [found, setFound] = useState(null);
+  const fields = [
+    { name: "name", label: "For this queue or address", required: true },
+    { name: "text", label: "Settings in TOML, added to those in force", type: "textarea", rows: 5, value: '[[address-setting]]\nmatch = "#"\n' },
+  ];
+  const look = async (values) => {
+    const done = await act("", "POST", path("leveret", "draft", vhost), { body: values });
+    if (done) setFound(done.value);
+    return false;
+  };
+  const columns = [
+    { title: "Setting", cell: (one) => html`<code>${one.name}</code>` },
+    { title: "Now", cell: (one) => plain(one.now) },
+    { title: "Then", cell: (one) => html`<b>${plain(one.draft)}</b>` },
+    { title: "Given by", isWide: true, cell: (one) => one.rule },
+  ];
+  return html`<${Form} name="Draft" fields=${fields} verb="What would change?" onSubmit=${look} />
+    <div aria-live="polite">${found && html`
+      ${found.differs.length ? html`<${Rows} rows=${found.differs} columns=${columns} caption="What would be other" keyOf=${(one) => `${one.vhost}\n${one.name}`} />` : html`<p class="empty">Nothing, there.</p>`}
+      <p class="dim">${several(found.queues.length + found.more, "queue")} would change in all. Nothing is in force yet.</p>`}</div>`;
 }
 
 function Kind({ title, base, query, may, example }) {

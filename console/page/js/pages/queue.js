@@ -145,14 +145,17 @@ function Browse({ queue }) {
     return false;
   };
   const fields = [
-    { name: "state", label: "Messages that are", options: [["ready", "ready"], ["unacked", "with consumers"]], value: "ready" },
+    { name: "state", label: "Messages that are", options: [["ready", "ready"], ["unacked", "with consumers"], ["scheduled", "scheduled"]], value: "ready" },
     { name: "count", label: "At a time", type: "number", value: 20, required: true },
+    { name: "text", label: "With this text" },
+    { name: "header", label: "With headers", type: "json" },
+    { name: "filter", label: "That a filter takes", hint: 'like amount > 10' },
   ];
   return html`<${Fold} title="Browse messages">
     <p class="dim">Nothing is taken, marked or moved.</p>
     <${Form} name="Browse messages" kind="row" fields=${fields} verb="Browse" onSubmit=${(wanted) => look(wanted, 0)} />
     <div aria-live="polite">
-      ${found && (found.items.length ? html`<${Messages} messages=${found.items} />` : html`<p class="empty">None.</p>`)}
+      ${found && (found.items.length ? html`<${Messages} messages=${found.items} />` : html`<p class="empty">None${found.looked_at ? ` of the ${several(found.looked_at, "message")} looked at` : ""}.</p>`)}
       ${found && found.next !== null && html`<button type="button" onClick=${() => look(found.wanted, found.next)}>Next ${count(found.wanted.count)} of ${count(found.total)}</button>`}
     </div>
   <//>`;

@@ -1,0 +1,78 @@
+// Where a message is, and what happens in the broker.
+import { html, useEffect, useState } from "../lib.js";
+import { act, listen } from "../api.js";
+import { count, moment, several } from "../format.js";
+import { Form } from "../form.js";
+import { QueueLink } from "../links.js";
+import { Rows } from "../list.js";
+import { Fold, Panel } from "../parts.js";
+import { Messages } from "../publish.js";
+
+const FIELDS = [
+  { name: "message_id", label: "Message id" },
+  { name: "correlation_id", label: "Correlation id" },
+  { name: "routing_key", label: "Routing key" },
+  { name: "header", label: "Headers", type: "json" },
+  { name: "text", label: "Text in the body" },
+  { name: "filter", label: "A filter takes it", hint: "like amount > 10" },
+];
+const STATES = { ready: "ready", unacked: "with a consumer", scheduled: "scheduled" };
+
+export function Find() {
+  const [found, setFound] = useState(null);
+  const find = async (values) => {
+    const done = await act("", "POST", "leveret/search/messages", { body: values });
+    if (done) setFound(done.value);
+    return false;
+  };
+  return html`<h1>Find a message</h1>
+    <p class="dim">In all queues that you may read; what is given must all be so. Nothing is taken, marked or moved.</p>
+    <${Form} name="Find" fields=${FIELDS} verb="Find" onSubmit=${find} />
+    <div aria-live="polite">${found && html`<${Found} found=${found} />`}</div>`;
+}
+
+function Found({ found }) {
+  return html`
+    <p>${several(found.items.length, "message")} found; ${count(found.looked_at)} looked at in ${several(found.queues, "queue")}${found.not_permitted ? `, ${count(found.not_permitted)} not permitted` : ""}.
+      ${found.stopped && html` <b>The search ended early: ${found.stopped}.</b>`}</p>
+    ${found.items.map((one, index) => html`<${Panel} key=${index} title=${html`${STATES[one.state]} in <${QueueLink} vhost=${one.vhost} name=${one.queue} />`}><${Messages} messages=${[one]} /><//>`)}
+    ${found.stories.map((story) => html`<${Fold} key=${story.message} title=${`What happened to message ${story.message}`} isOpen><${EventRows} rows=${story.events} /><//>`)}`;
+}
+
+const COLUMNS = [
+  { title: "At", cell: (one) => html`<time>${moment(one.at_ms)}</time>` },
+  { title: "What", cell: (one) => one.kind.replaceAll("_", " ") },
+  { title: "To", cell: (one) => html`<span class="name">${one.subject || "(default)"}</span>` },
+  { title: "Virtual host", isWide: true, cell: (one) => one.vhost },
+  { title: "Messages", isNumber: true, cell: (one) => (one.count ? count(one.count) : "") },
+  { title: "More", isWide: true, cell: (one) => Object.entries(one.detail).map(([name, value]) => `${name}: ${value}`).join(", ") },
+];
+
+const EventRows = ({ rows }) => html`<${Rows} rows=${rows} columns=${COLUMNS} caption="Events" keyOf=${(one) => one.number} />`;
+
+const KEPT = 200;
+const KINDS = [["", "everything"], ["connection_opened,connection_closed,consumer_added,consumer_removed", "clients"], ["declared,undeclared,bound,unbound,settings_changed", "what there is"], ["published,routed,unroutable", "publishes"], ["delivered,acked,requeued", "deliveries"], ["expired,dead_lettered,killed,evicted,replaced,dropped,blocked,unblocked", "losses, and blocked publishers"]];
+
+/** As they happen; the broker keeps them only while somebody looks. */
+export function Events() {
+  const [kind, setKind] = useState("");
+  const [rows, setRows] = useState([]);
+  const [ended, setEnded] = useState("");
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    setEnded("");
+    const source = listen(`leveret/events?kind=${kind}`);
+    source.addEventListener("event", (event) => setRows((old) => [JSON.parse(event.data), ...old].slice(0, KEPT)));
+    source.addEventListener("cut", (event) => {
+      source.close();
+      setEnded(JSON.parse(event.data).reason);
+    });
+    return () => source.close();
+  }, [kind, turn]);
+  return html`<h1>Events</h1>
+    <p class="dim">What happens from now on, the latest ${KEPT}, newest first.</p>
+    <div class="buttons"><label>Only <select value=${kind} onChange=${(event) => { setKind(event.currentTarget.value); setRows([]); }}>
+      ${KINDS.map(([key, text]) => html`<option key=${key} value=${key}>${text}</option>`)}</select></label>
+      ${ended && html`<span class="fault" role="alert">Ended: ${ended}.</span> <button type="button" onClick=${() => setTurn(turn + 1)}>Go on</button>`}</div>
+    ${rows.length ? html`<${EventRows} rows=${rows} />` : html`<p class="empty">Nothing yet.</p>`}`;
+}

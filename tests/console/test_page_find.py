@@ -1,0 +1,83 @@
+"""What the page answers: where a message is, where one would go, what happens, what rules say: `make browser`.
+
+Source: management page 15, 16, 19.
+"""
+
+import os
+
+import pika
+import pytest
+from api_client import ApiClient
+from page_person import Person
+
+from leveret.testing import RunningBroker
+
+pytestmark = pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)")
+
+
+def publish(broker: RunningBroker, queue: str, *bodies: bytes, **properties: object) -> None:
+    with pika.BlockingConnection(pika.URLParameters(broker.url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        for body in bodies:
+            channel.basic_publish("", queue, body, pika.BasicProperties(**properties))
+
+
+def test_a_message_is_found(person: Person, broker: RunningBroker, api: ApiClient) -> None:
+    """By its id, with the queue that has it; on the queue's page by its text."""
+    api.ask("PUT", "queues/%2F/haystack", {})
+    publish(broker, "haystack", b"hay", b"the needle", b"hay", message_id="m-1")
+    person.opens("find", heading="Find a message")
+    form = person.tab.get_by_role("form", name="Find")
+    person.fills(form, text="needle")
+    person.button("Find", within=form).click()
+    person.sees("1 message found")
+    person.link("haystack").click()
+    person.sees_heading("haystack")
+    fold = person.unfolds("Browse messages")
+    person.fills(fold, text="needle")
+    person.button("Browse", within=fold).click()
+    person.sees("the needle", within=fold)
+    person.fills(fold, text="camel")
+    person.button("Browse", within=fold).click()
+    person.sees("None of the 3 messages looked at.", within=fold)
+
+
+def test_where_it_would_go(person: Person, api: ApiClient) -> None:
+    """By which binding, and why not elsewhere; nothing is published."""
+    api.ask("PUT", "exchanges/%2F/words", {"type": "topic"})
+    for queue, key in (("dry-a", "a.#"), ("dry-b", "b.#")):
+        api.ask("PUT", f"queues/%2F/{queue}", {})
+        api.ask("POST", f"bindings/%2F/e/words/q/{queue}", {"routing_key": key})
+    person.opens("exchanges", "/", "words", heading="words")
+    fold = person.unfolds("Publish to this exchange")
+    person.fills(fold, key="a.b")
+    person.button("Where would it go?", within=fold).click()
+    person.sees("words by a.#", within=fold)
+    person.sees("the pattern 'b.#' does not match 'a.b'", within=fold)
+    assert api.get("queues/%2F/dry-a")["messages"] == 0
+
+
+def test_events_as_they_happen(person: Person, api: ApiClient) -> None:
+    """A queue that is declared appears by itself."""
+    person.opens("events", heading="Events")
+    person.sees("Nothing yet.")
+    with person.tab.expect_response(lambda response: "leveret/events" in response.url):
+        person.tab.get_by_label("Only").select_option("what there is")
+    api.get("leveret/events")  # the page's stream is behind this one
+    api.ask("PUT", "queues/%2F/appears", {})
+    person.row("appears").first.wait_for()
+
+
+def test_rules_and_a_draft(person: Person, api: ApiClient) -> None:
+    """What is set stands in one list; a draft tells what it would change."""
+    api.ask("PUT", "queues/%2F/drafted", {})
+    api.ask("PUT", "policies/%2F/listed", {"pattern": "^never$", "definition": {"max-length": 5}})
+    person.opens("policies", heading="Policies")
+    person.sees("listed", within=person.panel("All rules, the strongest first"))
+    form = person.unfolds("What would a draft change?")
+    person.fills(form, name="drafted", text='[[address-setting]]\nmatch = "drafted"\nredelivery-delay = 7000\n')
+    person.button("What would change?", within=form).click()
+    person.sees("redelivery-delay", within=form)
+    person.sees("1 queue would change in all.", within=form)
+    assert api.ask("DELETE", "policies/%2F/listed").status == 204
