@@ -64,7 +64,7 @@ class Certificate:
 
 @dataclass(slots=True, frozen=True)
 class Machine:
-    """What the operating system says of the process; figures in octets where they are memory or disk."""
+    """What the operating system and the event loop say of the process; octets where they are memory or disk."""
 
     process_id: int
     descriptors: int
@@ -74,6 +74,8 @@ class Machine:
     disk_free: int
     processors: int
     tasks: int
+    tasks_ready: int = 0
+    context_switches: int = 0
 
 
 @dataclass(slots=True, frozen=True)
@@ -101,7 +103,9 @@ class ConsoleOptions:
     failure_delay_ms: int = 200
     failure_delay_max_ms: int = 5_000
     started_ms: int = 0
+    mechanisms: tuple[str, ...] = ("AMQPLAIN", "PLAIN")
     data: str | None = None  # directory of the journal
+    disk_reserve: int = 0  # octets that the journal leaves free
     log_files: tuple[str, ...] = ()
     config_files: tuple[str, ...] = ()
     certificates: Callable[[], list[Certificate]] = field(default=list)

@@ -67,11 +67,19 @@ def connection_view(client: Client, broker: Broker, node: str, *, is_alone: bool
     }
     view |= dict.fromkeys(_TLS, "" if is_alone else None)
     if link.tls_protocol:
-        view |= {"ssl_protocol": link.tls_protocol, "ssl_cipher": link.tls_cipher}
+        view |= {"ssl_protocol": link.tls_protocol, "ssl_cipher": link.tls_cipher, **cipher_parts(link.tls_cipher)}
     name = properties.get("connection_name")
     if isinstance(name, str):
         view["user_provided_name"] = name
     return view
+
+
+def cipher_parts(cipher: str) -> dict[str, str]:
+    """How keys are exchanged, and the hash, by OpenSSL's name: TLS_AES_256_GCM_SHA384 (TLS 1.3, where any exchange goes
+    with any cipher), ECDHE-RSA-AES256-GCM-SHA384. A name without a hash means SHA-256."""
+    exchange = "any" if cipher.startswith("TLS_") else "_".join(cipher.lower().split("-")[:2])
+    last = cipher.lower().replace("_", "-").rpartition("-")[2]
+    return {"ssl_key_exchange": exchange, "ssl_hash": last if last.startswith("sha") else "sha256"}
 
 
 def plain_connection_view(client: Client, node: str) -> dict[str, Any]:

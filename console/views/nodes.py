@@ -37,6 +37,11 @@ _MEMORY = (
     "allocated_unused",
     "reserved_unallocated",
 )
+_MECHANISMS = {
+    "AMQPLAIN": "QPid AMQPLAIN mechanism",
+    "EXTERNAL": "SASL EXTERNAL authentication mechanism",
+    "PLAIN": "SASL PLAIN authentication mechanism",
+}
 _BINARY = (
     "connection_readers",
     "connection_writers",
@@ -86,17 +91,17 @@ def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
     return {
         "applications": [{"name": "leveret", "description": "Leveret", "version": options.product_version}],
         "auth_mechanisms": [
-            {"name": "AMQPLAIN", "description": "QPid AMQPLAIN mechanism", "enabled": True},
-            {"name": "PLAIN", "description": "SASL PLAIN authentication mechanism", "enabled": True},
+            {"name": name, "description": description, "enabled": name in options.mechanisms}
+            for name, description in _MECHANISMS.items()
         ],
         "cluster_links": [],
         "config_files": list(options.config_files),
-        "context_switches": 0,
+        "context_switches": machine.context_switches,
         "contexts": contexts_view(options),
         "db_dir": options.data or "",
         "disk_free": machine.disk_free,
         "disk_free_alarm": is_disk_alarm(broker),
-        "disk_free_limit": 0,
+        "disk_free_limit": options.disk_reserve,
         "enabled_plugins": ["rabbitmq_management"],
         "exchange_types": exchange_types_view(),
         "fd_total": machine.descriptors_max,
@@ -118,7 +123,7 @@ def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
         "processors": machine.processors,
         "ra_open_file_metrics": {},
         "rates_mode": "basic",
-        "run_queue": 0,
+        "run_queue": machine.tasks_ready,
         "running": True,
         "sockets_total": machine.descriptors_max,
         "sockets_used": len(broker.clients) + len(options.listeners()),

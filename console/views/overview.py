@@ -46,7 +46,7 @@ def contexts_view(options: ConsoleOptions) -> list[dict[str, Any]]:
 def _context(one: Listening, options: ConsoleOptions) -> dict[str, Any]:
     is_metrics = one.protocol.endswith("prometheus")
     return {
-        "ssl_opts": [],
+        "ssl_opts": _tls_view(one, options),
         "node": options.node,
         "description": "RabbitMQ Prometheus" if is_metrics else "RabbitMQ Management",
         "path": "/",
@@ -55,6 +55,14 @@ def _context(one: Listening, options: ConsoleOptions) -> dict[str, Any]:
         "port": str(one.port),
         **({"protocol": f"'{one.protocol}'"} if is_metrics else {}),
     }
+
+
+def _tls_view(one: Listening, options: ConsoleOptions) -> Any:
+    """The files of a listener with TLS; an empty list without, as in RabbitMQ."""
+    for shown in options.certificates() if one.is_tls else ():
+        authority = {"cacertfile": shown.authority} if shown.authority else {}
+        return {"certfile": shown.file, **authority}
+    return []
 
 
 def clients_of(broker: Broker, user: User) -> list[Client]:

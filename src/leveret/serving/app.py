@@ -283,6 +283,7 @@ class _Serving:
             options.data,
             lambda: [*listening(sockets), *listening(own, "http"), *listening(metrics, "http/prometheus")],
             lambda: self._current.tls,
+            lambda: () if options.watch is None else options.watch.files,
         )
         keeper = self._built.keeper
         told = metrics_facts(

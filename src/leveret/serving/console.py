@@ -98,6 +98,7 @@ def certificates_of(tls: TlsFiles, listeners: list[Listening]) -> list[Certifica
 
 def machine_of(data: str | None) -> Machine:
     """What the operating system says of this process now."""
+    loop = trio.lowlevel.current_statistics()
     return Machine(
         os.getpid(),
         open_descriptors(),
@@ -106,8 +107,20 @@ def machine_of(data: str | None) -> Machine:
         _memory_max(),
         shutil.disk_usage(data or gettempdir()).free,
         os.cpu_count() or 1,
-        trio.lowlevel.current_statistics().tasks_living,
+        loop.tasks_living,
+        loop.tasks_runnable,
+        _context_switches(),
     )
+
+
+def _context_switches() -> int:
+    """Since the process started; 0 where the system does not say."""
+    try:
+        import resource
+    except ImportError:
+        return 0
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_nvcsw + usage.ru_nivcsw
 
 
 @lru_cache(1)
@@ -135,6 +148,7 @@ class ConsoleFacts:
     data: str | None
     listeners: Callable[[], list[Listening]]
     tls: Callable[[], TlsFiles] = lambda: NO_TLS
+    files: Callable[[], tuple[str, ...]] = tuple
     changes: Mapping[str, Any] = field(default_factory=dict)
 
     def options(self) -> ConsoleOptions:
@@ -156,7 +170,10 @@ class ConsoleFacts:
             body_max=value("max-body"),
             connections_max=value("max-connections"),
             started_ms=self.started_ms,
+            mechanisms=configuration.value("broker", "mechanisms"),
             data=self.data,
+            disk_reserve=0 if self.data is None else configuration.value("journal", "reserve"),
+            config_files=self.files(),
             certificates=lambda: certificates_of(self.tls(), self.listeners()),
             tls=self.tls().context,
         )
