@@ -105,6 +105,7 @@ ARROWS = {
     "pipeline/engines": {"schemas", "last_words"},
     "pipeline/jobs": {
         *("schemas", "progress", "patience", "last_words", "selection", "answers", "engines", "amqp", "lake"),
+        *("output", "report"),
     },
 }
 

@@ -21,8 +21,9 @@ from .backlog import depth, loss
 from .blocked import blocked
 from .engine_table import EngineTable
 from .opening import open_log, open_tables
-from .redelivery import redelivery
+from .redelivery import POISON_ATTEMPTS, redelivery
 from .replay import CHOSEN, ORDER, ReplayOptions, batches, choose, log_of, send, urls, vhosts_chosen
+from .report import Asked, write_report
 from .story import deadletters, trace
 from .tables import Tables
 from .timing import fairness, latency
@@ -188,10 +189,19 @@ def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> N
 
 
 def _report(work: Work) -> Answer:
-    from .report import write_report
+    """The other jobs' answers, each of the part of the lake that it looks at."""
+    options = work.options
+    whole = Tables(work.engine, options.lake)
 
-    path = work.options.out or "report.html"
-    write_report(work.tables, path, work.options.window, work.progress)
+    def answer(job: str, window_s: int) -> Answer:
+        asked = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
+        return JOBS[job](Work(job, chosen_part(whole, job, asked), asked, work.progress))
+
+    path = options.out or "report.html"
+    part = chosen_part(whole, "depth", options)
+    write_report(
+        Asked(options.journal or options.lake, work.selection, part, answer), path, options.window, work.progress
+    )
     return Answer("report", facts={"file": path})
 
 

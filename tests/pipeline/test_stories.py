@@ -24,7 +24,6 @@ from leveret.pipeline.engines.protocol import rows as rows_of
 from leveret.pipeline.jobs import commands
 from leveret.pipeline.jobs.outputs import REPLAY_LOG
 from leveret.pipeline.jobs.replay import CHOSEN, LOG, ReplayOptions, choose, log_of, marked, send, urls
-from leveret.pipeline.jobs.report import fitting, lines, write_report
 from leveret.pipeline.jobs.story import deadletters, trace
 from leveret.pipeline.jobs.tables import NotRecorded, Tables
 from leveret.pipeline.jobs.whatif import whatif
@@ -296,41 +295,6 @@ def test_a_broker_that_is_not_there_is_said() -> None:
         send([message], options, "amqp://guest:secret@127.0.0.1:1")
     words = last_words(raised.value)
     assert words.startswith("amqp://127.0.0.1:1/%2F: ") and "Connect" in words
-
-
-@pytest.mark.parametrize(
-    "begin, end, count", [(0, 59, 1), (0, 60 * 500 - 1, 1), (30, 60 * 500 + 10, 2), (7, 10**7, 334)]
-)
-def test_windows_of_a_report_cover_all_of_the_time(begin: int, end: int, count: int) -> None:
-    """Wider ones where there are too many, never the oldest."""
-    assert fitting(60, begin, end) == 60 * count
-
-
-def test_a_report_shows_peaks_and_the_newest(engine: Any, tmp_path: Path) -> None:
-    """Of a thousand windows all are there, in wider ones; a peak within one; virtual hosts apart."""
-    lines_of = ["1 0 enqueued 1 q", "2 1 acked 1 q"]
-    peak = [f"{n} 59900000 enqueued {n} q" for n in range(10, 17)]
-    gone = [f"{n + 20} 59900500 acked {n} q" for n in range(10, 17)]
-    frames = told(engine, *lines_of, *peak, *gone, "99 59900600 enqueued 50 q vhost=other")
-    write_report(frames, str(tmp_path / "report.html"), 60, Progress("report"))
-    page = (tmp_path / "report.html").read_text()
-    assert "in windows of 120 s. Windows of 60 s would be too many to draw." in page
-    drawn = page.split("Depth over time")[1].split("<h2>")[0]
-    assert ">7</text>" in drawn and "q in /<" in drawn and "q in other<" in drawn
-    assert drawn.count("points=") == 2 and "2026-01-01 16:38:00 UTC" in drawn
-
-
-def test_report(engine: Any, tmp_path: Path) -> None:
-    """One page, nothing from elsewhere; names are text whatever they hold; a journal without deliveries says so."""
-    path = tmp_path / "report.html"
-    evil = told(engine, *(line.replace(" q", " <script>q") for line in STORY))
-    write_report(evil, str(path), 60, Progress("report"))
-    page = path.read_text()
-    assert page.count("<svg") == 3 and "&lt;script&gt;q" in page  # depth, attempts, losses; nothing was acked
-    assert "<script" not in page and "http" not in page and "src=" not in page
-    write_report(told(engine, *STORY, scope="durable"), str(path), 60, Progress("report"))
-    assert path.read_text().count("not recorded") == 2
-    assert "Nothing" in lines({})
 
 
 def test_what_if(engine: Any) -> None:
