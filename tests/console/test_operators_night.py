@@ -22,6 +22,8 @@ from leveret.testing import RunningBroker, start_broker
 pytestmark = pytest.mark.skipif("LEVERET_BROWSER" not in os.environ, reason="the long run (make browser)")
 
 DEAD, EVERY = 5_000, 137
+#: One of acme's, about which somebody calls.
+MISSED = f"order-{3 * EVERY}"
 #: So many of the dead letters are acme's.
 ACME = len(range(0, DEAD, EVERY))
 SETTINGS = {"match": "archive", "max-size-messages": 2, "address-full-policy": "BLOCK"}
@@ -112,6 +114,16 @@ def ready(broker: RunningBroker, name: str) -> int:
     return len(broker.queue(name, vhost="/").ready)
 
 
+def finds(person: Person, message_id: str, queue: str) -> None:
+    """The page for it says in which queue the message is."""
+    person.opens("find", heading="Find a message")
+    form = person.tab.get_by_role("form", name="Find")
+    person.fills(form, message_id=message_id)
+    person.button("Find", within=form).click()
+    person.sees("1 message found")
+    person.link(queue).wait_for()
+
+
 def test_a_night(person: Person, broker: RunningBroker, clients: Clients, api: ApiClient) -> None:
     """Each question is answered by the page, and again by `leveret ctl`; each remedy works."""
     clients.fall_ill()
@@ -157,6 +169,12 @@ def test_a_night(person: Person, broker: RunningBroker, clients: Clients, api: A
     (blocked,) = ctl(broker, "status")["blocked"]
     assert (blocked["destination"], blocked["limit"]) == ("address 'archive' in vhost '/'", "max-size-messages")
 
+    # Where is the order that acme calls about?
+    finds(person, MISSED, "orders.dead")
+    person.sees("expired in orders, 1 ×")
+    (found,) = ctl(broker, "search", f"message-id={MISSED}")["items"]
+    assert (found["queue"], found["state"]) == ("orders.dead", "ready")
+
     # The 37 of acme go back to where they came from, ten a second, after a dry run.
     person.opens("dead-letters", heading="Dead letters")
     row = person.row("expired")
@@ -184,6 +202,11 @@ def test_a_night(person: Person, broker: RunningBroker, clients: Clients, api: A
     (job,) = [one for one in ctl(broker, "jobs", "list") if one["queue"] == "orders.dead"]
     assert (job["state"], job["done"], job["by"]) == ("done", ACME, "guest")
     assert (ready(broker, "orders"), ready(broker, "orders.dead")) == (ACME, DEAD - ACME)
+
+    # And where is that order now?
+    finds(person, MISSED, "orders")
+    (found,) = ctl(broker, "search", f"message-id={MISSED}")["items"]
+    assert (found["queue"], found["state"]) == ("orders", "ready")
 
     # A policy that somebody set throws mails away: it is undone.
     ctl(broker, "policies", "set", "oops", "^mails$", '{"max-length": 10}')
