@@ -166,9 +166,12 @@ class Broker:
         if vhost is None:
             raise VirtualHostNotFound(vhost=name)
         for user in self.users:
-            if user.permissions is not None and name in user.permissions:
+            if user.permissions is not None and (name in user.permissions or name in user.waiting_topics):
                 rest = {other: granted for other, granted in user.permissions.items() if other != name}
-                self.replace_user(replace(user, permissions=MappingProxyType(rest)))
+                waiting = {other: topics for other, topics in user.waiting_topics.items() if other != name}
+                self.replace_user(
+                    replace(user, permissions=MappingProxyType(rest), waiting_topics=MappingProxyType(waiting))
+                )
         gone = [policy.identity for policy in self.policies if policy.vhost == name]
         if gone:
             self.replace_policies(self.policies.without(gone))

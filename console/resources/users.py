@@ -112,7 +112,7 @@ def _permissions(api: Api, request: Request) -> Steps:
 
 def _topic_permissions(api: Api, request: Request) -> Steps:
     vhost = api.vhost(request).name if "V" in request.names else None
-    rows = yield from mapped(lambda user: topic_rows(user, api.broker), _users_of(api, request))
+    rows = yield from mapped(topic_rows, _users_of(api, request))
     found = [row for some in rows for row in some if vhost in (None, row["vhost"])]
     return (yield from listed(request, found, lambda row: row))
 
@@ -173,7 +173,7 @@ def _check_patterns(values: dict[str, Any], names: tuple[str, ...]) -> None:
 def _topics_of(api: Api, request: Request) -> list[dict[str, Any]]:
     """Raises: Refusal."""
     vhost, exchange = api.vhost(request).name, request.names.get("X")
-    rows = [row for row in topic_rows(_user(api, request), api.broker) if row["vhost"] == vhost]
+    rows = [row for row in topic_rows(_user(api, request)) if row["vhost"] == vhost]
     rows = [row for row in rows if exchange in (None, row["exchange"])]
     if not rows:
         raise not_found()
@@ -192,7 +192,7 @@ def _set_topic(api: Api, request: Request) -> Steps:
     _check_patterns(values, ("write", "read"))
     user = api.broker.users.find(request.names["U"])
     assert user is not None
-    is_there = any(row["vhost"] == request.names["V"] for row in topic_rows(user, api.broker))
+    is_there = any(row["vhost"] == request.names["V"] for row in topic_rows(user))
     yield from api.run("topic-permissions set", user=user.name, vhost=request.names["V"], **values)
     return Answer(204 if is_there else 201)
 

@@ -48,17 +48,10 @@ def permission_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
         }
 
 
-def topic_rows(user: User, broker: Broker) -> Iterator[dict[str, Any]]:
+def topic_rows(user: User) -> Iterator[dict[str, Any]]:
     """One for each exchange that has one."""
-    for vhost, grant in grants_of(user, broker).items():
-        for exchange, topic in grant.topics.items():
-            yield {
-                "user": user.name,
-                "vhost": vhost,
-                "exchange": exchange,
-                "write": topic.write,
-                "read": topic.read,
-            }
+    for vhost, exchange, topic in user.topics():
+        yield {"user": user.name, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
 
 
 def vhost_view(vhost: VirtualHost, node: str, about: dict[str, Any]) -> dict[str, Any]:

@@ -6,10 +6,11 @@ are connected see at once. Source: behaviour page 1.4, 3.14, 3.15.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 from ..errors import LoginRefused, PermissionRefused, TopicRefused, VirtualHostRefused
 from .passwords import NO_PASSWORD, PasswordHash
-from .permissions import EXCHANGE, Permissions
+from .permissions import EXCHANGE, Permissions, TopicPermission
 
 #: The tag of users that are links between brokers (queues page E.5.2).
 INTERNAL_LINK = "x-internal-link"
@@ -25,6 +26,8 @@ class User:
 
     `max_connections`, `max_channels`: over all connections of the user; None: no limit.
     `tags`: in the order in which they were given, which clients read back.
+    `waiting_topics`: topic permissions by virtual host and exchange, where the user has no permissions yet: they open
+    nothing, and belong to the permissions once these are set.
     `is_configured`: the configuration made it, and makes it again when the broker starts.
     """
 
@@ -36,6 +39,7 @@ class User:
     max_connections: int | None = None
     max_channels: int | None = None
     is_configured: bool = field(default=False, compare=False)
+    waiting_topics: Mapping[str, Mapping[str, TopicPermission]] = field(default_factory=lambda: MappingProxyType({}))
 
     @property
     def is_administrator(self) -> bool:
@@ -46,6 +50,15 @@ class User:
     def is_internal_link(self) -> bool:
         """Publishes of a link are never refused for want of room, only held."""
         return INTERNAL_LINK in self.tags
+
+    def topics(self) -> Iterator[tuple[str, str, TopicPermission]]:
+        """Virtual host, exchange, topic permission: all that are set, in force or waiting."""
+        for vhost, permissions in (self.permissions or {}).items():
+            for exchange, topic in permissions.grant.topics.items():
+                yield vhost, exchange, topic
+        for vhost, topics in self.waiting_topics.items():
+            for exchange, topic in topics.items():
+                yield vhost, exchange, topic
 
     def check_vhost(self, vhost: str) -> None:
         """Raises: VirtualHostRefused, when the user has no permissions there, not even empty ones."""

@@ -2,6 +2,7 @@
 
     python -m leveret.interop.tools [--only pyrabbit2,Nagios] [--broker leveret|rabbitmq|both] [--write PAGE]
 
+With --only the page keeps what is known of the other tools from earlier runs; each row says when.
 Every tool runs by the same commands on fresh brokers. A tool that is not on this machine and cannot be had from its
 package registry is left out, with the reason. Exit code 1: an answer differs from RabbitMQ's, and `known.toml` does not
 say why. Exit code 2: nothing could be run.
@@ -14,13 +15,15 @@ import json
 import sys
 import tempfile
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 from ..brokers.processes import PeerFailed
 from ..running.foreign import chosen, parser
 from ..running.toolchains import NotHere
-from .page import Entry, render
+from .page import Entry, entry_of, render
 from .pinned import TOOLS
 from .places import place
 from .results import Run, compare, read_known
@@ -38,12 +41,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work = options.work.resolve()
     work.mkdir(parents=True, exist_ok=True)
     known = read_known()
+    out = options.out or work / "tools.json"
+    earlier = json.loads(out.read_text()) if options.only and out.exists() else {}
     entries: list[Entry] = []
     for name in names:
         tool = TOOLS[name]
         try:
             version = tool.version(work)
-            runs = {broker: run_on(broker, tool, work) for broker in brokers}
+            with ThreadPoolExecutor(len(brokers)) as pool:  # suites sleep most of their time
+                runs = dict(zip(brokers, pool.map(partial(run_on, tool=tool, work=work), brokers)))
         except (NotHere, PeerFailed, FileNotFoundError) as error:
             print(f"{name} is left out: {error}", flush=True)
             entries.append(Entry(tool, "", {}, [], str(error).splitlines()[0]))
@@ -51,10 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         differences = compare(runs["leveret"], runs["rabbitmq"], known.get(name, {})) if len(runs) > 1 else []
         entries.append(Entry(tool, version, runs, differences))
         _tell(entries[-1])
-    data = {entry.tool.name: entry.as_data() for entry in entries}
-    (options.out or work / "tools.json").write_text(json.dumps(data, indent=1) + "\n")
+    data = earlier | {entry.tool.name: entry.as_data() for entry in entries}
+    out.write_text(json.dumps(data, indent=1) + "\n")
     if options.write:
-        options.write.write_text(render(entries))
+        shown = [entry_of(tool, data[name], known) for name, tool in TOOLS.items() if name in data]
+        options.write.write_text(render(shown))
     if not any(entry.runs for entry in entries):
         return 2
     return 1 if any(difference.reason is None for entry in entries for difference in entry.differences) else 0

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import datetime
 import platform
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
-from .results import Difference, Run
+from .results import Difference, Result, Run, compare
 from .tool import Tool
 
 HEAD = """\
 # Tools of others at the console
 
 Tools that were written for RabbitMQ's HTTP API, run by the same commands against a real RabbitMQ and a Leveret, both
-fresh for each tool; the answers are compared. Drawn by `make tools` on {date} ({system}, Python {python}).
+fresh for each tool; the answers are compared. Drawn by `make tools` ({system}, Python {python}).
 
 A check is one command, one call or one test of the tool's own suite. It differs when it passes on one broker alone,
 when a field of an answer is missing at Leveret, or when the answer itself is another one where the tool prints it.
 
-| tool | version | command | RabbitMQ passed | Leveret passed | differences |
-|---|---|---|---|---|---|
+| tool | version | command | RabbitMQ passed | Leveret passed | differences | date |
+|---|---|---|---|---|---|---|
 """
 
 
@@ -34,6 +34,7 @@ class Entry:
     runs: dict[str, Run]
     differences: list[Difference]
     left_out: str = ""
+    date: str = field(default_factory=lambda: datetime.date.today().isoformat())
 
     def as_data(self) -> dict[str, Any]:
         runs = {
@@ -41,21 +42,33 @@ class Entry:
             for broker, run in self.runs.items()
         }
         differences = [{"check": one.check, "text": one.text, "reason": one.reason} for one in self.differences]
-        return {"version": self.version, "runs": runs, "differences": differences, "left_out": self.left_out}
+        told = {"version": self.version, "left_out": self.left_out, "date": self.date}
+        return {**told, "runs": runs, "differences": differences}
+
+
+def entry_of(tool: Tool, data: dict[str, Any], known: Mapping[str, Mapping[str, str]]) -> Entry:
+    """The inverse of `as_data`; differences are looked at again, as reasons may have been added."""
+    runs = {
+        broker: Run({check: Result(**{**one, "keys": tuple(one["keys"])}) for check, one in results.items()})
+        for broker, results in data["runs"].items()
+    }
+    both = len(runs) > 1
+    found = compare(runs["leveret"], runs["rabbitmq"], known.get(tool.name, {})) if both else []
+    return Entry(tool, data["version"], runs, found, data["left_out"], data["date"])
 
 
 def render(entries: Sequence[Entry]) -> str:
     """Markdown."""
-    today, system = datetime.date.today().isoformat(), _system()
-    lines = [HEAD.format(date=today, system=system, python=platform.python_version()).rstrip()]
+    lines = [HEAD.format(system=_system(), python=platform.python_version()).rstrip()]
     for entry in entries:
         tool = entry.tool
         first = f"**{tool.name}**: {tool.about}"
         if entry.left_out:
-            lines.append(f"| {first} | | `{tool.command}` | | | not run: {_cell(entry.left_out)} |")
+            lines.append(f"| {first} | | `{tool.command}` | | | not run: {_cell(entry.left_out)} | {entry.date} |")
             continue
         figures = [entry.runs[broker].figures() if broker in entry.runs else "" for broker in ("rabbitmq", "leveret")]
-        lines.append(f"| {first} | {entry.version} | `{tool.command}` | {' | '.join(figures)} | {_counts(entry)} |")
+        cells = [first, entry.version, f"`{tool.command}`", *figures, _counts(entry), entry.date]
+        lines.append(f"| {' | '.join(cells)} |")
     for entry in entries:
         if entry.differences:
             lines += ["", f"## {entry.tool.name}: differences", "", "| check | what differs | why |", "|---|---|---|"]

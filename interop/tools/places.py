@@ -28,8 +28,8 @@ management.tcp.ip = {host}
 management.tcp.port = {management}
 prometheus.tcp.ip = {host}
 prometheus.tcp.port = {metrics}
-collect_statistics_interval = 1000
 """
+OFTEN = "collect_statistics_interval = 1000\n"
 RETENTION = "[{605, 1}]"
 ADVANCED = f"""\
 [{{rabbitmq_management, [{{sample_retention_policies,
@@ -65,8 +65,9 @@ class Place:
 
 
 @contextmanager
-def place(broker: str) -> Iterator[Place]:
-    """A fresh `rabbitmq` or `leveret`; it answers AMQP and HTTP when the body runs.
+def place(broker: str, *, as_installed: bool = False) -> Iterator[Place]:
+    """A fresh `rabbitmq` or `leveret`; it answers AMQP and HTTP when the body runs. `as_installed`: RabbitMQ takes its
+    samples as it does by default.
 
     Raises: FileNotFoundError: there is no RabbitMQ on this machine. PeerFailed: it did not come up.
     """
@@ -74,7 +75,8 @@ def place(broker: str) -> Iterator[Place]:
     with tempfile.TemporaryDirectory(prefix="leveret-tools-") as directory:
         if broker == "rabbitmq":
             config = RABBITMQ.format(host=LOOPBACK, management=management, metrics=metrics)
-            starting = rabbitmq(config=config, advanced=ADVANCED, plugins=PLUGINS, node=NODE)
+            samples = ("", "") if as_installed else (OFTEN, ADVANCED)
+            starting = rabbitmq(config=config + samples[0], advanced=samples[1], plugins=PLUGINS, node=NODE)
         else:
             file = Path(directory) / "leveret.toml"
             file.write_text(LEVERET.format(host=LOOPBACK, management=management, metrics=metrics, node=NODE))

@@ -5,6 +5,7 @@ limits. A password is there as its salted hash alone.
 """
 
 import json
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
@@ -27,6 +28,7 @@ def user_octets(user: User) -> bytes:
         "max_connections": user.max_connections,
         "max_channels": user.max_channels,
         "permissions": grants,
+        "waiting_topics": {vhost: _topics_value(topics) for vhost, topics in user.waiting_topics.items()},
     }
     return _octets(value)
 
@@ -44,21 +46,31 @@ def user_of(name: str, octets: bytes) -> User:
             None if permissions is None else _permissions(name, permissions),
             value["max_connections"],
             value["max_channels"],
+            waiting_topics=MappingProxyType(
+                {vhost: _topics(one) for vhost, one in value.get("waiting_topics", {}).items()}
+            ),
         )
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise BadRecord(f"a user that is none: {type(error).__name__}") from None
 
 
 def _grant_value(grant: Grant) -> dict[str, Any]:
-    topics = {exchange: [topic.write, topic.read] for exchange, topic in grant.topics.items()}
+    topics = _topics_value(grant.topics)
     return {"configure": grant.configure, "write": grant.write, "read": grant.read, "topics": topics}
+
+
+def _topics_value(topics: Mapping[str, TopicPermission]) -> dict[str, Any]:
+    return {exchange: [topic.write, topic.read] for exchange, topic in topics.items()}
+
+
+def _topics(value: dict[str, Any]) -> MappingProxyType[str, TopicPermission]:
+    return MappingProxyType({exchange: TopicPermission(write, read) for exchange, (write, read) in value.items()})
 
 
 def _permissions(user: str, value: dict[str, Any]) -> MappingProxyType[str, Permissions]:
     found: dict[str, Permissions] = {}
     for vhost, one in value.items():
-        topics = {exchange: TopicPermission(write, read) for exchange, (write, read) in one["topics"].items()}
-        grant = Grant(one["configure"], one["write"], one["read"], MappingProxyType(topics))
+        grant = Grant(one["configure"], one["write"], one["read"], _topics(one["topics"]))
         found[vhost] = Permissions(grant, user=user, vhost=vhost)
     return MappingProxyType(found)
 

@@ -77,6 +77,33 @@ def test_permissions_are_set_listed_and_cleared(ctl: Ruled) -> None:
     ]
     ctl("topic-permissions", "clear", user="a", exchange="amq.topic")
     assert ctl("topic-permissions", "list") == []
+
+
+def test_topic_permissions_before_permissions(ctl: Ruled) -> None:
+    """They wait, open nothing, and are in force with the permissions; without these they wait again."""
+    ctl("users", "add", name="a", password=SECRET)
+    topic = {"user": "a", "vhost": "/", "exchange": "amq.topic", "write": "^a", "read": "^b"}
+    ctl("topic-permissions", "set", user="a", exchange="amq.topic", write="^a", read="^b")
+    assert ctl("topic-permissions", "list") == [topic]
+    assert ctl("permissions", "list", user="a") == []
+    assert ctl.user("a").permissions == {}
+    ctl("permissions", "set", user="a", configure="", write=".*", read=".*")
+    permissions = ctl.user("a").permissions
+    assert permissions is not None and permissions["/"].grant.topics["amq.topic"].write == "^a"
+    assert ctl("topic-permissions", "list") == [topic]
+    ctl("permissions", "clear", user="a")
+    assert (ctl.user("a").permissions, ctl("topic-permissions", "list")) == ({}, [topic])
+    ctl("topic-permissions", "clear", user="a")
+    assert ctl.user("a").waiting_topics == {}
+
+
+def test_waiting_topic_permissions_go_with_their_virtual_host(ctl: Ruled) -> None:
+    """Nothing of them is there when another one gets its name."""
+    ctl("users", "add", name="a", password=SECRET)
+    ctl("vhosts", "add", name="gone")
+    ctl("topic-permissions", "set", user="a", vhost="gone", exchange="amq.topic", write="", read="")
+    ctl("vhosts", "delete", name="gone")
+    assert ctl("topic-permissions", "list") == []
     ctl("permissions", "clear", user="a")
     assert ctl("permissions", "list", user="a") == []
 

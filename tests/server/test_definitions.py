@@ -208,6 +208,21 @@ def test_what_virtual_hosts_are_about_and_the_name_of_the_cluster() -> None:
     assert exported["parameters"] == []
 
 
+def test_topic_permissions_without_permissions() -> None:
+    """They are taken in and exported, and wait for the permissions."""
+    topic = {"user": "a", "vhost": "/", "exchange": "amq.topic", "write": "^a", "read": "^b"}
+    table = imported({"users": [{"name": "a", "password": "p", "tags": ""}], "topic_permissions": [topic]})
+    exported = table.definitions.export()
+    assert exported["topic_permissions"] == [topic]
+    assert [one for one in exported["permissions"] if one["user"] == "a"] == []
+    table.definitions.take_in(
+        {"permissions": [{"user": "a", "vhost": "/", **dict.fromkeys(("configure", "write", "read"), ".*")}]}
+    )
+    user = table.broker.users.find("a")
+    assert user is not None and user.permissions is not None and not user.waiting_topics
+    assert user.permissions["/"].grant.topics["amq.topic"].read == "^b"
+
+
 @pytest.mark.parametrize(
     "document, fault",
     [
@@ -226,7 +241,6 @@ def test_what_virtual_hosts_are_about_and_the_name_of_the_cluster() -> None:
         (wrong("permissions", read="("), "permissions[1]: missing )"),
         (wrong("permissions", read="(a)\\1"), "permissions[1]: a back-reference"),
         (wrong("permissions", read=None), "permissions[1]: read: expected text"),
-        (wrong("topic_permissions", vhost="/"), "topic_permissions[1]: user 'shop' has no permissions in"),
         (wrong("parameters", value={"max-queues": True}), "parameters[2]: max-queues: expected a number"),
         (wrong("parameters", component=""), "parameters[2]: component: expected text"),
         ({"global_parameters": [{"name": "cluster_name", "value": 5}]}, "global_parameters[0]: value: expected a name"),

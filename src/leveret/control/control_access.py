@@ -139,8 +139,10 @@ class AccessCommands:
         vhost = self._vhost(arguments.get("vhost", "/"))
         patterns = {key: _pattern("permissions set", arguments, key) for key in ("configure", "write", "read")}
         grants = grants_of(user, self.broker)
-        before = grants.get(vhost, Grant())
-        self.broker.replace_user(with_grants(user, {**grants, vhost: Grant(**patterns, topics=before.topics)}))
+        before = grants.get(vhost)
+        topics = user.waiting_topics.get(vhost, MappingProxyType({})) if before is None else before.topics
+        changed = with_grants(user, {**grants, vhost: Grant(**patterns, topics=topics)})
+        self.broker.replace_user(with_waiting(changed, vhost, {}))
         return {"user": user.name, "vhost": vhost, **patterns}
 
     def _clear_permissions(self, arguments: dict[str, Any]) -> dict[str, Any]:
@@ -148,8 +150,9 @@ class AccessCommands:
         user = self._user(arguments["user"])
         vhost = self._vhost(arguments.get("vhost", "/"))
         grants = grants_of(user, self.broker)
-        grants.pop(vhost, None)
-        self.broker.replace_user(with_grants(user, grants))
+        before = grants.pop(vhost, None)
+        changed = with_grants(user, grants)
+        self.broker.replace_user(changed if before is None else with_waiting(changed, vhost, before.topics))
         return {"user": user.name, "vhost": vhost}
 
     def _list_topics(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
@@ -158,8 +161,7 @@ class AccessCommands:
         return [
             {"user": user.name, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
             for user in self.broker.users
-            for vhost, grant in grants_of(user, self.broker).items()
-            for exchange, topic in grant.topics.items()
+            for vhost, exchange, topic in user.topics()
             if wanted in (None, user.name) and place in (None, vhost)
         ]
 
@@ -192,7 +194,8 @@ class AccessCommands:
     ) -> None:
         grants = grants_of(user, self.broker)
         if vhost not in grants:
-            raise CommandError(f"user {user.name!r} has no permissions in virtual host {vhost!r}")
+            self.broker.replace_user(with_waiting(user, vhost, change(user.waiting_topics.get(vhost, {}))))
+            return
         changed = replace(grants[vhost], topics=MappingProxyType(change(grants[vhost].topics)))
         self.broker.replace_user(with_grants(user, {**grants, vhost: changed}))
 
@@ -271,6 +274,14 @@ def with_grants(user: User, grants: Mapping[str, Grant]) -> User:
     """The user with exactly these grants. Raises: PatternFault."""
     permissions = {vhost: Permissions(grant, user=user.name, vhost=vhost) for vhost, grant in grants.items()}
     return replace(user, permissions=MappingProxyType(permissions))
+
+
+def with_waiting(user: User, vhost: str, topics: Mapping[str, TopicPermission]) -> User:
+    """The user with exactly these topic permissions where it has no permissions. Raises: PatternFault."""
+    Permissions(Grant(topics=topics), user=user.name, vhost=vhost)  # the patterns are right
+    rest = {other: kept for other, kept in user.waiting_topics.items() if other != vhost}
+    waiting = {**rest, vhost: MappingProxyType(dict(topics))} if topics else rest
+    return replace(user, waiting_topics=MappingProxyType(waiting))
 
 
 def tags_of(value: object) -> tuple[str, ...]:

@@ -30,7 +30,7 @@ from ..engine import (
 from ..settings import Configuration
 from ..settings.values import shown
 from .command_error import CommandError
-from .control_access import grants_of, with_grants
+from .control_access import grants_of, with_grants, with_waiting
 from .control_parameters import ABOUT, about_vhost, describe, global_parameters, parameters_of_vhosts
 from .control_policies import policy_value
 from .definitions_reader import (
@@ -84,6 +84,7 @@ class Definitions:
             return (yield from self._export_one(broker, broker.virtual_hosts[only]))
         users = list(broker.users)
         grants = [(user.name, vhost, grant) for user in users for vhost, grant in grants_of(user, broker).items()]
+        topics = [(user.name, *topic) for user in users for topic in user.topics()]
         objects = yield from _object_values(vhosts)
         return {
             "product_name": "Leveret",
@@ -96,8 +97,7 @@ class Definitions:
             ],
             "topic_permissions": [
                 {"user": user, "vhost": vhost, "exchange": exchange, "write": topic.write, "read": topic.read}
-                for user, vhost, grant in grants
-                for exchange, topic in grant.topics.items()
+                for user, vhost, exchange, topic in topics
             ],
             "parameters": [*_parameter_values(broker), *parameters_of_vhosts(broker)],
             "global_parameters": global_parameters(broker),
@@ -233,14 +233,18 @@ def _apply_users(broker: Broker, plan: Plan) -> None:
             user = replace(user, password=before.password if before is not None and is_same else new_hash(password))
         grants = grants_of(before, broker) if before is not None else {}
         if before is not None and name in plan.users:
-            user = replace(user, loopback_only=before.loopback_only)
+            user = replace(user, loopback_only=before.loopback_only, waiting_topics=before.waiting_topics)
         for (owner, vhost), grant in plan.grants.items():
             if owner == name:
-                grants[vhost] = replace(grant, topics=grants[vhost].topics) if vhost in grants else grant
+                known = grants[vhost].topics if vhost in grants else user.waiting_topics.get(vhost, grant.topics)
+                grants[vhost] = replace(grant, topics=known)
+                user = with_waiting(user, vhost, {})
         for (owner, vhost), topics in plan.topics.items():
-            if owner == name:
+            if owner == name and vhost in grants:
                 merged = MappingProxyType({**grants[vhost].topics, **topics})
                 grants[vhost] = replace(grants[vhost], topics=merged)
+            elif owner == name:
+                user = with_waiting(user, vhost, {**user.waiting_topics.get(vhost, {}), **topics})
         broker.replace_user(with_grants(user, grants))
 
 

@@ -33,7 +33,7 @@ from ..expressions.patterns.pattern_syntax import PatternFault
 from ..settings import Policy, make_policy
 from ..settings.values import shown
 from .command_error import CommandError
-from .control_access import grants_of, tags_of
+from .control_access import tags_of
 from .control_parameters import CLUSTER_NAME, KEPT_MAX
 from .steps import Steps
 
@@ -212,9 +212,6 @@ class DefinitionsReader:
         topic = TopicPermission(_text(entry, "write", empty=True), _text(entry, "read", empty=True))
         topics = {_text(entry, "exchange"): topic}
         Permissions(Grant(topics=topics), user=key[0], vhost=key[1])
-        user = self.broker.users.find(key[0])
-        if key not in self.found.grants and (user is None or key[1] not in grants_of(user, self.broker)):
-            raise ValueError(f"user {shown(key[0])} has no permissions in virtual host {shown(key[1])}")
         self.found.topics.setdefault(key, {}).update(topics)
 
     def _parameter(self, entry: dict[str, Any]) -> None:
