@@ -16,6 +16,7 @@ from .dispatcher import Action, Dispatcher, Level, Route
 from .encoding import encoded_in_steps
 from .login import Logins, has_vhost, is_administrator, is_monitor, is_policymaker, may_see
 from .messages import JSON_TYPE, Answer, Refusal, Request, not_authorised, not_found
+from .metrics.facts import MetricsFacts
 from .node_rates import NodeRates
 from .options import CommandRefused, ConsoleOptions, Steps
 from .origins import may_change
@@ -105,6 +106,7 @@ class Api:
         self.sessions = Sessions(lambda: self.broker.clock.monotonic_ns(), broker)
         self.sampler = sampler
         self.node_rates = NodeRates()
+        self.facts: MetricsFacts | None = None
 
     @property
     def broker(self) -> Broker:

@@ -87,7 +87,7 @@ class Answering:
         self.runtime = runtime
         self.options = options
         self.api = Api(lambda: runtime.broker, options, ROUTES, Pages(), sampler)
-        self._facts = facts
+        self._facts = self.api.facts = facts
         self._metrics: Metrics | None = None
         self._at_once = 0
         self.streams = 0

@@ -122,7 +122,23 @@ def _reset(api: Api, request: Request) -> Answer:
 
 
 _MONITORING, _ADMINISTRATOR = Level.MONITORING, Level.ADMINISTRATOR
+
+
+def _log(api: Api, request: Request) -> Any:
+    return api.ask("log", level=request.query.get("level") or None)
+
+
+def _turns(api: Api, request: Request) -> dict[str, Any]:
+    """How late the event loop was, four times a second since the start: `counts` of each bucket alone."""
+    if api.facts is None:
+        raise not_found()
+    delays = api.facts.delays
+    return {"bounds_ms": [bound * 1000 for bound in delays.bounds], "counts": list(delays.counts)}
+
+
 ROUTES = [
+    Route("leveret/log", {"GET": Action(Level.ADMINISTRATOR, _log)}),
+    Route("leveret/turns", {"GET": Action(Level.MONITORING, _turns)}),
     Route("nodes", {"GET": Action(_MONITORING, _list)}),
     Route("nodes/N", {"GET": Action(_MONITORING, _show)}),
     Route("nodes/N/memory", {"GET": Action(_MONITORING, _memory)}),

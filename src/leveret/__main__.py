@@ -161,11 +161,14 @@ def _serve(options: argparse.Namespace) -> int:
     from .configured.machine import fitted_to_machine
     from .serving.app import ServeOptions, serve  # heavy: only when a broker is started
     from .serving.file_watch import FileWatch, marks_of
+    from .serving.log_tail import LogTail
     from .serving.tls_files import load_tls
 
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=options.log_level.upper(), handlers=[handler])
+    tail = LogTail()
+    tail.setFormatter(PrintableFormatter("%(message)s"))
+    logging.basicConfig(level=options.log_level.upper(), handlers=[handler, tail])
 
     def load() -> tuple[Configuration, list[str]]:
         configuration, faults = _load(options.config)
@@ -195,6 +198,7 @@ def _serve(options: argparse.Namespace) -> int:
     data = data_of(configuration)
     again = load if options.config else None
     wanted = ServeOptions(configuration, listen, data, again, watch, tls, definitions, console)
+    wanted.log_lines = tail.lines
     wanted.is_forced, wanted.reviews_queues = options.force, options.review_queues
     return serve(wanted)
 

@@ -413,6 +413,11 @@ _COMMANDS = (
         (Argument("vhost", NAME, 'of this virtual host (default "/")', is_first=True),),
     ),
     Command("trace-off", "stop the copies", (Argument("vhost", NAME, '(default "/")', is_first=True),)),
+    Command(
+        "log",
+        "the last 200 lines of the log",
+        (Argument("level", WORD, "info, warning, ...: this and graver ones (default debug: all)", is_first=True),),
+    ),
     Command("reload", "read the configuration files again"),
     Command("users list", "all users"),
     Command(

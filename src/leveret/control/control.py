@@ -30,21 +30,27 @@ if TYPE_CHECKING:
 logger = logging.getLogger("leveret.control")
 
 EXCHANGE = "leveret.control"
+LOG_LEVELS = ("debug", "info", "warning", "error", "critical")
 
 #: Runs one command, or gives the steps that do; its arguments have been read by `command_table`.
 Handler = Callable[[dict[str, Any]], Any]
 
 
 class ControlTable:
-    """Commands by name. `reload` and `edge_status` belong to the composition root."""
+    """Commands by name. `reload`, `edge_status` and `log_lines` belong to the composition root."""
 
     def __init__(
-        self, *, reload: Callable[[], Report] | None = None, edge_status: Callable[[], dict[str, Any]] | None = None
+        self,
+        *,
+        reload: Callable[[], Report] | None = None,
+        edge_status: Callable[[], dict[str, Any]] | None = None,
+        log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     ) -> None:
         self._broker: Broker | None = None
         self._objects: ConfiguredObjects | None = None
         self._reload = reload
         self._edge_status = edge_status
+        self._log_lines = log_lines or list
         self._started_ms = 0
 
     # What serves a command is made for the first one: most brokers hear of none, and its modules take a tenth of the
@@ -90,6 +96,7 @@ class ControlTable:
         return {
             **whole.handlers,
             "reload": self._reload_command,
+            "log": self._log_command,
             **ConnectionCommands(lambda: self.broker).handlers,
             **AccessCommands(lambda: self.broker).handlers,
             **PolicyCommands(lambda: self.broker).handlers,
@@ -190,6 +197,14 @@ class ControlTable:
                 raise CommandError("the journal cannot record it")
             yield
         return result
+
+    def _log_command(self, arguments: dict[str, Any]) -> list[dict[str, Any]]:
+        """The last lines, oldest first; of a broker in somebody else's process none."""
+        level = arguments.get("level", LOG_LEVELS[0])
+        if level not in LOG_LEVELS:
+            raise CommandError(f"log: level must be one of {', '.join(LOG_LEVELS)}, not {level!r}")
+        levels = LOG_LEVELS[LOG_LEVELS.index(level) :]
+        return [line for line in self._log_lines() if line["level"] in levels]
 
     def _reload_command(self, arguments: dict[str, Any]) -> dict[str, Any]:
         if self._reload is None:

@@ -63,7 +63,7 @@ class ServeOptions:
     `tls`: what the configuration's `[tls]` came to.
     `definitions`: a document in RabbitMQ's form, without faults, imported at the start.
     `console`: where it is served; None: nowhere.
-    `is_forced`, `reviews_queues`: see `build_broker`.
+    `is_forced`, `reviews_queues`, `log_lines`: see `build_broker`.
     """
 
     configuration: Configuration
@@ -76,6 +76,7 @@ class ServeOptions:
     console: "ConsoleWish | None" = None
     is_forced: bool = False
     reviews_queues: bool = False
+    log_lines: Callable[[], list[dict[str, Any]]] | None = None
     ready: Callable[[str], None] = field(default=lambda line: print(printable(line), flush=True))
 
 
@@ -206,6 +207,7 @@ class _Serving:
             None if options.data is None else Data(options.data),
             reload=None if options.load is None else self._reload,
             edge_status=_edge_status,
+            log_lines=options.log_lines,
             is_forced=options.is_forced,
             reviews_all=options.reviews_queues,
         )

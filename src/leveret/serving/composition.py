@@ -71,6 +71,7 @@ def build_broker(
     users: Users | None = None,
     reload: Callable[[], Report] | None = None,
     edge_status: Callable[[], dict[str, Any]] | None = None,
+    log_lines: Callable[[], list[dict[str, Any]]] | None = None,
     is_forced: bool = False,
     reviews_all: bool = False,
 ) -> BuiltBroker:
@@ -80,12 +81,12 @@ def build_broker(
         chance: a number in [0, 1), see `Broker`.
         data: None: everything in memory.
         users: who is there from the start; None: whom the journal has, and guest if nobody is configured or restored.
-        reload, edge_status: see `ControlTable`.
+        reload, edge_status, log_lines: see `ControlTable`.
         is_forced: recovery points that the log does not have stand for now.
         reviews_all: leased queues are built from their recovery points, as if nothing was known of them.
     Raises: DataUnusable.
     """
-    control = ControlTable(reload=reload, edge_status=edge_status)
+    control = ControlTable(reload=reload, edge_status=edge_status, log_lines=log_lines)
     broker = Broker(
         clock,
         Users() if users is None else users,

@@ -1,8 +1,9 @@
 // The process: its memory, its counters, what it was told.
-import { html } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { usePoll } from "../api.js";
 import { bytes, count, duration, moment } from "../format.js";
 import { Facts, Panel, Table, Tile, Waiting } from "../parts.js";
+import { isAdministrator } from "../state.js";
 
 const words = (name) => name.replace(/_ms$/, "").replaceAll("_", " ").replaceAll("-", " ");
 
@@ -16,6 +17,10 @@ function shown(name, value) {
 export function Node() {
   const nodes = usePoll("nodes");
   const view = usePoll("leveret/status");
+  const turns = usePoll("leveret/turns");
+  const [level, setLevel] = useState("info");
+  const log = usePoll(isAdministrator() ? `leveret/log?level=${level}` : null);
+  const lines = Array.isArray(log.data) ? log.data : [];
   const node = Array.isArray(nodes.data) ? nodes.data[0] : null;
   const status = view.data;
   const { counters = {}, usage, blocked, held, slow_consumers, ...rest } = status || {};
@@ -29,6 +34,14 @@ export function Node() {
           <${Tile} label="File descriptors" value=${count(node.fd_used)} /><${Tile} label="Sockets" value=${count(node.sockets_used)} />`}
       </div>
       <${Panel} title="Counters since the start"><${Facts} rows=${Object.entries(counters).map(([name, value]) => [words(name), count(value)])} /><//>
+      ${turns.data && html`<${Panel} title="How late the event loop was"><${Facts} rows=${turns.data.counts.map((times, index) => {
+        const bound = turns.data.bounds_ms[index];
+        return [bound === undefined ? "more" : `up to ${bound} ms`, times ? `${count(times)} ×` : ""];
+      })} /><//>`}
+      ${isAdministrator() && html`<${Panel} title="Log" aside=${html`<select aria-label="Level" value=${level} onChange=${(event) => setLevel(event.currentTarget.value)}>
+        ${["info", "warning", "error"].map((one) => html`<option key=${one} value=${one}>${one}</option>`)}</select>`}>
+        ${lines.length ? html`<pre tabindex="0" aria-label="The last lines of the log">${lines.map((one) => `${moment(one.at_ms)} ${one.level} ${one.text}`).join("\n")}</pre>`
+          : html`<p class="empty">No such line.</p>`}<//>`}
       <${Panel} title="Status"><${Facts} rows=${Object.entries(rest).map(([name, value]) => [words(name), shown(name, value)])} /><//>
       ${node && html`<${Panel} title="Process"><${Facts} rows=${[
         ["Process", node.os_pid],
