@@ -201,7 +201,7 @@ def add_spark_options(one: argparse.ArgumentParser) -> None:
     """The options of whatever starts Spark."""
     group = one.add_argument_group("Spark")
     group.add_argument("--master", default="local[*]", metavar="URL", help="local[N], spark://HOST:PORT, yarn, ...")
-    group.add_argument("--driver-memory", default="4g", metavar="SIZE", help="heap of Spark's Java on this machine")
+    group.add_argument("--driver-memory", default="2g", metavar="SIZE", help="heap of Spark's Java on this machine")
     group.add_argument("--conf", action="append", default=[], metavar="NAME=VALUE", help="a setting of Spark")
 
 

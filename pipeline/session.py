@@ -58,7 +58,7 @@ class SessionOptions:
 
     master: str = "local[*]"
     name: str = "leveret"
-    driver_memory: str = "4g"
+    driver_memory: str = "2g"
     shuffle_partitions: int | None = None
     is_test: bool = False
     log_level: str = "error"

@@ -5,18 +5,20 @@ stay in their order. Replaced files stay while a job that was planned before may
 """
 
 from collections import defaultdict
+from math import inf
 from typing import Any
 
 from ..progress import Progress
 from ..schemas import TABLES
 from .lake import locked
 from .parts import merged
-from .tables import Part, absolute, files_in, open_table, replace, swept
+from .tables import GROUP_ROWS, Part, absolute, files_in, open_table, replace, swept
 
 #: Octets of a file after compaction; one with less than a quarter of it is small.
 FILE_OCTETS = 128 * 1024 * 1024
-#: Small files of one day of a table with which an ingest compacts it.
-SMALL_MAX = 100
+#: Small files of one day of a table with which an ingest compacts them; those of whole segments, which have more than
+#: so many rows, are large enough for that.
+SMALL_MAX, SMALL_ROWS = 100, GROUP_ROWS // 2
 #: Replaced files are kept as long, unless said otherwise: for jobs that still read them.
 KEEP_HOURS = 24
 File = dict[str, Any]
@@ -42,14 +44,15 @@ def compact(lake: str, progress: Progress, keep_hours: int = KEEP_HOURS) -> dict
     return {"lake": lake, "before": before, "after": after, "deleted": deleted, "seconds": progress.seconds}
 
 
-def compacted(delta: Any, lake: str, table: str) -> Any:
+def compacted(delta: Any, lake: str, table: str, rows_max: float = inf) -> Any:
     """Replace a table's small files of each day by large ones with the same rows, in one commit.
 
-    Returns the table of then. Raises: ValueError, OSError.
+    Args:   rows_max: files with more rows stay.
+    Returns: the table of then. Raises: ValueError, OSError.
     """
     old: list[File] = []
     new: list[Part] = []
-    for day, files in _small(delta).items():
+    for day, files in _small(delta, rows_max).items():
         for bin_ in _bins(files):
             old += bin_
             new.append(merged(lake, table, day, [one["path"] for one in bin_]))
@@ -58,14 +61,14 @@ def compacted(delta: Any, lake: str, table: str) -> Any:
 
 def has_many_small(delta: Any) -> bool:
     """Whether some day of a table has that many small files."""
-    return max(map(len, _small(delta).values()), default=0) > SMALL_MAX
+    return max(map(len, _small(delta, SMALL_ROWS).values()), default=0) > SMALL_MAX
 
 
-def _small(delta: Any) -> dict[str | None, list[File]]:
+def _small(delta: Any, rows_max: float) -> dict[str | None, list[File]]:
     """The small files of each day, by their first record."""
     found: dict[str | None, list[File]] = defaultdict(list)
     for one in files_in(delta):
-        if one["size_bytes"] < FILE_OCTETS // 4:
+        if one["size_bytes"] < FILE_OCTETS // 4 and one["num_records"] <= rows_max:
             day = one.get("partition.date")
             found[None if day is None else str(day)].append(one)
     return found

@@ -155,11 +155,11 @@ class _Ingest:
         """Tables that many small ingests have filled."""
         if not any(self._rows.values()):
             return
-        from .compact import KEEP_HOURS, compacted, has_many_small
+        from .compact import KEEP_HOURS, SMALL_ROWS, compacted, has_many_small
 
         for table, delta in self._deltas.items():
             if self._rows[table] and has_many_small(delta):
-                swept(compacted(delta, self._lake, table), self._lake, table, KEEP_HOURS)
+                swept(compacted(delta, self._lake, table, SMALL_ROWS), self._lake, table, KEEP_HOURS)
                 self._progress.say("compacted", table=table)
 
     def _written(self, slices: Sequence[Slice], tables: tuple[str, ...]) -> Iterator[Any]:

@@ -33,6 +33,8 @@ GROUP_OCTETS = 64 * 1024 * 1024
 BATCH_ROWS = 65_536
 #: Files that one slice has open at a time, one for each day: a clock that jumps may make many.
 OPEN_MAX = 16
+#: Columns that mostly rise by one: as differences they take next to no room, by a dictionary four fifths of it all.
+RISING = ("lsn", "msg_id", "cause_id")
 #: Longer words are no statistics.
 WORD_MAX = 256
 DAY_US = 86_400_000_000
@@ -108,7 +110,13 @@ class _PartWriter:
         self._schema = schema
         files.make_directory(os.path.dirname(self._where))
         self._writer = parquet.ParquetWriter(
-            self._where, schema, filesystem=files.system, compression="zstd", metadata_collector=self._about
+            self._where,
+            schema,
+            filesystem=files.system,
+            compression="zstd",
+            column_encoding={name: "DELTA_BINARY_PACKED" for name in schema.names if name in RISING},
+            use_dictionary=[name for name in schema.names if name not in RISING],
+            metadata_collector=self._about,
         )
 
     def add(self, batch: Any) -> None:

@@ -26,7 +26,7 @@ from leveret.pipeline.__main__ import main
 from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import tables as lake_tables
 from leveret.pipeline.lake.compact import compact
-from leveret.pipeline.lake.ingest import ALWAYS
+from leveret.pipeline.lake.ingest import ALWAYS, IngestOptions, ingest
 from leveret.pipeline.lake.lake import LakeBusy, committed_files, is_lake, locked, reader_name
 from leveret.pipeline.lake.tables import commit, open_table, position_of
 from leveret.pipeline.progress import Progress
@@ -177,6 +177,25 @@ def test_a_part_of_a_lake_is_refused(tmp_path: Path) -> None:
             with pytest.raises(ValueError, match=words):
                 fill(tmp_path / "journal", tmp_path / copy)
         assert sorted((tmp_path / copy).rglob("*.parquet")) == before
+
+
+def test_a_lake_that_is_a_uri(tmp_path: Path) -> None:
+    """The same through the libraries' own file systems, as for object stores."""
+    one = filled(tmp_path / "journal")
+    uri = (tmp_path / "with a space").as_uri()
+
+    def run() -> int:
+        options = IngestOptions((tmp_path / "journal").as_uri(), uri)
+        return int(ingest(None, options, Progress("ingest", io.StringIO()))["rows"]["events"])
+
+    assert run() > 0
+    one.publish("q", 5)
+    one.tick()
+    assert run() == 10 and run() == 0
+    assert all(path.startswith(f"{uri}/events/date=2023-11-14/part-") for path in committed_files(uri, "events"))
+    agree(tmp_path / "journal", tmp_path / "with a space")
+    assert compact(uri, Progress("compact", io.StringIO()), 0)["after"]["events"] == 1
+    agree(tmp_path / "journal", tmp_path / "with a space")
 
 
 def test_bad_names(tmp_path: Path) -> None:
