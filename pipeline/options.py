@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import TypeVar
 
-from .output.formats import FORMATS, ROWS
+from .output.formats import FORMATS, PAGES, ROWS, SUFFIXES
 from .selection import WITHOUT_SINCE, Selection, moment_us
 
 N = TypeVar("N", int, float)
@@ -30,6 +30,7 @@ OTHERS = {
     "ingest": "bring a lake of Delta tables up to date with the journal",
     "compact": "make few large files of a lake's many small ones",
     "migrate": "bring a lake of the release before to this one's tables; ingest does so, too",
+    "readers": "who reads a journal, how far behind, and what is kept for each; needs no lake",
     "forget": "release a lake that is no longer wanted: the journal keeps nothing more for it",
 }
 #: Who answers; see jobs/opening.py.
@@ -78,6 +79,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
         if getattr(found, "message", "") == []:  # argparse makes an empty list of a second "--"
             parser(names).error("MESSAGE is missing: '--' is none")
         found.jobs, found.job = names, given[0]
+        if getattr(found, "format", None) == "parquet" and not found.out:
+            parser(names).error("--format parquet needs --out")
         if names[0] in JOBS:
             _finish(found, parser(names))
         return found
@@ -106,6 +109,7 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
         )
         one.add_argument("--lake", "--out", required=True, metavar="DIR", help="directory of the tables; or URI")
         _add_ingest_options(one)
+        _add_lineage_option(one)
         add_spark_options(one)
     elif names[0] in ("compact", "migrate"):
         one.add_argument("--lake", required=True, metavar="DIR", help="a lake that ingest filled; or URI")
@@ -113,6 +117,9 @@ def parser(names: Sequence[str]) -> argparse.ArgumentParser:
             text = "keep replaced files as long, for jobs that still read them (24)"
             one.add_argument("--keep-hours", type=_count, default=24, metavar="N", help=text)
         one.set_defaults(journal=None, conf=[])
+    elif names[0] == "readers":
+        one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
+        _add_result_options(one)
     elif names[0] == "forget":
         one.add_argument("--journal", required=True, metavar="DIR", help="a journal, or a broker's data directory")
         one.add_argument("--lake", required=True, metavar="DIR", help="the lake, which need not exist any more; or URI")
@@ -136,15 +143,8 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
     choice.add_argument("--since", type=_moment, metavar="TIME", help="2026-11-21T09:30 (UTC), or 2h: two hours ago")
     choice.add_argument("--until", type=_moment, metavar="TIME", help="as if the journal ended then")
     choice.add_argument("--window", type=_positive, default=60, metavar="SECONDS", help="of tables by time (60)")
-    result = one.add_argument_group("what becomes of the result")
-    result.add_argument(
-        "--format", choices=FORMATS, help="table on a terminal, else json; of --out by its name, else parquet"
-    )
-    result.add_argument("--out", metavar="PATH", help="a file, or a directory for all tables; of a report: the page")
-    result.add_argument("--rows", type=_count, metavar="N", help=f"at most so many rows ({ROWS} in tables, else all)")
-    result.add_argument(
-        "--fail-if", action="append", default=[], metavar="CONDITION", help="exit code 3 if a row is so: 'n > 0'"
-    )
+    _add_result_options(one)
+    _add_lineage_option(one)
     one.add_argument(
         "--engine", choices=ENGINES, default="auto", help="local: DuckDB, in this process; auto: by the lake's size"
     )
@@ -161,6 +161,24 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
     add_spark_options(one)
 
 
+def _add_result_options(one: argparse.ArgumentParser) -> None:
+    result = one.add_argument_group("what becomes of the result")
+    result.add_argument(
+        "--format", choices=FORMATS, help="table on a terminal, else json; of --out by its name, else parquet"
+    )
+    result.add_argument("--out", metavar="PATH", help="a file, or a directory for all tables; of a report: the page")
+    result.add_argument("--rows", type=_count, metavar="N", help=f"at most so many rows ({ROWS} in tables, else all)")
+    result.add_argument(
+        "--fail-if", action="append", default=[], metavar="CONDITION", help="exit code 3 if a row is so: 'n > 0'"
+    )
+
+
+def _add_lineage_option(one: argparse.ArgumentParser) -> None:
+    one.add_argument(
+        "--lineage", metavar="TARGET", help="append an OpenLineage event to this file, or POST it to this http(s) URL"
+    )
+
+
 def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
     """What argparse cannot check, and the selection as one value."""
     if not found.lake and not found.journal:
@@ -172,8 +190,8 @@ def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
     for name in found.jobs:
         if found.since is not None and name in WITHOUT_SINCE:
             one.error(f"{name} begins where the journal does: it has no --since")
-    if found.format == "parquet" and not found.out:
-        one.error("--format parquet needs --out")
+    if len(found.jobs) > 1 and found.out and found.out.endswith((*SUFFIXES, *PAGES)):
+        one.error(f"--out {found.out}: several jobs need a directory")
     if found.format == "csv" and len(found.jobs) > 1 and not found.out:
         one.error("several jobs as csv need --out DIR")
     found.selection = Selection(tuple(found.vhost), tuple(found.queue), found.since, found.until)

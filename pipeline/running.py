@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import Any
 
 from ..settings.printable import printable
-from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK, Answer
+from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK
 from .last_words import last_words
 from .options import JOBS, WITH_CONTENTS
 from .output.conditions import Condition, conditions
-from .output.formats import as_csv, as_json, as_text, write
+from .output.results import hand_out, holding, outputs_of, tell_lineage
 from .progress import Progress
+from .schemas import TABLES, Columns
 
 #: Of several jobs' codes the first of these that one has.
 GRAVEST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
@@ -25,6 +26,8 @@ def run(options: argparse.Namespace) -> int:
     """Returns: the exit code. Faults of the user's or of the data are a sentence on stderr."""
     if options.job == "forget":
         return _guarded(options.job, lambda: _forget(options))
+    if options.job == "readers":
+        return _guarded(options.job, lambda: _readers(options))
     if options.job in ("compact", "migrate"):
         return _guarded(options.job, lambda: _keep_up(options))
     for setting in options.conf:
@@ -136,7 +139,10 @@ def lake_beside(journal: str) -> str:
 def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, list[Condition]]) -> int:
     """The same with engines. `failures`: by job."""
     if options.job == "ingest":
-        print(json.dumps(_ingest(engines, options, options.payloads)), flush=True)
+        result = _ingest(engines, options, options.payloads)
+        print(json.dumps(result), flush=True)
+        filled = {f"{options.lake}/{name}": (TABLES[name], rows) for name, rows in result["rows"].items()}
+        _tell(options, "ingest", filled)
         return EXIT_OK
     from .jobs.commands import run as run_job
 
@@ -150,37 +156,18 @@ def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, li
             progress = Progress(job, measure=engines.measure())
             try:
                 answer = run_job(engine, job, options, progress)
-                held = [one.text for one in failures.get(job, ()) if _holds(one, answer)]
+                held = holding(answer, failures.get(job, ()))
+            except Exception as error:
+                _tell(options, job, {}, last_words(error))
+                raise
             finally:
                 progress.close()
-            hand_out(answer, options, {"fail_if": held} if held else {})
+            paths = hand_out(answer, options, {"fail_if": held} if held else {})
+            _tell(options, job, outputs_of(answer, paths))
             return answer.code or (EXIT_HOLDS if held else EXIT_OK)
 
         codes.append(_guarded(job, one))
     return next(code for code in GRAVEST if code in codes)
-
-
-def hand_out(answer: Answer, options: argparse.Namespace, more: dict[str, Any]) -> None:
-    """Write files, print. Raises: ValueError, OSError."""
-    form = options.format or ("table" if sys.stdout.isatty() else "json")
-    shown = Answer(answer.job, answer.tables, {**answer.facts, **more}, answer.code)
-    if options.out and answer.main is not None:
-        paths = write(answer, options.out, options.format, options.rows)
-        facts = {**shown.facts, "rows": answer.main.count(), "out": paths}
-        shown = Answer(answer.job, {}, facts, answer.code)
-        form = "table" if sys.stdout.isatty() else "json"
-    if form == "csv" and shown.main is not None:
-        text = as_csv(shown.main, options.rows)
-    else:
-        text = as_text(shown, options.rows) if form == "table" else as_json(shown, options.rows) + "\n"
-    sys.stdout.write(text)
-    sys.stdout.flush()
-
-
-def _holds(condition: Condition, answer: Answer) -> bool:
-    assert answer.main is not None, "conditions are on jobs with tables"
-    batches = answer.main.head().to_batches(max_chunksize=10_000)
-    return condition.holds((row for batch in batches for row in batch.to_pylist()), answer.main.count())
 
 
 def tasks_of(spark: Any) -> Callable[[], tuple[int, int]]:
@@ -221,6 +208,25 @@ def _wants_contents(options: argparse.Namespace) -> bool:
 
     asked = options.payloads or any(job in WITH_CONTENTS for job in options.jobs)
     return bool(asked or has_begun(options.lake, "payloads"))
+
+
+def _tell(
+    options: argparse.Namespace, job: str, outputs: dict[str, tuple[Columns, int]], error: str | None = None
+) -> None:
+    failure = tell_lineage(options, job, outputs, error)
+    if failure:
+        say(job, failure)
+
+
+def _readers(options: argparse.Namespace) -> int:
+    """Run `readers`, which needs neither lake nor engine."""
+    from .readers import READERS, readers
+
+    failures = conditions(options.fail_if, {"readers": [one.name for one in READERS]})
+    answer = readers(options.journal)
+    held = holding(answer, failures.get("readers", ()))
+    hand_out(answer, options, {"fail_if": held} if held else {})
+    return EXIT_HOLDS if held else EXIT_OK
 
 
 def _keep_up(options: argparse.Namespace) -> int:

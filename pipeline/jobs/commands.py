@@ -11,6 +11,7 @@ from pathlib import Path
 from ..answers import EXIT_FAULT, EXIT_OK, Answer
 from ..engines.protocol import Engine, Row, rows, value
 from ..last_words import last_words
+from ..output.formats import PAGES
 from ..patience import patiently
 from ..progress import Progress
 from ..schemas import Columns, columns
@@ -198,6 +199,8 @@ def _report(work: Work) -> Answer:
         return JOBS[job](Work(job, chosen_part(whole, job, asked), asked, work.progress))
 
     path = options.out or "report.html"
+    if not path.endswith(PAGES):
+        path = f"{path.rstrip('/')}/report.html"
     part = chosen_part(whole, "depth", options)
     write_report(
         Asked(options.journal or options.lake, work.selection, part, answer), path, options.window, work.progress

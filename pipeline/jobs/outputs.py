@@ -41,7 +41,8 @@ LOSS = columns(
 #: `share`: of the queue's deliveries. `leases_ended`: of this consumer's leases those that its acknowledgement did not
 #: end. `service_ms`: delivery to ack, with the wait in the client (see LATENCY).
 FAIRNESS = columns(
-    "vhost string, queue string, consumer string, conn_id int, deliveries bigint, share double, acked bigint",
+    "vhost string, queue string, consumer string, conn_id int, connection string?, deliveries bigint, share double",
+    "acked bigint",
     "leases_ended bigint, service_ms_p50 double?, service_ms_p95 double?, service_ms_max double?",
 )
 #: `until`, `waited_ms`: null while the connection still waits.

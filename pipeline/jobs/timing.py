@@ -50,11 +50,13 @@ WITH handed AS (
         min(IF(up_to * 1000 >= n_all * 500, service_ms, NULL)) AS service_ms_p50,
         min(IF(up_to * 1000 >= n_all * 950, service_ms, NULL)) AS service_ms_p95
     FROM ranked GROUP BY vhost, queue, consumer, conn_id
+), named AS (
+    SELECT conn_id, max(reason) AS connection FROM whole_events WHERE kind = 'connection_opened' GROUP BY conn_id
 ){leases}
-SELECT vhost, queue, consumer, conn_id, deliveries, acked, service_ms_p50, service_ms_p95, service_ms_max,
+SELECT vhost, queue, consumer, conn_id, connection, deliveries, acked, service_ms_p50, service_ms_p95, service_ms_max,
     deliveries / sum(deliveries) OVER (PARTITION BY vhost, queue) AS share,
     {leases_ended} AS leases_ended
-FROM folded LEFT JOIN points USING (vhost, queue, consumer, conn_id){with_leases}
+FROM folded LEFT JOIN points USING (vhost, queue, consumer, conn_id) LEFT JOIN named USING (conn_id){with_leases}
 WHERE deliveries > 0
 """
 LEASES = """, ended AS (

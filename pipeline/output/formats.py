@@ -15,6 +15,8 @@ from ..schemas import Columns
 FORMATS = ("table", "json", "csv", "parquet")
 SUFFIXES = {".txt": "table", ".json": "json", ".csv": "csv", ".parquet": "parquet"}
 SUFFIX_OF = {format_: suffix for suffix, format_ in SUFFIXES.items()}
+#: How the names of pages end.
+PAGES = (".html", ".htm")
 #: Rows of a table for people, unless told otherwise.
 ROWS = 20
 CELL_MAX = 60

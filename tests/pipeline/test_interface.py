@@ -197,6 +197,7 @@ def test_several_jobs_and_their_options(capsys: Any) -> None:
         (["audit", "--lake", "x", "--since", "soon"], "'soon' is no time"),
         (["audit", "--lake", "x", "--format", "parquet"], "needs --out"),
         (["audit,loss", "--lake", "x", "--format", "csv"], "need --out DIR"),
+        (["audit,loss", "--lake", "x", "--out", "y.csv"], "several jobs need a directory"),
         (["whatif", "--lake", "x", "--settings", "y", "--since", "1h"], "it has no --since"),
     ):
         with pytest.raises(Refused) as refused:

@@ -1,0 +1,81 @@
+"""An OpenLineage event of a job that has ended, for those who collect what reads and writes which data.
+
+One event for each job: COMPLETE or FAIL, with its input (the journal, or the lake), its outputs and their columns.
+Source: OpenLineage 2.0.2, RunEvent; its naming of datasets.
+"""
+
+import json
+import os
+import urllib.request
+import uuid
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+from ..schemas import Columns
+
+SCHEMA = "https://openlineage.io/spec/2-0-2/OpenLineage.json#/$defs/RunEvent"
+FACET = "https://openlineage.io/spec/facets/1-0-0/{name}Facet.json#/$defs/{name}Facet"
+PRODUCER = "urn:leveret:pipeline"
+TIMEOUT_SECONDS = 10
+
+
+def event(
+    job: str,
+    *,
+    inputs: Sequence[str],
+    outputs: Mapping[str, tuple[Columns, int]],
+    error: str | None = None,
+    at: datetime | None = None,
+    run_id: str | None = None,
+) -> dict[str, Any]:
+    """`inputs`: paths or URIs. `outputs`: path -> its columns and number of rows. `error`: why it failed."""
+    facets = (
+        {}
+        if error is None
+        else {"errorMessage": _facet("ErrorMessageRun", message=error, programmingLanguage="Python")}
+    )
+    return {
+        "eventType": "COMPLETE" if error is None else "FAIL",
+        "eventTime": (at or datetime.now(UTC)).isoformat(),
+        "run": {"runId": run_id or str(uuid.uuid4()), "facets": facets},
+        "job": {"namespace": "leveret", "name": f"pipeline.{job}"},
+        "inputs": [_dataset(path) for path in inputs],
+        "outputs": [
+            {
+                **_dataset(path),
+                "facets": {
+                    "schema": _facet("SchemaDataset", fields=[{"name": one.name, "type": one.type} for one in columns])
+                },
+                "outputFacets": {"outputStatistics": _facet("OutputStatisticsOutputDataset", rowCount=rows)},
+            }
+            for path, (columns, rows) in outputs.items()
+        ],
+        "producer": PRODUCER,
+        "schemaURL": SCHEMA,
+    }
+
+
+def emit(found: Mapping[str, Any], target: str) -> None:
+    """To an http(s) URL, or as one more line of a file. Raises: OSError (also of what answers with an error)."""
+    line = json.dumps(found)
+    if not target.startswith(("http://", "https://")):
+        with open(target, "a", encoding="utf-8") as file:
+            file.write(line + "\n")
+        return
+    request = urllib.request.Request(target, line.encode(), {"Content-Type": "application/json"}, method="POST")
+    with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS):
+        pass
+
+
+def _dataset(path: str) -> dict[str, Any]:
+    """Namespace and name: of files `file` and the absolute path, of URIs scheme and host, and the path."""
+    if "://" not in path:
+        return {"namespace": "file", "name": os.path.abspath(path)}
+    parts = urlsplit(path)
+    return {"namespace": f"{parts.scheme}://{parts.netloc}", "name": parts.path.lstrip("/") or "/"}
+
+
+def _facet(name: str, **more: Any) -> dict[str, Any]:
+    return {"_producer": PRODUCER, "_schemaURL": FACET.format(name=name), **more}

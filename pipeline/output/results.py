@@ -1,0 +1,69 @@
+"""What becomes of an answer by the options: files, stdout, conditions, lineage."""
+
+import argparse
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ..answers import Answer
+from ..schemas import Columns
+from .conditions import Condition
+from .formats import as_csv, as_json, as_text, write
+from .lineage import emit, event
+
+BATCH = 10_000
+
+
+def hand_out(answer: Answer, options: argparse.Namespace, more: Mapping[str, Any]) -> list[str]:
+    """Write files, print. Returns: the files. Raises: ValueError, OSError."""
+    form = options.format or ("table" if sys.stdout.isatty() else "json")
+    shown = Answer(answer.job, answer.tables, {**answer.facts, **more}, answer.code)
+    paths: list[str] = []
+    if options.out and answer.main is not None:
+        paths = write(answer, options.out, options.format, options.rows)
+        facts = {**shown.facts, "rows": answer.main.count(), "out": paths}
+        shown = Answer(answer.job, {}, facts, answer.code)
+        form = "table" if sys.stdout.isatty() else "json"
+    if form == "csv" and shown.main is not None:
+        text = as_csv(shown.main, options.rows)
+    else:
+        text = as_text(shown, options.rows) if form == "table" else as_json(shown, options.rows) + "\n"
+    sys.stdout.write(text)
+    sys.stdout.flush()
+    return paths
+
+
+def holding(answer: Answer, conditions: Sequence[Condition]) -> list[str]:
+    """Those of the conditions that hold for the answer's first table."""
+    return [one.text for one in conditions if _holds(one, answer)]
+
+
+def _holds(condition: Condition, answer: Answer) -> bool:
+    assert answer.main is not None, "conditions are on jobs with tables"
+    batches = answer.main.head().to_batches(max_chunksize=BATCH)
+    return condition.holds((row for batch in batches for row in batch.to_pylist()), answer.main.count())
+
+
+def tell_lineage(
+    options: argparse.Namespace, job: str, outputs: Mapping[str, tuple[Columns, int]], error: str | None = None
+) -> str | None:
+    """Tell whoever --lineage names. Returns: why that failed, which is not the job's fault."""
+    if not options.lineage:
+        return None
+    if job == "ingest":
+        inputs = [options.journal]
+    else:
+        inputs = [options.lake or options.journal]
+    try:
+        emit(event(job, inputs=inputs, outputs=outputs, error=error), options.lineage)
+    except (OSError, ValueError) as failure:
+        return f"--lineage {options.lineage}: {failure}"
+    return None
+
+
+def outputs_of(answer: Answer, paths: Sequence[str]) -> dict[str, tuple[Columns, int]]:
+    """The files that an answer was written to, with columns and rows; a report's page has none."""
+    if "file" in answer.facts:
+        return {str(answer.facts["file"]): ((), 0)}
+    tables = list(answer.tables.values())
+    return {path: (table.columns, table.count()) for path, table in zip(paths, tables, strict=False)}

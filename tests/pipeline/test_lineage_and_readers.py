@@ -1,0 +1,138 @@
+"""OpenLineage events of jobs, and how far behind a journal's readers are."""
+
+import json
+import signal
+import threading
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
+pytest.importorskip("duckdb", reason="the pipeline's libraries are not installed (make spark)")
+pytest.importorskip("deltalake", reason="the pipeline's libraries are not installed (make spark)")
+from recorded_broker import RecordedBroker
+
+from leveret.journal import register_reader
+from leveret.pipeline.__main__ import main
+from leveret.pipeline.output.lineage import emit, event
+from leveret.pipeline.schemas import columns
+
+LOSSES = columns("queue string, n bigint")
+
+
+@pytest.fixture(autouse=True)
+def _signals() -> Any:
+    """`main` takes over SIGTERM."""
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Two messages, one taken."""
+    one = RecordedBroker(tmp_path / "data" / "journal")
+    one.declare("q")
+    one.publish("q", 2)
+    one.get("q")
+    one.tick()
+    one.close()
+    return tmp_path / "data"
+
+
+def test_an_event() -> None:
+    """What OpenLineage wants of a run: its state, its job, its datasets by namespace and name, a schema."""
+    found = event(
+        "loss",
+        inputs=["s3://bucket/a/lake"],
+        outputs={"/tmp/x.csv": (LOSSES, 3)},
+        at=datetime(2026, 11, 23, tzinfo=UTC),
+        run_id="3f5e83fa-3480-44ff-99c5-ff943904e5e8",
+    )
+    assert (found["eventType"], found["eventTime"]) == ("COMPLETE", "2026-11-23T00:00:00+00:00")
+    assert found["job"] == {"namespace": "leveret", "name": "pipeline.loss"}
+    assert found["inputs"] == [{"namespace": "s3://bucket", "name": "a/lake"}]
+    (output,) = found["outputs"]
+    assert (output["namespace"], output["name"]) == ("file", "/tmp/x.csv")
+    assert output["facets"]["schema"]["fields"][1] == {"name": "n", "type": "bigint"}
+    assert output["outputFacets"]["outputStatistics"]["rowCount"] == 3
+    failed = event("loss", inputs=["lake"], outputs={}, error="no lake")
+    assert failed["eventType"] == "FAIL" and failed["run"]["facets"]["errorMessage"]["message"] == "no lake"
+
+
+def test_a_job_tells(data: Path, tmp_path: Path, capsys: Any) -> None:
+    """A line for each job, also of one that failed; what cannot be told is said, and is not the job's fault."""
+    told, out = tmp_path / "events.jsonl", tmp_path / "loss.csv"
+    asked = ["--lake", str(tmp_path / "lake"), "--engine", "local", "--lineage", str(told)]
+    ingesting = ["ingest", "--journal", str(data), "--lake", str(tmp_path / "lake"), "--lineage", str(told)]
+    assert main(ingesting) == 0
+    assert main(["loss", *asked, "--out", str(out)]) == 0
+    assert main(["loss", *asked, "--queue", "nobody's"]) == 1
+    ingest, done, failed = map(json.loads, told.read_text().splitlines())
+    assert [one["name"].rsplit("/", 1)[1] for one in ingest["outputs"]] == [
+        *("events", "snapshots", "checkpoints", "segments"),
+    ]
+    assert (done["eventType"], done["outputs"][0]["name"]) == ("COMPLETE", str(out))
+    assert (failed["eventType"], failed["outputs"]) == ("FAIL", [])
+    assert "knows no queue" in failed["run"]["facets"]["errorMessage"]["message"]
+    capsys.readouterr()
+    assert main(["loss", *asked[:-1], str(tmp_path)]) == 0
+    assert "--lineage" in capsys.readouterr().err
+
+
+def test_over_http(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One POST of JSON; an answer that is an error is one."""
+    monkeypatch.setenv("no_proxy", "*")
+    got: list[bytes] = []
+    codes = [201, 500]
+
+    class Collector(BaseHTTPRequestHandler):
+        """Keeps what is posted."""
+
+        def do_POST(self) -> None:
+            """See `http.server`."""
+            got.append(self.rfile.read(int(self.headers["Content-Length"])))
+            self.send_response(codes[len(got) - 1])
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            """Nothing."""
+
+    with HTTPServer(("127.0.0.1", 0), Collector) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}/api/v1/lineage"
+        emit({"eventType": "COMPLETE"}, url)
+        with pytest.raises(OSError, match="500"):
+            emit({}, url)
+        server.shutdown()
+        thread.join()
+    assert json.loads(got[0]) == {"eventType": "COMPLETE"}
+
+
+def test_readers(data: Path, capsys: Any) -> None:
+    """Furthest behind first; --fail-if for those who watch it; no lake, no engine."""
+    for name, lsn in (("new", 0), ("old", 3)):
+        register_reader(str(data / "journal"), name, lsn)
+    assert main(["readers", "--journal", str(data), "--format", "json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    end = found["end_lsn"]
+    assert [(row["reader"], row["lsn"], row["behind"]) for row in found["table"]] == [
+        ("new", 0, end - 1),
+        ("old", 3, end - 3),
+    ]
+    assert all(row["segments"] >= 1 and row["octets"] > 0 for row in found["table"])
+    assert main(["readers", "--journal", str(data), "--format", "table", "--fail-if", "behind > 1"]) == 3
+    assert "reader" in capsys.readouterr().out
+    assert main(["readers", "--journal", str(data / "nowhere")]) == 1
+
+
+def test_fairness_has_names(data: Path, tmp_path: Path, capsys: Any) -> None:
+    """A connection's name beside its id, also where --since leaves out its beginning."""
+    asked = ["fairness", "--journal", str(data), "--lake", str(tmp_path / "lake"), "--engine", "local"]
+    assert main([*asked, "--since", "1970-01-01"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["table"]
+    assert row["connection"] == "client" and row["deliveries"] == 1
