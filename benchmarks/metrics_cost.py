@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import pika
 
 from leveret.console.metrics.aggregated import aggregated_page
+from leveret.console.metrics.buckets import DELAYS, Buckets
 from leveret.console.metrics.objects import per_object_page
 from leveret.engine import Broker, Envelope, Session
 from leveret.serving.console import ConsoleFacts
@@ -52,7 +53,7 @@ def longest_step(broker: RunningBroker, page: str) -> float:
     """Milliseconds for which a page keeps the event loop from others."""
     edge = broker.edge
     configuration = edge.configuration
-    facts = metrics_facts(lambda: configuration, None, lambda: None)
+    facts = metrics_facts(lambda: configuration, None, lambda: None, Buckets(DELAYS))
     options = ConsoleFacts(lambda: edge._built.control, lambda: configuration, 0, None, list).options()
     make = {"/metrics": aggregated_page, "/metrics/per-object": per_object_page}[page]
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 
 import trio
 
-from .messages import Peer
-from .metrics.facts import MetricsFacts
-from .options import ConsoleOptions
-from .proxies import is_trusted
-from .sampler import PERIOD_S, Sampler
+from .metrics.buckets import DELAYS, Buckets
 
 if TYPE_CHECKING:
     from .connection import Answering, Runtime
+    from .messages import Peer
+    from .metrics.facts import MetricsFacts
+    from .options import ConsoleOptions
+    from .sampler import Sampler
 
 logger = logging.getLogger("leveret.console")
 
@@ -35,14 +35,15 @@ class Server:
     def __init__(
         self,
         runtime: "Runtime",
-        options: Callable[[], ConsoleOptions],
+        options: "Callable[[], ConsoleOptions]",
         nursery: trio.Nursery,
-        facts: MetricsFacts | None = None,
+        facts: "Callable[[Buckets], MetricsFacts] | None" = None,
     ) -> None:
         self.runtime = runtime
         self.options = options
-        self.sampler = Sampler(lambda: runtime.broker)
+        self.delays = Buckets(DELAYS)
         self._facts = facts
+        self._sampler: Sampler | None = None
         self._answering: Answering | None = None
         self._nursery = nursery
         self._connections: dict[str, int] = {}
@@ -50,10 +51,19 @@ class Server:
     async def answering(self) -> "Answering":
         """What answers. It is loaded for the first connection, beside the loop: 50 ms, 3 MiB."""
         if self._answering is None:
-            make = await trio.to_thread.run_sync(_load)
+            make = await trio.to_thread.run_sync(_load, self.options)
             if self._answering is None:  # nobody was faster
-                self._answering = make(self.runtime, self.options, self.sampler, self._facts)
+                facts = None if self._facts is None else self._facts(self.delays)
+                self._answering = make(self.runtime, self.options, self.sampler(), facts)
         return self._answering
+
+    def sampler(self) -> "Sampler":
+        """What follows the counts, made when there is something to count, or somebody asks."""
+        if self._sampler is None:
+            from .sampler import Sampler
+
+            self._sampler = Sampler(lambda: self.runtime.broker)
+        return self._sampler
 
     async def accept_from(self, listener: socket.socket, *, is_metrics: bool, is_tls: bool = False) -> None:
         """For ever; who is one too many is closed at once. `is_metrics`: nothing else is served there."""
@@ -67,6 +77,14 @@ class Server:
                 logger.warning("a connection could not be accepted: %s", error.strerror or error)
                 await trio.sleep(_ACCEPT_PAUSE_S)
                 continue
+            try:
+                await self.answering()  # from the first connection on it is there
+            except Exception:
+                logger.exception("the console cannot be loaded")
+                sock.close()
+                continue
+            from .proxies import is_trusted
+
             peer, options = peer_of(address, is_tls=is_tls), self.options()
             mine = self._connections.get(peer.address, 0)
             is_full = sum(self._connections.values()) >= options.connections_max
@@ -82,7 +100,7 @@ class Server:
             stream = trio.SocketStream(trio.socket.from_stdlib_socket(sock))
             self._nursery.start_soon(self._serve, stream, peer, is_metrics)
 
-    async def _serve(self, stream: trio.abc.Stream, peer: Peer, is_metrics: bool) -> None:
+    async def _serve(self, stream: trio.abc.Stream, peer: "Peer", is_metrics: bool) -> None:
         try:
             if peer.is_secure:
                 stream = await self._secured(stream)
@@ -111,33 +129,47 @@ class Server:
         return secured
 
     async def sample(self) -> None:
-        """For ever: a look at what is counted, once a second."""
+        """For ever: a look at what is counted, once a second, as soon as there is anything."""
+        while self._sampler is None and not self._is_alive():
+            await trio.sleep(ASLEEP_S)
+        sampler = self.sampler()
+        from .sampler import PERIOD_S
+
         while True:
-            for _ in self.sampler.looks():
+            for _ in sampler.looks():
                 await trio.lowlevel.checkpoint()
             await trio.sleep(PERIOD_S)
 
+    def _is_alive(self) -> bool:
+        broker = self.runtime.broker
+        return bool(broker.clients) or any(vhost.queues for vhost in broker.virtual_hosts.values())
 
-def _load() -> "type[Answering]":
+
+def _load(options: "Callable[[], ConsoleOptions]") -> "type[Answering]":
     from .connection import Answering
 
+    options()  # imports something as well
     return Answering
 
 
+#: Seconds between two looks whether anything is there yet.
+ASLEEP_S = 0.5
 #: Seconds between two looks at how late the event loop is.
 LOOK_S = 0.25
 
 
-async def watch_delays(facts: MetricsFacts) -> None:
+async def watch_delays(delays: Buckets) -> None:
     """Note how late a sleep ends: what a turn that was under way took at most."""
     while True:
         due_s = trio.current_time() + LOOK_S
         await trio.sleep_until(due_s)
-        facts.delays.add(max(0.0, trio.current_time() - due_s))
+        delays.add(max(0.0, trio.current_time() - due_s))
 
 
-def peer_of(address: object, *, is_tls: bool = False) -> Peer:
+def peer_of(address: object, *, is_tls: bool = False) -> "Peer":
     """Who is at the other end; a Unix socket counts as loopback."""
+    from .messages import Peer
+
     if not isinstance(address, tuple):
         return Peer("unix socket", True)
     host = str(address[0]).removeprefix("::ffff:")
@@ -147,18 +179,18 @@ def peer_of(address: object, *, is_tls: bool = False) -> Peer:
 async def serve(
     runtime: "Runtime",
     listeners: list[socket.socket],
-    options: Callable[[], ConsoleOptions],
+    options: "Callable[[], ConsoleOptions]",
     *,
     metrics_listeners: Sequence[socket.socket] = (),
     tls_listeners: Sequence[socket.socket] = (),
-    facts: MetricsFacts | None = None,
+    facts: "Callable[[Buckets], MetricsFacts] | None" = None,
     stopping: trio.Event,
     task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Serve the API on bound and listening sockets until `stopping` is set.
 
     `metrics_listeners`: where only metrics and health are served, without a login; `tls_listeners`: those of both that
-    speak TLS, with the context that the options have; `facts`: what metrics are told.
+    speak TLS, with the context that the options have; `facts`: makes what metrics are told, with the loop's delays.
 
     This is what the entry point `console` in the group `leveret.frontends` names; see docs/frontends.md.
     """
@@ -169,7 +201,7 @@ async def serve(
             is_metrics, is_tls = listener in metrics_listeners, listener in tls_listeners
             nursery.start_soon(functools.partial(server.accept_from, listener, is_metrics=is_metrics, is_tls=is_tls))
         if facts is not None:
-            nursery.start_soon(watch_delays, facts)
+            nursery.start_soon(watch_delays, server.delays)
         nursery.start_soon(server.sample)
         task_status.started()
         await stopping.wait()

@@ -66,24 +66,6 @@ def encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")
 
 
-class Buckets:
-    """A histogram: how often a value was at most each of the bounds, which rise. `add` costs a bisect and two sums."""
-
-    __slots__ = ("bounds", "counts", "total")
-
-    def __init__(self, bounds: tuple[float, ...]) -> None:
-        self.bounds = bounds
-        self.counts = [0] * (len(bounds) + 1)  # the last one: above all of them
-        self.total = 0.0
-
-    def add(self, value: float, times: int = 1) -> None:
-        """`value` was seen."""
-        from bisect import bisect_left
-
-        self.counts[bisect_left(self.bounds, value)] += times
-        self.total += value * times
-
-
 def _bound(value: float) -> str:
     """As dashboards have it: 100.0, 1e+06."""
     return str(float(value)) if value < 1_000_000 else f"{value:g}"

@@ -3,10 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .exposition import Buckets
-
-#: Seconds; a turn has a budget of 5 ms.
-DELAYS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
+from .buckets import Buckets
 
 
 @dataclass(slots=True, frozen=True)

@@ -5,7 +5,8 @@ from operator import attrgetter
 
 from ...engine import Broker, Client, Usage
 from ..options import ConsoleOptions
-from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Buckets, Family, Sample, histogram, labelled, written
+from .buckets import Buckets
+from .exposition import COUNTER, GAUGE, HISTOGRAM, UNTYPED, Family, Sample, histogram, labelled, written
 from .facts import JournalFigures, ProcessFigures
 from .sums import ChannelSums, QueueSums
 

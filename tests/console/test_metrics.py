@@ -17,7 +17,8 @@ from api_client import ApiClient
 from leveret.console.login import Logins
 from leveret.console.messages import Peer, Refusal, Request
 from leveret.console.metrics import families
-from leveret.console.metrics.exposition import Buckets, Family, escaped, histogram
+from leveret.console.metrics.buckets import Buckets
+from leveret.console.metrics.exposition import Family, escaped, histogram
 from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
 from leveret.serving.console import ConsoleFacts

@@ -14,7 +14,8 @@ from leveret.console.api import Api
 from leveret.console.encoding import FEW, encoded, encoded_in_steps
 from leveret.console.messages import Answer, Peer, Request, query_of
 from leveret.console.metrics import objects, sums
-from leveret.console.metrics.facts import DELAYS, Buckets, MetricsFacts, ProcessFigures
+from leveret.console.metrics.buckets import DELAYS, Buckets
+from leveret.console.metrics.facts import MetricsFacts, ProcessFigures
 from leveret.console.metrics.requests import Metrics
 from leveret.console.options import Machine
 from leveret.console.pages import Pages

@@ -28,8 +28,7 @@ from .runtime import Runtime, SystemClock
 from .tls_files import NO_TLS, TlsFiles
 
 if TYPE_CHECKING:
-    from ..console.metrics.facts import MetricsFacts
-    from .console import ConsoleFacts
+    from .console_parts import ConsoleParts
     from .service_manager import ServiceManager
 
 logger = logging.getLogger("leveret")
@@ -270,49 +269,39 @@ class _Serving:
 
     async def _run_console(self) -> None:
         """Once AMQP is served: what it imports must not keep clients waiting."""
-        from .console import ConsoleFacts, listening
-        from .metrics_facts import metrics_facts
+        from .console_parts import ConsoleParts
 
-        options = self._options
-        sockets = dict(zip(self._listeners, options.listen))
+        options, keeper = self._options, self._built.keeper
         assert options.console is not None
-        own = dict(zip(self._console_listeners, options.console.listen))
-        metrics = dict(zip(self._metrics_listeners, options.console.metrics))
-        facts = ConsoleFacts(
+        parts = ConsoleParts(
             lambda: self._built.control,
             lambda: self._current.configuration,
             self._built.broker.clock.wall_ms(),
             options.data,
-            lambda: [*listening(sockets), *listening(own, "http"), *listening(metrics, "http/prometheus")],
+            dict(zip(self._listeners, options.listen)),
+            dict(zip(self._console_listeners, options.console.listen)),
+            dict(zip(self._metrics_listeners, options.console.metrics)),
+            lambda: None if keeper is None else keeper.journal,
             lambda: self._current.tls,
             lambda: () if options.watch is None else options.watch.files,
         )
-        keeper = self._built.keeper
-        told = metrics_facts(
-            lambda: self._current.configuration, options.data, lambda: None if keeper is None else keeper.journal
-        )
         async with trio.open_nursery() as nursery:
-            tls = [listener for listener, address in {**own, **metrics}.items() if address.is_tls]
-            await nursery.start(self._serve_console, facts, told, tls)
-            for listener, address in own.items():
+            await nursery.start(self._serve_console, parts)
+            for listener, address in parts.http.items():
                 options.ready(f"leveret ready {url_of(address, listener)}")
-            for listener, address in metrics.items():
+            for listener, address in parts.metrics.items():
                 options.ready(f"leveret ready {url_of(address, listener)}{'' if address.path else 'metrics'}")
 
     async def _serve_console(
-        self,
-        facts: "ConsoleFacts",
-        told: "MetricsFacts",
-        tls_listeners: list[socket.socket],
-        task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+        self, parts: "ConsoleParts", task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         await find_frontend("console")(
             self._runtime,
             self._console_listeners,
-            facts.options,
+            parts.options,
             metrics_listeners=self._metrics_listeners,
-            tls_listeners=tls_listeners,
-            facts=told,
+            tls_listeners=parts.over_tls,
+            facts=parts.facts,
             stopping=self._stopping,
             task_status=task_status,
         )

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import trio
 
 from ..configured.machine import process_memory
-from ..console.metrics.exposition import Buckets
-from ..console.metrics.facts import DELAYS, JournalFigures, MetricsFacts, ProcessFigures
+from ..console.metrics.buckets import Buckets
+from ..console.metrics.facts import JournalFigures, MetricsFacts, ProcessFigures
 from ..settings import Configuration
 from .allocator import resident_octets
 from .descriptors import descriptor_limits, open_descriptors
@@ -21,9 +21,12 @@ if TYPE_CHECKING:
 
 
 def metrics_facts(
-    configuration: Callable[[], Configuration], data: str | None, journal: "Callable[[], Journal | None]"
+    configuration: Callable[[], Configuration],
+    data: str | None,
+    journal: "Callable[[], Journal | None]",
+    delays: Buckets,
 ) -> MetricsFacts:
-    """`data`: the directory of the journal. `journal` gives None where there is none."""
+    """`data`: the directory of the journal. `journal` gives None where there is none. `delays`: of the event loop."""
     memory_max = process_memory()
     place = data or gettempdir()
 
@@ -45,9 +48,7 @@ def metrics_facts(
         kept = journal()
         return None if kept is None else journal_figures(kept)
 
-    return MetricsFacts(
-        process, of_journal, Buckets(DELAYS), lambda: bool(configuration().value("management", "metrics-open"))
-    )
+    return MetricsFacts(process, of_journal, delays, lambda: bool(configuration().value("management", "metrics-open")))
 
 
 def journal_figures(journal: "Journal") -> JournalFigures:

@@ -273,31 +273,30 @@ class Edge(Runtime):
     ) -> None:
         """Of whatever engine there is at the time. Nobody guesses passwords here: failed logins need not wait."""
         from ..console.server import serve
-        from ..serving.console import ConsoleFacts, listening
-        from ..serving.metrics_facts import metrics_facts
-
-        sockets = {self.listener: Address("127.0.0.1", self.port)}
-        own, metrics = {listener: Address("127.0.0.1")}, {metrics_listener: Address("127.0.0.1")}
-        path = None if self._data is None else self._data.path
-        facts = ConsoleFacts(
-            lambda: self._built.control,
-            lambda: self.configuration,
-            self.clock.wall_ms(),
-            path,
-            lambda: [*listening(sockets), *listening(own, "http"), *listening(metrics, "http/prometheus")],
-            changes={"failure_delay_ms": 0},
-        )
+        from ..serving.console_parts import ConsoleParts
 
         def journal() -> "Journal | None":
             keeper = self._built.keeper
             return None if keeper is None else keeper.journal
 
+        loopback = Address("127.0.0.1", is_http=True)
+        parts = ConsoleParts(
+            lambda: self._built.control,
+            lambda: self.configuration,
+            self.clock.wall_ms(),
+            None if self._data is None else self._data.path,
+            {self.listener: Address("127.0.0.1", self.port)},
+            {listener: loopback},
+            {metrics_listener: loopback},
+            journal,
+            changes={"failure_delay_ms": 0},
+        )
         await serve(
             self,
             [listener],
-            facts.options,
+            parts.options,
             metrics_listeners=[metrics_listener],
-            facts=metrics_facts(lambda: self.configuration, path, journal),
+            facts=parts.facts,
             stopping=stopping,
             task_status=task_status,
         )

@@ -1,0 +1,73 @@
+"""What the console is told, made when the first client asks: an idle broker does without what that imports (0.5 MB).
+
+Source: management page 21.
+"""
+
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from ..settings import Configuration
+from .addresses import Address
+from .tls_files import NO_TLS, TlsFiles
+
+if TYPE_CHECKING:
+    from ..console.metrics.buckets import Buckets
+    from ..console.metrics.facts import MetricsFacts
+    from ..console.options import ConsoleOptions
+    from ..control.control import ControlTable
+    from ..journal import Journal
+    from .console import ConsoleFacts
+
+Listeners = Mapping[socket.socket, Address]
+
+
+@dataclass(slots=True)
+class ConsoleParts:
+    """`data`: the directory of the journal. `amqp`, `http`, `metrics`: listeners. `changes`: of the options."""
+
+    control: "Callable[[], ControlTable]"
+    configuration: Callable[[], Configuration]
+    started_ms: int
+    data: str | None
+    amqp: Listeners
+    http: Listeners
+    metrics: Listeners
+    journal: "Callable[[], Journal | None]"
+    tls: Callable[[], TlsFiles] = lambda: NO_TLS
+    files: Callable[[], tuple[str, ...]] = tuple
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    _facts: "ConsoleFacts | None" = None
+
+    def options(self) -> "ConsoleOptions":
+        """As configured now."""
+        if self._facts is None:
+            from .console import ConsoleFacts, listening
+
+            self._facts = ConsoleFacts(
+                self.control,
+                self.configuration,
+                self.started_ms,
+                self.data,
+                lambda: [
+                    *listening(self.amqp),
+                    *listening(self.http, "http"),
+                    *listening(self.metrics, "http/prometheus"),
+                ],
+                self.tls,
+                self.files,
+                self.changes,
+            )
+        return self._facts.options()
+
+    def facts(self, delays: "Buckets") -> "MetricsFacts":
+        """For metrics. `delays`: of the event loop."""
+        from .metrics_facts import metrics_facts
+
+        return metrics_facts(self.configuration, self.data, self.journal, delays)
+
+    @property
+    def over_tls(self) -> list[socket.socket]:
+        """Listeners of HTTP that speak TLS."""
+        return [listener for listener, address in {**self.http, **self.metrics}.items() if address.is_tls]
