@@ -1,5 +1,5 @@
 // What waits, and for what: publishers for room, messages for their time, leases for their holders.
-import { html } from "../lib.js";
+import { html, useState } from "../lib.js";
 import { act, path, usePoll } from "../api.js";
 import { bytes, count, duration, moment, several } from "../format.js";
 import { Form } from "../form.js";
@@ -65,8 +65,10 @@ export function Scheduled() {
 
 /** Of one queue, or of all. */
 export function ScheduledRows({ vhost, queue }) {
-  const view = usePoll("leveret/scheduled");
-  const found = ((view.data && view.data.items) || []).filter((one) => queue === undefined || (one.queue === queue && one.vhost === vhost));
+  const [after, setAfter] = useState(0);
+  const isOne = queue !== undefined;
+  const view = usePoll(isOne ? `${path("leveret", "scheduled", vhost, queue)}?after=${after}` : "leveret/scheduled");
+  const found = ((view.data && view.data.items) || []).map((one) => (isOne ? { ...one, vhost, queue } : one));
   const place = (one) => path("leveret", "scheduled", one.vhost, one.queue, String(one.id));
   const fire = async (one) => {
     if (await act("The message is ready.", "POST", place(one), { body: { action: "fire" } })) view.reload();
@@ -100,9 +102,13 @@ export function ScheduledRows({ vhost, queue }) {
   return html`
     <${Waiting} view=${view} what="scheduled messages" />
     ${view.data && (found.length
-      ? html`${view.data.total > view.data.items.length && html`<p class="dim">The soonest ${several(view.data.items.length, "message")} of ${count(view.data.total)}.</p>`}
+      ? html`${!isOne && view.data.total > view.data.items.length && html`<p class="dim">The soonest ${several(view.data.items.length, "message")} of ${count(view.data.total)}.</p>`}
           <${Rows} rows=${found} columns=${columns} caption="Scheduled messages" keyOf=${(one) => `${one.vhost}\n${one.queue}\n${one.id}`} />`
-      : html`<p class="empty">Nothing is scheduled.</p>`)}`;
+      : html`<p class="empty">Nothing is scheduled.</p>`)}
+    ${isOne && view.data && (after > 0 || view.data.next !== null) && html`<div class="buttons">
+      <span class="dim">${count(after + 1)} to ${count(after + found.length)} of ${count(view.data.total)}</span>
+      <button type="button" disabled=${after === 0} onClick=${() => setAfter(Math.max(0, after - 100))}>Sooner</button>
+      <button type="button" disabled=${view.data.next === null} onClick=${() => setAfter(view.data.next)}>Later</button></div>`}`;
 }
 
 export function Leases() {
