@@ -28,6 +28,7 @@ from .format.record import Record
 from .journal import Journal, JournalStatistics
 from .reading.content_reader import ContentReader
 from .reading.reader import JournalReader
+from .reading.stories import JournalStories
 from .recovery.recovered import MessageState, RecoveredMessage, RecoveredQueue
 from .recovery.recovery import ended_us, recover
 from .recovery.replay import Recovered
@@ -53,6 +54,7 @@ __all__ = [
     "JournalOptions",
     "JournalReader",
     "JournalStatistics",
+    "JournalStories",
     "MessageState",
     "Names",
     "NotInJournal",

@@ -185,7 +185,8 @@ def _find(api: Api, request: Request) -> Steps:
     numbers = {name: integer(given[name]) for name in ("id", "count") if name in given}
     if any(number < 0 for number in numbers.values()):
         raise bad_request("id, count: expected numbers from 0 on")
-    return (yield from api.run("search", as_user=request.user.name, **filters, **numbers))
+    journal = boolean(given.get("journal", False))
+    return (yield from api.run("search", as_user=request.user.name, journal=journal, **filters, **numbers))
 
 
 def _readable(api: Api, request: Request) -> Queue:

@@ -219,3 +219,41 @@ def test_what_is_paged_out_is_found() -> None:
         assert bodies(browse(api, "deep", text="37.", truncate=2)) == ["37"]
         (row,) = search(api, message_id="m33")["items"]
         assert (row["queue"], row["payload_bytes"], len(row["payload"])) == ("deep", 100_002, 200)
+
+
+@pytest.mark.parametrize("given", [{"message_id": "kept"}, {"header": {"order": 7}}, {"text": "journal"}])
+def test_what_the_journal_tells(kept: RunningBroker, given: dict[str, Any]) -> None:
+    """A message that is gone, whoever looked or did not: published, enqueued, acknowledged; only if it is asked for."""
+    api = ApiClient(kept.management_url)
+    found = search(api, journal=True, **given)
+    assert (found["items"], found["stories"], found["journal"]["stopped"]) == ([], [], "")
+    (story,) = found["journal"]["stories"]
+    assert [(event["kind"], event["subject"]) for event in story["events"]] == [
+        ("published", ""),
+        ("enqueued", "told"),
+        ("acked", "told"),
+    ]
+    assert story["events"][0]["detail"] == {"routing_key": "told", "queues": ["told"]}
+    assert search(api, journal=True, id=story["message"])["journal"]["stories"] == [story]
+    assert search(api, **given)["journal"] is None
+    assert search(api, journal=True, message_id="nobody")["journal"]["stories"] == []
+    assert api.ask("POST", "leveret/search/messages", {**given, "journal": "perhaps"}).status == 400
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
+    """With a journal, in which a message came and went."""
+    with start_broker(management=True, data=tmp_path_factory.mktemp("data")) as running:
+        assert ApiClient(running.management_url).ask("PUT", "queues/%2F/told", {"durable": True}).status == 201
+        with pika.BlockingConnection(pika.URLParameters(running.url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            publish(channel, "told", b"in the journal", message_id="kept", headers={"order": 7}, delivery_mode=2)
+            assert channel.basic_get("told", auto_ack=True)[2] == b"in the journal"
+            publish(channel, "told", b"another", delivery_mode=2)  # confirmed: what was before is written
+        yield running
+
+
+def test_a_broker_without_a_journal_has_no_stories_of_it(api: ApiClient) -> None:
+    """And says so."""
+    assert search(api, message_id="x", journal=True)["journal"] is None

@@ -283,6 +283,7 @@ _COMMANDS = (
             Argument("id", NUMBER, "the broker's own id, as `browse` and `events` show it"),
             *_FILTER,
             Argument("queue", NAME, "only in this queue"),
+            Argument("journal", FLAG, "true: what the journal's newest segments tell, too (default false)"),
             Argument("count", NUMBER, "at most so many (default 50, at most 200)"),
             _OF_VHOST,
             _AS_USER,

@@ -23,6 +23,7 @@ from .command_error import CommandError
 from .steps import Steps, finished
 
 if TYPE_CHECKING:
+    from ..journal import JournalStories
     from .command_arguments import Command
     from .definitions import Definitions
     from .jobs import Jobs
@@ -52,6 +53,8 @@ class ControlTable:
         self._edge_status = edge_status
         self._log_lines = log_lines or list
         self._started_ms = 0
+        #: Makes the stories of a journal, with the arguments of `journal.JournalStories`; None: there is no journal.
+        self.stories: Callable[..., JournalStories] | None = None
 
     # What serves a command is made for the first one: most brokers hear of none, and its modules take a tenth of the
     # time to start.
@@ -104,7 +107,7 @@ class ControlTable:
             **MessageCommands(lambda: self.broker).handlers,
             **events.handlers,
             **DraftCommands(lambda: self.broker, lambda: self._objects).handlers,
-            **BrowseCommands(lambda: self.broker, lambda: events.log).handlers,
+            **BrowseCommands(lambda: self.broker, lambda: events.log, lambda: self.stories).handlers,
             **RoutingCommands(lambda: self.broker).handlers,
             **MovingCommands(lambda: self.broker, self.jobs).handlers,
             **ParameterCommands(lambda: self.broker).handlers,

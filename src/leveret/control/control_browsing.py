@@ -4,7 +4,7 @@ Source: management page 16.
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..engine import (
     MS,
@@ -27,6 +27,9 @@ from .event_log import Entry, EventLog
 from .look_through import READY, SCHEDULED, STATES, Seen, look_through
 from .steps import Steps
 
+if TYPE_CHECKING:
+    from ..journal import JournalStories
+
 #: Messages that are shown by default, at most, and made into rows in one step.
 BROWSED, BROWSED_MAX, BROWSED_AT_ONCE = 50, 500, 20
 #: Messages that a filter looks at in one step, and in one request.
@@ -35,17 +38,25 @@ LOOKED_AT_ONCE, LOOKED_MAX = 100, 20_000
 FOUND, FOUND_MAX, SEARCHED_MAX, SEARCHED_MS, SHOWN_OCTETS = 50, 200, 500_000, 20_000, 200
 #: Messages whose stories a search tells from the events that are kept, and events of each.
 STORIES_MAX, STORY_EVENTS_MAX, EVENTS_A_STEP = 20, 100, 500
+#: Segments of the journal that a search reads, the newest.
+SEGMENTS_MAX = 4
 LISTED, LISTED_MAX = 1000, 5000
 _OF_STORY = ("message-id", "correlation-id", "routing-key", "header")
 
 
 class BrowseCommands:
     """`handlers` by the words of the command, for the control table. `broker` is called each time: it may be set
-    later. `log`: the events that are kept, if any are."""
+    later. `log`: the events that are kept, if any are. `journal`: what makes its stories, if there is one."""
 
-    def __init__(self, broker: Callable[[], Broker], log: Callable[[], EventLog]) -> None:
+    def __init__(
+        self,
+        broker: Callable[[], Broker],
+        log: Callable[[], EventLog],
+        journal: "Callable[[], Callable[..., JournalStories] | None]",
+    ) -> None:
         self._broker = broker
         self._log = log
+        self._journal = journal
         self.handlers: Handlers = {
             "browse": self._browse,
             "search": self._search,
@@ -129,9 +140,28 @@ class BrowseCommands:
             if search.stopped:
                 break
         stories: list[dict[str, Any]] = []
+        journal: dict[str, Any] | None = None
         if user is None or user.permissions is None or "monitoring" in user.tags or user.is_administrator:
             stories = yield from self._stories(arguments, wanted_id)
-        return {**search.answer(), "stories": stories, "events_since_ms": self._log().since_ms}
+            make = self._journal() if arguments.get("journal", False) else None
+            if make is not None:
+                journal = yield from self._from_journal(make, takes, wanted_id)
+        events = {"stories": stories, "events_since_ms": self._log().since_ms}
+        return {**search.answer(), **events, "journal": journal}
+
+    def _from_journal(self, make: "Callable[..., JournalStories]", takes: Takes | None, wanted_id: int | None) -> Steps:
+        """The same from the newest segments of the journal, for so long and no longer."""
+        clock = self._broker().clock
+        until_ns = clock.monotonic_ns() + SEARCHED_MS * MS
+        limits = {"stories_max": STORIES_MAX, "events_max": STORY_EVENTS_MAX, "segments_max": SEGMENTS_MAX}
+        read = make(takes, wanted_id, **limits)
+        for _ in read.steps():
+            if clock.monotonic_ns() >= until_ns:
+                read.ended = f"it took {SEARCHED_MS // 1000} s"
+                break
+            yield
+        stories = [{"message": id_, "events": events} for id_, events in read.found.items() if events]
+        return {"stories": stories, "records": read.records, "from_ms": read.from_ms, "stopped": read.ended}
 
     def _stories(self, arguments: dict[str, Any], wanted_id: int | None) -> Steps:
         """What happened to messages that were published while events were kept, by what their headers say."""

@@ -9,12 +9,12 @@ from ..configured.configured import ConfiguredObjects, Report, unknown_points
 from ..configured.configured_users import DEFAULT_GUEST
 from ..configured.options import broker_options, unsent_max
 from ..control.control import EXCHANGE, ControlTable
-from ..engine import Broker, Clock, TempStore, Users
+from ..engine import Broker, Clock, Message, TempStore, Users
 from ..settings import Configuration
 from .descriptors import descriptor_limits
 
 if TYPE_CHECKING:
-    from ..journal import Files
+    from ..journal import Files, JournalStories
     from .keeper import Keeper
 
 
@@ -108,9 +108,17 @@ def build_broker(
         raise DataUnusable("; ".join(unknown) + " (--force: from now on)")
     objects = ConfiguredObjects(broker, configuration)
     control.attach(broker, objects)
+    if data is not None:
+        control.stories = partial(_stories, data)
     report = objects.apply(configuration)
     broker.review_queues(all_of_them=reviews_all)
     return BuiltBroker(broker, control, objects, keeper, report)
+
+
+def _stories(data: Data, takes: Callable[[Message], bool] | None, id_: int | None, **limits: int) -> "JournalStories":
+    from ..journal import REAL, JournalReader, JournalStories
+
+    return JournalStories(JournalReader(data.path, data.files or REAL), takes, id_, **limits)
 
 
 def _open_temp_store(broker: Broker, directory: str | None) -> TempStore:

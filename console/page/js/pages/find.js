@@ -15,6 +15,7 @@ const FIELDS = [
   { name: "header", label: "Headers", type: "json" },
   { name: "text", label: "Text in the body" },
   { name: "filter", label: "A filter takes it", hint: "like amount > 10" },
+  { name: "journal", label: "What the journal tells, too", type: "checkbox" },
 ];
 const STATES = { ready: "ready", unacked: "with a consumer", scheduled: "scheduled" };
 
@@ -36,7 +37,8 @@ function Found({ found }) {
     <p>${several(found.items.length, "message")} found; ${count(found.looked_at)} looked at in ${several(found.queues, "queue")}${found.not_permitted ? `, ${count(found.not_permitted)} not permitted` : ""}.
       ${found.stopped && html` <b>The search ended early: ${found.stopped}.</b>`}</p>
     ${found.items.map((one, index) => html`<${Panel} key=${index} title=${html`${STATES[one.state]} in <${QueueLink} vhost=${one.vhost} name=${one.queue} />`}><${Messages} messages=${[one]} /><//>`)}
-    ${found.stories.map((story) => html`<${Fold} key=${story.message} title=${`What happened to message ${story.message}`} isOpen><${EventRows} rows=${story.events} /><//>`)}`;
+    ${found.journal && html`<p class="dim">The journal's newest segments: ${several(found.journal.records, "record")} since ${moment(found.journal.from_ms)}${found.journal.stopped && `; ${found.journal.stopped}`}.</p>`}
+    ${[...found.stories, ...(found.journal ? found.journal.stories : [])].map((story) => html`<${Fold} title=${`What happened to message ${story.message}`} isOpen><${EventRows} rows=${story.events} /><//>`)}`;
 }
 
 const COLUMNS = [
@@ -48,7 +50,7 @@ const COLUMNS = [
   { title: "More", isWide: true, cell: (one) => Object.entries(one.detail).map(([name, value]) => `${name}: ${value}`).join(", ") },
 ];
 
-const EventRows = ({ rows }) => html`<${Rows} rows=${rows} columns=${COLUMNS} caption="Events" keyOf=${(one) => one.number} />`;
+const EventRows = ({ rows }) => html`<${Rows} rows=${rows} columns=${COLUMNS} caption="Events" keyOf=${(one) => one.number ?? one.lsn} />`;
 
 const KEPT = 200;
 const KINDS = [["", "everything"], ["connection_opened,connection_closed,consumer_added,consumer_removed", "clients"], ["declared,undeclared,bound,unbound,settings_changed", "what there is"], ["published,routed,unroutable", "publishes"], ["delivered,acked,requeued", "deliveries"], ["expired,dead_lettered,killed,evicted,replaced,dropped,blocked,unblocked", "losses, and blocked publishers"]];
