@@ -55,7 +55,7 @@ class Moving:
     `kept`: so many stay, by reason. `waits_for`: what there is no room in, empty: nothing. `is_done`: no more will go.
     """
 
-    __slots__ = ("_after", "_choice", "_client", "_last_id", "_seen", "_why", "aim", "done", "is_done", "kept",
+    __slots__ = ("_after", "_choice", "_client", "_last", "_last_id", "_seen", "_why", "aim", "done", "is_done", "kept",
                  "looked_at", "queue", "total", "waits_for")  # fmt: skip
 
     def __init__(self, queue: Queue, client: SessionClient, choice: Choice, aim: Aim | None, why: str) -> None:
@@ -63,7 +63,8 @@ class Moving:
         self.queue, self.aim = queue, aim
         self._client, self._choice, self._why = client, choice, why
         self._last_id = client.broker.next_id - 1
-        self._after = 0
+        self._after = min(choice.positions) - 1 if choice.positions else 0
+        self._last = None if choice.positions is None else max(choice.positions, default=0)
         self._seen: list[int] = []  # positions of the last slice
         self.total = queue.ready_count
         self.looked_at = self.done = 0
@@ -128,8 +129,11 @@ class Moving:
         now_ns = queue.surroundings.clock.monotonic_ns()
         found: list[tuple[int, Message]] = []
         self._seen = []
-        octets = 0
+        octets, last = 0, self._last
         for position, message in seen.found:
+            if last is not None and position > last:
+                self.is_done = True
+                return found
             if len(found) >= wanted or octets >= OCTETS:
                 return found
             self._after = position

@@ -94,6 +94,25 @@ def test_move_and_discard(person: Person, broker: RunningBroker, api: ApiClient)
     person.sees("discard: filter: column")
 
 
+def test_what_was_browsed(person: Person, broker: RunningBroker, api: ApiClient) -> None:
+    """What is shown is what goes, and nothing else."""
+    for number in range(5):
+        body = {"routing_key": "seen", "payload": f"n{number}", "payload_encoding": "string", "properties": {}}
+        api.ask("PUT", "queues/%2F/seen", {"durable": True})
+        api.ask("POST", "exchanges/%2F/amq.default/publish", body)
+    person.opens("queues", "/", "seen", heading="seen")
+    fold = person.unfolds("Browse messages")
+    person.fills(fold.get_by_role("form"), count="2")
+    person.button("Browse", within=fold).click()
+    inner = person.unfolds("Move, replay or discard these 2")
+    person.fills(inner, what="discard")
+    person.button("Dry run", within=inner).click()
+    person.button("Discard 2 messages …", within=inner).click()
+    person.confirms("Discard")
+    person.sees("2 done", within=inner)
+    assert [one.body for one in broker.queue("seen", vhost="/").ready] == [b"n2", b"n3", b"n4"]
+
+
 def test_pause(person: Person, api: ApiClient) -> None:
     """The queue's page says so, and takes it back."""
     api.ask("PUT", "queues/%2F/halted", {})

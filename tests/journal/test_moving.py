@@ -21,7 +21,7 @@ from leveret.engine import (
     scan_properties,
 )
 from leveret.engine.aims import Aim, to_exchange, to_origin, to_queue
-from leveret.engine.moving import MOVED, Choice, Moving, why_not
+from leveret.engine.moving import MOVED, OCTETS, Choice, Moving, why_not
 
 COUNT = 130
 ALL = Choice(lambda message: True)
@@ -110,6 +110,30 @@ def test_what_is_chosen(tmp_path: Path) -> None:
     while not limited.is_done:
         limited.work(2)
     assert _bodies(world, "to")[2:] == [b"0", b"2", b"3"]
+    world.journal.close()
+
+
+def test_large_messages_are_looked_at_a_few_at_a_time(tmp_path: Path) -> None:
+    """A slice is short whatever they weigh."""
+    world = _started(tmp_path, {}, 0)
+    for _ in range(5):
+        _publish(world, "", "from", bytes(OCTETS // 2))
+    world.settle()
+    moving = _moving(world, _into_to, Choice(lambda one: b"x" in one.body))
+    moving.work()
+    assert (moving.looked_at, moving.is_done) == (2, False)
+    world.journal.close()
+
+
+def test_positions_end_it_early(tmp_path: Path) -> None:
+    """What is behind the last of them is not looked at."""
+    world = _started(tmp_path, {})
+    queue = world.vhost.queue("from")
+    positions = [queue.store.position_of(message) for message in list(queue.messages())]
+    moving = _moving(world, _into_to, Choice(lambda one: True, frozenset(positions[10:12])))
+    moving.work()
+    assert (moving.done, moving.looked_at, moving.is_done) == (2, 2, True)
+    assert _bodies(world, "to") == [b"10", b"11"]
     world.journal.close()
 
 

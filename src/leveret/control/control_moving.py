@@ -42,7 +42,9 @@ logger = logging.getLogger("leveret.control")
 
 #: Messages that a dry run looks at, and shows; octets of their bodies that it shows.
 LOOKED_AT_MAX, SAMPLE, SAMPLE_OCTETS = 200_000, 10, 1_000
-#: Queues with dead letters that are listed, and messages of each that are looked at, in one step so many.
+#: Positions in one request.
+POSITIONS_MAX = 10_000
+#: Queues with dead letters that are listed; messages of all of them that are looked at, of each at least one step's.
 QUEUES_MAX, LETTERS_MAX, LETTERS_STEP = 100, 5_000, 100
 MOVED, REPLAYED = "moved", "replayed"
 _OF_LEASES = ("bookmark", "option")
@@ -149,7 +151,7 @@ class MovingCommands:
         found.sort(key=lambda queue: (-queue.ready_count, queue.vhost_name, queue.name))
         rows = []
         for queue in found[:QUEUES_MAX]:
-            rows.append((yield from _letters_of(queue)))
+            rows.append((yield from _letters_of(queue, LETTERS_MAX // len(found[:QUEUES_MAX]))))
         return {"queues": len(found), "items": rows}
 
     # -- jobs -------------------------------------------------------------------------------------------------------
@@ -184,9 +186,13 @@ def _check_owner(queue: Queue) -> None:
 def _choice_of(command: str, arguments: dict[str, Any], limit: int | None) -> Choice:
     positions = arguments.get("positions")
     if positions is not None and not (
-        isinstance(positions, list) and all(type(one) is int and one > 0 for one in positions)
+        isinstance(positions, list)
+        and len(positions) <= POSITIONS_MAX
+        and all(type(one) is int and one > 0 for one in positions)
     ):
-        raise CommandError(f"{command}: positions: expected a list of numbers, as `browse` shows them")
+        raise CommandError(
+            f"{command}: positions: expected a list of at most {POSITIONS_MAX} numbers, as `browse` shows"
+        )
     takes = chosen(command, arguments) or takes_all
     return Choice(takes, None if positions is None else frozenset(positions), limit)
 
@@ -230,11 +236,11 @@ def _note(one: Looked, targets: Counter[str], transient: set[str]) -> None:
             transient.update(queue.name for queue in one.place.queues if not queue.durable)
 
 
-def _letters_of(queue: Queue) -> Steps:
-    """How many of what, of the first ones."""
+def _letters_of(queue: Queue, most: int) -> Steps:
+    """How many of what, of about so many of the first ones."""
     causes: Counter[tuple[str, str, str]] = Counter()
     after = looked_at = oldest_s = 0
-    while not queue.deleted and looked_at < LETTERS_MAX:
+    while not queue.deleted and looked_at < most:
         try:
             seen = queue.store.scan(after, LETTERS_STEP)
             if seen.missing and not seen.found:

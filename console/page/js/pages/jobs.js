@@ -28,8 +28,9 @@ const CHOICE = [
 ];
 const isSet = (value) => value !== "" && value !== undefined && !(typeof value === "object" && !Object.keys(value).length);
 
-/** Choose messages of a queue, see what would become of them, then do it. `first`: what the form begins with. */
-export function Many({ vhost, queue, first = {} }) {
+/** Choose messages of a queue, see what would become of them, then do it. `first`: what the form begins with;
+ * `positions`: those that it is about, all by default. */
+export function Many({ vhost, queue, first = {}, positions }) {
   const [found, setFound] = useState(null);
   const [job, setJob] = useState(null);
   const place = (verb) => path("leveret", "queues", vhost, queue, verb);
@@ -41,6 +42,7 @@ export function Many({ vhost, queue, first = {} }) {
   const look = async ({ what, to, ...choice }) => {
     const [verb, where] = what.split(" ");
     const body = Object.fromEntries(Object.entries(choice).filter(([, value]) => isSet(value)));
+    if (positions) body.positions = positions;
     if (verb === "move") body.to = { queue: to };
     if (where) body.to = where;
     setFound(null);

@@ -1,0 +1,47 @@
+"""Moves, jobs and pauses over AMQP, as `leveret ctl` asks for them."""
+
+from collections.abc import Iterator
+
+import pika
+import pytest
+
+from leveret.cli.control_client import ControlFailed, request
+from leveret.testing import RunningBroker, start_broker
+
+
+@pytest.fixture
+def broker() -> Iterator[RunningBroker]:
+    """With queues `a`, of five messages, and `b`."""
+    with start_broker(clock="virtual") as running:
+        for name in ("a", "b"):
+            request(running.url, "declare-queue", {"queue": name, "durable": True})
+        with pika.BlockingConnection(pika.URLParameters(running.url)) as connection:
+            channel = connection.channel()
+            channel.confirm_delivery()
+            for number in range(5):
+                channel.basic_publish("", "a", b"%d" % number)
+        yield running
+
+
+def test_a_job(broker: RunningBroker) -> None:
+    """Begun, shown, cancelled; who asks is no user of the broker but its operator."""
+    dry = request(broker.url, "move", {"queue": "a", "to-queue": "b", "dry-run": "true", "limit": "3"})
+    assert (dry["matched"], dry["targets"]) == (3, [{"to": "queue b", "count": 3}])
+    job = request(broker.url, "move", {"queue": "a", "to-queue": "b", "limit": "3", "rate": "1"})
+    assert (job["state"], job["by"], job["total"]) == ("running", None, 3)
+    broker.clock.advance(seconds=1)
+    (row,) = request(broker.url, "jobs", {"action": "list"})
+    assert (row["done"], row["id"]) == (2, job["id"])
+    assert request(broker.url, "jobs", {"action": "cancel", "id": job["id"]})["state"] == "cancelled"
+    assert request(broker.url, "jobs", {"action": "show", "id": job["id"]})["done"] == 2
+    with pytest.raises(ControlFailed, match="no job 99"):
+        request(broker.url, "jobs", {"action": "show", "id": 99})
+
+
+def test_paused(broker: RunningBroker) -> None:
+    """As `queues` shows it."""
+    assert request(broker.url, "pause", {"queue": "a"}) == {"queue": "a", "vhost": "/", "paused": True, "ready": 5}
+    assert {row["name"]: row["paused"] for row in request(broker.url, "queues", {})} == {"a": True, "b": False}
+    request(broker.url, "resume", {"queue": "a"})
+    with pytest.raises(ControlFailed, match="no queue 'c'"):
+        request(broker.url, "pause", {"queue": "c"})
