@@ -72,17 +72,23 @@ def _draft(api: Api, request: Request) -> Steps:
 
 
 def _queues(api: Api, request: Request) -> list[Queue]:
-    return [queue for vhost in api.vhosts_to_list(request) for queue in vhost.queues.values()]
+    """Those that the user may see, with the text of `?queue=` in their names, whatever its case."""
+    part = request.query.get("queue", "").lower()
+    queues = (queue for vhost in api.vhosts_to_list(request) for queue in vhost.queues.values())
+    return [queue for queue in queues if part in queue.name.lower()]
 
 
 def _scheduled(api: Api, request: Request) -> Steps:
-    """Of the queues with the most; soonest first in each."""
+    """Of the queues with the most; soonest first in each. `?routing_key=`: only with this one, of those that are
+    listed."""
+    key = request.query.get("routing_key") or None
     found = [queue for queue in _queues(api, request) if len(queue.scheduled)]
     found.sort(key=lambda queue: (-len(queue.scheduled), queue.vhost_name, queue.name))
     rows = []
     for queue in found[:QUEUES_MAX]:
         messages = yield from api.run("scheduled list", queue=queue.name, vhost=queue.vhost_name, count=MESSAGES_MAX)
-        rows += [{"vhost": queue.vhost_name, "queue": queue.name, **one} for one in messages]
+        place = {"vhost": queue.vhost_name, "queue": queue.name}
+        rows += [{**place, **one} for one in messages if key in (None, one["routing_key"])]
         yield
     rows.sort(key=lambda row: row["due_ms"])
     return {"total": sum(len(queue.scheduled) for queue in found), "queues": len(found), "items": rows}

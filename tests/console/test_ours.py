@@ -31,6 +31,8 @@ def test_scheduled(api: ApiClient) -> None:
     assert (found["total"], found["queues"]) == (2, 1)
     first, second = found["items"]
     assert (first["queue"], first["vhost"]) == ("due", "/") and first["due_in_ms"] > 3_000_000
+    for query, count in (("queue=DU", 2), ("queue=other", 0), ("routing_key=k", 2), ("routing_key=j", 0)):
+        assert len(api.get(f"leveret/scheduled?{query}")["items"]) == count
     place = f"leveret/scheduled/%2F/due/{first['id']}"
     for wrong in ({}, {"action": "explode"}, {"action": "reschedule"}, {"action": "reschedule", "delay": -1}):
         assert api.ask("POST", place, wrong).status == 400
@@ -55,6 +57,7 @@ def test_leases(api: ApiClient, broker: RunningBroker) -> None:
     (queue,) = api.get("leveret/leases")["items"]
     (lease,) = queue["leases"]
     assert (queue["queue"], queue["vhost"], queue["leased"]) == ("leased", "/", 1)
+    assert api.get("leveret/leases?queue=nothing")["items"] == []
     assert api.ask("POST", "leveret/leases/%2F/nope/discard", {"bookmark": "1"}).status == 404
     assert api.ask("POST", "leveret/leases/%2F/leased/discard", {"bookmark": 1}).status == 400
     answer = api.ask("POST", "leveret/leases/%2F/leased/discard", {"bookmark": lease["bookmark"], "option": "cancel"})
