@@ -132,7 +132,7 @@ def ingest(journal: Path, lake: Path, cores: int) -> dict[str, float]:
         shutil.rmtree(lake)
     began = time.monotonic()
     command = [sys.executable, "-m", "leveret.pipeline", "ingest", "--journal", str(journal), "--lake", str(lake)]
-    process = subprocess.Popen([*command, "--master", f"local[{cores}]", "--driver-memory", "4g"])
+    process = subprocess.Popen([*command, "--master", f"local[{cores}]"])
     cpu: dict[int, float] = {}
     peak = 0
     while process.poll() is None:

@@ -82,6 +82,29 @@ def test_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     agree(tmp_path / "journal", tmp_path / "lake")
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_damaged_journal(processes: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Said, from whichever process; what came before it in earlier batches stays, and nothing of the batch itself."""
+    from leveret.pipeline.lake import workers
+
+    monkeypatch.setattr(workers, "MUCH", 0)
+    journal, lake = tmp_path / "journal", tmp_path / "lake"
+    one = filled(journal, segment_size=3000)
+    fill(journal, lake)
+    before = in_lake(lake)
+    one.publish("q", 60)
+    one.close()
+    path = sorted(journal.glob("*.log"))[-2]
+    whole = path.read_bytes()
+    path.write_bytes(whole[:900] + bytes([whole[900] ^ 1]) + whole[901:])
+    with pytest.raises(JournalError, match=f"segment {path.name}, offset .*: a bad block"):
+        fill(journal, lake, processes=processes)
+    assert in_lake(lake) == before
+    path.write_bytes(whole)
+    fill(journal, lake, processes=processes)
+    agree(journal, lake)
+
+
 @pytest.mark.skipif(not hasattr(os, "pidfd_open"), reason="needs Linux to wait for processes of others")
 def test_the_processes_end_with_the_ingest() -> None:
     """Also if it is killed while they work: a lake's files are nobody's then, and nothing goes on to write them."""
