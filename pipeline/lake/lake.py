@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..schemas import BY_DATE, TABLES, ddl
-from .tables import CHECKPOINTS, files_of, open_table, table_path
+from .tables import CHECKPOINTS, files_in, files_of, open_table, table_path
 from .tables import absolute as absolute  # part of what is offered here
 
 
@@ -63,6 +63,16 @@ def committed_files(lake: str, table: str, since_us: int | None = None, until_us
             if not os.path.exists(path):
                 raise ValueError(f"{path}: the lake's file is missing; copy a lake with all of its files")
     return files
+
+
+def row_count(lake: str, table: str) -> int:
+    """The rows of a table, by what its log says of its files. Raises: as `committed_files`."""
+    delta = open_table(lake, table)
+    if delta is not None:
+        return sum(one["num_records"] for one in files_in(delta))
+    from pyarrow import parquet
+
+    return sum(parquet.read_metadata(path).num_rows for path in committed_files(lake, table))
 
 
 def _files_of_spark(lake: str, table: str) -> list[str]:

@@ -18,6 +18,7 @@ import pyarrow
 from pyarrow import parquet
 
 from leveret.pipeline.engines.protocol import POINTS, rows, value
+from leveret.pipeline.jobs import opening
 from leveret.pipeline.jobs.opening import LOCAL, LOCAL_MAX, SPARK, choose_engine
 from leveret.pipeline.jobs.report import Queues
 from leveret.pipeline.jobs.story import trace
@@ -179,15 +180,16 @@ def test_what_is_wrong(engine: Any, tmp_path: Path) -> None:
     assert value(engine, "SELECT a FROM one") == 2
 
 
-def test_which_engine(tmp_path: Path) -> None:
-    """By the size of the lake's files, unless it is named; a cluster and a lake elsewhere are Spark's."""
+def test_which_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the lake's rows, unless it is named; a cluster and a lake elsewhere are Spark's."""
     lake = str(tmp_path)
     assert choose_engine(lake) == LOCAL and choose_engine(lake, "spark") == SPARK
     assert choose_engine(lake, master="spark://h:1") == choose_engine("hdfs://h/lake") == SPARK
     assert choose_engine(lake, "local", master="spark://h:1") == LOCAL
     with pytest.raises(ValueError, match="--engine local reads the lakes of this machine"):
         choose_engine("hdfs://h/lake", "local")
-    assert LOCAL_MAX > 0
+    monkeypatch.setattr(opening, "row_count", lambda *_: LOCAL_MAX + 1)
+    assert choose_engine(lake) == SPARK and choose_engine(lake, "local") == LOCAL
 
 
 def test_the_local_engine_keeps_to_itself(tmp_path: Path) -> None:

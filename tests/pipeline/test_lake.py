@@ -27,7 +27,7 @@ from leveret.pipeline.lake import compact as compacting
 from leveret.pipeline.lake import tables as lake_tables
 from leveret.pipeline.lake.compact import compact
 from leveret.pipeline.lake.ingest import ALWAYS, IngestOptions, ingest
-from leveret.pipeline.lake.lake import LakeBusy, committed_files, is_lake, locked, reader_name
+from leveret.pipeline.lake.lake import LakeBusy, committed_files, is_lake, locked, reader_name, row_count
 from leveret.pipeline.lake.tables import commit, open_table, position_of
 from leveret.pipeline.progress import Progress
 from leveret.pipeline.reading.positions import JournalPlan
@@ -62,6 +62,7 @@ def test_tables_have_what_the_journal_has(tmp_path: Path) -> None:
     assert not is_lake(str(lake)) and committed_files(str(lake), "events") == []
     first = fill(journal, lake, payloads=True)
     agree(journal, lake, tuple(TABLES))
+    assert first["rows"]["events"] == row_count(str(lake), "events") and row_count(str(tmp_path), "events") == 0
     assert first["rows"]["payloads"] == 20 and first["rows"]["segments"] > 1 and is_lake(str(lake))
     assert set(fill(journal, lake, payloads=True)["rows"].values()) == {0}
     one.publish("q", 5)
@@ -305,6 +306,7 @@ def test_a_lake_of_before_in_one_command(tmp_path: Path, monkeypatch: pytest.Mon
     fill_as_before(journal, tmp_path / "original")
     (tmp_path / "original").rename(lake)
     agree(journal, lake)
+    assert row_count(str(lake), "events") == sum(in_journal(journal).values())
     shutil.copytree(lake, tmp_path / "part")
     shutil.rmtree(tmp_path / "part" / "events" / "_spark_metadata")
     monkeypatch.setattr(signal, "signal", lambda *_: None)
