@@ -45,11 +45,13 @@ appender.stderr.target = SYSTEM_ERR
 appender.stderr.layout.type = PatternLayout
 appender.stderr.layout.pattern = %d{{HH:mm:ss}} %p %c{{1}}: %m%n
 """
+#: Those of Spark's Python.
+CONTEXT_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 #: Java chooses the serial collector on small machines, which takes a third longer on large data.
 GOOD_JAVA = "-XX:+UseParallelGC"
 LOOPBACK = "127.0.0.1"
 #: The rooms that executors need, beside the package's own files: no frontend.
-SENT = ("engine", "expressions", "journal", "pipeline", "settings")
+SENT = ("engine", "expressions", "journal", "pipeline", "settings", "vendored")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,9 +125,19 @@ def open_session(options: SessionOptions | None = None, *, scratch: Path | None 
         builder = builder.config("spark.submit.pyFiles", str(pack(scratch)))
     session = builder.getOrCreate()
     session.sparkContext.setLogLevel(options.log_level.upper())
+    if options.log_level == "off":
+        hush()
     session.dataSource.register(JournalSource)
     session.dataSource.register(Amqp)
     return session
+
+
+def hush() -> None:
+    """Spark's Python logs what is wrong with a query as JSON with Java's whole stack, before it raises it."""
+    from pyspark.logger import PySparkLogger
+
+    for name in CONTEXT_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def private_directory(above: Path) -> Path:

@@ -7,11 +7,12 @@ from .tables import Tables
 #: Number of attempts from which a message counts as poison, even if it did not die.
 POISON_ATTEMPTS = 5
 DEAD = "kind IN ('dead_lettered', 'killed')"
+#: First deliveries are not read: a message that was rejected, or whose attempts were used up, had one at least.
 FAILING = """
 SELECT *, coalesce(attempts >= {poison_attempts} OR died, false) AS poison
 FROM (
     SELECT vhost, queue, msg_id,
-        max(attempt) AS attempts,
+        greatest(max(attempt), max(IF({dead} AND reason IN ('delivery_limit', 'rejected'), 1, 0))) AS attempts,
         count_if({returned}) AS requeues,
         count_if(kind = 'lease_ended') AS leases_ended,
         bool_or({dead}) AS dead,

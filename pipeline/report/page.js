@@ -22,6 +22,14 @@
     return `${+ms.toPrecision(3)} ms`;
   }
 
+  /** Steps of an axis of milliseconds: whole seconds, minutes, hours, days from there on. */
+  const STEPS = [];
+  for (let size = 0.001; size < 1000; size *= 10) STEPS.push(...[1, 2, 5].map((times) => +(times * size).toPrecision(1)));
+  for (const [unit, counts] of [[1e3, [1, 2, 5, 10, 15, 30]], [6e4, [1, 2, 5, 10, 15, 30]], [36e5, [1, 2, 3, 6, 12]]]) {
+    STEPS.push(...counts.map((times) => times * unit));
+  }
+  for (let size = 864e5; size < 1e12; size *= 10) STEPS.push(size, 2 * size, 5 * size);
+
   const SHOWN = { count: short, rate: (value) => `${short(value)}/s`, ms: duration };
 
   /** Hours and minutes in UTC; the day where a new one begins, and before the first. */
@@ -105,7 +113,7 @@
         },
         axes: [
           { ...axis, space: 80, size: 44, values: (_, ticks, __, ___, step) => ticks.map((at, index) => clock(at, ticks[index - 1], step)) },
-          { ...axis, size: 66, values: (_, ticks) => ticks.map((tick) => (element.dataset.unit === "count" && !Number.isInteger(tick) ? "" : shown(tick))) },
+          { ...axis, size: 66, ...(element.dataset.unit === "ms" ? { incrs: STEPS } : {}), values: (_, ticks) => ticks.map((tick) => (element.dataset.unit === "count" && !Number.isInteger(tick) ? "" : shown(tick))) },
         ],
         series: [
           { label: "UTC", value: (_, at) => (at === null || at === undefined ? "–" : moment(at)) },

@@ -250,8 +250,10 @@ class _Page:
             (self.queue(row), plain(row["cause"]), count(row["n"]), octets(row["bytes"]), duration(row["age_ms_max"]))
             for row in part.rows
         ]
+        goes_on = any(row["cause"] == "expired" for row in part.rows) and self._report.deadletters.rows
         return (
             chart("Messages removed unread, in each window", "losses", "count", bars=True)
+            + '<p class="dim">Of those that expired some may live on as dead letters, below.</p>' * bool(goes_on)
             + table(("queue", "cause", "messages", "octets", "oldest"), rows, right=(2, 3, 4))
             + _more(part, "queues and causes")
         )

@@ -137,7 +137,7 @@ def test_every_job(engine: Any, tmp_path: Path) -> None:
     assert {id_: (row.attempts, row.requeues, row.leases_ended, row.dead) for id_, row in failing.items()} == {
         1: (2, 2, 2, True),
         2: (2, 1, 1, False),
-        3: (0, 0, 0, True),
+        3: (1, 0, 0, True),
         4: (1, 1, 1, False),
     }
     assert [failing[id_].last_reason for id_ in (1, 2, 4)] == ["delivery_limit", "nacked", "unsubscribed"]

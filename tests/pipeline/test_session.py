@@ -35,3 +35,17 @@ def test_the_temporary_directory_is_the_users_own(tmp_path: Path) -> None:
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(PermissionError, match="not a directory of this user's own"):
         private_directory(tmp_path)
+
+
+def test_spark_logs_no_stack_of_java_where_we_report() -> None:
+    """Spark's Python logs a wrong query as JSON, with Java's stack in it, before our sentence."""
+    logger = pytest.importorskip("pyspark.logger", reason="Spark is not installed (make spark)").PySparkLogger
+    from leveret.pipeline.session import CONTEXT_LOGGERS, hush
+
+    before = {name: logger.getLogger(name).disabled for name in CONTEXT_LOGGERS}
+    try:
+        hush()
+        assert all(logger.getLogger(name).disabled for name in CONTEXT_LOGGERS)
+    finally:
+        for name, disabled in before.items():
+            logger.getLogger(name).disabled = disabled

@@ -22,8 +22,9 @@ PATIENCE_SECONDS = 20
 
 def run(arguments: Sequence[str]) -> int:
     """Run the job to its end; returns its exit code."""
-    if find_spec("pyspark") is None and not {"-h", "--help"} & set(arguments):
-        print("leveret pipeline: Spark is not installed; pip install 'leveret[spark]'", file=sys.stderr)
+    if find_spec("pyarrow") is None and not {"-h", "--help"} & set(arguments):
+        how = "pip install 'leveret[pipeline]', or 'leveret[spark]' for large journals"
+        print(f"leveret pipeline: its libraries are not installed; {how}", file=sys.stderr)
         return EXIT_FAILED
     return trio.run(_run, [sys.executable, "-m", "leveret.pipeline", *arguments])
 
