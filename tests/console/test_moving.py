@@ -101,7 +101,7 @@ def test_move(broker: RunningBroker, api: ApiClient) -> None:
         ({"text": '": 4'}, 1),
         ({"routing_key": "orders"}, 5),
         ({"routing_key": "order"}, 0),
-        ({"positions": [1, 2**62]}, 0),
+        ({"positions": [2**61, 2**62]}, 0),
         ({"cause": "rejected"}, 0),
         ({"limit": 2, "filter": "n > 0"}, 2),
     ],

@@ -43,8 +43,8 @@ def test_killed_while_it_moves(tmp_path: Path, kind: str) -> None:
             channel.tx_commit()
         body = {"to": {"queue": "other"}, "filter": "/even = 1", "rate": 1000}
         job = api.ask("POST", "leveret/queues/%2F/deep/move", body).json["job"]
-        while api.get(f"leveret/jobs/{job}")["done"] < 100:
-            pass
+        while (found := api.get(f"leveret/jobs/{job}"))["done"] < 100:
+            assert not found["error"]
         process.process.kill()
     with leveret_serve(tmp_path, config=DEEP, data=data, management="127.0.0.1:0") as process:
         api = _api(process.lines)
