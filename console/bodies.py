@@ -24,37 +24,44 @@ def parsed(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> 
     try:
         text = body.decode()
         value = json.loads(
-            text, parse_int=_integer, parse_constant=_constant, object_pairs_hook=_unique if is_strict else None
+            text,
+            parse_int=checked_integer,
+            parse_constant=checked_constant,
+            object_pairs_hook=unique if is_strict else None,
         )
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
     except (ValueError, RecursionError):
         raise bad_request(fault) from None
-    if body.count(b"[") + body.count(b"{") > DEPTH_MAX and _is_deep(value):
+    if body.count(b"[") + body.count(b"{") > DEPTH_MAX and is_deep(value, DEPTH_MAX):
         raise bad_request(fault)
     return value
 
 
-def _integer(text: str) -> int:
+def checked_integer(text: str) -> int:
+    """Raises: ValueError, where it is too long: reading it costs the square of that."""
     if len(text) > DIGITS_MAX:
         raise ValueError
     return int(text)
 
 
-def _constant(text: str) -> object:
+def checked_constant(text: str) -> object:
+    """Raises: ValueError."""
     raise ValueError(text)  # NaN and Infinity, which Python reads but JSON does not have
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object. Raises: ValueError, where it has a key twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError
     return found
 
 
-def _is_deep(value: object) -> bool:
+def is_deep(value: object, levels: int) -> bool:
+    """Whether there are more levels of arrays and objects in each other."""
     level: list[Any] = [value]
-    for _ in range(DEPTH_MAX):
+    for _ in range(levels):
         level = [
             inner
             for one in level

@@ -3,12 +3,14 @@
 from typing import Any
 
 from ..api import Api
-from ..bodies import content_type, parsed
+from ..bodies import content_type
 from ..dispatcher import Action, Level, Route
 from ..encoding import encoded_in_steps
 from ..listing import Columns
+from ..long_bodies import parsed_in_steps
 from ..messages import JSON_TYPE, Answer, Refusal, Request, bad_request
 from ..options import CommandRefused, Steps
+from ..slices import let_go
 
 JSON, MULTIPART = "application/json", "multipart/form-data"
 _FAULT = "failed_to_parse_json"
@@ -48,12 +50,12 @@ def _download(request: Request, value: dict[str, Any]) -> Steps:
 
 
 def _import(api: Api, request: Request) -> Steps:
-    return _take_in(api, _document(request), None)
+    return (yield from _take_in(api, (yield from _document(request)), None))
 
 
 def _import_vhost(api: Api, request: Request) -> Steps:
     vhost = api.vhost_to_change(request)
-    return _take_in(api, _document(request), vhost.name)
+    return (yield from _take_in(api, (yield from _document(request)), vhost.name))
 
 
 def _take_in(api: Api, document: dict[str, Any], vhost: str | None) -> Steps:
@@ -65,14 +67,17 @@ def _take_in(api: Api, document: dict[str, Any], vhost: str | None) -> Steps:
         yield from api.run("definitions import", definitions=document, vhost=vhost)
     except CommandRefused as refused:
         raise bad_request(refused.reason) from None
+    for rows in document.values():
+        if isinstance(rows, list):
+            yield from let_go(rows)
     return Answer(204)
 
 
-def _document(request: Request) -> dict[str, Any]:
+def _document(request: Request) -> Steps:
     body = request.body
     if content_type(request) == MULTIPART:
         body = _file_of(request)
-    value = parsed(body, _FAULT, is_strict=True)
+    value = yield from parsed_in_steps(body, _FAULT, is_strict=True)
     if not isinstance(value, dict):
         raise bad_request(_FAULT)
     return value

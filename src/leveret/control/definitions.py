@@ -141,7 +141,6 @@ class Definitions:
                 raise CommandError(f"no virtual host {only!r}")
             document = _in_vhost(document, only)
         plan = yield from DefinitionsReader(broker, document).plan()
-        remarks = yield from _apply(broker, plan)
         counts = {
             "users": len(plan.users),
             "vhosts": len(plan.vhosts),
@@ -151,6 +150,7 @@ class Definitions:
             "queues": len(plan.queues),
             "bindings": len(plan.bindings),
         }
+        remarks = yield from _apply(broker, plan)
         return {"imported": counts, "remarks": remarks}
 
 
@@ -188,7 +188,7 @@ def faults_of_definitions(configuration: Configuration, document: object) -> lis
 
 
 def _apply(broker: Broker, plan: Plan) -> Steps:
-    """Returns remarks."""
+    """Returns remarks. Exchanges, queues and bindings are taken out of the plan."""
     remarks: list[str] = []
     for name in plan.vhosts:
         broker.create_virtual_host(name)
@@ -206,14 +206,16 @@ def _apply(broker: Broker, plan: Plan) -> Steps:
     if plan.policies:
         broker.replace_policies(broker.policies.with_these(plan.policies))
     steps: list[tuple[str, Callable[[Broker, Any], None], list[Any]]] = [
-        ("exchange", declare_exchange, list(plan.exchanges)),
-        ("queue", declare_queue, list(plan.queues)),
-        ("binding", bind, list(plan.bindings)),
+        ("exchange", declare_exchange, plan.exchanges),
+        ("queue", declare_queue, plan.queues),
+        ("binding", bind, plan.bindings),
     ]
     for what, do, objects in steps:
-        for count, one in enumerate(objects):
-            if count and count % OBJECTS_A_STEP == 0:
+        objects.reverse()
+        while objects:
+            if len(objects) % OBJECTS_A_STEP == 0:
                 yield
+            one = objects.pop()  # what is done is freed: all of it at once would be a long step
             try:
                 do(broker, one)
             except EngineError as error:  # exists with other arguments: not changed, as in RabbitMQ

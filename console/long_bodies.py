@@ -1,0 +1,111 @@
+"""Long JSON, read in steps: an entry of each list of the outermost object at a time.
+
+The same texts are refused as where a body is read at once. Source: management page 1.3, 20.
+"""
+
+import json
+import re
+from collections.abc import Generator
+from time import perf_counter
+from typing import Any
+
+from . import slices
+from .bodies import DEPTH_MAX, checked_constant, checked_integer, is_deep, parsed, unique
+from .messages import bad_request
+
+#: Octets that are read at once: some 2 ms.
+AT_ONCE_MAX = 128 * 1024
+_SPACE = re.compile(r"[ \t\n\r]*")
+
+#: The steps to a value, and where its text ends.
+_Read = Generator[None, None, tuple[Any, int]]
+
+
+def parsed_in_steps(body: bytes, fault: str = "not_json", *, is_strict: bool = False) -> Generator[None, None, Any]:
+    """See `bodies.parsed`. Raises: Refusal."""
+    if len(body) <= AT_ONCE_MAX:
+        return parsed(body, fault, is_strict=is_strict)
+    try:
+        text = body.decode()
+        yield
+        reader = _Reader(text, is_strict=is_strict)
+        value, at = yield from reader.read(reader.space(0))
+        if reader.space(at) != len(text):
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise bad_request(fault) from None
+    return value
+
+
+class _Reader:
+    """Raises ValueError or RecursionError for what is no JSON to us."""
+
+    def __init__(self, text: str, *, is_strict: bool) -> None:
+        self._text = text
+        self._is_strict = is_strict
+        self._has_escapes = "\\u" in text
+        hook = unique if is_strict else None
+        decoder = json.JSONDecoder(parse_int=checked_integer, parse_constant=checked_constant, object_pairs_hook=hook)
+        self._decode = decoder.raw_decode
+        self._until = perf_counter() + slices.STEP_S
+
+    def space(self, at: int) -> int:
+        """Behind white space."""
+        found = _SPACE.match(self._text, at)
+        assert found is not None
+        return found.end()
+
+    def read(self, at: int, *, is_outermost: bool = True) -> _Read:
+        """A value that begins there; of objects only the outermost is read by its fields."""
+        first = self._text[at : at + 1]
+        depth = 0 if is_outermost else 1
+        if first == "[":
+            return (yield from self._list(at + 1, depth + 1))
+        if first == "{" and is_outermost:
+            return (yield from self._object(at + 1))
+        return self._at_once(at, depth)
+
+    def _at_once(self, at: int, depth: int) -> tuple[Any, int]:
+        value, end = self._decode(self._text, at)
+        if self._has_escapes:
+            json.dumps(value, ensure_ascii=False).encode()  # refuses lone surrogates, which are not text
+        if isinstance(value, dict | list) and is_deep(value, DEPTH_MAX - depth):
+            raise ValueError
+        return value, end
+
+    def _object(self, at: int) -> _Read:
+        found: dict[str, Any] = {}
+        at = self.space(at)
+        if self._text[at : at + 1] == "}":
+            return found, at + 1
+        while True:
+            name, at = self._at_once(self.space(at), 1)
+            at = self.space(at)
+            if not isinstance(name, str) or (self._is_strict and name in found):
+                raise ValueError
+            found[name], at = yield from self.read(self.space(self._behind(":", at)), is_outermost=False)
+            at = self.space(at)
+            if self._text[at : at + 1] == "}":
+                return found, at + 1
+            at = self._behind(",", at)
+
+    def _list(self, at: int, depth: int) -> _Read:
+        found: list[Any] = []
+        at = self.space(at)
+        if self._text[at : at + 1] == "]":
+            return found, at + 1
+        while True:
+            value, at = self._at_once(self.space(at), depth)
+            found.append(value)
+            if perf_counter() > self._until:
+                yield
+                self._until = perf_counter() + slices.STEP_S
+            at = self.space(at)
+            if self._text[at : at + 1] == "]":
+                return found, at + 1
+            at = self._behind(",", at)
+
+    def _behind(self, sign: str, at: int) -> int:
+        if self._text[at : at + 1] != sign:
+            raise ValueError
+        return at + 1
