@@ -132,7 +132,7 @@ simulate-planted: $(VENV)/.dev
 # Debian's packages of the brokers that we compare with, and of Perl's clients.
 peers:
 	apt-get install -y rabbitmq-server garagemq
-	apt-get install -y nagios-plugins-rabbitmq centreon-plugins
+	apt-get install -y nagios-plugins-rabbitmq centreon-plugins libjson-xs-perl
 	apt-get install -y libnet-amqp-perl libanyevent-rabbitmq-perl libmojo-rabbitmq-client-perl
 
 # Five clients' own test suites against RabbitMQ and Leveret; `make clients ARGS="--only amqp"`.

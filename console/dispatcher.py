@@ -1,7 +1,8 @@
 """From a path to what serves it: segments are split on the raw path, then decoded once.
 
 A pattern is written as in the page: `queues/V/Q/get`. Words in capitals are variable, all others literal; a literal
-word wins. One trailing slash is allowed; an empty segment is never a name. Source: management page 1.1, 1.2.
+word wins. One trailing slash is allowed. An empty segment is the default exchange where one of these is expected (so
+rabbitmqadmin 2 publishes to it), and no other name. Source: management page 1.1, 1.2.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -101,7 +102,7 @@ def _match(words: tuple[str, ...], segments: list[str]) -> dict[str, str] | None
     names = {}
     for word, segment in zip(words, segments):
         if word.isupper():
-            if not segment:
+            if not segment and word not in _EXCHANGES:
                 return None
             value = unquote(segment, errors="replace")
             names[word] = "" if word in _EXCHANGES and value == DEFAULT_EXCHANGE else value

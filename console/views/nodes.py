@@ -28,6 +28,8 @@ _MEMORY = (
     "mgmt_db",
     "mnesia",
     "quorum_ets",
+    "metadata_store",  # these two since 4.0
+    "metadata_store_ets",
     "other_ets",
     "binary",
     "msg_index",
@@ -94,6 +96,7 @@ def node_view(broker: Broker, options: ConsoleOptions) -> dict[str, Any]:
             {"name": name, "description": description, "enabled": name in options.mechanisms}
             for name, description in _MECHANISMS.items()
         ],
+        "being_drained": False,  # since 3.13; rabbitmqadmin 2 reads no node without it
         "cluster_links": [],
         "config_files": list(options.config_files),
         "context_switches": machine.context_switches,

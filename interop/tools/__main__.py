@@ -14,7 +14,7 @@ import argparse
 import json
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
@@ -42,25 +42,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     work.mkdir(parents=True, exist_ok=True)
     known = read_known()
     out = options.out or work / "tools.json"
-    earlier = json.loads(out.read_text()) if options.only and out.exists() else {}
+    data = json.loads(out.read_text()) if options.only and out.exists() else {}
     entries: list[Entry] = []
     for name in names:
-        tool = TOOLS[name]
-        try:
-            version = tool.version(work)
-            with ThreadPoolExecutor(len(brokers)) as pool:  # suites sleep most of their time
-                runs = dict(zip(brokers, pool.map(partial(run_on, tool=tool, work=work), brokers)))
-        except (NotHere, PeerFailed, FileNotFoundError) as error:
-            print(f"{name} is left out: {error}", flush=True)
-            entries.append(Entry(tool, "", {}, [], str(error).splitlines()[0]))
-            continue
-        differences = compare(runs["leveret"], runs["rabbitmq"], known.get(name, {})) if len(runs) > 1 else []
-        entries.append(Entry(tool, version, runs, differences))
+        entries.append(_entry(TOOLS[name], brokers, work, known.get(name, {})))
         _tell(entries[-1])
-    data = earlier | {entry.tool.name: entry.as_data() for entry in entries}
-    out.write_text(json.dumps(data, indent=1) + "\n")
+        data[name] = entries[-1].as_data()
+        out.write_text(json.dumps(data, indent=1) + "\n")  # each time: a long run may be cut short
     if options.write:
-        shown = [entry_of(tool, data[name], known) for name, tool in TOOLS.items() if name in data]
+        shown = [
+            entry_of(tool, data[name], known) if name in data else Entry(tool, "", {}, [], "not built where this ran")
+            for name, tool in TOOLS.items()
+        ]
         options.write.write_text(render(shown))
     if not any(entry.runs for entry in entries):
         return 2
@@ -83,7 +76,21 @@ def run_on(broker: str, tool: Tool, work: Path) -> Run:
         return tool.run(at, directory, work)
 
 
+def _entry(tool: Tool, brokers: Sequence[str], work: Path, known: Mapping[str, str]) -> Entry:
+    try:
+        version = tool.version(work)
+        with ThreadPoolExecutor(len(brokers)) as pool:  # suites sleep most of their time
+            runs = dict(zip(brokers, pool.map(partial(run_on, tool=tool, work=work), brokers)))
+    except (NotHere, PeerFailed, FileNotFoundError) as error:
+        return Entry(tool, "", {}, [], str(error).splitlines()[0])
+    both = len(runs) > 1
+    return Entry(tool, version, runs, compare(runs["leveret"], runs["rabbitmq"], known) if both else [])
+
+
 def _tell(entry: Entry) -> None:
+    if entry.left_out:
+        print(f"{entry.tool.name} is left out: {entry.left_out}", flush=True)
+        return
     figures = ", ".join(f"{broker} {run.figures()}" for broker, run in entry.runs.items())
     print(f"{entry.tool.name} {entry.version}: {figures}", flush=True)
     for difference in entry.differences:

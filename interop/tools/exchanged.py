@@ -39,6 +39,8 @@ BINDINGS = (
     ("bindings/moved/e/inner/q/ranked", {"routing_key": "", "arguments": {"x-match": "all", "n": 1, "t": {"u": "v"}}}),
     ("bindings/moved/e/topics/e/inner", {"routing_key": "e2e", "arguments": {}}),
 )
+#: Exchanges that are there without being declared; and that without a name.
+PREDECLARED = ("amq.", "leveret.control")
 #: What is shown afterwards -> the fields that must be the same.
 SHOWN: dict[str, tuple[str, ...]] = {
     "vhosts/moved": ("name", "description", "tags"),
@@ -87,4 +89,9 @@ def _admin(program: str, at: Place, verb: str, file: Path) -> None:
 def _rows(at: Place, path: str, fields: tuple[str, ...]) -> list[str]:
     answer = json.loads(ask(at.url, "GET", path))
     rows = answer if isinstance(answer, list) else [answer]
+    rows = [
+        row
+        for row in rows
+        if not (path.startswith("exchanges/") and (not row["name"] or row["name"].startswith(PREDECLARED)))
+    ]
     return sorted(json.dumps({field: row.get(field) for field in fields}, sort_keys=True) for row in rows)

@@ -20,6 +20,8 @@ from .results import Result, Run
 from .tool import PROGRAMS, environment_of, python
 
 REQUIREMENTS = ("flower==2.2.0", "celery==5.7.0", "kombu==5.7.0", "amqp==5.4.2")
+#: What Flower shows of a queue.
+READ = ("name", "messages", "messages_ready", "messages_unacknowledged", "consumers")
 SECONDS_MAX, POLL_SECONDS = 90.0, 0.2
 _ROW = re.compile(r"<tr[^>]*>(.*?)</tr>", re.DOTALL)
 _CELL = re.compile(r"<td[^>]*>(.*?)</td>", re.DOTALL)
@@ -43,7 +45,7 @@ def run_flower(place: Place, directory: Path, work: Path) -> Run:
     run = Run()
     with ExitStack() as stack:
         log = directory / "log"
-        worker = ["worker", "-P", "solo", "-n", "w@localhost", "--loglevel=WARNING"]
+        worker = ["worker", "-E", "-P", "solo", "-n", "w@localhost", "--loglevel=WARNING"]
         stack.enter_context(started([*celery, *worker], environment, log, directory))
         stack.enter_context(started([*celery, *watch], environment, log, directory))
         url = f"http://{LOOPBACK}:{port}"
@@ -84,7 +86,7 @@ def _queues_of_page(page: str) -> list[list[str]]:
 
 
 def _lengths(answer: dict[str, Any]) -> list[Any]:
-    return [one for one in answer["active_queues"] if one["name"] == "celery"]
+    return [{key: one[key] for key in READ} for one in answer["active_queues"] if one["name"] == "celery"]
 
 
 def _done(answer: dict[str, Any]) -> list[str]:

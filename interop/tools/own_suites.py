@@ -157,7 +157,9 @@ def _run(command: Sequence[str | Path], cwd: Path, place: Place, directory: Path
     for test, outcome in outcomes.items():
         name = test.split("::", 1)[1].removeprefix("RabbitMQ HTTP API client ")
         if outcome.verdict != SKIPPED:
-            run.results[name] = Result(outcome.verdict == PASSED, reason=steady(outcome.reason))
+            run.results[name] = Result(outcome.verdict == PASSED, reason=steady(outcome.reason, hide={f"{cwd}/": ""}))
     if not run.results:
-        run.results["the whole suite"] = Result(False, reason=(directory / "log").read_text(errors="replace")[-500:])
+        run.results["the whole suite"] = Result(
+            False, reason=steady((directory / "log").read_text(errors="replace")[-500:], hide={f"{cwd}/": ""})
+        )
     return run

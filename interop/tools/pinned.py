@@ -22,7 +22,7 @@ RABBITMQ_ADMIN = ("rabbitmq-admin==0.2",)
 RABBITMQADMIN_2 = "2.35.0"
 #: Nagios' plug-ins and centreon's, as Debian has them.
 NAGIOS, CENTREON = "nagios-plugins-rabbitmq", "centreon-plugins"
-CENTREON_PROGRAM = "/usr/lib/centreon/plugins/centreon_plugins.pl"
+CENTREON_PROGRAM = "/usr/lib/nagios/plugins/centreon_plugins.pl"
 
 
 def rabbitmqadmin_1() -> str:
@@ -35,7 +35,7 @@ def _admin_1(work: Path) -> Sequence[str]:
 
 
 def _admin_2(work: Path) -> Sequence[str]:
-    return (str(work / "cargo" / "bin" / "rabbitmqadmin"), "-H", "{host}", "-P", "{port}", "--quiet")
+    return (str(work / "cargo" / "bin" / "rabbitmqadmin"), "-H", "{host}", "-P", "{port}", "--non-interactive")
 
 
 def _make_admin_2(work: Path) -> str:
@@ -50,7 +50,7 @@ def _make_admin_2(work: Path) -> str:
 
 
 def _centreon(work: Path) -> Sequence[str]:
-    words = ("--hostname={host}", "--port={port}", "--proto=http", "--api-username=guest", "--api-password=guest")
+    words = ("--hostname={host}", "--port={port}", "--proto=http", "--username=guest", "--password=guest")
     return ("perl", CENTREON_PROGRAM, "--plugin=apps::mq::rabbitmq::restapi::plugin", *words)
 
 
@@ -101,8 +101,8 @@ def _of_rabbitmq(work: Path) -> str:
     return package_version("rabbitmq-server")
 
 
-def _python_version(work: Path) -> str:
-    return "page 11"
+def _where_it_stands(work: Path) -> str:
+    return "management page 11"
 
 
 TOOLS = {
@@ -185,7 +185,7 @@ TOOLS = {
             "requests of others",
             "as KEDA, Helm charts, Telegraf, Datadog, Zabbix, Docker and Spring Cloud make them",
             "GET /api/...",
-            _python_version,
+            _where_it_stands,
             run_requests,
         ),
         Tool(

@@ -8,7 +8,7 @@ wrong = Client(f"{HOST}:{PORT}", "guest", "wrong", timeout=30)
 EVERYTHING = (".*", ".*", ".*")
 
 check("is_alive", client.is_alive)
-check("is_alive with a wrong password", wrong.is_alive, raises="APIError")
+check("is_alive with a wrong password", wrong.is_alive, raises="PermissionError")
 check("get_whoami", client.get_whoami)
 check("get_overview", client.get_overview, facts=lambda answer: sorted(answer["object_totals"]))
 check("get_nodes", client.get_nodes, facts=only("name", "type", "running"))

@@ -1,4 +1,7 @@
-"""Rates beside the figures of the node, which agents read (management page 4, 5.1)."""
+"""What tools of others read and ask, found by running them: rates of the node, fields, paths.
+
+Source: management page 4, 5.1.
+"""
 
 from api_client import ApiClient
 
@@ -49,3 +52,21 @@ def test_bindings_of_the_default_exchange(api: ApiClient) -> None:
     rows = api.ask("GET", "exchanges/%2F/amq.default/bindings/source").json
     assert ("", "bound", "bound") in [(row["source"], row["destination"], row["routing_key"]) for row in rows]
     assert api.ask("GET", "exchanges/%2F/nope/bindings/source").json == []
+
+
+def test_what_clients_of_newer_versions_cannot_do_without(api: ApiClient) -> None:
+    """rabbitmqadmin 2 decodes no node, and no memory of one, in which these are missing."""
+    (node,) = api.ask("GET", "nodes").json
+    assert node["being_drained"] is False
+    memory = api.ask("GET", f"nodes/{node['name']}/memory").json["memory"]
+    assert (memory["metadata_store"], memory["metadata_store_ets"]) == (0, 0)
+
+
+def test_the_default_exchange_as_an_empty_segment(api: ApiClient) -> None:
+    """So rabbitmqadmin 2 publishes to it; RabbitMQ takes it wherever an exchange is named."""
+    message = {"properties": {}, "routing_key": "empty", "payload": "a", "payload_encoding": "string"}
+    api.ask("PUT", "queues/%2F/empty", {})
+    assert api.ask("POST", "exchanges/%2F//publish", message).json == {"routed": True}
+    assert api.ask("GET", "bindings/%2F/e//q/empty").json[0]["routing_key"] == "empty"
+    assert api.ask("GET", "exchanges/%2F//").json["name"] == ""
+    assert api.ask("GET", "queues/%2F//get").status == 404
