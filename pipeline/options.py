@@ -33,6 +33,8 @@ OTHERS = {
     "readers": "who reads a journal, how far behind, and what is kept for each; needs no lake",
     "forget": "release a lake that is no longer wanted: the journal keeps nothing more for it",
 }
+#: The width of windows if nobody says it.
+WINDOW_S = 60
 #: Who answers; see jobs/opening.py.
 ENGINES = ("auto", "local", "spark")
 #: Jobs that are started alone.
@@ -142,7 +144,9 @@ def _add_job_options(one: argparse.ArgumentParser, names: Sequence[str]) -> None
     choice.add_argument("--queue", action="append", default=[], metavar="NAME", help="only this queue; may be repeated")
     choice.add_argument("--since", type=_moment, metavar="TIME", help="2026-11-21T09:30 (UTC), or 2h: two hours ago")
     choice.add_argument("--until", type=_moment, metavar="TIME", help="as if the journal ended then")
-    choice.add_argument("--window", type=_positive, default=60, metavar="SECONDS", help="of tables by time (60)")
+    choice.add_argument(
+        "--window", type=_positive, metavar="SECONDS", help=f"of tables by time ({WINDOW_S}; a report's fit its time)"
+    )
     _add_result_options(one)
     _add_lineage_option(one)
     one.add_argument(
@@ -194,6 +198,8 @@ def _finish(found: argparse.Namespace, one: argparse.ArgumentParser) -> None:
         one.error(f"--out {found.out}: several jobs need a directory")
     if found.format == "csv" and len(found.jobs) > 1 and not found.out:
         one.error("several jobs as csv need --out DIR")
+    found.is_window_given = found.window is not None
+    found.window = found.window or WINDOW_S
     found.selection = Selection(tuple(found.vhost), tuple(found.queue), found.since, found.until)
 
 

@@ -195,16 +195,15 @@ def _report(work: Work) -> Answer:
     whole = Tables(work.engine, options.lake)
 
     def answer(job: str, window_s: int) -> Answer:
-        asked = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
-        return JOBS[job](Work(job, chosen_part(whole, job, asked), asked, work.progress))
+        given = argparse.Namespace(**{**vars(options), "window": window_s, "poison_attempts": POISON_ATTEMPTS})
+        return JOBS[job](Work(job, chosen_part(whole, job, given), given, work.progress))
 
     path = options.out or "report.html"
     if not path.endswith(PAGES):
         path = f"{path.rstrip('/')}/report.html"
     part = chosen_part(whole, "depth", options)
-    write_report(
-        Asked(options.journal or options.lake, work.selection, part, answer), path, options.window, work.progress
-    )
+    asked = Asked(options.journal or options.lake, work.selection, part, answer)
+    write_report(asked, path, options.window if options.is_window_given else None, work.progress)
     return Answer("report", facts={"file": path})
 
 

@@ -19,6 +19,9 @@ from .engine_table import EngineTable
 from .tables import Tables
 
 QUEUES_MAX, WINDOWS_MAX, ROWS_MAX = 8, 500, 20
+#: How many windows a report has, about, and how wide they are unless somebody says so: in seconds, to a day.
+WINDOWS_AIMED = 240
+STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)
 #: Names of totals -> the events that are counted. In SQL.
 TOTALS = {
     "published": "kind = 'published'",
@@ -55,8 +58,8 @@ class Asked:
         return "" if since is None else f" AND ts >= {self.engine.dialect.moment(since)}"
 
 
-def write_report(asked: Asked, path: str, window_s: int, progress: Progress) -> None:
-    """Compute, draw, write. Raises: ValueError, OSError."""
+def write_report(asked: Asked, path: str, window_s: int | None, progress: Progress) -> None:
+    """Compute, draw, write. `window_s`: None: whatever fits the time. Raises: ValueError, OSError."""
     write_text(path, render(collect(asked, window_s, progress)))
 
 
@@ -69,15 +72,15 @@ class _Drawn:
     condition: str
 
 
-def collect(asked: Asked, window_s: int, progress: Progress) -> Report:
+def collect(asked: Asked, window_s: int | None, progress: Progress) -> Report:
     """Ask for everything. What needs the views of events comes first: each answer makes its own. Raises: ValueError."""
     begin, end = _span(asked)
-    width = fitting(window_s, begin, end)
+    width = fitting(window_s or handy(begin, end), begin, end)
     drawn = _drawn(asked)
     totals, is_whole = _totals(asked)
     attempts = _attempts(asked)
     notes = [f"not whole: {missing}"] if (missing := asked.tables.missing()) else []
-    if width != window_s:
+    if window_s and width != window_s:
         notes.append(f"windows of {window_s} s would be too many to draw: they are of {width} s")
     progress.say("totals")
     audit = asked.answer("audit", width)
@@ -104,6 +107,11 @@ def collect(asked: Asked, window_s: int, progress: Progress) -> Report:
         attempts=Part(attempts),
         **found,
     )
+
+
+def handy(begin: int, end: int) -> int:
+    """The narrowest of STEPS_S of which not many more than WINDOWS_AIMED cover the time."""
+    return next((step for step in STEPS_S if (end - begin) // step <= WINDOWS_AIMED), STEPS_S[-1])
 
 
 def fitting(window_s: int, begin: int, end: int) -> int:

@@ -10,7 +10,7 @@ from told_events import told
 
 pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installed (make spark)")
 from leveret.pipeline.jobs.commands import JOBS, Work
-from leveret.pipeline.jobs.report import fitting
+from leveret.pipeline.jobs.report import fitting, handy
 from leveret.pipeline.jobs.tables import Tables
 from leveret.pipeline.options import parse
 from leveret.pipeline.progress import Progress
@@ -43,6 +43,14 @@ def test_windows_cover_all_of_the_time(begin: int, end: int, count: int) -> None
     assert fitting(60, begin, end) == 60 * count
 
 
+@pytest.mark.parametrize(
+    "seconds, step", [(0, 1), (200, 1), (300, 2), (4 * 3600, 60), (7 * 86400, 3600), (10**9, 86400)]
+)
+def test_windows_fit_the_time(seconds: int, step: int) -> None:
+    """Some 240 of a width that people count in, if nobody says how wide."""
+    assert handy(1000, 1000 + seconds) == step
+
+
 def test_a_report(engine: Any, tmp_path: Path) -> None:
     """Every section has its rows; what there is not is said; the total of each kind."""
     page, figures = reported(told(engine, *STORY), tmp_path)
@@ -61,7 +69,7 @@ def test_peaks_and_the_newest(engine: Any, tmp_path: Path) -> None:
     peak = [f"{n} 59900000 enqueued {n} q" for n in range(10, 17)]
     gone = [f"{n + 20} 59900500 acked {n} q" for n in range(10, 17)]
     tables = told(engine, *first, *peak, *gone, "99 59900600 enqueued 50 q vhost=other")
-    page, figures = reported(tables, tmp_path)
+    page, figures = reported(tables, tmp_path, "--window", "60")
     assert "windows of 60 s would be too many to draw: they are of 120 s" in page
     assert [one["name"] for one in figures["queues"]] == ["q in /", "q in other"]
     assert len(figures["times"]) == 500 and [line[-1] for line in figures["depth"]["peak"]] == [7, 1]
