@@ -5,6 +5,7 @@ Source: management page 9, 20, 21.
 
 import http.client
 import json
+import shutil
 import socket
 import ssl
 import subprocess
@@ -112,6 +113,7 @@ def test_certificates_that_end(tmp_path: Path) -> None:
         assert _ask(port, context, f"{check}/1/fortnights")[0] == 400
 
 
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 def test_openssl_reads_the_same(tmp_path: Path) -> None:
     """As the command line of OpenSSL has it, of each certificate in a file, and of authorities."""
     authority = Authority(tmp_path)
@@ -171,6 +173,7 @@ def test_configuration_that_is_refused(
     assert fault in capsys.readouterr().err
 
 
+@pytest.mark.skipif(not hasattr(socket, "AF_UNIX"), reason="no Unix sockets on this system")
 def test_over_a_unix_socket(tmp_path: Path) -> None:
     """For a proxy on the same machine; the file is gone afterwards."""
     path = tmp_path / "console"
