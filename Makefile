@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 ARGS ?=
 
-.PHONY: dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted census changelog dist clean
+.PHONY: stories dashboards serve test browser machines tools spark spark-cluster bench-pipeline lint types check-python peers bench bench-quick bench-queues bench-deep bench-curves clients interop artemis differential workers frameworks fuzz soak crash crash-objects simulate simulate-planted census changelog dist clean
 
 check-python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer with its venv module is needed (Debian: apt install python3-venv)." >&2; exit 1; }
@@ -159,6 +159,11 @@ $(FRAMEWORKS)/.made: tests/testing/frameworks.txt pyproject.toml | $(VENV)/.dev
 frameworks: $(FRAMEWORKS)/.made
 	@LEVERET_STORIES=1 $(FRAMEWORKS)/bin/python -m pytest -p no:cacheprovider \
 		tests/testing/test_frameworks.py tests/testing/test_pages.py $(ARGS)
+
+# Ten stories on a clean machine: the pages for newcomers word by word, with what they install; needs registries and port
+# 5672. `make stories ARGS="--only Node,Go"`; with ARGS="--out docs/stories.md" it writes the figures.
+stories: $(VENV)/.dev
+	@$(BIN)/python tests/testing/stories.py $(ARGS)
 
 # Scenarios by thirteen real clients of eight languages, those that this machine has toolchains for, against the brokers
 # that it has; writes the scorecard. `make interop ARGS="--broker leveret --client pika,amqp091-go --only 'queue-*'"`.

@@ -16,6 +16,11 @@ from followed_page import follow, steps_of
 
 #: Page, section -> what Python has to have installed, programs of the machine, what the last command prints.
 PAGES = {
+    ("testing-frameworks.md", "Celery"): (("celery",), (), r"= 7 passed"),
+    ("testing-frameworks.md", "dramatiq"): (("dramatiq",), (), r"= 1 passed"),
+    ("testing-frameworks.md", "FastStream"): (("faststream", "pytest_asyncio"), (), r"= 1 passed"),
+    ("testing-frameworks.md", "taskiq"): (("taskiq_aio_pika", "pytest_asyncio"), (), r"= 1 passed"),
+    ("testing-frameworks.md", "trio"): (("serena", "trio_asyncio", "pytest_trio"), (), r"= 2 passed"),
     ("testing-web-applications.md", "Django"): (("django", "celery"), (), r"Ran 3 tests.*\n\nOK\n"),
     ("testing-web-applications.md", "FastAPI"): (("fastapi", "httpx", "aio_pika"), (), r"= 4 passed"),
     ("testing-node.md", ""): ((), ("node", "npm"), r"# pass 4\n# fail 0\n"),

@@ -207,6 +207,26 @@ def test_a_broker_for_other_machines_lets_guest_in_from_there() -> None:
         broker.stop()
 
 
+def test_the_command_line_of_the_container() -> None:
+    """With free ports: the line that Testcontainers waits for, both ports, and the token; SIGTERM ends it."""
+    recipe = (Path(__file__).resolve().parents[2] / "deploy" / "test-server.Containerfile").read_text()
+    (line,) = (line for line in recipe.splitlines() if line.startswith("ENTRYPOINT "))
+    words = json.loads(line.removeprefix("ENTRYPOINT "))
+    assert words[:2] == ["leveret", "test-server"] and "EXPOSE 5672 15675" in recipe
+    options = ["0" if word in ("5672", "15675") else word for word in words[2:]]
+    environment = {**os.environ, "LEVERET_TEST_TOKEN": "secret"}
+    with subprocess.Popen([*SERVER, *options], stdout=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stdout is not None
+        ready = process.stdout.readline()
+        assert '"control"' in ready
+        there = {name: value.replace("0.0.0.0", "127.0.0.1") for name, value in json.loads(ready).items()}
+        remote = Remote(there)
+        assert remote.token == "secret" and remote.call("info")["clock"] == "virtual"
+        pika.BlockingConnection(pika.URLParameters(there["url"])).close()
+        process.terminate()
+        assert process.wait(60) == 0
+
+
 def test_ctl_talks_to_a_test_server(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the token in the environment, or in the URL."""
     host, port = remote.address
@@ -255,7 +275,7 @@ def run(directory: Path, *command: str) -> str:
 @pytest.mark.skipif(shutil.which("node") is None, reason="no node on the PATH")
 def test_node(tmp_path: Path) -> None:
     """The client is one file."""
-    (tmp_path / "leveret-test.mjs").write_text(client("node"))
+    (tmp_path / "leveret.mjs").write_text(client("node"))
     shutil.copy(PROGRAMS / "story.mjs", tmp_path)
     assert run(tmp_path, "node", "story.mjs") == "ok\n"
 

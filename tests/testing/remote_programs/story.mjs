@@ -1,6 +1,6 @@
 // What a test in Node does; prints "ok" at the end.
 import assert from "node:assert/strict";
-import { NotSo, startBroker } from "./leveret-test.mjs";
+import { NotSo, startBroker } from "./leveret.mjs";
 
 const broker = await startBroker();
 const shop = await broker.newVhost();

@@ -13,7 +13,7 @@ from typing import Any
 EXIT_OK, EXIT_UNUSABLE = 0, 2
 #: From the environment, where a command line would show it to everybody.
 TOKEN_VARIABLE = "LEVERET_TEST_TOKEN"
-CLIENTS = {"go": "leverettest.go", "node": "leveret-test.mjs", "java": "LeveretTest.java"}
+CLIENTS = {"go": "leverettest.go", "node": "leveret.mjs", "java": "LeveretTest.java"}
 
 
 def add_command(verbs: Any) -> None:
