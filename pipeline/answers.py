@@ -1,13 +1,10 @@
 """What a job answers, whichever engine computed it: tables in a stable order, beside a few facts."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from .schemas import Columns
-
-if TYPE_CHECKING:
-    import pyarrow
 
 EXIT_OK, EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_INTERRUPTED = 0, 1, 2, 3, 130
 
@@ -24,8 +21,8 @@ class Table(Protocol):
         """How many rows there are."""
         ...
 
-    def head(self, rows: int | None = None) -> "pyarrow.Table":
-        """The first rows; None: all of them."""
+    def head(self, rows: int | None = None) -> Iterator[dict[str, Any]]:
+        """The first rows, one by one; None: all of them. Times are in UTC."""
         ...
 
     def write_parquet(self, path: str) -> None:

@@ -7,16 +7,18 @@ import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..settings.printable import printable
 from .answers import EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK
 from .last_words import last_words
 from .options import JOBS, WITH_CONTENTS
-from .output.conditions import Condition, conditions
 from .output.results import hand_out, holding, outputs_of, tell_lineage
 from .progress import Progress
 from .schemas import TABLES, Columns
+
+if TYPE_CHECKING:
+    from .output.conditions import Condition
 
 #: Of several jobs' codes the first of these that one has.
 GRAVEST = (EXIT_FAILED, EXIT_FAULT, EXIT_HOLDS, EXIT_OK)
@@ -96,7 +98,7 @@ class Engines:
             self._session.stop()
 
 
-def check(options: argparse.Namespace) -> dict[str, list[Condition]]:
+def check(options: argparse.Namespace) -> dict[str, "list[Condition]"]:
     """Checks that need not wait for Spark. Returns the conditions of --fail-if. Raises: ValueError, JournalError,
     OSError."""
     from .lake.lake import absolute, is_lake
@@ -106,7 +108,10 @@ def check(options: argparse.Namespace) -> dict[str, list[Condition]]:
         from .jobs.commands import COLUMNS
 
         tables = {name: [one.name for one in COLUMNS[name]] for name in options.jobs if name in COLUMNS}
-        failures = conditions(options.fail_if, tables)
+        if options.fail_if:
+            from .output.conditions import conditions
+
+            failures = conditions(options.fail_if, tables)
     if options.journal:
         from .lake.ingest import check_journal
         from .reading.positions import JournalPlan
@@ -136,7 +141,7 @@ def lake_beside(journal: str) -> str:
     return str(data.with_name(f"{data.name}-lake"))
 
 
-def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, list[Condition]]) -> int:
+def run_in(engines: Engines, options: argparse.Namespace, failures: dict[str, "list[Condition]"]) -> int:
     """The same with engines. `failures`: by job."""
     if options.job == "ingest":
         result = _ingest(engines, options, options.payloads)
@@ -220,6 +225,7 @@ def _tell(
 
 def _readers(options: argparse.Namespace) -> int:
     """Run `readers`, which needs neither lake nor engine."""
+    from .output.conditions import conditions
     from .readers import READERS, readers
 
     failures = conditions(options.fail_if, {"readers": [one.name for one in READERS]})
@@ -266,17 +272,19 @@ def _forget(options: argparse.Namespace) -> int:
 
 def _guarded(job: str, work: Callable[[], int]) -> int:
     """What `work` returns; what it raises becomes a sentence."""
-    from ..journal import JournalError
-    from .java import NoJava
-    from .lake.lake import LakeBusy
-
     try:
         return work()
-    except (JournalError, NoJava, LakeBusy, ValueError) as error:
+    except ValueError as error:
         return fail(job, str(error))
     except OSError as error:
         return fail(job, f"{error.filename}: {error.strerror}" if error.filename else str(error))
     except Exception as error:  # for anything that Spark's Java or a task raised, print one line, not a hundred
+        from ..journal import JournalError  # dear to import, and needed only now
+        from .java import NoJava
+        from .lake.lake import LakeBusy
+
+        if isinstance(error, JournalError | NoJava | LakeBusy):
+            return fail(job, str(error))
         if os.environ.get("LEVERET_TRACEBACK"):
             raise
         return fail(job, last_words(error))

@@ -6,7 +6,7 @@ checkpoint. A message enqueued or removed while a checkpoint was being written m
 "Events"; 22.
 """
 
-from ..engines.protocol import value
+from ..engines.protocol import rows, value
 from .outputs import FAULTS, MESSAGE_FATE, conform
 from .tables import Tables
 
@@ -65,7 +65,15 @@ FROM (
 ) AS checked
 WHERE is_so
 """
-#: Messages that entered a queue after a younger one.
+#: Whether any message entered a queue after a younger one: asked first, since it is cheaper, and seldom so.
+IS_OUT_OF_ORDER = """
+SELECT msg_id FROM (
+    SELECT msg_id, lag(msg_id) OVER (PARTITION BY vhost, queue ORDER BY lsn, msg_id) AS before
+    FROM events WHERE kind = 'enqueued' AND msg_id > 0
+) AS entered
+WHERE before > msg_id LIMIT 1
+"""
+#: Such messages.
 OF_ORDER = f"""
 SELECT '{REORDERED}' AS fault, msg_id, vhost, queue, lsn,
     'enqueued at LSN ' || lsn || ', behind the younger message ' || ahead AS detail
@@ -126,7 +134,9 @@ def fates(tables: Tables) -> str:
 
 def audit(tables: Tables) -> str:
     """`FAULTS`: one row per fault."""
-    parts = [_of_lives(tables), OF_ORDER]
+    parts = [_of_lives(tables)]
+    if rows(tables.engine, IS_OUT_OF_ORDER):
+        parts.append(OF_ORDER)
     if value(tables.engine, "SELECT count(*) FROM checkpoints"):
         tables.engine.view("spans", SPANS)
         tables.engine.view("held", HELD)

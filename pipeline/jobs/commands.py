@@ -28,7 +28,6 @@ from .report import Asked, write_report
 from .story import deadletters, trace
 from .tables import Tables
 from .timing import fairness, latency
-from .whatif import whatif
 
 #: Messages sent between two entries in the log: a replay that is killed may send this many again.
 REPLAY_BATCH = 1000
@@ -189,6 +188,12 @@ def _send(batch: list[Row], settings: ReplayOptions, url: str, so_far: str) -> N
         raise ValueError(f"{last_words(error)}; {so_far}, and --id {settings.replay_id} sends the others") from error
 
 
+def _whatif(tables: Tables, options: argparse.Namespace) -> str:
+    from .whatif import whatif  # it brings the broker's engine along
+
+    return whatif(tables, Path(options.settings).read_text(encoding="utf-8"))
+
+
 def _report(work: Work) -> Answer:
     """The other jobs' answers, each of the part of the lake that it looks at."""
     options = work.options
@@ -217,7 +222,7 @@ JOBS: dict[str, Callable[[Work], Answer]] = {
     "blocked": _table(lambda tables, o: blocked(tables)),
     "trace": _trace,
     "deadletters": _table(lambda tables, o: deadletters(tables)),
-    "whatif": _table(lambda tables, o: whatif(tables, Path(o.settings).read_text(encoding="utf-8"))),
+    "whatif": _table(_whatif),
     "replay": _replay,
     "report": _report,
 }

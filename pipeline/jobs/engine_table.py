@@ -1,13 +1,10 @@
 """`Table`: the rows of a query, in the job's order."""
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
-from ..engines.protocol import Engine, value
+from ..engines.protocol import Engine, Row, value
 from ..schemas import Columns
 from .outputs import ORDERS
-
-if TYPE_CHECKING:
-    import pyarrow
 
 
 class EngineTable:
@@ -28,9 +25,9 @@ class EngineTable:
         """See `Table`."""
         return int(value(self._engine, f"SELECT count(*) FROM {self.name}"))
 
-    def head(self, rows: int | None = None) -> "pyarrow.Table":
+    def head(self, rows: int | None = None) -> Iterator[Row]:
         """See `Table`."""
-        return self._engine.arrow(self._rows if rows is None else f"{self._rows} LIMIT {rows}")
+        return self._engine.stream(self._rows if rows is None else f"{self._rows} LIMIT {rows}")
 
     def write_parquet(self, path: str) -> None:
         """See `Table`."""

@@ -11,12 +11,12 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ...journal.format.errors import JournalError
-from ..reading.arrow_files import sync
-from ..reading.positions import Position
 from ..schemas import BY_DATE, STATISTICS, TABLES, arrow
+
+if TYPE_CHECKING:
+    from ..reading.positions import Position
 
 LOG = "_delta_log"
 #: What a lake of Spark's own logs has (spark_log.py).
@@ -85,8 +85,11 @@ def _has_log(log: Path) -> bool:
     return log.is_dir() and any(_COMMIT.fullmatch(one.name) for one in log.iterdir())
 
 
-def position_of(delta: Any) -> Position:
+def position_of(delta: Any) -> "Position":
     """How far a table was filled, in which journal. Raises: JournalError (it was not by an ingest)."""
+    from ...journal.format.errors import JournalError  # who only asks which files there are needs no journal
+    from ..reading.positions import Position
+
     about = str(delta.metadata().description or "")
     found = [delta.transaction_version(name) for name in (_SEGMENT, _OFFSET, _LSN)]
     if not about.startswith(_OF) or None in found:
@@ -97,9 +100,10 @@ def position_of(delta: Any) -> Position:
 def files_in(delta: Any) -> list[dict[str, Any]]:
     """What the log has of each file that counts: path (within the table), size_bytes, num_records, partition.date,
     min.ts, max.ts, ... By their first record."""
-    import pyarrow as pa
-
-    found: list[dict[str, Any]] = pa.table(delta.get_add_actions(flatten=True)).to_pylist()
+    actions = delta.get_add_actions(flatten=True)  # not by pyarrow, whose import takes longer than this
+    names = actions.column_names
+    columns = (actions.column(name).to_pylist() for name in names)
+    found: list[dict[str, Any]] = [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
     return sorted(found, key=lambda one: (one.get("min.lsn") or 0, one["path"]))
 
 
@@ -118,7 +122,7 @@ def _micros(value: Any, unknown: int) -> int:
     return unknown if value is None else round(value.timestamp() * 1_000_000)
 
 
-def create(lake: str, table: str, position: Position, parts: Sequence[Part] = ()) -> Any:
+def create(lake: str, table: str, position: "Position", parts: Sequence[Part] = ()) -> Any:
     """Make a table that is filled up to a position with these parts. Returns it, as `open_table`.
 
     Raises: ValueError (there is one, or somebody else makes it), OSError.
@@ -146,7 +150,7 @@ def create(lake: str, table: str, position: Position, parts: Sequence[Part] = ()
     return open_table(lake, table)
 
 
-def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: Position) -> Any:
+def commit(delta: Any, lake: str, table: str, parts: Sequence[Part], end: "Position") -> Any:
     """Add parts and move the position, or neither. Durable when it returns, if the lake is on this machine.
 
     Args:   delta: as `open_table` gave it. Returns: the same, of now.
@@ -218,7 +222,7 @@ def _adds(parts: Sequence[Part], *, is_new: bool = True) -> list[Any]:
     ]
 
 
-def _moved(position: Position) -> Any:
+def _moved(position: "Position") -> Any:
     from deltalake import CommitProperties
     from deltalake.transaction import Transaction
 
@@ -267,4 +271,6 @@ def make_durable(path: str) -> None:
     log = Path(path, LOG)
     newest = max(one for one in log.iterdir() if one.name.endswith(".json") and _COMMIT.fullmatch(one.name))
     for where in (newest, log, Path(path)):
+        from ..reading.arrow_files import sync
+
         sync(str(where))

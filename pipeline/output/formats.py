@@ -33,7 +33,7 @@ def as_json(answer: Answer, rows: int | None, more: Mapping[str, Any] | None = N
 
 def records(table: Table, rows: int | None) -> list[dict[str, Any]]:
     """The rows as JSON's values."""
-    return [{name: _json(value) for name, value in row.items()} for row in table.head(rows).to_pylist()]
+    return [{name: _json(value) for name, value in row.items()} for row in table.head(rows)]
 
 
 def as_csv(table: Table, rows: int | None) -> str:
@@ -42,7 +42,7 @@ def as_csv(table: Table, rows: int | None) -> str:
     writer = csv.writer(text, lineterminator="\n")
     names = [column.name for column in table.columns]
     writer.writerow(names)
-    for row in table.head(rows).to_pylist():
+    for row in table.head(rows):
         writer.writerow([_cell(row[name]) for name in names])
     return text.getvalue()
 
@@ -52,7 +52,7 @@ def as_text(answer: Answer, rows: int | None) -> str:
     parts = [", ".join(f"{name}: {_fact(value)}" for name, value in answer.facts.items())]
     if answer.main is not None:
         count, limit = answer.main.count(), ROWS if rows is None else rows
-        parts.append(aligned(answer.main.columns, answer.main.head(limit).to_pylist()))
+        parts.append(aligned(answer.main.columns, list(answer.main.head(limit))))
         if count > limit:
             parts.append(f"{limit} of {count} rows; --rows N shows more, --format csv all")
     return "\n".join([answer.job, *filter(None, parts)]) + "\n"

@@ -1,13 +1,10 @@
 """`Table`: rows that are there already."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..schemas import Columns, arrow
-
-if TYPE_CHECKING:
-    import pyarrow
 
 
 class PlainTable:
@@ -21,15 +18,14 @@ class PlainTable:
         """See `Table`."""
         return len(self._rows)
 
-    def head(self, rows: int | None = None) -> "pyarrow.Table":
+    def head(self, rows: int | None = None) -> Iterator[dict[str, Any]]:
         """See `Table`."""
-        import pyarrow
-
-        return pyarrow.Table.from_pylist(list(self._rows[:rows]), arrow(self.columns))
+        return iter(self._rows[:rows])
 
     def write_parquet(self, path: str) -> None:
         """See `Table`."""
+        import pyarrow
         from pyarrow import parquet
 
         Path(path).parent.mkdir(parents=True, exist_ok=True)
-        parquet.write_table(self.head(), path)
+        parquet.write_table(pyarrow.Table.from_pylist(list(self._rows), arrow(self.columns)), path)

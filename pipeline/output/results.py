@@ -3,15 +3,15 @@
 import argparse
 import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..answers import Answer
 from ..schemas import Columns
-from .conditions import Condition
 from .formats import as_csv, as_json, as_text, write
 from .lineage import emit, event
 
-BATCH = 10_000
+if TYPE_CHECKING:
+    from .conditions import Condition  # the language of expressions: only who has conditions needs it
 
 
 def hand_out(answer: Answer, options: argparse.Namespace, more: Mapping[str, Any]) -> list[str]:
@@ -33,15 +33,14 @@ def hand_out(answer: Answer, options: argparse.Namespace, more: Mapping[str, Any
     return paths
 
 
-def holding(answer: Answer, conditions: Sequence[Condition]) -> list[str]:
+def holding(answer: Answer, conditions: "Sequence[Condition]") -> list[str]:
     """Those of the conditions that hold for the answer's first table."""
     return [one.text for one in conditions if _holds(one, answer)]
 
 
-def _holds(condition: Condition, answer: Answer) -> bool:
+def _holds(condition: "Condition", answer: Answer) -> bool:
     assert answer.main is not None, "conditions are on jobs with tables"
-    batches = answer.main.head().to_batches(max_chunksize=BATCH)
-    return condition.holds((row for batch in batches for row in batch.to_pylist()), answer.main.count())
+    return condition.holds(answer.main.head(), answer.main.count())
 
 
 def tell_lineage(

@@ -128,7 +128,7 @@ def test_the_audit_agrees_with_the_client(spark: Any, tmp_path: Path) -> None:
     for one in (engine, LocalEngine(tmp_path, threads=1)):
         answer = run(one, "audit", parse(["audit", "--lake", lake]), Progress("audit"))
         assert answer.code == EXIT_FAULT
-        (named,) = answer.tables["faults"].head().to_pylist()
+        (named,) = answer.tables["faults"].head()
         assert (named["fault"], named["msg_id"], named["queue"]) == ("lost", first.msg_id, first.queue)
         one.close()
 

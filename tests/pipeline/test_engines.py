@@ -17,8 +17,10 @@ pytest.importorskip("pyarrow", reason="the pipeline's libraries are not installe
 import pyarrow
 from pyarrow import parquet
 
+from leveret.engine import TERMINAL, EventKind
 from leveret.pipeline.engines.protocol import POINTS, rows, value
 from leveret.pipeline.jobs import opening
+from leveret.pipeline.jobs.lives import TERMINALS
 from leveret.pipeline.jobs.opening import LOCAL, LOCAL_MAX, SPARK, choose_engine
 from leveret.pipeline.jobs.report import Queues
 from leveret.pipeline.jobs.story import trace
@@ -129,6 +131,11 @@ def _renamed(engine: Any, name: str) -> str:
 def counted_lives(tables: Tables) -> str:
     """Of each queue."""
     return f"SELECT vhost, queue, count(*) AS n FROM {tables.fold()} GROUP BY vhost, queue"
+
+
+def test_terminal_events() -> None:
+    """Those of the broker's engine, in its order: their place is part of a packed number."""
+    assert tuple(kind.value for kind in EventKind if kind in TERMINAL) == TERMINALS
 
 
 def test_files(engine: Any, tmp_path: Path) -> None:
