@@ -85,7 +85,7 @@ def collect(asked: Asked, window_s: int | None, progress: Progress) -> Report:
     progress.say("totals")
     audit = asked.answer("audit", width)
     assert audit.main is not None
-    faults = Part(audit.main.head(ROWS_MAX).to_pylist(), count=audit.main.count())
+    faults = Part(list(audit.main.head(ROWS_MAX)), count=audit.main.count())
     progress.say("audit")
     found: dict[str, Part] = {}
     for job, query in _QUERIES.items():
@@ -192,7 +192,7 @@ def _series(name: str) -> Callable[[Asked, EngineTable, _Drawn], dict[str, Part]
 
 def _first(name: str) -> Callable[[Asked, EngineTable, _Drawn], dict[str, Part]]:
     def part(asked: Asked, table: EngineTable, drawn: _Drawn) -> dict[str, Part]:
-        return {name: Part(table.head(ROWS_MAX).to_pylist(), count=table.count())}
+        return {name: Part(list(table.head(ROWS_MAX)), count=table.count())}
 
     return part
 
