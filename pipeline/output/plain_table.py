@@ -20,7 +20,7 @@ class PlainTable:
 
     def head(self, rows: int | None = None) -> Iterator[dict[str, Any]]:
         """See `Table`."""
-        return iter(self._rows[:rows])
+        return (dict(row) for row in self._rows[:rows])
 
     def write_parquet(self, path: str) -> None:
         """See `Table`."""
