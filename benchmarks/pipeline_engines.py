@@ -2,7 +2,7 @@
 
     python benchmarks/pipeline.py journal J --events 811000        # some 200,000 messages
     python -m leveret.pipeline ingest --journal J --lake LAKE --payloads
-    python benchmarks/pipeline_engines.py LAKE [--rounds 3] [--spark]
+    python benchmarks/pipeline_engines.py LAKE [--rounds 3] [--only JOB] [--spark]
 
 Each figure is the CPU time (user and system) of a whole process, with its start, its imports and all of its children,
 in seconds: the median of the rounds. By hand: what somebody would type who knows the tables, in a process that imports
@@ -58,7 +58,7 @@ JOBS: dict[str, list[str]] = {
     "blocked": [],
     "deadletters": [],
     "replay": ["--where", "kind = 'dead_lettered'"],
-    "report": ["--out", os.devnull],
+    "report": [],
 }
 IN_DUCKDB = """
 import duckdb, sys
@@ -85,12 +85,16 @@ def processor_seconds(command: list[str]) -> float:
     return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def measure(lake: str, rounds: int, *, with_spark: bool) -> dict[str, Any]:
-    """By job: seconds of each way."""
+def measure(lake: str, rounds: int, only: list[str], *, with_spark: bool) -> dict[str, Any]:
+    """By job: seconds of each way. `only`: these jobs; none: all."""
     files = committed_files(lake, "events")
     listed = "[" + ", ".join("'" + path.replace("'", "''") + "'" for path in files) + "]"
     found: dict[str, Any] = {}
     for job, more in JOBS.items():
+        if only and job not in only:
+            continue
+        if job == "report":
+            more = ["--out", str(Path(lake).parent / "measured-report.html")]
         ours = [sys.executable, "-m", "leveret.pipeline", job, *more, "--lake", lake, "--rows", "20", "--engine"]
         ways = {"local": [*ours, "local"]}
         if job in BY_HAND:
@@ -116,10 +120,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("lake")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--only", action="append", default=[], choices=list(JOBS), help="may be repeated")
     parser.add_argument("--spark", action="store_true", help="also what Spark takes, once each: a minute a job")
     parser.add_argument("--out", type=Path, help="write the figures there, as JSON")
     options = parser.parse_args()
-    found = measure(options.lake, options.rounds, with_spark=options.spark)
+    found = measure(options.lake, options.rounds, options.only, with_spark=options.spark)
     if options.out:
         load = {"load_average": round(os.getloadavg()[0], 1)}
         options.out.write_text(json.dumps({"jobs": found, **load}, indent=1) + "\n")
