@@ -4,6 +4,7 @@ Contents of messages are not held, only what identifies them: their ids, and the
 Source: management page 15, 16; rulings, "Events".
 """
 
+import struct
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -111,7 +112,11 @@ class EventLog:
 
 
 def _header_of(envelope: Envelope, blob: bytes) -> bytes:
-    header = envelope.framing.split(blob)[0]
+    """Empty where it is too long, or cannot be read: who listens must not fail."""
+    try:
+        header = envelope.framing.split(blob)[0]
+    except (ValueError, struct.error):
+        return b""
     return header if len(header) <= HEADER_MAX else b""
 
 
@@ -127,7 +132,7 @@ def shown_detail(event: Event) -> dict[str, Any]:
             shown["source"], shown["routing_key"] = value.source.name, value.routing_key
         elif isinstance(value, Client | Queue):
             shown[name] = value.name
-        elif name == "due_ns":
+        elif name == "due_ns" and value:
             shown["due_first_ns"] = value[0]  # type: ignore[index]
         elif name not in _LEFT_OUT and isinstance(value, str | int | float | bool | None):
             shown[name] = value
